@@ -149,8 +149,13 @@ def fill(url: str, threads: int) -> None:
         )  # No trigger, no foreign key: rows as they are
         for statement in FILL:
             began = time.perf_counter()
-            connection.execute(statement.format(n=threads, digest=digest, specialties=names).encode())
-            print(f"  {time.perf_counter() - began:6.1f} s  {' '.join(statement.split())[:60]}", flush=True)
+            connection.execute(
+                statement.format(n=threads, digest=digest, specialties=names).encode()
+            )
+            print(
+                f"  {time.perf_counter() - began:6.1f} s  {' '.join(statement.split())[:60]}",
+                flush=True,
+            )
         connection.execute("SET session_replication_role = origin")
         connection.execute("ANALYZE")
         connection.execute(
@@ -160,7 +165,9 @@ def fill(url: str, threads: int) -> None:
         for first in range(1, threads + 1, step):
             ids = list(range(first, min(first + step, threads + 1)))
             connection.execute("SELECT medlive_refresh_standings(%s)", [ids])
-        connection.execute("CREATE INDEX ix_thread_standings_words ON thread_standings USING gin (words)")
+        connection.execute(
+            "CREATE INDEX ix_thread_standings_words ON thread_standings USING gin (words)"
+        )
         connection.execute("SELECT medlive_sum_counts()")
         connection.execute("VACUUM ANALYZE")
         print(f"  {time.perf_counter() - began:6.1f} s  where they stand, vacuum")
@@ -169,7 +176,11 @@ def fill(url: str, threads: int) -> None:
 def questions(chance: random.Random) -> tuple[str, Ask]:
     """One question of a reader: its kind, and what asks it."""
     source = (f"s{chance.randint(1, 8)}",)
-    reason = (chance.choice(("duplicate", "not_aligned", "contradicted", "no_query", "unsafe_content")),)
+    reason = (
+        chance.choice(
+            ("duplicate", "not_aligned", "contradicted", "no_query", "unsafe_content")
+        ),
+    )
     week = (f"{chance.randint(2024, 2026)}.W{chance.randint(1, 40):02d}",)
     number = int(20000 * chance.random() ** 4)
     chinese = chr(19968 + chance.randint(0, 399)) + chr(19968 + chance.randint(0, 399))
@@ -179,17 +190,24 @@ def questions(chance: random.Random) -> tuple[str, Ask]:
         "reason": Filter({"reason": reason}),
         "source, reason": Filter({"source": source, "reason": reason}),
         "week": Filter({"week": week}),
-        "week, stage, reason": Filter({"week": week, "stage": ("validator",), "reason": ("contradicted",)}),
+        "week, stage, reason": Filter(
+            {"week": week, "stage": ("validator",), "reason": ("contradicted",)}
+        ),
         "since": Filter({"language": ("zh",)}, since=week_bounds(week[0])[0]),
         "until": Filter(until=week_bounds(week[0])[0]),
         "engine": Filter({"engine": (f"m-{chance.randint(2023, 2026)}",)}),
         "until, outcome": Filter({"outcome": ("held",)}, until=week_bounds(week[0])[0]),
         "English word": Filter(text=f"w{number}"),
-        "English words, source": Filter({"source": source}, text=f"w{number} w{number + 1}"),
+        "English words, source": Filter(
+            {"source": source}, text=f"w{number} w{number + 1}"
+        ),
         "Chinese word": Filter(text=chinese),
     }
     name = chance.choice(list(filters))
-    where, listing = filters[name], LISTINGS["cases" if chance.random() < 0.3 else "threads"]
+    where, listing = (
+        filters[name],
+        LISTINGS["cases" if chance.random() < 0.3 else "threads"],
+    )
     kind = "threads" if listing is THREADS else "cases"
     sort, down = chance.choice(("changed", "changed", "posted")), chance.random() < 0.8
 
@@ -203,7 +221,9 @@ def questions(chance: random.Random) -> tuple[str, Ask]:
     async def counts(session: Session) -> None:
         await count_rows(session, listing, where)
 
-    what, ask = chance.choice((("page", page), ("page by key", next_page), ("counts", counts)))
+    what, ask = chance.choice(
+        (("page", page), ("page by key", next_page), ("counts", counts))
+    )
     return f"{kind}: {what}: {name}", ask
 
 
@@ -222,18 +242,24 @@ async def measure(url: str, readers: int, number: int) -> dict[str, list[float]]
                 taken[name].append(1000 * (time.perf_counter() - began))
 
     await asyncio.gather(*(read(-reader, 10, False) for reader in range(readers)))
-    await asyncio.gather(*(read(reader, number // readers, True) for reader in range(readers)))
+    await asyncio.gather(
+        *(read(reader, number // readers, True) for reader in range(readers))
+    )
     await database.aclose()
     return taken
 
 
 def main() -> None:
     """Fill, ask, print; exit status 1 when a kind of question is slower than the limit."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=1_000_000)
     parser.add_argument("--readers", type=int, default=20)
     parser.add_argument("--questions", type=int, default=4000)
-    parser.add_argument("--home", type=Path, help="keep the database here, and use it again")
+    parser.add_argument(
+        "--home", type=Path, help="keep the database here, and use it again"
+    )
     given = parser.parse_args()
     home = given.home or Path(tempfile.mkdtemp(prefix="medlive-audit-"))
     home.mkdir(parents=True, exist_ok=True)
@@ -243,7 +269,13 @@ def main() -> None:
         if upgrade(url):
             fill(url, given.threads)
         for readers in dict.fromkeys((1, given.readers)):
-            taken = asyncio.run(measure(url, readers, given.questions if readers > 1 else given.questions // 4))
+            taken = asyncio.run(
+                measure(
+                    url,
+                    readers,
+                    given.questions if readers > 1 else given.questions // 4,
+                )
+            )
             report(f"{readers} reader(s) at once, milliseconds", taken)
     finally:
         embedded.stop(home)
@@ -259,7 +291,9 @@ def report(title: str, taken: dict[str, list[float]]) -> None:
     """A line for each kind of question, the slowest first."""
     print(f"\n{title}\n{'question':44} {'n':>5} {'p50':>7} {'p95':>7} {'max':>7}")
     rows = {name: sorted(times) for name, times in taken.items()}
-    for name, times in sorted(rows.items(), key=lambda item: -item[1][int(0.95 * len(item[1]))]):
+    for name, times in sorted(
+        rows.items(), key=lambda item: -item[1][int(0.95 * len(item[1]))]
+    ):
         p50, p95 = (times[int(share * len(times))] for share in (0.5, 0.95))
         print(f"{name:44} {len(times):5} {p50:7.1f} {p95:7.1f} {times[-1]:7.1f}")
 

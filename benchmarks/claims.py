@@ -51,7 +51,13 @@ from medlive.llm.replay import ReplayEngine
 from medlive.service.wiring import build_engine
 from medlive.text.normalise import dominant_language
 
-FILE: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata" / "claims" / "claims.jsonl"
+FILE: Final = (
+    Path(__file__).resolve().parents[2]
+    / "shared"
+    / "realdata"
+    / "claims"
+    / "claims.jsonl"
+)
 RECORDED: Final = Path(__file__).resolve().parent / "data" / "claims_readers.jsonl"
 SETS: Final = ("healthver", "healthfc")
 PARTS: Final = ("tuned", "held_out")
@@ -90,12 +96,19 @@ def read_claims(path: Path) -> list[LabelledClaim]:
                 label=Alignment(row["label"]),
             )
         except (ValueError, KeyError, TypeError) as exc:
-            raise BadInput(f"{path.name}:{number}: not a labelled claim: {exc}") from exc
+            raise BadInput(
+                f"{path.name}:{number}: not a labelled claim: {exc}"
+            ) from exc
     return list(claims.values())
 
 
 def choose(
-    claims: Sequence[LabelledClaim], *, sets: Sequence[str], part: str, limit: int | None, seed: int
+    claims: Sequence[LabelledClaim],
+    *,
+    sets: Sequence[str],
+    part: str,
+    limit: int | None,
+    seed: int,
 ) -> list[LabelledClaim]:
     """The claims to judge: of each set `limit`, in the order of a digest, which no label enters."""
     drawn = sorted(claims, key=lambda claim: _digest(str(seed), claim.key))
@@ -119,9 +132,15 @@ def statement_of(claim: str) -> str:
 class Judge:
     """Alignment and second check of `medlive curate` on single claims, without a database."""
 
-    def __init__(self, settings: Settings, store: FileReplyStore, *, whole: bool) -> None:
+    def __init__(
+        self, settings: Settings, store: FileReplyStore, *, whole: bool
+    ) -> None:
         role, limits = settings.roles.validator, settings.budget
-        budget = Budget(max_calls=limits.max_calls, max_usd=limits.max_usd, max_tokens=limits.max_tokens)
+        budget = Budget(
+            max_calls=limits.max_calls,
+            max_usd=limits.max_usd,
+            max_tokens=limits.max_tokens,
+        )
         self.engine = ReplayEngine(build_engine(role), store, budget)
         self._confirm_veto = settings.curation.confirm_veto
         self._at_once = asyncio.Semaphore(settings.curation.concurrency)
@@ -142,7 +161,12 @@ class Judge:
         asked = claim.question or claim.claim
         statement = statement_of(claim.claim)
         query = Element(
-            id="q", side=Side.QUERY, kind=Kind.QUESTION, message_id="title", quote=asked, statement=asked
+            id="q",
+            side=Side.QUERY,
+            kind=Kind.QUESTION,
+            message_id="title",
+            quote=asked,
+            statement=asked,
         )
         passage = Passage(
             id=f"claims:{claim.key}:1",
@@ -160,7 +184,11 @@ class Judge:
         agent = Agent(self.engine, [], claim.language)
         async with self._at_once:
             _, (verdict,) = await validator.judge_alignment(
-                brief, [stated], [[Hit(passage, 1.0, 1)]], agent, confirm_veto=self._confirm_veto
+                brief,
+                [stated],
+                [[Hit(passage, 1.0, 1)]],
+                agent,
+                confirm_veto=self._confirm_veto,
             )
         return self._recorded(claim.key, verdict)
 
@@ -169,7 +197,13 @@ class Judge:
         if verdict.second is not None:
             second = "confirmed" if verdict.second.goes_against else "overturned"
         first = Alignment.CONTRADICTED if second else verdict.verdict
-        return Verdict(key, *self.setup, first=first.value, second=second, after=verdict.verdict.value)
+        return Verdict(
+            key,
+            *self.setup,
+            first=first.value,
+            second=second,
+            after=verdict.verdict.value,
+        )
 
 
 def _read_earlier(out: Path | None) -> list[Verdict]:
@@ -177,12 +211,21 @@ def _read_earlier(out: Path | None) -> list[Verdict]:
 
 
 async def run_judge(
-    claims: Sequence[LabelledClaim], settings: Settings, *, whole: bool, out: Path | None, replies: Path | None
+    claims: Sequence[LabelledClaim],
+    settings: Settings,
+    *,
+    whole: bool,
+    out: Path | None,
+    replies: Path | None,
 ) -> list[Verdict]:
     """Judge every claim that `out` does not hold yet; what failed is named and left out."""
     known = _read_earlier(out)
     with tempfile.TemporaryDirectory(prefix="medlive-bench-") as work:
-        judge = Judge(settings, FileReplyStore((replies or Path(work)) / "replies.jsonl"), whole=whole)
+        judge = Judge(
+            settings,
+            FileReplyStore((replies or Path(work)) / "replies.jsonl"),
+            whole=whole,
+        )
         done = by_setup(known).get(judge.setup, {})
 
         async def verdict_on(claim: LabelledClaim) -> Verdict | None:
@@ -191,7 +234,10 @@ async def run_judge(
             try:
                 verdict = await judge.judge(claim)
             except AgentFailure as failure:
-                print(f"no verdict on {claim.key}: {failure.reason}: {failure.detail[:200]}", file=sys.stderr)
+                print(
+                    f"no verdict on {claim.key}: {failure.reason}: {failure.detail[:200]}",
+                    file=sys.stderr,
+                )
                 return None
             if out is not None:
                 append_verdict(out, verdict)
@@ -204,36 +250,53 @@ async def run_judge(
     return [verdict for verdict in verdicts if verdict is not None]
 
 
-def groups_of(claims: Sequence[LabelledClaim]) -> Iterator[tuple[str, list[LabelledClaim]]]:
+def groups_of(
+    claims: Sequence[LabelledClaim],
+) -> Iterator[tuple[str, list[LabelledClaim]]]:
     """The claims by set and part, and by language; in one order, so that a seed gives the same intervals."""
     claims = sorted(claims, key=lambda claim: claim.key)
     for name in SETS:
         for part in PARTS:
-            own = [claim for claim in claims if (claim.name, claim.part) == (name, part)]
+            own = [
+                claim for claim in claims if (claim.name, claim.part) == (name, part)
+            ]
             if own:
                 yield f"{name}, {part}", own
     languages = sorted({claim.language for claim in claims})
     for language in languages:
-        yield f"both sets, language {language}", [claim for claim in claims if claim.language == language]
+        yield (
+            f"both sets, language {language}",
+            [claim for claim in claims if claim.language == language],
+        )
 
 
-def show_setup(claims: Sequence[LabelledClaim], setup: Setup, verdicts: Mapping[str, Verdict]) -> None:
+def show_setup(
+    claims: Sequence[LabelledClaim], setup: Setup, verdicts: Mapping[str, Verdict]
+) -> None:
     """Print every figure of a setup."""
     judged = [claim for claim in claims if claim.key in verdicts]
-    print(f"\n# {setup.engine}, alignment {setup.alignment}, veto {setup.veto}, passages {setup.passage}")
+    print(
+        f"\n# {setup.engine}, alignment {setup.alignment}, veto {setup.veto}, passages {setup.passage}"
+    )
     if setup.passage == "excerpt":
         cut = sum(len(claim.evidence) > validator.EXCERPT for claim in judged)
-        print(f"{cut} of {len(judged)} passages were cut to about {validator.EXCERPT} characters")
+        print(
+            f"{cut} of {len(judged)} passages were cut to about {validator.EXCERPT} characters"
+        )
     for name, group in groups_of(judged):
         print(f"\n{name}")
         print(*describe(group, verdicts), sep="\n")
 
 
-def show_differences(claims: Sequence[LabelledClaim], verdicts: Mapping[str, Verdict]) -> None:
+def show_differences(
+    claims: Sequence[LabelledClaim], verdicts: Mapping[str, Verdict]
+) -> None:
     """Print each claim on which people and the judge differ, with its texts: for eyes here alone."""
     for claim in claims:
         verdict = verdicts.get(claim.key)
-        if verdict is not None and column_of(verdict.after) != LABELS.index(claim.label):
+        if verdict is not None and column_of(verdict.after) != LABELS.index(
+            claim.label
+        ):
             print(
                 f"\n{claim.key} {claim.name}: people {claim.label.value}, first {verdict.first}, {verdict.second}"
             )
@@ -243,18 +306,43 @@ def show_differences(claims: Sequence[LabelledClaim], verdicts: Mapping[str, Ver
 def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--set", action="append", choices=SETS, help="one set alone; default: both")
-    parser.add_argument("--part", choices=(*PARTS, "all"), default="tuned")
-    parser.add_argument("--limit", type=int, help="the most claims of a set; default: all")
-    parser.add_argument("--seed", type=int, default=0, help="which claims a limit takes, and their order")
-    parser.add_argument("--passage", choices=("whole", "excerpt"), default="whole")
-    parser.add_argument("--out", type=Path, help="a file of verdicts, read first and added to")
-    parser.add_argument("--replies", type=Path, help="folder that keeps an endpoint's replies between runs")
-    parser.add_argument("--compare", type=Path, help="a file of verdicts to compare with, on the claims of both")
     parser.add_argument(
-        "--recorded", type=Path, nargs="?", const=RECORDED, help="score a file of verdicts; default: the readers'"
+        "--set", action="append", choices=SETS, help="one set alone; default: both"
     )
-    parser.add_argument("--differences", action="store_true", help="print where people and judge differ")
+    parser.add_argument("--part", choices=(*PARTS, "all"), default="tuned")
+    parser.add_argument(
+        "--limit", type=int, help="the most claims of a set; default: all"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="which claims a limit takes, and their order",
+    )
+    parser.add_argument("--passage", choices=("whole", "excerpt"), default="whole")
+    parser.add_argument(
+        "--out", type=Path, help="a file of verdicts, read first and added to"
+    )
+    parser.add_argument(
+        "--replies",
+        type=Path,
+        help="folder that keeps an endpoint's replies between runs",
+    )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        help="a file of verdicts to compare with, on the claims of both",
+    )
+    parser.add_argument(
+        "--recorded",
+        type=Path,
+        nargs="?",
+        const=RECORDED,
+        help="score a file of verdicts; default: the readers'",
+    )
+    parser.add_argument(
+        "--differences", action="store_true", help="print where people and judge differ"
+    )
     return parser.parse_args(given)
 
 
@@ -264,13 +352,25 @@ def judged_by_setup(
     """The verdicts that are scored, recorded or new. Raises MedliveError."""
     if options.recorded is not None:
         if not options.recorded.is_file():
-            raise BadInput(f"{options.recorded} does not exist: expected a file that --out wrote")
+            raise BadInput(
+                f"{options.recorded} does not exist: expected a file that --out wrote"
+            )
         return by_setup(read_verdicts(options.recorded))
     whole = options.passage == "whole"
-    width = max((len(claim.evidence) for claim in claims), default=0) if whole else validator.EXCERPT
+    width = (
+        max((len(claim.evidence) for claim in claims), default=0)
+        if whole
+        else validator.EXCERPT
+    )
     with patch.object(validator, "EXCERPT", width):
         verdicts = asyncio.run(
-            run_judge(claims, load_settings().settings, whole=whole, out=options.out, replies=options.replies)
+            run_judge(
+                claims,
+                load_settings().settings,
+                whole=whole,
+                out=options.out,
+                replies=options.replies,
+            )
         )
     return by_setup(verdicts)
 
@@ -279,7 +379,10 @@ def main(given: Sequence[str] | None = None) -> int:
     """Judge or read, and print."""
     options = arguments_of(given)
     if not FILE.is_file():
-        print("absent: shared/realdata/claims/claims.jsonl, beside the repository", file=sys.stderr)
+        print(
+            "absent: shared/realdata/claims/claims.jsonl, beside the repository",
+            file=sys.stderr,
+        )
         return 3
     try:
         claims = choose(
@@ -292,14 +395,21 @@ def main(given: Sequence[str] | None = None) -> int:
         setups = judged_by_setup(options, claims)
         others = by_setup(read_verdicts(options.compare)) if options.compare else {}
     except MedliveError as error:
-        print(error.message, *([error.hint] if error.hint else []), sep="\n", file=sys.stderr)
+        print(
+            error.message,
+            *([error.hint] if error.hint else []),
+            sep="\n",
+            file=sys.stderr,
+        )
         return error.exit_status
     for setup, verdicts in setups.items():
         show_setup(claims, setup, verdicts)
         for other, theirs in others.items():
             if other != setup:
                 print(f"\nagainst {', '.join(other)}")
-                for name, group in groups_of([claim for claim in claims if claim.key in verdicts]):
+                for name, group in groups_of(
+                    [claim for claim in claims if claim.key in verdicts]
+                ):
                     print(name, *compare(group, verdicts, theirs), sep="\n")
         if options.differences:
             show_differences(claims, verdicts)

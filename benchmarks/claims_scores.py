@@ -15,7 +15,9 @@ from medlive.statistics.agreement import equal_of_tables, macro_f1_of_tables
 from medlive.statistics.bootstrap import Estimate, Floats, estimate
 
 LABELS: Final = (Alignment.SUPPORTED, Alignment.NEUTRAL, Alignment.CONTRADICTED)
-OTHER: Final = len(LABELS)  # The column of what is none of the three: wrong, and no rating of a label
+OTHER: Final = len(
+    LABELS
+)  # The column of what is none of the three: wrong, and no rating of a label
 DRAWS: Final = 1000
 COUNTED_AS: Final[Mapping[str, int]] = {
     "supported": 0,
@@ -100,7 +102,9 @@ def read_verdicts(path: Path) -> list[Verdict]:
         try:
             verdict = Verdict(**json.loads(line))
         except (ValueError, TypeError) as exc:
-            raise BadInput(f"{path.name}:{number}: not a verdict on a claim: {exc}") from exc
+            raise BadInput(
+                f"{path.name}:{number}: not a verdict on a claim: {exc}"
+            ) from exc
         verdicts[verdict.key, verdict.setup] = verdict
     return list(verdicts.values())
 
@@ -141,7 +145,9 @@ def column_of(verdict: str) -> int:
 
 
 def cells_of(
-    claims: Sequence[LabelledClaim], verdicts: Mapping[str, Verdict], step: Callable[[Verdict], str]
+    claims: Sequence[LabelledClaim],
+    verdicts: Mapping[str, Verdict],
+    step: Callable[[Verdict], str],
 ) -> Floats:
     """(claims x labels x verdicts): 1 where people's label and the verdict meet."""
     cells = np.zeros((len(claims), len(LABELS), len(LABELS) + 1))
@@ -154,7 +160,9 @@ def cells_of(
 def sources_of(claims: Sequence[LabelledClaim]) -> list[int]:
     """A number for each claim's source, which the bootstrap draws as a whole."""
     places: dict[tuple[str, str], int] = {}
-    return [places.setdefault((claim.name, claim.source), len(places)) for claim in claims]
+    return [
+        places.setdefault((claim.name, claim.source), len(places)) for claim in claims
+    ]
 
 
 def f1_of_label(place: int) -> Callable[[Floats], Floats]:
@@ -176,7 +184,9 @@ def figure(value: Estimate) -> str:
     return f"{value.value:.3f}{bounds}"
 
 
-def describe(claims: Sequence[LabelledClaim], verdicts: Mapping[str, Verdict]) -> list[str]:
+def describe(
+    claims: Sequence[LabelledClaim], verdicts: Mapping[str, Verdict]
+) -> list[str]:
     """Every figure of one setup on claims that it judged, as lines."""
     sources = sources_of(claims)
     lines = [f"  {len(claims)} claims of {len(set(sources))} sources"]
@@ -204,12 +214,16 @@ def confusion(table: Floats) -> list[str]:
     heads = [*(label.value for label in LABELS), "other"]
     lines = ["    people \\ judge " + " ".join(f"{head:>12}" for head in heads)]
     for label, row in zip(LABELS, table, strict=True):
-        lines.append(f"    {label.value:<14} " + " ".join(f"{int(count):>12}" for count in row))
+        lines.append(
+            f"    {label.value:<14} " + " ".join(f"{int(count):>12}" for count in row)
+        )
     return lines
 
 
 def compare(
-    claims: Sequence[LabelledClaim], ours: Mapping[str, Verdict], theirs: Mapping[str, Verdict]
+    claims: Sequence[LabelledClaim],
+    ours: Mapping[str, Verdict],
+    theirs: Mapping[str, Verdict],
 ) -> list[str]:
     """Macro-F1 of two setups on the claims that both judged, and the paired difference, as lines."""
     shared = [claim for claim in claims if claim.key in ours and claim.key in theirs]
@@ -219,11 +233,21 @@ def compare(
     sources = sources_of(shared)
 
     def difference(tables: Floats) -> Floats:
-        return np.asarray(macro_f1_of_tables(tables[..., 0, :, :]) - macro_f1_of_tables(tables[..., 1, :, :]))
+        return np.asarray(
+            macro_f1_of_tables(tables[..., 0, :, :])
+            - macro_f1_of_tables(tables[..., 1, :, :])
+        )
 
     for name, step in STEPS.items():
         own, other = cells_of(shared, ours, step), cells_of(shared, theirs, step)
-        macro = [estimate(cells, macro_f1_of_tables, sources, draws=DRAWS) for cells in (own, other)]
-        paired = estimate(np.stack([own, other], axis=1), difference, sources, draws=DRAWS)
-        lines.append(f"  {name}: {figure(macro[0])} against {figure(macro[1])}, difference {figure(paired)}")
+        macro = [
+            estimate(cells, macro_f1_of_tables, sources, draws=DRAWS)
+            for cells in (own, other)
+        ]
+        paired = estimate(
+            np.stack([own, other], axis=1), difference, sources, draws=DRAWS
+        )
+        lines.append(
+            f"  {name}: {figure(macro[0])} against {figure(macro[1])}, difference {figure(paired)}"
+        )
     return lines

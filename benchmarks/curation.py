@@ -57,12 +57,27 @@ TARGET_CPU_MS = 4.0
 ROLE_CONCURRENCY = 256
 """Calls at once of a role: a thread's claims are judged together, so 64 threads have more than 64 under way."""
 
-_DAYS = {"en": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"), "zh": "一二三四五六"}
+_DAYS = {
+    "en": ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"),
+    "zh": "一二三四五六",
+}
 _PLACES = {
-    "en": ("kitchen", "garden", "train", "library", "office", "hallway", "workshop", "park"),
+    "en": (
+        "kitchen",
+        "garden",
+        "train",
+        "library",
+        "office",
+        "hallway",
+        "workshop",
+        "park",
+    ),
     "zh": ("厨房", "花园", "火车", "图书馆", "办公室", "走廊", "车间", "公园"),
 }
-_SENTENCE = {"en": " I write this on a {day}, sitting in the {place}.", "zh": "我星期{day}在{place}写下这些。"}
+_SENTENCE = {
+    "en": " I write this on a {day}, sitting in the {place}.",
+    "zh": "我星期{day}在{place}写下这些。",
+}
 
 
 class Measured(NamedTuple):
@@ -107,25 +122,43 @@ def endpoint(latency_ms: float, url: Connection) -> None:
 
 def sample_threads(count: int) -> list[Thread]:
     """Sample threads that are to be kept, over and over, each with a sentence and an id of its own."""
-    kept = [t for t in load_sample_threads() if t.expect.outcome == "kept" and t.language in _DAYS]
+    kept = [
+        t
+        for t in load_sample_threads()
+        if t.expect.outcome == "kept" and t.language in _DAYS
+    ]
     threads = []
     for number, sample in enumerate(islice(cycle(kept), count)):
         language = sample.language or "en"
         day = _DAYS[language][number // len(kept) % 6]
-        sentence = _SENTENCE[language].format(day=day, place=_PLACES[language][number // len(kept) // 6 % 8])
+        sentence = _SENTENCE[language].format(
+            day=day, place=_PLACES[language][number // len(kept) // 6 % 8]
+        )
         messages = tuple(
             Message(
-                f"m{i}", m.author, m.role, m.verified, m.text + (sentence if i == 0 else ""), m.posted_at, m.media
+                f"m{i}",
+                m.author,
+                m.role,
+                m.verified,
+                m.text + (sentence if i == 0 else ""),
+                m.posted_at,
+                m.media,
             )
             for i, m in enumerate(sample.messages)
         )
         assert messages[0].role is Role.PATIENT
         threads.append(
             Thread(
-                "sample", f"{number}", sample.url, sample.title, sample.language, sample.tags, sample.posted_at,
+                "sample",
+                f"{number}",
+                sample.url,
+                sample.title,
+                sample.language,
+                sample.tags,
+                sample.posted_at,
                 messages,
             )
-        )  # fmt: skip
+        )
     return threads
 
 
@@ -141,7 +174,9 @@ async def curate(settings: Settings, threads: Sequence[Thread]) -> Measured:
                     await defer_revisions(app, session, [s.revision_pk for s in saved])
                 wall, cpu = time.perf_counter(), time.process_time()
                 done = await curate_queued(app, pipeline)
-                return Measured(time.perf_counter() - wall, time.process_time() - cpu, done)
+                return Measured(
+                    time.perf_counter() - wall, time.process_time() - cpu, done
+                )
         finally:
             await pipeline.aclose()
 
@@ -150,9 +185,15 @@ async def longest_chain(settings: Settings) -> int:
     """The most calls of a thread that wait for each other: both texts of a cross-examination are asked at once."""
     async with open_database(settings) as database, database.begin() as session:
         found = list(await session.scalars(select(CurationRow.id)))
-        asked = [[call.task for call in (await load_curation(session, one)).calls] for one in found]
+        asked = [
+            [call.task for call in (await load_curation(session, one)).calls]
+            for one in found
+        ]
     paired = ("controller.questions", "controller.answers")
-    return max(len(tasks) - sum(math.ceil(tasks.count(task) / 2) for task in paired) for tasks in asked)
+    return max(
+        len(tasks) - sum(math.ceil(tasks.count(task) / 2) for task in paired)
+        for tasks in asked
+    )
 
 
 async def bare(url: str, settings: Settings, calls: int, concurrency: int) -> Measured:
@@ -164,7 +205,12 @@ async def bare(url: str, settings: Settings, calls: int, concurrency: int) -> Me
             .limit(calls)
         )
         bodies = [
-            json.dumps({"model": "rules", "messages": render(Request(task, Prompt(task, text), inputs, {}))})
+            json.dumps(
+                {
+                    "model": "rules",
+                    "messages": render(Request(task, Prompt(task, text), inputs, {})),
+                }
+            )
             for task, text, inputs in rows
         ]
     left = islice(cycle(bodies), calls)
@@ -179,33 +225,47 @@ async def bare(url: str, settings: Settings, calls: int, concurrency: int) -> Me
 
         wall, cpu = time.perf_counter(), time.process_time()
         await asyncio.gather(*(worker() for _ in range(concurrency)))
-        return Measured(time.perf_counter() - wall, time.process_time() - cpu, CurationCounts())
+        return Measured(
+            time.perf_counter() - wall, time.process_time() - cpu, CurationCounts()
+        )
 
 
 async def compare(url: str, home: Path, arguments: argparse.Namespace) -> bool:
     """Print what was measured; whether every thread was kept."""
-    role = RoleSettings(engine="openai", base_url=url, model="rules", concurrency=ROLE_CONCURRENCY)
+    role = RoleSettings(
+        engine="openai", base_url=url, model="rules", concurrency=ROLE_CONCURRENCY
+    )
     settings = Settings(
         home=home,
         curation=CurationSection(concurrency=arguments.concurrency),
-        roles=Roles(screener=role, validator=role, controller=role, rubric=role, grader=role),
+        roles=Roles(
+            screener=role, validator=role, controller=role, rubric=role, grader=role
+        ),
     )
-    build_index([open_corpus(sample_evidence_path(), name="demo")], index_path(settings))
+    build_index(
+        [open_corpus(sample_evidence_path(), name="demo")], index_path(settings)
+    )
     threads = sample_threads(arguments.threads)
     base = embedded.start(home)
     runs: list[Measured] = []
     for number in range(arguments.runs + 1):
         name = f"run_{number}"
-        admin = base.replace("postgresql+psycopg://", "postgresql://").replace("/medlive?", "/postgres?")
+        admin = base.replace("postgresql+psycopg://", "postgresql://").replace(
+            "/medlive?", "/postgres?"
+        )
         with psycopg.connect(admin, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        of_run = settings.model_copy(update={"database_url": SecretStr(base.replace("/medlive?", f"/{name}?"))})
+        of_run = settings.model_copy(
+            update={"database_url": SecretStr(base.replace("/medlive?", f"/{name}?"))}
+        )
         measured = await curate(of_run, threads)
         if measured.done.faults:
             raise SystemExit("\n".join(measured.done.faults[:3]))
         if number:
             runs.append(measured)
-            print(f"run {number}: {measured.wall_s:.2f} s wall, {measured.cpu_s:.2f} s own CPU")
+            print(
+                f"run {number}: {measured.wall_s:.2f} s wall, {measured.cpu_s:.2f} s own CPU"
+            )
     best = min(runs)
     done = best.done
     # A claim that several threads share is asked for once: the others are handed its reply.
@@ -214,7 +274,9 @@ async def compare(url: str, home: Path, arguments: argparse.Namespace) -> bool:
     limit = max(longest, asked / arguments.concurrency) * arguments.latency_ms / 1000
     peer = await bare(url, of_run, asked, arguments.concurrency)
     ratio = best.wall_s / limit
-    print(f"{len(threads)} threads ({dict(done.outcomes)}), {done.calls} calls, {asked} of them over HTTP")
+    print(
+        f"{len(threads)} threads ({dict(done.outcomes)}), {done.calls} calls, {asked} of them over HTTP"
+    )
     print(f"longest chain of calls of a thread: {longest}")
     print(
         f"limit {limit:.2f} s; best of {len(runs)} runs {best.wall_s:.2f} s; ratio {ratio:.2f} "

@@ -46,7 +46,12 @@ from medlive.llm.budget import Budget
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.write import complete_case
 from medlive.service.paths import index_path
-from medlive.service.wiring import CURATION_ROLES, build_engine, build_filters, open_retriever
+from medlive.service.wiring import (
+    CURATION_ROLES,
+    build_engine,
+    build_filters,
+    open_retriever,
+)
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.statistics.agreement import kappa_of_tables
 from medlive.text.normalise import fold
@@ -56,9 +61,12 @@ from medlive.threads.prepare import deidentified, normalised, thread_language
 REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata"
 LABELLED: Final = REAL_DATA / "replies"
 EVIDENCE: Final = (
-    "pubmedqa_ori_pqal.json", "medquad_xml_1-9.tar.gz", "ngc_guidelines.jsonl.gz", "ddi_interactions.jsonl",
+    "pubmedqa_ori_pqal.json",
+    "medquad_xml_1-9.tar.gz",
+    "ngc_guidelines.jsonl.gz",
+    "ddi_interactions.jsonl",
     "covid_articles.jsonl",
-)  # fmt: skip
+)
 IGNORED_RULES: Final = frozenset(("posted_before", "duplicate"))
 SHARED: Final = 0.5
 """Share of a label's character triples that an element must hold to be the same one."""
@@ -94,8 +102,13 @@ GROUNDS: Final[Mapping[Reason, frozenset[str]]] = {
 
 def of_decision(d: Decision) -> Careful:
     """A line of the yardstick."""
-    v, harm = d.validator, d.validator.advice_judgement == "contradicted" or d.validator.advice_harmful
-    forward = d.screener.has_narrative and d.screener.has_query and d.screener.has_advice
+    v, harm = (
+        d.validator,
+        d.validator.advice_judgement == "contradicted" or d.validator.advice_harmful,
+    )
+    forward = (
+        d.screener.has_narrative and d.screener.has_query and d.screener.has_advice
+    )
     grounds = {
         "filters": not d.filter.passes,
         "screener": not forward,
@@ -145,7 +158,9 @@ def of_label(row: Mapping[str, Any]) -> Careful:
         frozenset(name for name, holds in grounds.items() if holds),
         row["reason"],
         {
-            Side.NARRATIVE: [f"{e['text']} {e['quote']}" for e in row["narrative_facts"]],
+            Side.NARRATIVE: [
+                f"{e['text']} {e['quote']}" for e in row["narrative_facts"]
+            ],
             Side.ADVICE: [f"{e['text']} {e['quote']}" for e in row["advice_elements"]],
         },
     )
@@ -169,12 +184,16 @@ class Made:
         if c is None or c.outcome is Outcome.FAILED:
             return {"filters pass": c is not None, "keep": None if c else False}
         screened = not (c.stage is Stage.SCREENER and c.outcome is Outcome.REJECTED)
-        vetoed = c.reason is Reason.CONTRADICTED or any("harm" in GROUNDS.get(h.reason, ()) for h in c.holds)
+        vetoed = c.reason is Reason.CONTRADICTED or any(
+            "harm" in GROUNDS.get(h.reason, ()) for h in c.holds
+        )
         return {
             "filters pass": True,
             "screener passes": screened,
             "S_cc": c.s_cc,
-            "S_inf > 0.5": None if c.s_inf is None else c.s_inf > c.thresholds.sufficiency,
+            "S_inf > 0.5": None
+            if c.s_inf is None
+            else c.s_inf > c.thresholds.sufficiency,
             "vetoed": vetoed if c.s_align is not None else None,
             "keep": c.outcome is Outcome.KEPT,
         }
@@ -185,7 +204,9 @@ class Made:
         c = self.curation
         if c is None:
             return f"filters: {self.rule}"
-        reasons = ", ".join(h.reason.value for h in c.holds) or (c.reason.value if c.reason else "")
+        reasons = ", ".join(h.reason.value for h in c.holds) or (
+            c.reason.value if c.reason else ""
+        )
         return f"{c.outcome.value} {reasons}: {c.detail[:300]}".strip(" :")
 
     def agrees(self, reader: Careful) -> bool | None:
@@ -198,7 +219,9 @@ class Made:
             case Outcome.REJECTED:
                 return not reader.keep
             case Outcome.HELD:
-                grounds = {g for h in self.curation.holds for g in GROUNDS.get(h.reason, ())}
+                grounds = {
+                    g for h in self.curation.holds for g in GROUNDS.get(h.reason, ())
+                }
                 return not reader.keep and bool(grounds & reader.grounds)
             case _:
                 return None
@@ -207,14 +230,26 @@ class Made:
 class Bench:
     """The stages of `medlive curate` on single threads, without a database."""
 
-    def __init__(self, settings: Settings, retriever: Retriever, store: FileReplyStore) -> None:
+    def __init__(
+        self, settings: Settings, retriever: Retriever, store: FileReplyStore
+    ) -> None:
         section, limits = settings.curation, settings.budget
-        budget = Budget(max_calls=limits.max_calls, max_usd=limits.max_usd, max_tokens=limits.max_tokens)
+        budget = Budget(
+            max_calls=limits.max_calls,
+            max_usd=limits.max_usd,
+            max_tokens=limits.max_tokens,
+        )
         self.respondents = {
-            role: ReplayEngine(build_engine(getattr(settings.roles, role)), store, budget)
+            role: ReplayEngine(
+                build_engine(getattr(settings.roles, role)), store, budget
+            )
             for role in CURATION_ROLES
         }
-        self._store, self._retriever, self._filters = store, retriever, build_filters(settings)
+        self._store, self._retriever, self._filters = (
+            store,
+            retriever,
+            build_filters(settings),
+        )
         self._curation = CurationSettings(
             Thresholds(section.sufficiency, section.alignment),
             top_k=section.top_k,
@@ -228,15 +263,21 @@ class Bench:
         """What the filters and the engines make of a thread."""
         raw = normalised(thread)
         verdicts = self._filters.judge(raw, duplicate_of=None, now=now()).verdicts
-        failed = next((v for v in verdicts if not v.passed and v.rule not in IGNORED_RULES), None)
+        failed = next(
+            (v for v in verdicts if not v.passed and v.rule not in IGNORED_RULES), None
+        )
         if failed is not None:
             return Made(None, str(failed.reason))
         language = thread_language(raw)
         async with self._at_once:
             curation = await curate(
-                deidentified(raw, language), language, self.respondents, self._retriever, self._curation,
+                deidentified(raw, language),
+                language,
+                self.respondents,
+                self._retriever,
+                self._curation,
                 run_date=now().date(),
-            )  # fmt: skip
+            )
             if curation.outcome in (Outcome.KEPT, Outcome.HELD):
                 curation, _ = await complete_case(curation, language, self.respondents)
         stored = [await self._store.find(c.request_digest) for c in curation.calls]
@@ -244,39 +285,62 @@ class Bench:
         return Made(curation, input_tokens=tokens, calls=len(curation.calls))
 
 
-def agreement(pairs: Sequence[tuple[Hashable | None, Hashable | None]]) -> dict[str, Any]:
+def agreement(
+    pairs: Sequence[tuple[Hashable | None, Hashable | None]],
+) -> dict[str, Any]:
     """n, the share of equal pairs and Cohen's kappa, of the pairs that both sides decided."""
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
     equal = sum(a == b for a, b in both)
     labels = list(dict.fromkeys(label for pair in both for label in pair))
-    table = np.array([[sum((a, b) == pair for pair in both) for b in labels] for a in labels], dtype=np.float64)
+    table = np.array(
+        [[sum((a, b) == pair for pair in both) for b in labels] for a in labels],
+        dtype=np.float64,
+    )
     kappa = float(kappa_of_tables(table)) if both else math.nan
     return {
         "n": len(both),
         "share": equal / len(both) if both else None,
         "kappa": None if math.isnan(kappa) else kappa,
-        "table": {f"{a} → {b}": n for (a, b), n in sorted(Counter(both).items(), key=str)},
+        "table": {
+            f"{a} → {b}": n for (a, b), n in sorted(Counter(both).items(), key=str)
+        },
     }
 
 
-def compared(readers: Mapping[Key, Careful], made: Mapping[Key, Made]) -> dict[str, Any]:
+def compared(
+    readers: Mapping[Key, Careful], made: Mapping[Key, Made]
+) -> dict[str, Any]:
     """Every figure of one reader against the engines."""
     pairs = [(readers[key], made[key]) for key in readers]
     steps = {
-        step: agreement([(reader.steps[step], m.steps.get(step)) for reader, m in pairs])
+        step: agreement(
+            [(reader.steps[step], m.steps.get(step)) for reader, m in pairs]
+        )
         for step in ("filters pass", "screener passes", "S_cc", "S_inf > 0.5", "vetoed")
     }
     # A hold for the reader's own reason counts as the reader's decision.
-    decided = [(r.keep, r.keep if m.agrees(r) else not r.keep) for r, m in pairs if m.agrees(r) is not None]
+    decided = [
+        (r.keep, r.keep if m.agrees(r) else not r.keep)
+        for r, m in pairs
+        if m.agrees(r) is not None
+    ]
     vetoed = [m for reader, m in pairs if reader.steps["vetoed"]]
     return {
         "keep or reject": agreement(decided),
         "steps": steps,
         "kept by the reader": sum(r.keep for r, _ in pairs),
-        "what became of those that the reader vetoes": dict(Counter(_ended(m) for m in vetoed)),
-        "elements": {side.value: _elements(pairs, side) for side in (Side.NARRATIVE, Side.ADVICE)},
+        "what became of those that the reader vetoes": dict(
+            Counter(_ended(m) for m in vetoed)
+        ),
+        "elements": {
+            side.value: _elements(pairs, side) for side in (Side.NARRATIVE, Side.ADVICE)
+        },
         "differ": [
-            {"thread": "/".join(key), "reader": readers[key].why, "engine": made[key].told}
+            {
+                "thread": "/".join(key),
+                "reader": readers[key].why,
+                "engine": made[key].told,
+            }
             for key in readers
             if made[key].agrees(readers[key]) is not True
         ],
@@ -324,17 +388,29 @@ def alone(made: Mapping[Key, Made]) -> dict[str, Any]:
         for check in c.checks
         if not check.passed and check.check is not Check.SUSPICION and check.round == 0
     )
-    reached = [c for c in curations if any(check.check is Check.SUPPORTED for check in c.checks)]
-    refused = [e for c in curations for e in c.elements if e.status is not ElementStatus.KEPT]
+    reached = [
+        c
+        for c in curations
+        if any(check.check is Check.SUPPORTED for check in c.checks)
+    ]
+    refused = [
+        e for c in curations for e in c.elements if e.status is not ElementStatus.KEPT
+    ]
     aligned = [c for c in curations if c.s_align is not None]
     claims = Counter(claim.verdict.value for c in aligned for claim in c.claims)
     return {
         "outcomes": dict(Counter(_ended(m) for m in made.values())),
         "rejected for": dict(
-            Counter(c.reason.value for c in curations if c.reason and c.outcome is Outcome.REJECTED)
+            Counter(
+                c.reason.value
+                for c in curations
+                if c.reason and c.outcome is Outcome.REJECTED
+            )
         ),
         "held for": dict(Counter(h.reason.value for c in curations for h in c.holds)),
-        "failed for": dict(Counter(c.detail[:80] for c in curations if c.outcome is Outcome.FAILED)),
+        "failed for": dict(
+            Counter(c.detail[:80] for c in curations if c.outcome is Outcome.FAILED)
+        ),
         "elements": sum(len(c.elements) for c in curations),
         "threads whose elements were judged": len(reached),
         "objections to first drafts, by control": dict(objections),
@@ -342,7 +418,9 @@ def alone(made: Mapping[Key, Made]) -> dict[str, Any]:
         "claims": {alignment.value: claims[alignment.value] for alignment in Alignment},
         "S_inf, mean": _mean([c.s_inf for c in curations if c.s_inf is not None]),
         "S_align, mean": _mean([c.s_align for c in aligned if c.s_align is not None]),
-        "input tokens a thread": _mean([m.input_tokens for m in made.values() if m.curation]),
+        "input tokens a thread": _mean(
+            [m.input_tokens for m in made.values() if m.curation]
+        ),
         "calls a thread": _mean([m.calls for m in made.values() if m.curation]),
     }
 
@@ -359,14 +437,19 @@ def yardstick() -> tuple[dict[Key, Thread], dict[str, dict[Key, Careful]]]:
     for path in (DECISIONS, SECOND):
         decisions = read_decisions(path)
         if strangers := decisions.keys() ^ set(drawn):
-            raise BadInput(f"{path.name} and the draw differ in {len(strangers)} threads, e.g. {min(strangers)}")
+            raise BadInput(
+                f"{path.name} and the draw differ in {len(strangers)} threads, e.g. {min(strangers)}"
+            )
         readers[path.stem] = {key: of_decision(decisions[key]) for key in drawn}
     return load(drawn, folder), readers
 
 
 def labelled() -> tuple[dict[Key, Thread], dict[str, dict[Key, Careful]]]:
     """The thirty labelled threads."""
-    rows = [json.loads(line) for line in (LABELLED / "labels.jsonl").read_text("utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (LABELLED / "labels.jsonl").read_text("utf-8").splitlines()
+    ]
     labels = {("threads.jsonl", str(row["thread_id"])): of_label(row) for row in rows}
     return load(list(labels), LABELLED), {"labels": labels}
 
@@ -377,10 +460,15 @@ def load(keys: Sequence[Key], folder: Path) -> dict[Key, Thread]:
     wanted = set(keys)
     for name in dict.fromkeys(name for name, _ in keys):
         for item in read_threads(folder / name, handle_key=b"benchmark"):
-            if isinstance(item, ImportedThread) and (key := (name, item.thread.thread_id)) in wanted:
+            if (
+                isinstance(item, ImportedThread)
+                and (key := (name, item.thread.thread_id)) in wanted
+            ):
                 found.setdefault(key, item.thread)
     if missing := wanted - found.keys():
-        raise BadInput(f"{len(missing)} threads are not in {folder.name}, the first {min(missing)}")
+        raise BadInput(
+            f"{len(missing)} threads are not in {folder.name}, the first {min(missing)}"
+        )
     return {key: found[key] for key in keys}
 
 
@@ -393,39 +481,68 @@ async def run_engines(
             retriever = open_retriever(settings)
         except IndexMissing:
             settings = settings.model_copy(update={"home": Path(work)})
-            build_index([open_corpus(REAL_DATA / "evidence" / name) for name in EVIDENCE], index_path(settings))
+            build_index(
+                [open_corpus(REAL_DATA / "evidence" / name) for name in EVIDENCE],
+                index_path(settings),
+            )
             retriever = open_retriever(settings)
-        bench = Bench(settings, retriever, FileReplyStore((replies or Path(work)) / "replies.jsonl"))
+        bench = Bench(
+            settings,
+            retriever,
+            FileReplyStore((replies or Path(work)) / "replies.jsonl"),
+        )
         try:
-            made = await asyncio.gather(*(bench.make(thread) for thread in threads.values()))
+            made = await asyncio.gather(
+                *(bench.make(thread) for thread in threads.values())
+            )
         finally:
             for respondent in bench.respondents.values():
                 await respondent.aclose()
-        who = {role: f"{r.identity.engine} {r.identity.model}" for role, r in bench.respondents.items()}
+        who = {
+            role: f"{r.identity.engine} {r.identity.model}"
+            for role, r in bench.respondents.items()
+        }
         about = {"engines": who, "index": retriever.identity.index_digest}
     return dict(zip(threads, made, strict=True)), about
 
 
 def show(result: Mapping[str, Any]) -> None:
     """The figures for reading."""
-    print(f"{result['threads']} threads; " + ", ".join(f"{r}: {e}" for r, e in result["engines"].items()))
+    print(
+        f"{result['threads']} threads; "
+        + ", ".join(f"{r}: {e}" for r, e in result["engines"].items())
+    )
     for name, value in result["alone"].items():
         _show_one(name, value)
     for reader, found in result["readers"].items():
         print(f"\nagainst {reader}, who keeps {found['kept by the reader']}:")
-        for step, m in (("keep or reject", found["keep or reject"]), *found["steps"].items()):
+        for step, m in (
+            ("keep or reject", found["keep or reject"]),
+            *found["steps"].items(),
+        ):
             share = "-" if m["share"] is None else f"{m['share']:.2f}"
-            print(f"  {step:<18} n {m['n']:>3}  agree {share}  kappa {_round(m['kappa'])}  {m['table']}")
-        print(f"  vetoed by the reader: {found['what became of those that the reader vetoes']}")
+            print(
+                f"  {step:<18} n {m['n']:>3}  agree {share}  kappa {_round(m['kappa'])}  {m['table']}"
+            )
+        print(
+            f"  vetoed by the reader: {found['what became of those that the reader vetoes']}"
+        )
         for side, m in found["elements"].items():
             if m["labelled"]:
-                print(f"  {side}: recall {_round(m['recall'])}, precision {_round(m['precision'])}", m)
+                print(
+                    f"  {side}: recall {_round(m['recall'])}, precision {_round(m['precision'])}",
+                    m,
+                )
         for row in found["differ"]:
-            print(f"  {row['thread']}\n    reader: {row['reader']}\n    engine: {row['engine']}")
+            print(
+                f"  {row['thread']}\n    reader: {row['reader']}\n    engine: {row['engine']}"
+            )
     if "between readers" in result:
         print("\nthe readers against each other")
         for step, m in result["between readers"].items():
-            print(f"  {step:<18} n {m['n']:>3}  agree {_round(m['share'])}  kappa {_round(m['kappa'])}")
+            print(
+                f"  {step:<18} n {m['n']:>3}  agree {_round(m['share'])}  kappa {_round(m['kappa'])}"
+            )
 
 
 def _show_one(name: str, value: Any) -> None:
@@ -434,7 +551,9 @@ def _show_one(name: str, value: Any) -> None:
     elif isinstance(value, list):
         print(f"{name}: {len(value)}", *value, sep="\n  ")
     else:
-        print(f"{name}: {value if value is None or isinstance(value, int) else round(value, 3)}")
+        print(
+            f"{name}: {value if value is None or isinstance(value, int) else round(value, 3)}"
+        )
 
 
 def _round(value: float | None) -> str:
@@ -444,33 +563,57 @@ def _round(value: float | None) -> str:
 def main() -> int:
     """Draw or measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--draw", action="store_true", help="print the yardstick's threads and stop")
-    parser.add_argument("--labelled", action="store_true", help="the thirty labelled threads, not the yardstick")
+    parser.add_argument(
+        "--draw", action="store_true", help="print the yardstick's threads and stop"
+    )
+    parser.add_argument(
+        "--labelled",
+        action="store_true",
+        help="the thirty labelled threads, not the yardstick",
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--replies", type=Path, help="folder that keeps an endpoint's replies between runs")
+    parser.add_argument(
+        "--replies",
+        type=Path,
+        help="folder that keeps an endpoint's replies between runs",
+    )
     arguments = parser.parse_args()
     if not (REAL_DATA / "threads").is_dir():
-        print("real threads are not here: nothing to measure (../shared/realdata is absent)", file=sys.stderr)
+        print(
+            "real threads are not here: nothing to measure (../shared/realdata is absent)",
+            file=sys.stderr,
+        )
         return 3
     if arguments.draw:
         print("\n".join("\t".join(key) for key in draw(REAL_DATA / "threads")))
         return 0
     try:
         threads, readers = labelled() if arguments.labelled else yardstick()
-        made, about = asyncio.run(run_engines(threads, load_settings().settings, arguments.replies))
+        made, about = asyncio.run(
+            run_engines(threads, load_settings().settings, arguments.replies)
+        )
     except MedliveError as error:
-        print(error.message, *([error.hint] if error.hint else []), sep="\n", file=sys.stderr)
+        print(
+            error.message,
+            *([error.hint] if error.hint else []),
+            sep="\n",
+            file=sys.stderr,
+        )
         return error.exit_status
     result: dict[str, Any] = {
         **about,
         "threads": len(threads),
         "alone": alone(made),
-        "readers": {name: compared(decisions, made) for name, decisions in readers.items()},
+        "readers": {
+            name: compared(decisions, made) for name, decisions in readers.items()
+        },
     }
     if len(readers) == 2:
         one, other = readers.values()
         result["between readers"] = {
-            step: agreement([(one[key].steps[step], other[key].steps[step]) for key in one])
+            step: agreement(
+                [(one[key].steps[step], other[key].steps[step]) for key in one]
+            )
             for step in next(iter(one.values())).steps
         }
     if arguments.json:

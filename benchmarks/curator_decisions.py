@@ -24,9 +24,15 @@ DECISIONS: Final = Path(__file__).resolve().parent / "data" / "curator_decisions
 SECOND: Final = DECISIONS.with_name("curator_decisions_2.jsonl")
 
 Place = Literal[
-    "filters", "screener", "validator.query", "validator.sufficiency", "validator.alignment", "controller",
-    "kept", "rubric",
-]  # fmt: skip
+    "filters",
+    "screener",
+    "validator.query",
+    "validator.sufficiency",
+    "validator.alignment",
+    "controller",
+    "kept",
+    "rubric",
+]
 Key = tuple[str, str]
 """(file, thread_id)."""
 
@@ -58,7 +64,10 @@ class ValidatorDecision(_Part):
     """None where a step has no object."""
 
     s_cc: Literal[0, 1] | None
-    category: Literal["diagnosis", "treatment", "management", "epidemiology", "nonclinical"] | None
+    category: (
+        Literal["diagnosis", "treatment", "management", "epidemiology", "nonclinical"]
+        | None
+    )
     sufficient: bool | None
     missing: Annotated[tuple[str, ...], Field(strict=False)]
     advice_harmful: bool
@@ -93,7 +102,9 @@ def draw(folder: Path) -> list[Key]:
     for name, wanted in STRATA:
         with (folder / name).open(encoding="utf-8") as lines:
             ids = {json.loads(line)["thread_id"] for line in lines}
-        ranked = sorted(ids, key=lambda i: hashlib.sha256(f"{SEED}:{name}:{i}".encode()).hexdigest())
+        ranked = sorted(
+            ids, key=lambda i: hashlib.sha256(f"{SEED}:{name}:{i}".encode()).hexdigest()
+        )
         drawn += [(name, thread_id) for thread_id in ranked[:wanted]]
     return drawn
 
@@ -107,9 +118,13 @@ def read_decisions(path: Path) -> dict[Key, Decision]:
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
-            raise BadInput(f"{path.name}, line {number}: {where}: {first['msg']}") from exc
+            raise BadInput(
+                f"{path.name}, line {number}: {where}: {first['msg']}"
+            ) from exc
         key = (decision.file, decision.thread_id)
         if key in found:
-            raise BadInput(f"{path.name}, line {number}: {decision.thread_id} stands twice")
+            raise BadInput(
+                f"{path.name}, line {number}: {decision.thread_id} stands twice"
+            )
         found[key] = decision
     return found

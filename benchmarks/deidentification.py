@@ -21,8 +21,12 @@ from typing import Any, Final
 from medlive.deidentify.detect import IdentifierKind, find_identifiers
 
 LABELLED: Final = Path(__file__).resolve().parent / "data" / "pii.jsonl"
-REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata" / "threads"
-STRUCTURED: Final = tuple(k for k in IdentifierKind if k not in (IdentifierKind.NAME, IdentifierKind.PLACE))
+REAL_DATA: Final = (
+    Path(__file__).resolve().parents[2] / "shared" / "realdata" / "threads"
+)
+STRUCTURED: Final = tuple(
+    k for k in IdentifierKind if k not in (IdentifierKind.NAME, IdentifierKind.PLACE)
+)
 STRUCTURED_RECALL: Final = 0.95
 NAME_RECALL: Final = 0.85
 NAME_PRECISION: Final = 0.90
@@ -70,10 +74,14 @@ def read_sentences(path: Path = LABELLED) -> list[Sentence]:
     sentences = []
     for line in path.read_text(encoding="utf-8").splitlines():
         row: dict[str, Any] = json.loads(line)
-        spans = tuple((IdentifierKind(s["kind"]), s["start"], s["end"]) for s in row["spans"])
+        spans = tuple(
+            (IdentifierKind(s["kind"]), s["start"], s["end"]) for s in row["spans"]
+        )
         if any(not 0 <= start < end <= len(row["text"]) for _, start, end in spans):
             raise ValueError(f"{row['id']}: a span lies outside the text")
-        sentences.append(Sentence(row["id"], row["language"], row["half"], row["text"], spans))
+        sentences.append(
+            Sentence(row["id"], row["language"], row["half"], row["text"], spans)
+        )
     return sentences
 
 
@@ -84,15 +92,23 @@ def ours(text: str) -> list[Span]:
 
 
 _USUAL: Final = (
-    (IdentifierKind.PHONE, re.compile(r"(?:\+?\d{1,3}[-. ]?)?\(?\d{3}\)?[-. ]?\d{3,4}[-. ]?\d{4}\b")),
-    (IdentifierKind.EMAIL, re.compile(r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}\b")),
+    (
+        IdentifierKind.PHONE,
+        re.compile(r"(?:\+?\d{1,3}[-. ]?)?\(?\d{3}\)?[-. ]?\d{3,4}[-. ]?\d{4}\b"),
+    ),
+    (
+        IdentifierKind.EMAIL,
+        re.compile(r"\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}\b"),
+    ),
     (IdentifierKind.URL, re.compile(r"https?://\S+|www\.\S+")),
 )
 
 
 def usual_patterns(text: str) -> list[Span]:
     """The peer: the three patterns that a first attempt holds."""
-    return [(kind, *m.span()) for kind, pattern in _USUAL for m in pattern.finditer(text)]
+    return [
+        (kind, *m.span()) for kind, pattern in _USUAL for m in pattern.finditer(text)
+    ]
 
 
 def _covered(span: Span, found: Iterable[Span], text: str) -> bool:
@@ -104,7 +120,9 @@ def _covered(span: Span, found: Iterable[Span], text: str) -> bool:
     return all(at in held or not text[at].isalnum() for at in range(start, end))
 
 
-def score(sentences: Iterable[Sentence], find: Finder) -> dict[IdentifierKind | None, Score]:
+def score(
+    sentences: Iterable[Sentence], find: Finder
+) -> dict[IdentifierKind | None, Score]:
     """The score of each type, and under None of all types."""
     labelled: Counter[IdentifierKind] = Counter()
     found: Counter[IdentifierKind] = Counter()
@@ -117,18 +135,29 @@ def score(sentences: Iterable[Sentence], find: Finder) -> dict[IdentifierKind | 
             found[span[0]] += _covered(span, spans, sentence.text)
         for kind, start, end in spans:
             predicted[kind] += 1
-            right[kind] += any(start < stop and begin < end for _, begin, stop in sentence.spans)
+            right[kind] += any(
+                start < stop and begin < end for _, begin, stop in sentence.spans
+            )
     scores: dict[IdentifierKind | None, Score] = {
         k: Score(labelled[k], found[k], predicted[k], right[k]) for k in IdentifierKind
     }
-    scores[None] = Score(*(sum(c.values()) for c in (labelled, found, predicted, right)))
+    scores[None] = Score(
+        *(sum(c.values()) for c in (labelled, found, predicted, right))
+    )
     return scores
 
 
-def pooled(scores: dict[IdentifierKind | None, Score], kinds: Iterable[IdentifierKind]) -> Score:
+def pooled(
+    scores: dict[IdentifierKind | None, Score], kinds: Iterable[IdentifierKind]
+) -> Score:
     """The score of several types together."""
     held = [scores[k] for k in kinds]
-    return Score(*(sum(getattr(s, n) for s in held) for n in ("labelled", "found", "predicted", "right")))
+    return Score(
+        *(
+            sum(getattr(s, n) for s in held)
+            for n in ("labelled", "found", "predicted", "right")
+        )
+    )
 
 
 def missed_aims(scores: dict[IdentifierKind | None, Score], where: str) -> list[str]:
@@ -153,7 +182,10 @@ def _rate(rate: float | None) -> str:
 def table(sentences: Sequence[Sentence]) -> list[str]:
     """The figures as a Markdown table: recall, precision and the number of labelled spans."""
     groups = [
-        (f"{language} {half}", [s for s in sentences if s.language == language and s.half == half])
+        (
+            f"{language} {half}",
+            [s for s in sentences if s.language == language and s.half == half],
+        )
         for language in ("en", "zh")
         for half in ("tuned", "held_out")
     ]
@@ -169,19 +201,29 @@ def table(sentences: Sequence[Sentence]) -> list[str]:
     def row(name: str, cells: Iterable[Score]) -> str:
         return (
             f"| {name} | "
-            + " | ".join(f"{_rate(c.recall)} / {_rate(c.precision)} ({c.labelled})" for c in cells)
+            + " | ".join(
+                f"{_rate(c.recall)} / {_rate(c.precision)} ({c.labelled})"
+                for c in cells
+            )
             + " |"
         )
 
     lines += [row(kind.value, (s[kind] for s in scores)) for kind in IdentifierKind]
     lines.append(row("all structured", (pooled(s, STRUCTURED) for s in scores)))
     lines.append(row("all", (s[None] for s in scores)))
-    lines.append(row("peer: usual patterns, all structured", (pooled(s, STRUCTURED) for s in peers)))
+    lines.append(
+        row(
+            "peer: usual patterns, all structured",
+            (pooled(s, STRUCTURED) for s in peers),
+        )
+    )
     lines.append(row("peer: usual patterns, all", (s[None] for s in peers)))
     return lines
 
 
-def posts(language: str, sentences: Sequence[Sentence], most: int = 300) -> tuple[str, list[str]]:
+def posts(
+    language: str, sentences: Sequence[Sentence], most: int = 300
+) -> tuple[str, list[str]]:
     """Where the posts are from, and posts of the language's size."""
     size = POST_SIZES[language]
     texts: list[str] = []
@@ -194,7 +236,9 @@ def posts(language: str, sentences: Sequence[Sentence], most: int = 300) -> tupl
     kind = "real" if texts else "made"
     texts = texts or [s.text for s in sentences if s.language == language] * 40
     joined = "\n".join(texts)
-    return kind, [joined[at : at + size] for at in range(0, len(joined) - size, size)][:most]
+    return kind, [joined[at : at + size] for at in range(0, len(joined) - size, size)][
+        :most
+    ]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -220,15 +264,25 @@ def speed(sentences: Sequence[Sentence]) -> list[str]:
             f"{taken / peer:.1f} x the time of the three usual patterns"
         )
         if taken * 1000 > MILLISECONDS:
-            lines.append(f"missed: {language}: {taken * 1000:.3f} ms > {MILLISECONDS} ms")
+            lines.append(
+                f"missed: {language}: {taken * 1000:.3f} ms > {MILLISECONDS} ms"
+            )
     return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, the missed aims and the speed; 0 where all sentences together meet the aims on accuracy."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--write", type=Path, help="put the table between the marks of this Markdown file")
-    parser.add_argument("--misses", action="store_true", help="show the tuned sentences that went wrong")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--write",
+        type=Path,
+        help="put the table between the marks of this Markdown file",
+    )
+    parser.add_argument(
+        "--misses", action="store_true", help="show the tuned sentences that went wrong"
+    )
     options = parser.parse_args(arguments)
     sentences = read_sentences()
     lines = table(sentences)
@@ -252,10 +306,14 @@ def show_misses(sentences: Iterable[Sentence]) -> None:
         spans = ours(s.text)
         for span in s.spans:
             if not _covered(span, spans, s.text):
-                print(f"{s.id} not found: {span[0].value}: {s.text[span[1] : span[2]]!r} in {s.text!r}")
+                print(
+                    f"{s.id} not found: {span[0].value}: {s.text[span[1] : span[2]]!r} in {s.text!r}"
+                )
         for kind, start, end in spans:
             if not any(start < stop and begin < end for _, begin, stop in s.spans):
-                print(f"{s.id} for nothing: {kind.value}: {s.text[start:end]!r} in {s.text!r}")
+                print(
+                    f"{s.id} for nothing: {kind.value}: {s.text[start:end]!r} in {s.text!r}"
+                )
 
 
 _MARKS: Final = ("<!-- measured: begin -->", "<!-- measured: end -->")
@@ -268,7 +326,9 @@ def write_table(path: Path, lines: Sequence[str]) -> None:
     if not 0 <= begin < end:
         raise ValueError(f"{path} lacks the marks {_MARKS}")
     body = "\n".join(("", *lines, ""))
-    path.write_text(text[: begin + len(_MARKS[0])] + body + text[end:], encoding="utf-8")
+    path.write_text(
+        text[: begin + len(_MARKS[0])] + body + text[end:], encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -56,9 +56,13 @@ class ArraySource(StoredVectors):
     """Vectors in a file."""
 
     def __init__(self, place: Path, count: int, dimension: int) -> None:
-        self.encoder = EncoderIdentity(name="drawn", digest="sha256:drawn", dimension=dimension, backend="torch")
+        self.encoder = EncoderIdentity(
+            name="drawn", digest="sha256:drawn", dimension=dimension, backend="torch"
+        )
         self.keys_digest = f"sha256:{place.name}"
-        self._vectors = np.memmap(place, dtype="<f2", mode="r").reshape(-1, dimension)[:count]
+        self._vectors = np.memmap(place, dtype="<f2", mode="r").reshape(-1, dimension)[
+            :count
+        ]
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -82,11 +86,18 @@ def draw(place: Path, size: int, spread: float) -> tuple[Matrix, Matrix]:
     """Write vectors of that spread to `place`; queries to measure and to tune on, from the same clusters."""
     rng = np.random.default_rng(7)
     scale = np.float32(DIMENSION**-0.5)
-    centres = rng.standard_normal((max(size // PER_CLUSTER, 1), DIMENSION), dtype=np.float32) * scale
+    centres = (
+        rng.standard_normal((max(size // PER_CLUSTER, 1), DIMENSION), dtype=np.float32)
+        * scale
+    )
 
     def some(count: int) -> Matrix:
-        noise = rng.standard_normal((count, DIMENSION), dtype=np.float32) * (scale * np.float32(spread))
-        return np.asarray(centres[rng.integers(0, len(centres), count)] + noise, dtype=np.float32)
+        noise = rng.standard_normal((count, DIMENSION), dtype=np.float32) * (
+            scale * np.float32(spread)
+        )
+        return np.asarray(
+            centres[rng.integers(0, len(centres), count)] + noise, dtype=np.float32
+        )
 
     with place.open("wb") as handle:
         for first in range(0, size, _DRAWN):
@@ -98,11 +109,18 @@ def _own_mb() -> float:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1024
-    raise RuntimeError("the system does not say how much memory a process has of its own")
+    raise RuntimeError(
+        "the system does not say how much memory a process has of its own"
+    )
 
 
 def build(
-    place: str, count: int, dimension: int, kind: str, folder: str, tune_on: Matrix | None
+    place: str,
+    count: int,
+    dimension: int,
+    kind: str,
+    folder: str,
+    tune_on: Matrix | None,
 ) -> tuple[str, float, float]:
     """Build in this process: the part as JSON, seconds, and by how many MB its own memory grew at most."""
     before = highest = _own_mb()
@@ -125,10 +143,17 @@ def build(
 
 
 def built(
-    place: Path, count: int, dimension: int, kind: DenseKind, folder: Path, tune_on: Matrix | None = None
+    place: Path,
+    count: int,
+    dimension: int,
+    kind: DenseKind,
+    folder: Path,
+    tune_on: Matrix | None = None,
 ) -> Built:
     """The build of that kind, in a new process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn")
+    ) as pool:
         arguments = (str(place), count, dimension, kind.value, str(folder), tune_on)
         part, seconds, peak = pool.submit(build, *arguments).result()
     size = (folder / "index.faiss").stat().st_size / 1e6
@@ -166,14 +191,24 @@ def measured(
     builds: dict[DenseKind, Built] = {}
     for kind in kinds:
         folder = work / kind.value
-        made = flat_built if kind is DenseKind.FLAT else built(place, count, dimension, kind, folder, tune_on)
+        made = (
+            flat_built
+            if kind is DenseKind.FLAT
+            else built(place, count, dimension, kind, folder, tune_on)
+        )
         index = DenseIndex.open(folder, made.part)
         found = index.search(queries, K)[1]
         turns = [(timed(flat, queries), timed(index, queries)) for _ in range(RUNS)]
         best_flat, best = (min(column) for column in zip(*turns, strict=True))
-        ratios[kind], recalls[kind], builds[kind] = best_flat / best, recall(found, expected), made
+        ratios[kind], recalls[kind], builds[kind] = (
+            best_flat / best,
+            recall(found, expected),
+            made,
+        )
         ones = sorted(timed(index, queries[n : n + 1]) for n in range(31))
-        tuned = made.part.parameters.model_dump(exclude_none=True, exclude={"storage", "ef_construction"})
+        tuned = made.part.parameters.model_dump(
+            exclude_none=True, exclude={"storage", "ef_construction"}
+        )
         disk = made.index_mb
         print(
             f"  {kind.value:8} {made.seconds:8.1f} {made.peak_mb:11.0f} {disk:8.0f} {recalls[kind]:9.4f}"
@@ -187,7 +222,9 @@ def measured(
     return ratios, recalls, builds
 
 
-def synthetic(size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], work: Path) -> list[str]:
+def synthetic(
+    size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], work: Path
+) -> list[str]:
     """Print the figures of drawn vectors; what is not reached."""
     missed = []
     chosen = choose_kind(size)
@@ -198,11 +235,15 @@ def synthetic(size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], w
         print(
             f"\n{size:,} × {DIMENSION}, spread {spread}, {size // PER_CLUSTER:,} clusters; chosen: {chosen.value}"
         )
-        ratios, recalls, builds = measured(place, size, DIMENSION, some, queries, work, tune_on)
+        ratios, recalls, builds = measured(
+            place, size, DIMENSION, some, queries, work, tune_on
+        )
         if spread != TARGET_SPREAD or chosen not in ratios:
             continue
         if ratios[chosen] < TARGET_RATIO or recalls[chosen] < TARGET_RECALL:
-            missed.append(f"{chosen.value} at spread {spread}: {ratios[chosen]:.1f} × flat, {recalls[chosen]:.4f}")
+            missed.append(
+                f"{chosen.value} at spread {spread}: {ratios[chosen]:.1f} × flat, {recalls[chosen]:.4f}"
+            )
         quarter = built(place, size // 4, DIMENSION, chosen, work / "quarter", tune_on)
         shutil.rmtree(work / "quarter")
         whole = builds[chosen]
@@ -211,8 +252,13 @@ def synthetic(size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], w
             f"  memory of building {chosen.value}: own peak {quarter.peak_mb:.0f} MB for {size // 4:,} (index"
             f" {index_mb[0]:.0f} MB), {whole.peak_mb:.0f} MB for {size:,} (index {index_mb[1]:.0f} MB)"
         )
-        if whole.peak_mb - quarter.peak_mb > 4 * (index_mb[1] - index_mb[0]) + ALLOWANCE_MB:
-            missed.append(f"building {chosen.value}: own peak grows by more than four times the index")
+        if (
+            whole.peak_mb - quarter.peak_mb
+            > 4 * (index_mb[1] - index_mb[0]) + ALLOWANCE_MB
+        ):
+            missed.append(
+                f"building {chosen.value}: own peak grows by more than four times the index"
+            )
     return missed
 
 
@@ -220,18 +266,29 @@ def main() -> None:
     """Print the figures; exit 1 when a target is missed."""
     parser = argparse.ArgumentParser(description="What dense indexes cost and find.")
     parser.add_argument("--size", type=int, default=200_000)
-    parser.add_argument("--spreads", type=float, nargs="*", default=[TARGET_SPREAD, 0.3, 1.0])
+    parser.add_argument(
+        "--spreads", type=float, nargs="*", default=[TARGET_SPREAD, 0.3, 1.0]
+    )
     parser.add_argument(
         "--kinds",
         type=DenseKind,
         nargs="*",
-        default=[DenseKind.FLAT, DenseKind.IVF_SQ8, DenseKind.IVF_FLAT, DenseKind.IVF_PQ],
+        default=[
+            DenseKind.FLAT,
+            DenseKind.IVF_SQ8,
+            DenseKind.IVF_FLAT,
+            DenseKind.IVF_PQ,
+        ],
     )
     arguments = parser.parse_args()
     threads = faiss.omp_get_max_threads()
-    print(f"FAISS {faiss.__version__}, {threads} threads on {os.cpu_count()} cores, batches of {BATCH}")
+    print(
+        f"FAISS {faiss.__version__}, {threads} threads on {os.cpu_count()} cores, batches of {BATCH}"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        missed = synthetic(arguments.size, arguments.spreads, arguments.kinds, Path(folder))
+        missed = synthetic(
+            arguments.size, arguments.spreads, arguments.kinds, Path(folder)
+        )
     for line in missed:
         print(f"MISSED: {line}")
     sys.exit(bool(missed))

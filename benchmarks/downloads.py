@@ -48,7 +48,9 @@ server {{ listen 127.0.0.1:{port}; root {root}; }} }}
 
 async def make_snapshot(settings: Settings, megabytes: int) -> Path:
     """Record a snapshot as frozen whose file of cases is `megabytes` of random bytes; return that file."""
-    provenance = Provenance(code_version="0", engines=(), prompts={}, evidence=(), thresholds={})
+    provenance = Provenance(
+        code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
+    )
     [case] = (replace(case, first_release=VERSION) for case in cases(1))
     added = ListedEntries((Change(ChangeKind.ADDED, case.case_id, "new", None, 1),))
     meta = SnapshotMeta(VERSION, datetime(2026, 11, 22, tzinfo=UTC), provenance)
@@ -57,18 +59,28 @@ async def make_snapshot(settings: Settings, megabytes: int) -> Path:
         for _ in range(megabytes):
             file.write(os.urandom(1 << 20))
     manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
-    entry = manifest.files[NAME].model_copy(update={"size": megabytes << 20, "sha256": sha256(folder / NAME)})
+    entry = manifest.files[NAME].model_copy(
+        update={"size": megabytes << 20, "sha256": sha256(folder / NAME)}
+    )
     manifest = manifest.model_copy(update={"files": manifest.files | {NAME: entry}})
     (folder / "manifest.json").write_text(manifest.text(), encoding="utf-8")
     names = [*manifest.files, "manifest.json"]
-    (folder / SUMS).write_text("".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(names)))
+    (folder / SUMS).write_text(
+        "".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(names))
+    )
     async with open_database(settings) as database, database.begin() as session:
         await begin_snapshot(session, VERSION)
         await freeze_snapshot(
-            session, VERSION, manifest={"counts": {"cases": 0, "criteria": 0}},
-            manifest_digest=digest_file(folder / "manifest.json"), sums_digest=digest_file(folder / SUMS),
-            signature=None, path=str(folder), publishable=True, why_not=(),
-        )  # fmt: skip
+            session,
+            VERSION,
+            manifest={"counts": {"cases": 0, "criteria": 0}},
+            manifest_digest=digest_file(folder / "manifest.json"),
+            sums_digest=digest_file(folder / SUMS),
+            signature=None,
+            path=str(folder),
+            publishable=True,
+            why_not=(),
+        )
     return folder / NAME
 
 
@@ -77,10 +89,15 @@ def medlive(home: Path) -> Iterator[tuple[str, int]]:
     """`medlive serve`: its address and process."""
     command = [sys.executable, "-m", "medlive", "serve", "--port", "0"]
     with subprocess.Popen(
-        command, env=os.environ | {"MEDLIVE_HOME": str(home)}, stderr=subprocess.PIPE, text=True
+        command,
+        env=os.environ | {"MEDLIVE_HOME": str(home)},
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stderr is not None
-        found = next(filter(None, (re.search(r"http://\S+", line) for line in process.stderr)))
+        found = next(
+            filter(None, (re.search(r"http://\S+", line) for line in process.stderr))
+        )
         try:
             yield found[0], process.pid
         finally:
@@ -98,11 +115,18 @@ def peer(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
                 serve_bare(listener, root)
         if shutil.which("nginx") is not None:
             listener.close()
-            (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port, root=root))
-            child = subprocess.Popen(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]).pid
+            (folder / "nginx.conf").write_text(
+                NGINX.format(folder=folder, port=port, root=root)
+            )
+            child = subprocess.Popen(
+                ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+            ).pid
             time.sleep(1)
         try:
-            yield "nginx" if shutil.which("nginx") else "sendfile", f"http://127.0.0.1:{port}"
+            yield (
+                "nginx" if shutil.which("nginx") else "sendfile",
+                f"http://127.0.0.1:{port}",
+            )
         finally:
             os.kill(child, 15)
             os.waitpid(child, 0)
@@ -129,7 +153,14 @@ def download_s(url: str, out: str = os.devnull) -> float:
 def memory_mb(pid: int, name: str = "VmRSS") -> float:
     """A process's resident memory, or with VmHWM its greatest."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1]) / 1024
+    return (
+        int(
+            next(line for line in status.splitlines() if line.startswith(name)).split()[
+                1
+            ]
+        )
+        / 1024
+    )
 
 
 def main() -> int:
@@ -147,17 +178,31 @@ def measure(settings: Settings, megabytes: int, rounds: int) -> int:
     file = asyncio.run(make_snapshot(settings, megabytes))
     root = settings.home / "snapshots"
     path = file.relative_to(root).as_posix()
-    with medlive(settings.home) as (url, pid), peer(root, settings.home) as (name, other):
+    with (
+        medlive(settings.home) as (url, pid),
+        peer(root, settings.home) as (name, other),
+    ):
         download_s(f"{url}/latest.json")
         idle = memory_mb(pid)
         copy = settings.home / "copy"
-        download_s(f"{url}/{path}", str(copy))  # the first one also reads the file for its digest
+        download_s(
+            f"{url}/{path}", str(copy)
+        )  # the first one also reads the file for its digest
         with copy.open("rb") as one, file.open("rb") as two:
-            same = hashlib.file_digest(one, "sha256").digest() == hashlib.file_digest(two, "sha256").digest()
+            same = (
+                hashlib.file_digest(one, "sha256").digest()
+                == hashlib.file_digest(two, "sha256").digest()
+            )
         copy.unlink()
-        pairs = [(download_s(f"{url}/{path}"), download_s(f"{other}/{path}")) for _ in range(rounds)]
+        pairs = [
+            (download_s(f"{url}/{path}"), download_s(f"{other}/{path}"))
+            for _ in range(rounds)
+        ]
         before = memory_mb(pid, "VmHWM")
-        clients = [subprocess.Popen(["curl", "-sS", "-o", os.devnull, f"{url}/{path}"]) for _ in range(8)]
+        clients = [
+            subprocess.Popen(["curl", "-sS", "-o", os.devnull, f"{url}/{path}"])
+            for _ in range(8)
+        ]
         assert {client.wait() for client in clients} == {0}
         growth = memory_mb(pid, "VmHWM") - before
     ours, theirs = (statistics.median(times) for times in zip(*pairs, strict=True))
@@ -166,9 +211,13 @@ def measure(settings: Settings, megabytes: int, rounds: int) -> int:
     print(
         f"download  {gigabytes / ours:.2f} GB/s, {ratio:.2f} of {name} ({gigabytes / theirs:.2f}); wanted {SHARE}"
     )
-    print(f"memory    idle {idle:.0f} MB (under {IDLE_MB}), 8 clients {growth:.0f} MB more (at most {GROWTH_MB})")
+    print(
+        f"memory    idle {idle:.0f} MB (under {IDLE_MB}), 8 clients {growth:.0f} MB more (at most {GROWTH_MB})"
+    )
     print(f"bytes     {'as on disk' if same else 'DIFFERENT'}")
-    return 0 if same and ratio >= SHARE and idle < IDLE_MB and growth <= GROWTH_MB else 1
+    return (
+        0 if same and ratio >= SHARE and idle < IDLE_MB and growth <= GROWTH_MB else 1
+    )
 
 
 if __name__ == "__main__":

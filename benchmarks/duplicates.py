@@ -40,7 +40,14 @@ from medlive.filters.model import FilterSettings
 from medlive.service.curation.filtering import BATCH, filter_pending
 from medlive.service.jobs import open_app
 from medlive.threads.model import Message, Role, Thread
-from medlive.threads.near_duplicates import BANDS, DuplicateIndex, Sketch, jaccard, patient_text, sketches
+from medlive.threads.near_duplicates import (
+    BANDS,
+    DuplicateIndex,
+    Sketch,
+    jaccard,
+    patient_text,
+    sketches,
+)
 from medlive.threads.prepare import normalised
 
 THRESHOLD: Final = 0.8
@@ -67,15 +74,20 @@ def edited(original: str, rng: random.Random) -> str:
     return space.join(units)
 
 
-def with_copies(threads: Sequence[Thread], count: int, rng: random.Random) -> list[Thread]:
+def with_copies(
+    threads: Sequence[Thread], count: int, rng: random.Random
+) -> list[Thread]:
     """The threads, and as many edited copies of some of them at another source."""
     copies = []
     for number in range(count):
         thread = rng.choice(threads)
         messages = tuple(
-            replace(m, text=edited(m.text, rng)) if m.role is Role.PATIENT else m for m in thread.messages
+            replace(m, text=edited(m.text, rng)) if m.role is Role.PATIENT else m
+            for m in thread.messages
         )
-        copies.append(replace(thread, source="copies", thread_id=str(number), messages=messages))
+        copies.append(
+            replace(thread, source="copies", thread_id=str(number), messages=messages)
+        )
     return [*threads, *copies]
 
 
@@ -85,7 +97,11 @@ def templated(count: int, rng: random.Random) -> list[Thread]:
     made = []
     for number in range(count):
         own = " ".join(f"own{rng.randrange(10_000)}" for _ in range(12))
-        made.append(Thread("forms", str(number), "", "", None, (), None, (_asked(f"{form} {own}"),)))
+        made.append(
+            Thread(
+                "forms", str(number), "", "", None, (), None, (_asked(f"{form} {own}"),)
+            )
+        )
     return made
 
 
@@ -130,14 +146,18 @@ def brute_force(held: Sequence[Sketch]) -> Pairs:
     return pairs
 
 
-async def store(database: Database, threads: Sequence[Thread], held: Sequence[Sketch]) -> list[int]:
+async def store(
+    database: Database, threads: Sequence[Thread], held: Sequence[Sketch]
+) -> list[int]:
     """Save threads as accepted, with their bands; their numbers, in order."""
     numbers: list[int] = []
     async with database.begin() as session:
         saved = await save_threads(session, threads)
         for found in saved:
             numbers.append(found.thread_pk)
-        await save_bands(session, [(pk, s.bands) for pk, s in zip(numbers, held, strict=True)])
+        await save_bands(
+            session, [(pk, s.bands) for pk, s in zip(numbers, held, strict=True)]
+        )
         await session.execute(
             text(
                 "INSERT INTO filter_results (revision_id, chain_digest, passed) "
@@ -152,7 +172,9 @@ def fill(url: str, count: int) -> int:
     """Add threads without content and with bands of their own; the bytes of bands a thread by then."""
     rng = np.random.default_rng(count)
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute("INSERT INTO sources (name, kind) VALUES ('others', 'file') ON CONFLICT DO NOTHING")
+        connection.execute(
+            "INSERT INTO sources (name, kind) VALUES ('others', 'file') ON CONFLICT DO NOTHING"
+        )
         added = connection.execute(
             "INSERT INTO threads (source, thread_id, url) "
             "SELECT 'others', gen_random_uuid(), '' FROM generate_series(1, %s) RETURNING id",
@@ -187,7 +209,9 @@ async def look_up(database: Database, asked: Sequence[Sketch]) -> Found:
     begun = time.perf_counter()
     for part in parts(asked):
         async with database.begin() as session:
-            candidates = await find_candidates(session, ACCEPTED, [s.bands for s in part])
+            candidates = await find_candidates(
+                session, ACCEPTED, [s.bands for s in part]
+            )
             threads = await load_threads(session, [c.revision_pk for c in candidates])
         theirs = drawn([threads[c.revision_pk] for c in candidates])
         loaded += len(candidates)
@@ -198,12 +222,23 @@ async def look_up(database: Database, asked: Sequence[Sketch]) -> Found:
         for sketch in part:
             met = {place for band in sketch.bands for place in having.get(band, ())}
             compared += len(met)
-            similar = {candidates[p].thread_pk: jaccard(sketch.shingles, theirs[p].shingles) for p in met}
-            near.append({number: value for number, value in similar.items() if value >= THRESHOLD})
+            similar = {
+                candidates[p].thread_pk: jaccard(sketch.shingles, theirs[p].shingles)
+                for p in met
+            }
+            near.append(
+                {
+                    number: value
+                    for number, value in similar.items()
+                    if value >= THRESHOLD
+                }
+            )
     return Found(near, loaded, compared, time.perf_counter() - begun)
 
 
-async def growth(database: Database, url: str, threads: Sequence[Thread], asked: Sequence[Sketch]) -> float:
+async def growth(
+    database: Database, url: str, threads: Sequence[Thread], asked: Sequence[Sketch]
+) -> float:
     """Print the look-up's time at each size; how often the first size's time the last one's is."""
     held = drawn(threads)
     numbers = await store(database, threads, held)
@@ -235,13 +270,17 @@ async def growth(database: Database, url: str, threads: Sequence[Thread], asked:
     print(
         f"in memory          {in_memory * 1e6:6.0f} µs a look-up, {filled * 1e6:.0f} µs a stored thread to fill it"
     )
-    print(f"growth             {taken[SIZES[-1]] / taken[SIZES[0]]:6.2f} x from {SIZES[0]} to {SIZES[-1]} threads")
+    print(
+        f"growth             {taken[SIZES[-1]] / taken[SIZES[0]]:6.2f} x from {SIZES[0]} to {SIZES[-1]} threads"
+    )
     return taken[SIZES[-1]] / taken[SIZES[0]]
 
 
 async def recall(database: Database, name: str, given: Sequence[Thread]) -> float:
     """Print how much of what brute force finds is found; the share of pairs."""
-    distinct = {s.digest: (t, s) for t, s in zip(given, drawn(given), strict=True) if s.bands}
+    distinct = {
+        s.digest: (t, s) for t, s in zip(given, drawn(given), strict=True) if s.bands
+    }
     threads, held = [t for t, _ in distinct.values()], [s for _, s in distinct.values()]
     numbers = await store(database, threads, held)
     place_of = {number: place for place, number in enumerate(numbers)}
@@ -267,7 +306,9 @@ async def recall(database: Database, name: str, given: Sequence[Thread]) -> floa
     steps = Counter(min(9, int(value * 10)) for value in pairs.values())
     kept = Counter(min(9, int(pairs[pair] * 10)) for pair in true)
     for step in sorted(steps):
-        print(f"    similarity {step / 10:.1f} to {step / 10 + 0.1:.1f}: {kept[step]} of {steps[step]}")
+        print(
+            f"    similarity {step / 10:.1f} to {step / 10 + 0.1:.1f}: {kept[step]} of {steps[step]}"
+        )
     return share
 
 
@@ -317,7 +358,11 @@ async def measure(url: str, threads: Sequence[Thread]) -> bool:
         async with database.begin() as session:
             await save_threads(session, everything)
         await filter_run(database, url)
-        await recall(database, "forms, seven eighths alike", with_copies(templated(800, rng), 200, rng))
+        await recall(
+            database,
+            "forms, seven eighths alike",
+            with_copies(templated(800, rng), 200, rng),
+        )
     finally:
         await database.aclose()
     return share >= RECALL and grown <= GROWTH
@@ -325,7 +370,9 @@ async def measure(url: str, threads: Sequence[Thread]) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures; 0 where recall and growth are within their limits."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--threads", type=int, default=3_000)
     parser.add_argument("--data", type=Path, default=REAL_DATA)
     options = parser.parse_args(arguments)

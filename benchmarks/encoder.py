@@ -18,7 +18,18 @@ from medlive.evidence.encoder import open_encoder
 from medlive.evidence.encoders.folders import EncoderSettings, Role
 
 BACKENDS: tuple[Literal["torch", "onnx", "int8"], ...] = ("torch", "onnx", "int8")
-WORDS = ("fever", "cough", "aspirin", "heart", "infarction", "renal", "dose", "child", "trial", "placebo")
+WORDS = (
+    "fever",
+    "cough",
+    "aspirin",
+    "heart",
+    "infarction",
+    "renal",
+    "dose",
+    "child",
+    "trial",
+    "placebo",
+)
 
 
 def random_models(folder: Path) -> None:
@@ -30,7 +41,11 @@ def random_models(folder: Path) -> None:
         place = folder / role.value
         place.mkdir(parents=True)
         special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        vocabulary = [*special, *WORDS, *(f"[unused{n}]" for n in range(30522 - len(special) - len(WORDS)))]
+        vocabulary = [
+            *special,
+            *WORDS,
+            *(f"[unused{n}]" for n in range(30522 - len(special) - len(WORDS))),
+        ]
         (place / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
         BertTokenizerFast(vocab=str(place / "vocab.txt")).save_pretrained(place)
         torch.manual_seed(seed)
@@ -47,16 +62,34 @@ def speed() -> None:
         print("MedCPT's shape, random weights")
         for backend in BACKENDS:
             start = time.perf_counter()
-            encoders[backend] = open_encoder(Path(work) / "models", settings=replace(settings, backend=backend))
-            print(f"  {backend:<6} opened in {time.perf_counter() - start:5.1f} s", flush=True)
+            encoders[backend] = open_encoder(
+                Path(work) / "models", settings=replace(settings, backend=backend)
+            )
+            print(
+                f"  {backend:<6} opened in {time.perf_counter() - start:5.1f} s",
+                flush=True,
+            )
         for tokens, count in ((512, 2), (256, 4)):
-            pairs = [("", " ".join(chance.choices(WORDS, k=tokens))) for _ in range(count)]
-            _alternate(f"passages of {tokens}", {n: e.encode_passages for n, e in encoders.items()}, pairs)
+            pairs = [
+                ("", " ".join(chance.choices(WORDS, k=tokens))) for _ in range(count)
+            ]
+            _alternate(
+                f"passages of {tokens}",
+                {n: e.encode_passages for n, e in encoders.items()},
+                pairs,
+            )
         queries = [" ".join(chance.choices(WORDS, k=16)) for _ in range(32)]
-        _alternate("queries of 16", {n: e.encode_queries for n, e in encoders.items()}, queries)
+        _alternate(
+            "queries of 16", {n: e.encode_queries for n, e in encoders.items()}, queries
+        )
 
 
-def _alternate(name: str, runs: dict[str, Callable[[Any], object]], texts: Sequence[Any], rounds: int = 4) -> None:
+def _alternate(
+    name: str,
+    runs: dict[str, Callable[[Any], object]],
+    texts: Sequence[Any],
+    rounds: int = 4,
+) -> None:
     """Print the texts a second of each, taking turns so that what else runs here meets all alike."""
     best = dict.fromkeys(runs, math.inf)
     for _ in range(rounds):
@@ -64,7 +97,10 @@ def _alternate(name: str, runs: dict[str, Callable[[Any], object]], texts: Seque
             start = time.perf_counter()
             run(texts)
             best[backend] = min(best[backend], time.perf_counter() - start)
-    figures = (f"{n} {len(texts) / s:6.2f}/s ({best['torch'] / s:.2f}x)" for n, s in best.items())
+    figures = (
+        f"{n} {len(texts) / s:6.2f}/s ({best['torch'] / s:.2f}x)"
+        for n, s in best.items()
+    )
     print(f"  {name:<16}" + "   ".join(figures), flush=True)
 
 

@@ -43,12 +43,17 @@ def repeated(threads: Sequence[Thread], start: int, count: int) -> list[Thread]:
 
     def reworded(text: str, number: int) -> str:
         words = text.split(" ") if " " in text else list(text)
-        return (" " if " " in text else "").join(f"{w}{number}" if i % 7 == 3 else w for i, w in enumerate(words))
+        return (" " if " " in text else "").join(
+            f"{w}{number}" if i % 7 == 3 else w for i, w in enumerate(words)
+        )
 
     made = []
     for number in range(start, start + count):
         thread = threads[number % len(threads)]
-        messages = tuple(replace(m, text=reworded(m.text, number // len(threads))) for m in thread.messages)
+        messages = tuple(
+            replace(m, text=reworded(m.text, number // len(threads)))
+            for m in thread.messages
+        )
         made.append(replace(thread, thread_id=str(number), messages=messages))
     return made
 
@@ -65,15 +70,29 @@ def server_cpu(pid: int) -> float:
     return float(used)
 
 
-async def measure(url: str, pid: int, threads: Sequence[Thread], sizes: Sequence[int]) -> bool:
+async def measure(
+    url: str, pid: int, threads: Sequence[Thread], sizes: Sequence[int]
+) -> bool:
     """Fill the database up to each size and filter what waits; whether every run reached the target."""
-    chain, database, stored, fast = FilterChain(FilterSettings(), load_codebook()), Database.connect(url), 0, True
+    chain, database, stored, fast = (
+        FilterChain(FilterSettings(), load_codebook()),
+        Database.connect(url),
+        0,
+        True,
+    )
     try:
         for size in sizes:
             for start in range(stored, stored + size, 1_000):
                 async with database.begin() as session:
-                    await save_threads(session, repeated(threads, start, min(1_000, stored + size - start)))
-            begun, cpu, server = time.perf_counter(), time.process_time(), server_cpu(pid)
+                    await save_threads(
+                        session,
+                        repeated(threads, start, min(1_000, stored + size - start)),
+                    )
+            begun, cpu, server = (
+                time.perf_counter(),
+                time.process_time(),
+                server_cpu(pid),
+            )
             async with open_app(database).open_async() as app:
                 passed, _ = await filter_pending(database, app, chain)
             taken, cpu = time.perf_counter() - begun, time.process_time() - cpu
@@ -91,11 +110,15 @@ async def measure(url: str, pid: int, threads: Sequence[Thread], sizes: Sequence
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the rates; 0 where each reaches the target."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--data", type=Path, default=REAL_DATA)
     options = parser.parse_args(arguments)
-    threads = (real_threads(options.data) if options.data.is_dir() else []) or made_threads(5_000)
+    threads = (
+        real_threads(options.data) if options.data.is_dir() else []
+    ) or made_threads(5_000)
     collect_less()  # as the program does
     with throwaway_home() as home:
         upgrade(url := embedded.start(home))

@@ -35,7 +35,9 @@ def real_threads(folder: Path) -> list[Thread]:
     return [
         item.thread
         for path in sorted(folder.glob("*.threads.jsonl"))
-        for item in read_threads(path, assume_posted_at=assumed, handle_key=b"benchmark")
+        for item in read_threads(
+            path, assume_posted_at=assumed, handle_key=b"benchmark"
+        )
         if isinstance(item, ImportedThread)
     ]
 
@@ -49,20 +51,33 @@ def made_threads(count: int) -> list[Thread]:
     for number in range(count):
         if number % 2:
             ask = (
-                "，".join(f"我最近{rng.choice(chinese)}已经{rng.randint(1, 30)}天" for _ in range(8))
+                "，".join(
+                    f"我最近{rng.choice(chinese)}已经{rng.randint(1, 30)}天"
+                    for _ in range(8)
+                )
                 + "，怎么办？"
             )
             ask += "，怎么办？"
-            reply = "。".join(f"考虑{rng.choice(chinese)}，建议到医院复查" for _ in range(8))
+            reply = "。".join(
+                f"考虑{rng.choice(chinese)}，建议到医院复查" for _ in range(8)
+            )
         else:
-            ask = ". ".join(f"I have had {rng.choice(english)} for {rng.randint(1, 30)} days" for _ in range(6))
-            reply = ". ".join(f"It may be {rng.choice(english)} and you should be examined" for _ in range(6))
+            ask = ". ".join(
+                f"I have had {rng.choice(english)} for {rng.randint(1, 30)} days"
+                for _ in range(6)
+            )
+            reply = ". ".join(
+                f"It may be {rng.choice(english)} and you should be examined"
+                for _ in range(6)
+            )
         messages = (
             Message("m0", "asker", Role.PATIENT, False, ask),
             Message("m1", "doctor", Role.PHYSICIAN, True, reply),
         )
         moment = datetime(2025, 1, 1, tzinfo=UTC)
-        made.append(Thread("made", str(number), "", ask[:40], None, (), moment, messages))
+        made.append(
+            Thread("made", str(number), "", ask[:40], None, (), moment, messages)
+        )
     return made
 
 
@@ -83,7 +98,9 @@ def whole(thread: Thread) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the rates and their ratios; 0 where the chain reaches the target."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--threads", type=int, default=10_000)
     parser.add_argument("--data", type=Path, default=REAL_DATA)
     options = parser.parse_args(arguments)
@@ -91,9 +108,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     held = real_threads(options.data) if options.data.is_dir() else []
     kind = "real"
     if not held:
-        held, kind = made_threads(min(options.threads, 5_000)), "made (no real threads found)"
+        held, kind = (
+            made_threads(min(options.threads, 5_000)),
+            "made (no real threads found)",
+        )
     rounds = -(-options.threads // len(held))
-    threads = [replace(t, thread_id=f"{t.thread_id}/{r}") for r in range(rounds) for t in held][: options.threads]
+    threads = [
+        replace(t, thread_id=f"{t.thread_id}/{r}") for r in range(rounds) for t in held
+    ][: options.threads]
 
     codebook = load_codebook()
     chain = FilterChain(FilterSettings(), codebook)
@@ -108,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         index = DuplicateIndex(chain.settings.duplicate_similarity)
         for start in range(0, len(threads), BATCH):
             part = threads[start : start + BATCH]
-            for thread, sketch in zip(part, sketches([patient_text(t) for t in part]), strict=True):
+            for thread, sketch in zip(
+                part, sketches([patient_text(t) for t in part]), strict=True
+            ):
                 match = index.find(sketch)
                 if match is None:
                     index.add(f"{thread.source}:{thread.thread_id}", sketch)
@@ -119,15 +143,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     texts = [whole(t).lower() for t in threads[:: max(1, len(threads) // 300)]]
     terms = [t.term.lower() for t in shipped_terms()]
-    automaton = len(texts) / cpu_seconds(lambda: [list(codebook.matches(t)) for t in texts])
-    one_by_one = len(texts) / cpu_seconds(lambda: [[term for term in terms if term in t] for t in texts])
+    automaton = len(texts) / cpu_seconds(
+        lambda: [list(codebook.matches(t)) for t in texts]
+    )
+    one_by_one = len(texts) / cpu_seconds(
+        lambda: [[term for term in terms if term in t] for t in texts]
+    )
 
     size = sum(len(whole(t)) for t in threads) / len(threads)
-    print(f"threads               {len(threads)} {kind}, {len(held)} distinct, mean {size:.0f} characters")
-    print(f"chain                 {judged:8.0f} threads/s   {judged / TARGET:5.2f} x target {TARGET}")
-    print(f"chain and duplicates  {both:8.0f} threads/s   {both / TARGET:5.2f} x target {TARGET}")
-    print(f"code book, all hits   {automaton:8.0f} threads/s   {automaton / one_by_one:5.2f} x peer, term by term")
-    print(f"term by term `in`     {one_by_one:8.0f} threads/s   ({len(terms)} terms, no word boundaries)")
+    print(
+        f"threads               {len(threads)} {kind}, {len(held)} distinct, mean {size:.0f} characters"
+    )
+    print(
+        f"chain                 {judged:8.0f} threads/s   {judged / TARGET:5.2f} x target {TARGET}"
+    )
+    print(
+        f"chain and duplicates  {both:8.0f} threads/s   {both / TARGET:5.2f} x target {TARGET}"
+    )
+    print(
+        f"code book, all hits   {automaton:8.0f} threads/s   {automaton / one_by_one:5.2f} x peer, term by term"
+    )
+    print(
+        f"term by term `in`     {one_by_one:8.0f} threads/s   ({len(terms)} terms, no word boundaries)"
+    )
     return 0 if judged >= TARGET else 1
 
 

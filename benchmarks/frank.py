@@ -30,13 +30,20 @@ from medlive.statistics.correlation import Correlation, Kind, correlate, residua
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
 OUT: Final = ROOT / "docs" / "frank.md"
-FILES: Final = ("frank_human_annotations.json", "frank_baseline_factuality_metrics_outputs.json")
+FILES: Final = (
+    "frank_human_annotations.json",
+    "frank_baseline_factuality_metrics_outputs.json",
+)
 DATASETS: Final = {"cnndm": "CNN/DailyMail", "bbc": "XSum"}
 ERRORS: Final = {
-    "EntE": ("entity", "144 of 167"), "CorefE": ("coreference", "29 of 85"), "GramE": ("grammar", "17 of 64"),
-    "OutE": ("out of article", "33 of 38"), "RelE": ("relation", "35 of 38"),
-    "CircE": ("circumstance", "28 of 33"), "LinkE": ("discourse link", "7 of 17"),
-}  # fmt: skip
+    "EntE": ("entity", "144 of 167"),
+    "CorefE": ("coreference", "29 of 85"),
+    "GramE": ("grammar", "17 of 64"),
+    "OutE": ("out of article", "33 of 38"),
+    "RelE": ("relation", "35 of 38"),
+    "CircE": ("circumstance", "28 of 33"),
+    "LinkE": ("discourse link", "7 of 17"),
+}
 """FRANK's name of an error → its name, and what MEDIC's cross-examination caught (seed 004, table 11)."""
 OURS: Final = "cross-examination: "
 
@@ -61,21 +68,45 @@ class Item:
 def read_frank(humans: Path, metrics: Path) -> tuple[Item, ...]:
     """FRANK's `human_annotations.json` joined with `baseline_factuality_metrics_outputs.json` (Pagnoni et al.
     2021), in the order of the first. Raises BadInput if an item is in one file only or occurs twice."""
-    people, scores = (frank_rows(decode_text(read_bytes(x), x.name)[0], x.name) for x in (humans, metrics))
+    people, scores = (
+        frank_rows(decode_text(read_bytes(x), x.name)[0], x.name)
+        for x in (humans, metrics)
+    )
     if people.keys() != scores.keys():
-        raise BadInput(f"{len(people.keys() ^ scores.keys())} summaries are in one file only")
+        raise BadInput(
+            f"{len(people.keys() ^ scores.keys())} summaries are in one file only"
+        )
     items = []
     for key, row in people.items():
         score = factuality(row, humans.name)
-        errors = frozenset(name for name in ERRORS if row.get(f"Flip_{name}", score) != score)
-        given = {name: value for name, value in scores[key].items() if name not in ("hash", "model_name")}
-        items.append(Item(*key, str(row["dataset"]), str(row["split"]), score, errors, dict(_numbers(given))))
+        errors = frozenset(
+            name for name in ERRORS if row.get(f"Flip_{name}", score) != score
+        )
+        given = {
+            name: value
+            for name, value in scores[key].items()
+            if name not in ("hash", "model_name")
+        }
+        items.append(
+            Item(
+                *key,
+                str(row["dataset"]),
+                str(row["split"]),
+                score,
+                errors,
+                dict(_numbers(given)),
+            )
+        )
     return tuple(items)
 
 
 def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in row.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+        ):
             yield name, float(value)
 
 
@@ -84,11 +115,19 @@ def with_scores(items: Sequence[Item], path: Path) -> tuple[Item, ...]:
     try:
         table = json.loads(path.read_text(encoding="utf-8"))["tables"][1]
         rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-        found = {(row.pop("case"), row.pop("model")): dict(_numbers(row)) for row in rows}
+        found = {
+            (row.pop("case"), row.pop("model")): dict(_numbers(row)) for row in rows
+        }
     except (OSError, ValueError, LookupError, TypeError) as exc:
-        raise BadInput(f"{path} is not the JSON of `eval protocol run cross-examination --pairs`: {exc}") from exc
+        raise BadInput(
+            f"{path} is not the JSON of `eval protocol run cross-examination --pairs`: {exc}"
+        ) from exc
     kept = tuple(
-        replace(item, metrics=dict(item.metrics) | {OURS + name: value for name, value in found[key].items()})
+        replace(
+            item,
+            metrics=dict(item.metrics)
+            | {OURS + name: value for name, value in found[key].items()},
+        )
         for item in items
         if (key := (item.article, item.model)) in found
     )
@@ -102,13 +141,20 @@ def with_scores(items: Sequence[Item], path: Path) -> tuple[Item, ...]:
 def sides(items: Sequence[Item], metric: str) -> tuple[Floats, list[str]]:
     """A metric's and people's scores as two columns, and who wrote each summary."""
     kept = [item for item in items if metric in item.metrics]
-    return np.array([[item.metrics[metric], item.factuality] for item in kept]), [item.model for item in kept]
+    return np.array([[item.metrics[metric], item.factuality] for item in kept]), [
+        item.model for item in kept
+    ]
 
 
-def correlations(items: Sequence[Item], metric: str, draws: int) -> tuple[Correlation, ...]:
+def correlations(
+    items: Sequence[Item], metric: str, draws: int
+) -> tuple[Correlation, ...]:
     """Pearson and Spearman, then both given the summariser; drawn are whole articles, of which several summaries
     are."""
-    articles = {name: place for place, name in enumerate(dict.fromkeys(item.article for item in items))}
+    articles = {
+        name: place
+        for place, name in enumerate(dict.fromkeys(item.article for item in items))
+    }
     clusters = [articles[item.article] for item in items if metric in item.metrics]
     columns, models = sides(items, metric)
     return tuple(
@@ -128,13 +174,19 @@ def again(items: Sequence[Item], metric: str) -> tuple[float, ...]:
     columns, models = sides(items, metric)
     groups = OneHotEncoder().fit_transform(np.array(models)[:, None]).toarray()
     left = columns - LinearRegression().fit(groups, columns).predict(groups)
-    return tuple(float(f(*pair.T).statistic) for pair in (columns, left) for f in (pearsonr, spearmanr))
+    return tuple(
+        float(f(*pair.T).statistic)
+        for pair in (columns, left)
+        for f in (pearsonr, spearmanr)
+    )
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(str(cell) for cell in line) + " |" for line in lines
+    )
 
 
 def section(title: str, items: Sequence[Item], draws: int) -> tuple[str, int]:
@@ -150,13 +202,23 @@ def section(title: str, items: Sequence[Item], draws: int) -> tuple[str, int]:
             continue
         theirs = again(items, metric)
         if not np.allclose(values, theirs, rtol=0, atol=1e-9):
-            raise ArithmeticError(f"{title}, {metric}: {values} here, {theirs} by scikit-learn and scipy")
+            raise ArithmeticError(
+                f"{title}, {metric}: {values} here, {theirs} by scikit-learn and scipy"
+            )
         shown = (
-            f"{one.value:.3f}" + (f" ({one.low:.3f} to {one.high:.3f})" if one.low is not None else "")
+            f"{one.value:.3f}"
+            + (f" ({one.low:.3f} to {one.high:.3f})" if one.low is not None else "")
             for one in found
         )
         rows.append([metric, found[0].n, *shown])
-    columns = ["metric", "n", "Pearson", "Spearman", "Pearson, given", "Spearman, given"]
+    columns = [
+        "metric",
+        "n",
+        "Pearson",
+        "Spearman",
+        "Pearson, given",
+        "Spearman, given",
+    ]
     return f"## {title}\n\n{table(columns, rows)}\n", 4 * len(metrics)
 
 
@@ -165,8 +227,14 @@ def caught(items: Sequence[Item]) -> str:
     unknown where yes was due."""
     rows = []
     for error, (name, published) in ERRORS.items():
-        of = [item.metrics for item in items if item.dataset == "cnndm" and error in item.errors]
-        hit = sum(min(m[OURS + "consistency"], m[OURS + "conformity"]) < 100 for m in of)
+        of = [
+            item.metrics
+            for item in items
+            if item.dataset == "cnndm" and error in item.errors
+        ]
+        hit = sum(
+            min(m[OURS + "consistency"], m[OURS + "conformity"]) < 100 for m in of
+        )
         rows.append([name, f"{hit} of {len(of)}", published])
     return f"## Errors that cross-examination finds, CNN/DailyMail\n\n{table(['error', 'found', 'MEDIC'], rows)}\n"
 
@@ -174,11 +242,20 @@ def caught(items: Sequence[Item]) -> str:
 def page(items: Sequence[Item], draws: int, scored: bool) -> str:
     """The whole document."""
     parts = [
-        (name + more, [item for item in items if key in ("", item.dataset) and split in ("", item.split)])
+        (
+            name + more,
+            [
+                item
+                for item in items
+                if key in ("", item.dataset) and split in ("", item.split)
+            ],
+        )
         for split, more in (("", ""), ("test", ", test split"))
         for key, name in ({"": "All summaries"} | DATASETS).items()
     ]
-    texts, counts = zip(*(section(title, of, draws) for title, of in parts if of), strict=True)
+    texts, counts = zip(
+        *(section(title, of, draws) for title, of in parts if of), strict=True
+    )
     body = "\n".join([*texts, *([caught(items)] if scored else [])])
     return f"""# FRANK: metrics against people's factuality
 
@@ -205,16 +282,24 @@ were corrected since.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--scores", type=Path, help="the JSON of cross-examination on FRANK's texts")
+    parser.add_argument(
+        "--scores", type=Path, help="the JSON of cross-examination on FRANK's texts"
+    )
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--no-write", action="store_true", help="print the page instead of writing it")
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder of FRANK's two files")
+    parser.add_argument(
+        "--no-write", action="store_true", help="print the page instead of writing it"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="the folder of FRANK's two files"
+    )
     options = parser.parse_args(arguments)
     if absent := [name for name in FILES if not (options.data / name).is_file()]:
         print(f"absent from {options.data}: {', '.join(absent)}", file=sys.stderr)
         return 3
     if find_spec("scipy") is None or find_spec("sklearn") is None:
-        print("scipy and scikit-learn are absent: install the extra dev", file=sys.stderr)
+        print(
+            "scipy and scikit-learn are absent: install the extra dev", file=sys.stderr
+        )
         return 3
     try:
         items = read_frank(*(options.data / name for name in FILES))

@@ -20,7 +20,13 @@ from typing import Final
 import numpy as np
 
 from medlive.evaluation.agreement.meta import Meta, meta_run
-from medlive.evaluation.agreement.reliability import MET, NOT_MET, Codes, PairAgreement, tables
+from medlive.evaluation.agreement.reliability import (
+    MET,
+    NOT_MET,
+    Codes,
+    PairAgreement,
+    tables,
+)
 from medlive.evaluation.cases.benchmarks import Format
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import import_run
@@ -42,7 +48,14 @@ def kqa(folder: Path, draws: int) -> Meta:
     file = folder / FILE
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "kqa"
-        import_run(file, file, run, model="four models", created_at=datetime.now(UTC), format_=Format.KQA)
+        import_run(
+            file,
+            file,
+            run,
+            model="four models",
+            created_at=datetime.now(UTC),
+            format_=Format.KQA,
+        )
         asyncio.run(grade_run(run, RulesEngine()))
         return meta_run(run, human=folder / FILE, draws=draws)
 
@@ -56,7 +69,11 @@ JUDGES: Final = {
 
 
 def mean_of(
-    statistic: Callable[[Floats], Floats], pairs: Pairs, less: Pairs, clusters: Sequence[int], draws: int
+    statistic: Callable[[Floats], Floats],
+    pairs: Pairs,
+    less: Pairs,
+    clusters: Sequence[int],
+    draws: int,
 ) -> str:
     """The mean of a statistic of two raters over pairs, less that over other pairs, over draws of clusters."""
     cells = np.stack([tables(*pair)[..., :2] for pair in (*pairs, *less)], axis=1)
@@ -75,25 +92,44 @@ def share_met(sums: Floats) -> Floats:
 
 
 def judges_rows(
-    name: str, items: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]], draws: int
+    name: str,
+    items: Sequence[Mapping[str, str]],
+    read: Sequence[Mapping[str, str]],
+    draws: int,
 ) -> Iterator[list[str]]:
     """Physicians with one another, each reader with them and less them, and readers with one another."""
     answers = [(item["Question"], item["llm_x"]) for item in items]
     places = {answer: place for place, answer in enumerate(dict.fromkeys(answers))}
     clusters = [places[answer] for answer in answers]
-    people = [codes(item[f"label_{k}"] == "Entailment" for item in items) for k in range(3)]
-    judges = {who: codes(row[who] == "1" for row in read) for who in JUDGES if read[0][who]}
+    people = [
+        codes(item[f"label_{k}"] == "Entailment" for item in items) for k in range(3)
+    ]
+    judges = {
+        who: codes(row[who] == "1" for row in read) for who in JUDGES if read[0][who]
+    }
     among, self_pairs = list(combinations(people, 2)), [(one, one) for one in people]
 
-    def figures(pairs: Pairs, less: Pairs = (), rates: Pairs = (), less_rates: Pairs = ()) -> list[str]:
-        agreed = [mean_of(f, pairs, less, clusters, draws) for f in (macro_f1_of_tables, ac1_of_tables)]
-        return [*agreed, mean_of(share_met, rates, less_rates, clusters, draws) if rates else ""]
+    def figures(
+        pairs: Pairs, less: Pairs = (), rates: Pairs = (), less_rates: Pairs = ()
+    ) -> list[str]:
+        agreed = [
+            mean_of(f, pairs, less, clusters, draws)
+            for f in (macro_f1_of_tables, ac1_of_tables)
+        ]
+        return [
+            *agreed,
+            mean_of(share_met, rates, less_rates, clusters, draws) if rates else "",
+        ]
 
     yield [name, "physicians with one another", *figures(among, rates=self_pairs)]
     for who, judge in judges.items():
         pairs, rate = [(one, judge) for one in people], [(judge, judge)]
         yield [name, f"{JUDGES[who]}, with physicians", *figures(pairs, rates=rate)]
-        yield [name, f"{JUDGES[who]}, less physicians", *figures(pairs, among, rate, self_pairs)]
+        yield [
+            name,
+            f"{JUDGES[who]}, less physicians",
+            *figures(pairs, among, rate, self_pairs),
+        ]
     for (a, one), (b, two) in combinations(judges.items(), 2):
         yield [name, f"{JUDGES[a]} with {JUDGES[b]}", *figures([(one, two)])]
 
@@ -135,30 +171,58 @@ def figure(e: Estimate | Correlation) -> str:
     """A value with its interval."""
     if e.value is None:
         return f"none: {e.why}"
-    return f"{e.value:.3f}" + (f" ({e.low:.3f} to {e.high:.3f})" if e.low is not None else "")
+    return f"{e.value:.3f}" + (
+        f" ({e.low:.3f} to {e.high:.3f})" if e.low is not None else ""
+    )
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(str(cell) for cell in line) + " |" for line in lines
+    )
 
 
 def pairs_table(pairs: Sequence[PairAgreement]) -> str:
     """Pairs of raters with every figure of theirs."""
-    columns = ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met: first", "met: second"]
+    columns = [
+        "first",
+        "second",
+        "n",
+        "equal",
+        "AC1",
+        "kappa",
+        "macro-F1",
+        "met: first",
+        "met: second",
+    ]
     rows = [
-        [p.first, p.second, p.equal.n, *(figure(e) for e in (p.equal, p.ac1, p.kappa, p.macro_f1)),
-         *(f"{e.value:.3f}" if e.value is not None else "none" for e in (p.first_rate, p.second_rate))]
+        [
+            p.first,
+            p.second,
+            p.equal.n,
+            *(figure(e) for e in (p.equal, p.ac1, p.kappa, p.macro_f1)),
+            *(
+                f"{e.value:.3f}" if e.value is not None else "none"
+                for e in (p.first_rate, p.second_rate)
+            ),
+        ]
         for p in pairs
-    ]  # fmt: skip
+    ]
     return table(columns, rows)
 
 
 def kqa_text(meta: Meta) -> str:
     """The part on K-QA."""
     c, coverage = meta.criteria, meta.coverage
-    if c is None or coverage is None or c.by_case is None or c.strictness is None or c.majority is None:
+    if (
+        c is None
+        or coverage is None
+        or c.by_case is None
+        or c.strictness is None
+        or c.majority is None
+    ):
         raise SystemExit("the K-QA file holds no ratings")
     rubric = meta.cases[0]
     k = c.majority.confusion
@@ -236,12 +300,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compute and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--no-write", action="store_true", help="print the page instead of writing it")
+    parser.add_argument(
+        "--no-write", action="store_true", help="print the page instead of writing it"
+    )
     options = parser.parse_args(arguments)
     if not (DATA / FILE).is_file():
         print(f"absent from shared/realdata/agreement: {FILE}", file=sys.stderr)
         return 3
-    text = page(kqa(DATA, options.draws), judges_text(DATA, options.draws), options.draws)
+    text = page(
+        kqa(DATA, options.draws), judges_text(DATA, options.draws), options.draws
+    )
     if options.no_write:
         print(text)
     else:

@@ -25,8 +25,10 @@ from tests.support.judge_replies import CONTRARY, FLOODS, KINDS, READ, Wrap, rea
 
 CLEAR = "clear, if careless: to be read"
 COMPARED: dict[str, dict[str, Wrap]] = {
-    CLEAR: READ, **{kind: wraps for kind, wraps in KINDS.items() if wraps is not FLOODS}, **CONTRARY
-}  # fmt: skip
+    CLEAR: READ,
+    **{kind: wraps for kind, wraps in KINDS.items() if wraps is not FLOODS},
+    **CONTRARY,
+}
 _OBJECT = re.compile(r'\{[^{}]*"met"\s*:\s*(?:true|false)[^{}]*\}')
 
 
@@ -55,7 +57,9 @@ def healthbench(reply: str) -> bool | None:
 
     None: it asks again, without end, or stops with an error where the JSON is no object.
     """
-    renamed = reply.replace('"met"', '"criteria_met"').replace('"reasoning"', '"explanation"')
+    renamed = reply.replace('"met"', '"criteria_met"').replace(
+        '"reasoning"', '"explanation"'
+    )
     try:
         value = json.loads(re.sub(r"\A```json\s*|\s*```\Z", "", renamed.strip()))
     except (ValueError, RecursionError):
@@ -81,7 +85,13 @@ def as_grade(reply: str) -> str | None:
 
 async def inspect(replies: Sequence[str]) -> list[bool | None]:
     """What Inspect's scorer makes of each reply; None: unscored."""
-    from inspect_ai.model import ChatMessageUser, ModelName, ModelOutput, ModelUsage, get_model
+    from inspect_ai.model import (
+        ChatMessageUser,
+        ModelName,
+        ModelOutput,
+        ModelUsage,
+        get_model,
+    )
     from inspect_ai.scorer import Target, model_graded_qa
     from inspect_ai.solver import TaskState
 
@@ -89,12 +99,16 @@ async def inspect(replies: Sequence[str]) -> list[bool | None]:
     outputs = [ModelOutput.from_content("mockllm/model", reply) for reply in replies]
     for output in outputs:
         output.usage = usage  # else a tokenizer is fetched to count
-    score = model_graded_qa(model=get_model("mockllm/model", custom_outputs=outputs, memoize=False))
+    score = model_graded_qa(
+        model=get_model("mockllm/model", custom_outputs=outputs, memoize=False)
+    )
     found: list[bool | None] = []
     for _ in replies:
         asked = [ChatMessageUser(content="A question.")]
         answer = ModelOutput.from_content("candidate", "An answer.")
-        state = TaskState(ModelName("mockllm/model"), 1, 1, "A question.", list(asked), output=answer)
+        state = TaskState(
+            ModelName("mockllm/model"), 1, 1, "A question.", list(asked), output=answer
+        )
         result = await score(state, Target("A criterion."))
         found.append({"C": True, "I": False}.get(str(result.value) if result else ""))
     return found
@@ -105,7 +119,11 @@ def row(kind: str, asked: Sequence[tuple[Case, bool | None]]) -> str:
     here = [(case.means, found) for case, found in asked if case.kind == kind]
     wrong = sum(found is not None and found is not means for means, found in here)
     unread = sum(found is None for _, found in here)
-    return f"{wrong} of {len(here)}" + (f", {unread} unread" if kind == CLEAR else "") if here else "–"
+    return (
+        f"{wrong} of {len(here)}" + (f", {unread} unread" if kind == CLEAR else "")
+        if here
+        else "–"
+    )
 
 
 def main() -> int:
@@ -118,7 +136,9 @@ def main() -> int:
         lambda case: read("criterion", case.reply, case.language).pop(),
         lambda case: healthbench(case.reply),
     ]
-    put = [(case, graded) for case in every if (graded := as_grade(case.reply)) is not None]
+    put = [
+        (case, graded) for case in every if (graded := as_grade(case.reply)) is not None
+    ]
     scored = asyncio.run(inspect([graded for _, graded in put]))
     readers = [
         *([(case, reader(case)) for case in every] for reader in plain),
@@ -127,9 +147,15 @@ def main() -> int:
     print("| reply | medlive | HealthBench | Inspect |\n| --- | --- | --- | --- |")
     for kind in COMPARED:
         print(f"| {kind} | " + " | ".join(row(kind, asked) for asked in readers) + " |")
-    wrong = [[found is not None and found is not case.means for case, found in asked] for asked in readers]
+    wrong = [
+        [found is not None and found is not case.means for case, found in asked]
+        for asked in readers
+    ]
     print("| all | " + " | ".join(f"{sum(one)} of {len(one)}" for one in wrong) + " |")
-    return int(any(wrong[0]) or any(found is None for case, found in readers[0] if case.kind == CLEAR))
+    return int(
+        any(wrong[0])
+        or any(found is None for case, found in readers[0] if case.kind == CLEAR)
+    )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,14 @@ from medlive.digest import canonical_json, digest_json
 from medlive.evaluation.asking.plan import common_length, estimate_tokens
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+    Mode,
+)
 from medlive.evaluation.runs.folder import GRADES
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
@@ -55,7 +62,13 @@ class Forgetful:
         """None."""
         return None
 
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+    async def keep(
+        self,
+        request_digest: str,
+        request: Request,
+        identity: EngineIdentity,
+        reply: Reply,
+    ) -> None:
         """Let it go."""
 
 
@@ -73,14 +86,22 @@ class Counted:
     def take(self, body: dict[str, Any], reply: dict[str, Any]) -> None:
         """Count one exchange."""
         sent = "\n".join(
-            [canonical_json(body.get("response_format")), *(message["content"] for message in body["messages"])]
+            [
+                canonical_json(body.get("response_format")),
+                *(message["content"] for message in body["messages"]),
+            ]
         )
         said = reply["choices"][0]["message"]["content"]
-        tokens, shared = estimate_tokens(sent), estimate_tokens(sent[: common_length(self.before, sent)])
+        tokens, shared = (
+            estimate_tokens(sent),
+            estimate_tokens(sent[: common_length(self.before, sent)]),
+        )
         self.requests, self.before = self.requests + 1, sent
         self.asked, self.cacheable = self.asked + tokens, self.cacheable + shared
         self.answered += estimate_tokens(said)
-        self.bytes += len(sent.encode("utf-8", "replace")) + len(said.encode("utf-8", "replace"))
+        self.bytes += len(sent.encode("utf-8", "replace")) + len(
+            said.encode("utf-8", "replace")
+        )
 
 
 @asynccontextmanager
@@ -118,9 +139,13 @@ async def measure(runs: Sequence[Path], mode: Mode) -> tuple[Counted, int]:
                 shutil.copytree(run, copy)
                 (copy / GRADES).unlink(missing_ok=True)
                 # One call at a time: what the call before sent is then in the endpoint's cache.
-                done = await grade_run(copy, engine, mode=mode, concurrency=1, allow_unpinned=True)
+                done = await grade_run(
+                    copy, engine, mode=mode, concurrency=1, allow_unpinned=True
+                )
                 if done.ungraded:
-                    raise SystemExit(f"{run}: {done.ungraded} criteria stay ungraded in {mode} mode")
+                    raise SystemExit(
+                        f"{run}: {done.ungraded} criteria stay ungraded in {mode} mode"
+                    )
                 criteria += done.criteria
             await engine.aclose()
     return counted, criteria
@@ -137,14 +162,29 @@ async def sample_run(folder: Path) -> Path:
             for i, m in enumerate(sample.messages)
         )
         thread = Thread(
-            "sample", sample.thread_id, sample.url, sample.title, sample.language, sample.tags, sample.posted_at,
+            "sample",
+            sample.thread_id,
+            sample.url,
+            sample.title,
+            sample.language,
+            sample.tags,
+            sample.posted_at,
             messages,
-        )  # fmt: skip
+        )
         thread = normalised(thread)
         language = thread_language(thread)
         thread = deidentified(thread, language)
-        rules = dict.fromkeys((*ROLES, "rubric"), ReplayEngine(RulesEngine(), Forgetful()))
-        curation = await curate(thread, language, rules, retriever, CurationSettings(), run_date=date(2026, 1, 1))
+        rules = dict.fromkeys(
+            (*ROLES, "rubric"), ReplayEngine(RulesEngine(), Forgetful())
+        )
+        curation = await curate(
+            thread,
+            language,
+            rules,
+            retriever,
+            CurationSettings(),
+            run_date=date(2026, 1, 1),
+        )
         if curation.text is None:
             continue
         done, rubric = await complete_case(curation, language, rules)
@@ -152,17 +192,41 @@ async def sample_run(folder: Path) -> Path:
         assert text is not None
         assert rubric is not None
         criteria = tuple(
-            EvaluationCriterion(f"{sample.thread_id}-{c.id}", c.criterion, c.points, c.axis)
+            EvaluationCriterion(
+                f"{sample.thread_id}-{c.id}", c.criterion, c.points, c.axis
+            )
             for c in rubric.criteria
         )
         cases.append(
-            EvaluationCase(sample.thread_id, language, text.narrative, text.query, text.advice, criteria, "", None)
+            EvaluationCase(
+                sample.thread_id,
+                language,
+                text.narrative,
+                text.query,
+                text.advice,
+                criteria,
+                "",
+                None,
+            )
         )
     out = folder / "run"
     answers = [
-        Answer(c.case_id, AnswerState.OK, generic_answer(c.question), "stop", "sample-generic") for c in cases
+        Answer(
+            c.case_id,
+            AnswerState.OK,
+            generic_answer(c.question),
+            "stop",
+            "sample-generic",
+        )
+        for c in cases
     ]
-    made = CaseSet(tuple(cases), "snapshot", "samples", digest_json([c.row() for c in cases]), False)
+    made = CaseSet(
+        tuple(cases),
+        "snapshot",
+        "samples",
+        digest_json([c.row() for c in cases]),
+        False,
+    )
     import_answers(out, made, answers, "sample-generic", now())
     return out
 
@@ -175,12 +239,18 @@ def main() -> int:
     made = tempfile.TemporaryDirectory()
     if not runs:
         runs = [asyncio.run(sample_run(Path(made.name)))]
-    print("tokens a criterion: sent, the share of it that can be cached, said, all, all that is not cached; bytes")
-    print("mode         calls  criteria    sent  cacheable   said    all  uncached   bytes")
+    print(
+        "tokens a criterion: sent, the share of it that can be cached, said, all, all that is not cached; bytes"
+    )
+    print(
+        "mode         calls  criteria    sent  cacheable   said    all  uncached   bytes"
+    )
     whole: dict[Mode, float] = {}
     for mode in Mode:
         counted, criteria = asyncio.run(measure(runs, mode))
-        sent, said, held = (n / criteria for n in (counted.asked, counted.answered, counted.cacheable))
+        sent, said, held = (
+            n / criteria for n in (counted.asked, counted.answered, counted.cacheable)
+        )
         whole[mode] = sent + said
         print(
             f"{mode:10} {counted.requests:>7} {criteria:>9} {sent:>7.0f} {held / sent:>10.1%} {said:>6.0f}"
@@ -188,7 +258,9 @@ def main() -> int:
         )
     made.cleanup()
     ratio = whole[Mode.RUBRIC] / whole[Mode.CRITERION]
-    print(f"rubric mode against criterion mode, tokens a criterion: {ratio:.3f} (at most {MOST})")
+    print(
+        f"rubric mode against criterion mode, tokens a criterion: {ratio:.3f} (at most {MOST})"
+    )
     return 0 if ratio <= MOST else 1
 
 

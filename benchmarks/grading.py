@@ -38,7 +38,14 @@ from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.judge import Judge, Work
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+    Mode,
+)
 from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import run_protocol
@@ -51,7 +58,14 @@ CRITERIA: Final = 16_702
 PER_CASE: Final = 6
 GRADER: Final = "grader-1"
 QUOTE: Final = "Rest the foot and drink enough water."
-OF_BARE, TIMES_DEFAULT, OF_IDEAL, WARM_S, HELP_S, GROWTH = 0.5, 5.0, 1.05, 3.0, 0.5, 1.25
+OF_BARE, TIMES_DEFAULT, OF_IDEAL, WARM_S, HELP_S, GROWTH = (
+    0.5,
+    5.0,
+    1.05,
+    3.0,
+    0.5,
+    1.25,
+)
 """The targets; GROWTH is what the peak memory at full size may be of that at a quarter."""
 DISTINCT: Final = 240
 """So many different bodies the other clients send, in turn."""
@@ -83,15 +97,21 @@ def cases(criteria: int) -> CaseSet:
     made: list[EvaluationCase] = []
     for number in range(-(-criteria // PER_CASE)):
         zh = number % 2 == 1
-        story = "患者两天前开始右足拇趾红肿热痛，夜间加重，既往有高血压病史。" if zh else (
-            "The patient has had a red, hot and painful big toe for two days and takes a diuretic. "
-        )  # fmt: skip
+        story = (
+            "患者两天前开始右足拇趾红肿热痛，夜间加重，既往有高血压病史。"
+            if zh
+            else (
+                "The patient has had a red, hot and painful big toe for two days and takes a diuretic. "
+            )
+        )
         made.append(
             EvaluationCase(
                 case_id=f"case-{number:05d}",
                 language="zh" if zh else "en",
                 narrative=f"{number}. " + story * (12 if zh else 8),
-                query="需要怎么处理？" if zh else "What is it, and what should she do now?",
+                query="需要怎么处理？"
+                if zh
+                else "What is it, and what should she do now?",
                 advice="This is gout.",
                 criteria=tuple(
                     EvaluationCriterion(
@@ -118,17 +138,30 @@ def make_run(folder: Path, criteria: int) -> Path:
         "zh": "这很可能是痛风，建议本周就医，必要时做关节穿刺检查。" * 24,
     }
     answers = [
-        Answer(c.case_id, AnswerState.OK, f"{c.case_id}: {text[c.language]}{QUOTE}", "stop", "candidate")
+        Answer(
+            c.case_id,
+            AnswerState.OK,
+            f"{c.case_id}: {text[c.language]}{QUOTE}",
+            "stop",
+            "candidate",
+        )
         for c in found.cases
     ]
-    import_answers(folder, found, answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC))
+    import_answers(
+        folder, found, answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC)
+    )
     return folder
 
 
 def _completions() -> tuple[bytes, bytes]:
-    said = "The answer names the finding and what follows from it, in words that leave no doubt. " * 3
+    said = (
+        "The answer names the finding and what follows from it, in words that leave no doubt. "
+        * 3
+    )
     return tuple(  # type: ignore[return-value]
-        _completion(json.dumps({"quote": QUOTE if met else "", "reasoning": said, "met": met}))
+        _completion(
+            json.dumps({"quote": QUOTE if met else "", "reasoning": said, "met": met})
+        )
         for met in (False, True)
     )
 
@@ -137,14 +170,30 @@ def _completion(text: str) -> bytes:
     message = {"role": "assistant", "content": text, "refusal": None}
     usage = {"prompt_tokens": 900, "completion_tokens": 90, "total_tokens": 990}
     return json.dumps(
-        {"id": "c", "object": "chat.completion", "created": 1, "model": GRADER, "usage": usage,
-         "choices": [{"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}]}
-    ).encode()  # fmt: skip
+        {
+            "id": "c",
+            "object": "chat.completion",
+            "created": 1,
+            "model": GRADER,
+            "usage": usage,
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": message,
+                    "logprobs": None,
+                }
+            ],
+        }
+    ).encode()
 
 
 def endpoint(url: Connection) -> None:
     """Serve `/<milliseconds>/v1/chat/completions` until the process is ended."""
-    single, scored = _completions(), _completion(json.dumps({"reasoning": "It says so.", "score": 4}))
+    single, scored = (
+        _completions(),
+        _completion(json.dumps({"reasoning": "It says so.", "score": 4})),
+    )
     rubrics: dict[int, bytes] = {}
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -178,7 +227,9 @@ def bodies(mode: Mode = Mode.CRITERION) -> list[bytes]:
     engine = OpenAIEngine(GRADER, "http://127.0.0.1:9/v1")
     judge = Judge(engine.identity, mode)
     answer = Answer("", AnswerState.OK, QUOTE * 35, "stop", "candidate")
-    works = (Work(c, answer, part) for c in found.cases for part in judge.parts(c.criteria))
+    works = (
+        Work(c, answer, part) for c in found.cases for part in judge.parts(c.criteria)
+    )
     return [canonical_json(engine.body(judge.request(work))).encode() for work in works]
 
 
@@ -196,10 +247,14 @@ async def bare(url: str, concurrency: int, calls: int) -> None:
     """A bare aiohttp session that reads the replies as JSON and looks at nothing."""
     sent = bodies()
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, headers={"Content-Type": "application/json"}) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, headers={"Content-Type": "application/json"}
+    ) as session:
 
         async def call(number: int) -> object:
-            async with session.post(f"{url}/chat/completions", data=sent[number % len(sent)]) as response:
+            async with session.post(
+                f"{url}/chat/completions", data=sent[number % len(sent)]
+            ) as response:
                 return json.loads(await response.read())
 
         await _many(call, concurrency, calls)
@@ -209,7 +264,9 @@ async def typed(url: str, concurrency: int, calls: int, *, fast: bool) -> None:
     """The official client as its manual says, on its default transport or on its aiohttp transport."""
     sent = [json.loads(body) for body in bodies()]
     chosen = DefaultAioHttpClient() if fast else None
-    async with AsyncOpenAI(api_key="none", base_url=url, max_retries=0, http_client=chosen) as client:
+    async with AsyncOpenAI(
+        api_key="none", base_url=url, max_retries=0, http_client=chosen
+    ) as client:
 
         async def call(number: int) -> object:
             return await client.chat.completions.create(**sent[number % len(sent)])
@@ -232,11 +289,15 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
     engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
     cache = GradeCache(Path(f"{run}-cache"))
     try:
-        result = await grade_run(Path(run), engine, mode=Mode(mode), concurrency=concurrency, cache=cache)
+        result = await grade_run(
+            Path(run), engine, mode=Mode(mode), concurrency=concurrency, cache=cache
+        )
     finally:
         await engine.aclose()
     if result.ungraded:
-        raise RuntimeError(f"{result.ungraded} ungraded: {result.reasons}; {result.notes}")
+        raise RuntimeError(
+            f"{result.ungraded} ungraded: {result.reasons}; {result.notes}"
+        )
 
 
 async def checklist(url: str, concurrency: int, run: str) -> None:
@@ -245,16 +306,24 @@ async def checklist(url: str, concurrency: int, run: str) -> None:
     material, out = [Subject.of(load_graded(Path(run)))], Path(f"{run}-protocols")
     try:
         result = await run_protocol(
-            Checklist(rounds=PER_CASE), material, out, engine, concurrency=concurrency,
+            Checklist(rounds=PER_CASE),
+            material,
+            out,
+            engine,
+            concurrency=concurrency,
             cache=GradeCache(Path(f"{run}-cache")),
-        )  # fmt: skip
+        )
     finally:
         await engine.aclose()
     if result.settled < result.questions:
-        raise RuntimeError(f"{result.questions - result.settled} ungraded: {result.reasons}; {result.notes}")
+        raise RuntimeError(
+            f"{result.questions - result.settled} ungraded: {result.reasons}; {result.notes}"
+        )
 
 
-def _measured(work: Callable[..., Awaitable[None]], arguments: tuple[object, ...], out: Connection) -> None:
+def _measured(
+    work: Callable[..., Awaitable[None]], arguments: tuple[object, ...], out: Connection
+) -> None:
     gc.freeze()  # as the command does, and so its thresholds
     gc.set_threshold(*COLLECT_AT)
 
@@ -265,11 +334,15 @@ def _measured(work: Callable[..., Awaitable[None]], arguments: tuple[object, ...
 
     seconds, cpu_s = asyncio.run(run())
     status = Path("/proc/self/status").read_text("ascii")
-    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+    peak = next(
+        int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")
+    )
     out.send((seconds, cpu_s, peak / 1024))
 
 
-def measure(work: Callable[..., Awaitable[None]], calls: int, *arguments: object) -> Measured:
+def measure(
+    work: Callable[..., Awaitable[None]], calls: int, *arguments: object
+) -> Measured:
     """Do the work in a new process."""
     here, there = multiprocessing.Pipe(duplex=False)
     spawn = multiprocessing.get_context("spawn")
@@ -288,7 +361,9 @@ def measure(work: Callable[..., Awaitable[None]], calls: int, *arguments: object
 def started() -> tuple[str, BaseProcess]:
     """The endpoint in a process of its own: its address, and the process."""
     here, there = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=endpoint, args=(there,), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=endpoint, args=(there,), daemon=True
+    )
     process.start()
     return here.recv(), process
 
@@ -296,7 +371,9 @@ def started() -> tuple[str, BaseProcess]:
 def command(*arguments: str) -> float:
     """Seconds that a `medlive` command takes from start to end."""
     began = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "medlive", *arguments], check=True, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "medlive", *arguments], check=True, capture_output=True
+    )
     seconds = time.perf_counter() - began
     if "--json" in arguments and (calls := json.loads(done.stdout)["calls"]):
         raise RuntimeError(f"{calls} calls were made where none was left to make")
@@ -325,14 +402,20 @@ def row(name: str, one: Measured, ceiling: float) -> None:
 
 def cpu_of(process: BaseProcess) -> float:
     """CPU seconds of the endpoint so far."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    fields = (
+        Path(f"/proc/{process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    )
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def throughput(base: str, server: BaseProcess, folder: Path, criteria: int, verdicts: Verdicts) -> Path:
+def throughput(
+    base: str, server: BaseProcess, folder: Path, criteria: int, verdicts: Verdicts
+) -> Path:
     """The 50 ms part; the graded folder."""
     url, quarter, at_once = f"{base}/50/v1", criteria // 4, 128
-    print(f"50 ms, {at_once} at once, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(
+        f"50 ms, {at_once} at once, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    )
     ceilings: list[Measured] = []
     ours: list[Measured] = []
     before = cpu_of(server)
@@ -347,11 +430,17 @@ def throughput(base: str, server: BaseProcess, folder: Path, criteria: int, verd
     ceilings.append(measure(bare, quarter, url, at_once, quarter))
     few = max(200, quarter // 6)
     peers = {
-        "official client, default transport": measure(default_transport, few, url, at_once, few),
-        "official client, aiohttp transport": measure(aiohttp_transport, few, url, at_once, few),
+        "official client, default transport": measure(
+            default_transport, few, url, at_once, few
+        ),
+        "official client, aiohttp transport": measure(
+            aiohttp_transport, few, url, at_once, few
+        ),
     }
     ceiling = statistics.median(one.per_second for one in ceilings)
-    print(f"  the endpoint takes {a_call:.2f} CPU ms a request: at most {1000 / a_call:.0f}/s on a core")
+    print(
+        f"  the endpoint takes {a_call:.2f} CPU ms a request: at most {1000 / a_call:.0f}/s on a core"
+    )
     for one in ceilings:
         row("bare aiohttp", one, ceiling)
     for one in ours:
@@ -361,14 +450,25 @@ def throughput(base: str, server: BaseProcess, folder: Path, criteria: int, verd
     for name, one in peers.items():
         row(name, one, ceiling)
     share = full.per_second / ceiling
-    verdicts.check(share >= OF_BARE, f"{share:.2f} of bare aiohttp (at least {OF_BARE})")
-    share, beside = protocol.per_second / ceiling, protocol.per_second / ours[-1].per_second
+    verdicts.check(
+        share >= OF_BARE, f"{share:.2f} of bare aiohttp (at least {OF_BARE})"
+    )
+    share, beside = (
+        protocol.per_second / ceiling,
+        protocol.per_second / ours[-1].per_second,
+    )
     told = f"checklist: {share:.2f} of bare aiohttp (at least {OF_BARE}), {beside:.2f} of grading as many criteria"
     verdicts.check(share >= OF_BARE, told)
     times = full.per_second / peers["official client, default transport"].per_second
-    verdicts.check(times >= TIMES_DEFAULT, f"{times:.1f} times the default transport (at least {TIMES_DEFAULT:g})")
+    verdicts.check(
+        times >= TIMES_DEFAULT,
+        f"{times:.1f} times the default transport (at least {TIMES_DEFAULT:g})",
+    )
     growth = full.peak_mb / max(one.peak_mb for one in ours)
-    verdicts.check(growth <= GROWTH, f"peak memory {growth:.2f} times that at a quarter (at most {GROWTH})")
+    verdicts.check(
+        growth <= GROWTH,
+        f"peak memory {growth:.2f} times that at a quarter (at most {GROWTH})",
+    )
     return whole
 
 
@@ -413,16 +513,23 @@ def warm(base: str, run: Path, criteria: int, verdicts: Verdicts) -> None:
         f"{run}-cache",
         "--json",
     )
-    verdicts.check(whole < WARM_S, f"the same as a command, with its start: {whole:.2f} s (under {WARM_S:g})")
+    verdicts.check(
+        whole < WARM_S,
+        f"the same as a command, with its start: {whole:.2f} s (under {WARM_S:g})",
+    )
     helped = min(command("eval", "score", "--help") for _ in range(3))
-    verdicts.check(helped < HELP_S, f"eval score --help: {helped:.2f} s (under {HELP_S:g})")
+    verdicts.check(
+        helped < HELP_S, f"eval score --help: {helped:.2f} s (under {HELP_S:g})"
+    )
 
 
 def main() -> int:
     """Print the tables; the exit status says whether every target was reached."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--criteria", type=int, default=CRITERIA)
-    parser.add_argument("--quick", action="store_true", help="2,400 criteria; its figures are rough")
+    parser.add_argument(
+        "--quick", action="store_true", help="2,400 criteria; its figures are rough"
+    )
     arguments = parser.parse_args()
     criteria = 2400 if arguments.quick else arguments.criteria
     verdicts = Verdicts()

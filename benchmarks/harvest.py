@@ -26,7 +26,12 @@ import psycopg
 from aiohttp import web
 
 from medlive.demo import pages
-from medlive.demo.samples import Expectation, SampleMessage, SampleThread, load_sample_threads
+from medlive.demo.samples import (
+    Expectation,
+    SampleMessage,
+    SampleThread,
+    load_sample_threads,
+)
 from medlive.threads.model import Role
 
 BOARD = "internal-medicine-and-im-subspecialties.41"
@@ -39,7 +44,13 @@ def forum(threads: int) -> dict[str, bytes]:
     """Path → page of a forum of that many threads, a page each."""
     pages.POSTS_PER_PAGE = POSTS
     pages.ROWS_PER_PAGE = 50
-    words = [w for t in load_sample_threads() if t.language == "en" for m in t.messages for w in m.text.split()]
+    words = [
+        w
+        for t in load_sample_threads()
+        if t.language == "en"
+        for m in t.messages
+        for w in m.text.split()
+    ]
     chance = random.Random(1)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     made = []
@@ -47,12 +58,21 @@ def forum(threads: int) -> dict[str, bytes]:
     for number in range(threads):
         opened = start + timedelta(minutes=number)
         first = SampleThread(
-            site="sdn", source="sdn", thread_id=str(10_000 + number), board=BOARD, section="Medicine",
-            url=f"https://forum.example/threads/question-{number}.{10_000 + number}/", title=f"Question {number}",
-            language="en", tags=("Medicine",), posted_at=opened,
+            site="sdn",
+            source="sdn",
+            thread_id=str(10_000 + number),
+            board=BOARD,
+            section="Medicine",
+            url=f"https://forum.example/threads/question-{number}.{10_000 + number}/",
+            title=f"Question {number}",
+            language="en",
+            tags=("Medicine",),
+            posted_at=opened,
             messages=tuple(
                 SampleMessage(
-                    author=f"user{chance.randrange(5000)}", role=Role.OTHER, verified=False,
+                    author=f"user{chance.randrange(5000)}",
+                    role=Role.OTHER,
+                    verified=False,
                     posted_at=opened + timedelta(minutes=place),
                     status="Attending Physician" if place % 3 else None,
                     text=" ".join(chance.choices(words, k=chance.randint(60, 140))),
@@ -60,7 +80,7 @@ def forum(threads: int) -> dict[str, bytes]:
                 for place in range(POSTS)
             ),
             expect=Expectation(outcome="kept", why="it is not curated"),
-        )  # fmt: skip
+        )
         made.append(first)
         site[first.path] = pages.sdn_thread(first, 1, 1).encode()
     made.reverse()
@@ -80,7 +100,11 @@ async def serve(threads: int) -> None:
         if request.path == "/robots.txt":
             return web.Response(text="User-agent: *\nAllow: /\n")
         body = site.get(request.path)
-        return web.Response(status=404) if body is None else web.Response(body=body, content_type="text/html")
+        return (
+            web.Response(status=404)
+            if body is None
+            else web.Response(body=body, content_type="text/html")
+        )
 
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
@@ -88,7 +112,10 @@ async def serve(threads: int) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     sizes = [len(body) for path, body in site.items() if path.startswith("/threads/")]
-    print(f"http://127.0.0.1:{runner.addresses[0][1]} {sum(sizes) // len(sizes)} {len(site)}", flush=True)
+    print(
+        f"http://127.0.0.1:{runner.addresses[0][1]} {sum(sizes) // len(sizes)} {len(site)}",
+        flush=True,
+    )
     await asyncio.Event().wait()
 
 
@@ -96,7 +123,9 @@ async def serve(threads: int) -> None:
 def served(threads: int) -> Iterator[tuple[str, int, int]]:
     """The address of a forum in a process of its own, the mean size of its threads' pages, and how many pages."""
     with subprocess.Popen(
-        [sys.executable, __file__, "--serve", str(threads)], stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, "--serve", str(threads)],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             assert process.stdout is not None
@@ -113,7 +142,13 @@ def database(home: Path, **more: str) -> Iterator[tuple[dict[str, str], str]]:
     medlive = [sys.executable, "-m", "medlive", "db"]
 
     def run(command: str) -> str:
-        done = subprocess.run([*medlive, command], env=environment, check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [*medlive, command],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         return done.stdout.strip()
 
     run("upgrade")
@@ -128,14 +163,25 @@ def scrapy(url: str, folder: Path) -> tuple[float, float, int]:
     with database(folder / "home") as (environment, address):
         program = [sys.executable, str(Path(__file__).with_name("scrapy_forum.py"))]
         done = subprocess.run(
-            [*program, f"{url}/forums/{BOARD}/", address, str(folder), str(CONNECTIONS)],
-            env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                *program,
+                f"{url}/forums/{BOARD}/",
+                address,
+                str(folder),
+                str(CONNECTIONS),
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode or done.stderr:
             raise SystemExit(f"Scrapy failed: {done.stderr}")
         seconds, cpu, items = done.stdout.split()
         with psycopg.connect(address.replace("+psycopg", "")) as connection:
-            assert connection.execute("SELECT count(*) FROM fetches").fetchone() == (int(items),)
+            assert connection.execute("SELECT count(*) FROM fetches").fetchone() == (
+                int(items),
+            )
     return float(seconds), float(cpu), int(items)
 
 
@@ -160,7 +206,11 @@ def harvest(url: str, home: Path) -> tuple[float, float, int, float]:
     )
     with database(home, **settings) as (environment, address):
         done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         with psycopg.connect(address.replace("+psycopg", "")) as connection:
             row = connection.execute(
@@ -176,7 +226,9 @@ def harvest(url: str, home: Path) -> tuple[float, float, int, float]:
 
 def main() -> None:
     """Print the ratio to Scrapy, and medlive's memory at two sizes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pages", type=int, default=2000)
     parser.add_argument("--memory", type=int, nargs="*", default=[1000, 20_000])
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
@@ -185,7 +237,10 @@ def main() -> None:
         asyncio.run(serve(options.serve))
         return
     if options.pages:
-        with served(options.pages) as (url, size, count), tempfile.TemporaryDirectory() as folder:
+        with (
+            served(options.pages) as (url, size, count),
+            tempfile.TemporaryDirectory() as folder,
+        ):
             Path(folder).chmod(0o755)
             (Path(folder) / "scrapy").mkdir(mode=0o755)
             theirs, their_cpu, items = scrapy(url, Path(folder) / "scrapy")
@@ -195,18 +250,28 @@ def main() -> None:
             f"{options.pages} threads of {POSTS} posts ({size / 1024:.0f} KB each), {count} pages, "
             f"{CONNECTIONS} connections; the same WARC and rows"
         )
-        for name, seconds, cpu in (("Scrapy", theirs, their_cpu), ("medlive", ours, our_cpu)):
+        for name, seconds, cpu in (
+            ("Scrapy", theirs, their_cpu),
+            ("medlive", ours, our_cpu),
+        ):
             print(
                 f"  {name:8} {count / seconds:6.0f} pages/s, {cpu / count * 1000:5.1f} ms of its processor a page"
             )
-        print(f"  ratio {theirs / ours:.2f} (target above {TARGET}), by processor time {their_cpu / our_cpu:.2f}")
+        print(
+            f"  ratio {theirs / ours:.2f} (target above {TARGET}), by processor time {their_cpu / our_cpu:.2f}"
+        )
     peaks = []
     for threads in options.memory:
-        with served(threads) as (url, _, count), tempfile.TemporaryDirectory() as folder:
+        with (
+            served(threads) as (url, _, count),
+            tempfile.TemporaryDirectory() as folder,
+        ):
             Path(folder).chmod(0o755)
             seconds, _, _, memory = harvest(url, Path(folder) / "home")
         peaks.append(memory)
-        print(f"  {count:6} pages: greatest resident memory {memory:.0f} MB, {count / seconds:.0f} pages/s")
+        print(
+            f"  {count:6} pages: greatest resident memory {memory:.0f} MB, {count / seconds:.0f} pages/s"
+        )
     if len(peaks) > 1:
         print(f"  memory ratio {peaks[-1] / peaks[0]:.2f} (flat is 1)")
 

@@ -53,20 +53,33 @@ def work(settings: Settings, concurrency: int, ready: Connection) -> None:
     """Be a worker until the process is ended."""
     asyncio.run(
         run_worker(
-            settings, asyncio.Event(), [Queue.CURATE], concurrency=concurrency, ready=lambda: ready.send(None)
+            settings,
+            asyncio.Event(),
+            [Queue.CURATE],
+            concurrency=concurrency,
+            ready=lambda: ready.send(None),
         )
     )
 
 
-async def threads_per_second(settings: Settings, arguments: argparse.Namespace, workers: int) -> float:
+async def threads_per_second(
+    settings: Settings, arguments: argparse.Namespace, workers: int
+) -> float:
     """Queue the sample threads before so many idle workers, and wait until the last one has begun."""
     processes: list[BaseProcess] = []
     try:
-        async with open_database(settings) as database, open_app(database).open_async() as app:
+        async with (
+            open_database(settings) as database,
+            open_app(database).open_async() as app,
+        ):
             for _ in range(workers):
                 here, there = SPAWN.Pipe()
                 processes.append(
-                    SPAWN.Process(target=work, args=(settings, arguments.concurrency, there), daemon=True)
+                    SPAWN.Process(
+                        target=work,
+                        args=(settings, arguments.concurrency, there),
+                        daemon=True,
+                    )
                 )
                 processes[-1].start()
                 await asyncio.to_thread(here.recv)
@@ -99,7 +112,9 @@ async def defer(app: App, database: Database, first: int, count: int) -> float:
     began = time.perf_counter()
     for start in range(first, first + count, BATCH):
         async with database.begin() as session:
-            await defer_revisions(app, session, range(start, min(start + BATCH, first + count)))
+            await defer_revisions(
+                app, session, range(start, min(start + BATCH, first + count))
+            )
     return time.perf_counter() - began
 
 
@@ -121,7 +136,10 @@ async def nothing(revision: int) -> None:
 
 async def overhead(settings: Settings, queued: int) -> bool:
     """Print what a job costs, and a claim from short and long queues; whether the long one is not slower."""
-    async with open_database(settings) as database, open_app(database).open_async() as app:
+    async with (
+        open_database(settings) as database,
+        open_app(database).open_async() as app,
+    ):
         count = 2_000
         deferring = await defer(app, database, 1, count)
         began = time.perf_counter()
@@ -134,20 +152,33 @@ async def overhead(settings: Settings, queued: int) -> bool:
         took = await defer(app, database, 2 * count, queued)
         long = await claim_ms(app)
         print(f"{queued} more threads deferred in {took:.1f} s")
-        print(f"a claim: {short:.2f} ms with 1,000 queued, {long:.2f} ms with {queued:,} more")
+        print(
+            f"a claim: {short:.2f} ms with 1,000 queued, {long:.2f} ms with {queued:,} more"
+        )
         return long <= SLOWER * short
 
 
-async def measure(base: str, url: str, home: Path, arguments: argparse.Namespace) -> bool:
+async def measure(
+    base: str, url: str, home: Path, arguments: argparse.Namespace
+) -> bool:
     """Print every figure; whether none is missed."""
     role = RoleSettings(engine="openai", base_url=url, model="rules", concurrency=256)
     settings = Settings(
-        home=home, roles=Roles(screener=role, validator=role, controller=role, rubric=role, reader=role)
+        home=home,
+        roles=Roles(
+            screener=role, validator=role, controller=role, rubric=role, reader=role
+        ),
     )
-    build_index([open_corpus(sample_evidence_path(), name="demo")], index_path(settings))
+    build_index(
+        [open_corpus(sample_evidence_path(), name="demo")], index_path(settings)
+    )
 
-    async def in_database(name: str, run: Callable[[Settings], Awaitable[float]]) -> float:
-        with psycopg.connect(base.replace("/medlive?", "/postgres?"), autocommit=True) as connection:
+    async def in_database(
+        name: str, run: Callable[[Settings], Awaitable[float]]
+    ) -> float:
+        with psycopg.connect(
+            base.replace("/medlive?", "/postgres?"), autocommit=True
+        ) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         own = SecretStr(base.replace("/medlive?", f"/{name}?"))
         return await run(settings.model_copy(update={"database_url": own}))
@@ -159,7 +190,10 @@ async def measure(base: str, url: str, home: Path, arguments: argparse.Namespace
         for workers in (1, 2) if number % 2 == 0 else (2, 1):
             run = partial(threads_per_second, arguments=arguments, workers=workers)
             rates[workers].append(await in_database(f"round_{number}_{workers}", run))
-            print(f"round {number + 1}, {workers} at work: {rates[workers][-1]:.3f} threads/s", flush=True)
+            print(
+                f"round {number + 1}, {workers} at work: {rates[workers][-1]:.3f} threads/s",
+                flush=True,
+            )
     one, two = (statistics.median(rates[workers]) for workers in (1, 2))
     print(
         f"one worker {one:.3f} threads/s, two {two:.3f}: {two / one:.2f} times "
@@ -178,12 +212,16 @@ def main() -> int:
     parser.add_argument("--queued", type=int, default=100_000)
     arguments = parser.parse_args()
     here, there = SPAWN.Pipe()
-    server = SPAWN.Process(target=endpoint, args=(arguments.latency_ms, there), daemon=True)
+    server = SPAWN.Process(
+        target=endpoint, args=(arguments.latency_ms, there), daemon=True
+    )
     server.start()
     print(f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores")
     try:
         with throwaway_home() as home:
-            base = embedded.start(home).replace("postgresql+psycopg://", "postgresql://")
+            base = embedded.start(home).replace(
+                "postgresql+psycopg://", "postgresql://"
+            )
             return 0 if asyncio.run(measure(base, here.recv(), home, arguments)) else 1
     finally:
         server.terminate()

@@ -41,7 +41,8 @@ REQUEST = Request(
     {
         "language": "en",
         "question": "The patient has had a red, hot big toe for two days.\n\nWhat is it?",
-        "answer": "This looks like gout. Rest the foot and drink enough water. See a physician this week. " * 8,
+        "answer": "This looks like gout. Rest the foot and drink enough water. See a physician this week. "
+        * 8,
         "criterion": "States that the patient probably has gout.",
     },
     GradeReply.model_json_schema(),
@@ -93,9 +94,14 @@ class Hard:
     async def limits(self, _: web.Request) -> web.Response:
         """Serves some a second; the others are turned away."""
         now = time.monotonic()
-        self._tokens, self._at = min(RATE / 5, self._tokens + (now - self._at) * RATE), now
+        self._tokens, self._at = (
+            min(RATE / 5, self._tokens + (now - self._at) * RATE),
+            now,
+        )
         if self._tokens < 1:
-            return web.json_response({"error": {"message": "slow down", "type": "rate_limit"}}, status=429)
+            return web.json_response(
+                {"error": {"message": "slow down", "type": "rate_limit"}}, status=429
+            )
         self._tokens -= 1
         await asyncio.sleep(RATE_S)
         return _answer()
@@ -104,9 +110,14 @@ class Hard:
 def _answer() -> web.Response:
     message = {"role": "assistant", "content": "{}"}
     return web.json_response(
-        {"id": "x", "object": "chat.completion", "created": 1, "model": "m",
-         "choices": [{"index": 0, "finish_reason": "stop", "message": message}]}
-    )  # fmt: skip
+        {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        }
+    )
 
 
 def hard_endpoint(url: Connection) -> None:
@@ -148,10 +159,15 @@ async def measure(call: Call, concurrency: int, calls: int) -> Measured:
 
     started, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(worker() for _ in range(concurrency)))
-    return Measured(calls / (time.perf_counter() - started), (time.process_time() - cpu) * 1000 / calls)
+    return Measured(
+        calls / (time.perf_counter() - started),
+        (time.process_time() - cpu) * 1000 / calls,
+    )
 
 
-async def compare(url: str, concurrency: int, calls: int) -> tuple[dict[str, Measured], int]:
+async def compare(
+    url: str, concurrency: int, calls: int
+) -> tuple[dict[str, Measured], int]:
     """The four ways, one after the other, against the same endpoint; the lowest that a limit was cut to."""
     messages = render(REQUEST)
     shape = {"name": "grader_criterion", "strict": True, "schema": dict(REQUEST.schema)}
@@ -162,7 +178,9 @@ async def compare(url: str, concurrency: int, calls: int) -> tuple[dict[str, Mea
     }
     found: dict[str, Measured] = {}
 
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=concurrency)) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=concurrency)
+    ) as session:
 
         async def bare() -> object:
             async with session.post(f"{url}/chat/completions", json=body) as response:
@@ -180,7 +198,11 @@ async def compare(url: str, concurrency: int, calls: int) -> tuple[dict[str, Mea
     # In turn and twice, the better counted: on a machine that others use, one round says little about a tenth.
     lowest = concurrency
     for name in ("OpenAIEngine, fixed", "OpenAIEngine") * 2:
-        limiter = Fixed("e", concurrency) if name.endswith("fixed") else Limiter("e", concurrency)
+        limiter = (
+            Fixed("e", concurrency)
+            if name.endswith("fixed")
+            else Limiter("e", concurrency)
+        )
         engine = OpenAIEngine("rules", url, concurrency=concurrency, limiter=limiter)
         one = await measure(lambda: engine.answer(REQUEST), concurrency, calls)  # noqa: B023
         found[name] = max(one, found.get(name, one))
@@ -205,24 +227,43 @@ async def under_pressure(url: str) -> bool:
     """Print how the fixed and the adaptive limit do; whether the adaptive one reaches the target."""
     reached = True
     for path, what, ideal in (
-        ("queues", f"serves {SLOTS} at once, {SLOT_S * 1000:g} ms each", HARD_CALLS * SLOT_S / SLOTS),
-        ("limits", f"429 above {RATE:g} a second, {RATE_S * 1000:g} ms each", HARD_CALLS / RATE),
+        (
+            "queues",
+            f"serves {SLOTS} at once, {SLOT_S * 1000:g} ms each",
+            HARD_CALLS * SLOT_S / SLOTS,
+        ),
+        (
+            "limits",
+            f"429 above {RATE:g} a second, {RATE_S * 1000:g} ms each",
+            HARD_CALLS / RATE,
+        ),
     ):
-        print(f"endpoint that {what}: {HARD_CALLS} calls, 64 allowed at once, ideal {ideal:.1f} s")
-        for name, limiter in (("fixed", Fixed("e", 64)), ("adaptive", Limiter("e", 64))):
+        print(
+            f"endpoint that {what}: {HARD_CALLS} calls, 64 allowed at once, ideal {ideal:.1f} s"
+        )
+        for name, limiter in (
+            ("fixed", Fixed("e", 64)),
+            ("adaptive", Limiter("e", 64)),
+        ):
             seconds, lost, state = await press(f"{url}/{path}/v1", limiter)
             print(
                 f"  {name:9} {seconds:5.1f} s, {seconds / ideal:4.2f} of ideal; {lost} given up; limit at the end "
                 f"{state.limit}; {state.limited} times 429"
             )
-            reached = reached and (name == "fixed" or (seconds / ideal <= TARGET and not lost))
+            reached = reached and (
+                name == "fixed" or (seconds / ideal <= TARGET and not lost)
+            )
     return reached
 
 
-def started(serve_it: Callable[..., None], *arguments: object) -> tuple[str, BaseProcess]:
+def started(
+    serve_it: Callable[..., None], *arguments: object
+) -> tuple[str, BaseProcess]:
     """An endpoint in a process of its own: its address, and the process."""
     here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve_it, args=(*arguments, there), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=serve_it, args=(*arguments, there), daemon=True
+    )
     process.start()
     return here.recv(), process
 
@@ -236,10 +277,15 @@ def main() -> int:
     url, server = started(endpoint, arguments.latency_ms)
     missed = False
     try:
-        print(f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores, {arguments.calls} calls each")
+        print(
+            f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores, {arguments.calls} calls each"
+        )
         for concurrency in (16, 64):
             found, lowest = asyncio.run(compare(url, concurrency, arguments.calls))
-            bare, ours, fixed = (found[name] for name in ("bare aiohttp", "OpenAIEngine", "OpenAIEngine, fixed"))
+            bare, ours, fixed = (
+                found[name]
+                for name in ("bare aiohttp", "OpenAIEngine", "OpenAIEngine, fixed")
+            )
             for name, one in found.items():
                 print(
                     f"{concurrency:3} at once  {name:19} {one.per_second:6.0f} requests/s  "

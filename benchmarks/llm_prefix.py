@@ -104,7 +104,11 @@ def common(one: bytes, other: bytes) -> int:
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+        low, high = (
+            (middle, high)
+            if one[low:middle] == other[low:middle]
+            else (low, middle - 1)
+        )
     return low
 
 
@@ -126,7 +130,12 @@ def measure(calls: Sequence[Sent], layout: Layout) -> Shared:
                 same = max(same, length)
             if before.case != call.case or before.wave != call.wave:
                 done = max(done, length)
-        sent, in_case, ever, over = sent + len(text), in_case + same, ever + task_before, over + done
+        sent, in_case, ever, over = (
+            sent + len(text),
+            in_case + same,
+            ever + task_before,
+            over + done,
+        )
         of = by_task.get(call.request.task, (0, 0))
         by_task[call.request.task] = (of[0] + len(text), of[1] + done)
         earlier.append((call, text))
@@ -150,10 +159,16 @@ def samples(most: int) -> list[Thread]:
         )
         threads.append(
             Thread(
-                "sample", sample.thread_id, sample.url, sample.title, sample.language, sample.tags,
-                sample.posted_at, messages,
+                "sample",
+                sample.thread_id,
+                sample.url,
+                sample.title,
+                sample.language,
+                sample.tags,
+                sample.posted_at,
+                messages,
             )
-        )  # fmt: skip
+        )
     return threads
 
 
@@ -164,10 +179,22 @@ def imported(path: Path, most: int) -> list[Thread]:
         for number, line in enumerate(islice(lines, most)):
             given = json.loads(line)
             messages = tuple(
-                Message(f"m{i}", m["author"], Role(m["role"]), m["verified"], m["text"], None, ())
+                Message(
+                    f"m{i}",
+                    m["author"],
+                    Role(m["role"]),
+                    m["verified"],
+                    m["text"],
+                    None,
+                    (),
+                )
                 for i, m in enumerate(given["messages"])
             )
-            threads.append(Thread("file", str(number), "", given["title"], None, (), None, messages))
+            threads.append(
+                Thread(
+                    "file", str(number), "", given["title"], None, (), None, messages
+                )
+            )
     return threads
 
 
@@ -181,7 +208,12 @@ async def record(threads: Sequence[Thread], retriever: Retriever) -> list[Sent]:
         recording = Recording()
         respondents = dict.fromkeys((*ROLES, "rubric"), recording)
         curation = await curate(
-            thread, language, respondents, retriever, CurationSettings(exhaustive=True), run_date=date(2026, 1, 1)
+            thread,
+            language,
+            respondents,
+            retriever,
+            CurationSettings(exhaustive=True),
+            run_date=date(2026, 1, 1),
         )
         if curation.text is not None:
             await complete_case(curation, language, respondents)
@@ -195,12 +227,20 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=60)
     parser.add_argument("--import", dest="file", type=Path)
     arguments = parser.parse_args()
-    threads = imported(arguments.file, arguments.threads) if arguments.file else samples(arguments.threads)
+    threads = (
+        imported(arguments.file, arguments.threads)
+        if arguments.file
+        else samples(arguments.threads)
+    )
     with tempfile.TemporaryDirectory() as folder:
-        build_index([open_corpus(sample_evidence_path(), name="demo")], Path(folder) / "index")
+        build_index(
+            [open_corpus(sample_evidence_path(), name="demo")], Path(folder) / "index"
+        )
         calls = asyncio.run(record(threads, open_index(Path(folder) / "index")))
     found = {name: measure(calls, layout) for name, layout in LAYOUTS.items()}
-    print(f"{len(threads)} threads, {len(calls)} calls, {found['as it is'].sent // 4} input tokens")
+    print(
+        f"{len(threads)} threads, {len(calls)} calls, {found['as it is'].sent // 4} input tokens"
+    )
     print(
         "beginnings shared with            an earlier call of the case   any earlier call   a call that was over"
     )
@@ -209,10 +249,18 @@ def main() -> int:
             f"{name:32} {one.in_case / one.sent:>22.1%} {one.ever / one.sent:>22.1%} {one.over / one.sent:>19.1%}"
             f"   {one.over // 4} tokens"
         )
-    print("by task, shared with a call that was over: as it was, as it is, inputs first (input tokens a call)")
-    counts = {task: sum(call.request.task == task for call in calls) for task in found["as it is"].by_task}
+    print(
+        "by task, shared with a call that was over: as it was, as it is, inputs first (input tokens a call)"
+    )
+    counts = {
+        task: sum(call.request.task == task for call in calls)
+        for task in found["as it is"].by_task
+    }
     for task, (sent, _) in sorted(found["as it is"].by_task.items()):
-        shares = "  ".join(f"{one.by_task[task][1] / one.by_task[task][0]:6.1%}" for one in found.values())
+        shares = "  ".join(
+            f"{one.by_task[task][1] / one.by_task[task][0]:6.1%}"
+            for one in found.values()
+        )
         print(f"  {task:24} {shares}   {sent // 4 // counts[task]}")
     ratio = found["as it is"].in_case / max(1, found["as it was"].in_case)
     print(f"shared within a case, as it is against as it was: {ratio:.2f}")

@@ -33,11 +33,15 @@ class SimulatedJudge:
 
     async def answer(self, request: Request) -> Reply:
         """A preference; the same for the same request."""
-        first, second = (float(str(request.inputs[side])) for side in ("first", "second"))
+        first, second = (
+            float(str(request.inputs[side])) for side in ("first", "second")
+        )
         rng = random.Random(f"{request.inputs['question']} {first} {second}")
         gap = first - second + rng.gauss(0, NOISE) + PLACE
         better = "equal" if abs(gap) < EQUAL else "first" if gap > 0 else "second"
-        text = json.dumps({"reasoning": "", **dict.fromkeys(CRITERIA, better), "better": better})
+        text = json.dumps(
+            {"reasoning": "", **dict.fromkeys(CRITERIA, better), "better": better}
+        )
         return Reply(text, Finish.STOP, Usage(), "judge")
 
     async def aclose(self) -> None:
@@ -46,13 +50,22 @@ class SimulatedJudge:
 
 def subjects(models: int) -> list[Subject]:
     """Models of evenly spread strength, each with an answer to every case."""
-    cases = tuple(EvaluationCase(f"c{n}", "en", "", f"question {n}", "advice", (), "", None) for n in range(CASES))
+    cases = tuple(
+        EvaluationCase(f"c{n}", "en", "", f"question {n}", "advice", (), "", None)
+        for n in range(CASES)
+    )
     rng = random.Random(1)
     found = []
     for place in range(models):
         strength = SPREAD * place / (models - 1)
         answers = {
-            case.case_id: Answer(case.case_id, AnswerState.OK, f"{rng.gauss(strength, OWN):.3f}", "stop", "m")
+            case.case_id: Answer(
+                case.case_id,
+                AnswerState.OK,
+                f"{rng.gauss(strength, OWN):.3f}",
+                "stop",
+                "m",
+            )
             for case in cases
         }
         found.append(Subject(f"m{place}", cases, answers))
@@ -61,12 +74,18 @@ def subjects(models: int) -> list[Subject]:
 
 def measure(models: int, schedule: Schedule) -> tuple[int, float]:
     """Calls, and the mean width of the intervals in Elo points."""
-    material, judge, protocol = subjects(models), SimulatedJudge(), Pairwise(schedule=schedule, draws=300)
+    material, judge, protocol = (
+        subjects(models),
+        SimulatedJudge(),
+        Pairwise(schedule=schedule, draws=300),
+    )
     with tempfile.TemporaryDirectory() as folder:
         done = asyncio.run(run_protocol(protocol, material, Path(folder), judge))
         found, _ = read_findings(protocol, Path(folder), judge.identity)
         rows = protocol.results(material, found).tables[0].rows
-    return done.calls, sum(float(row[3] or 0) - float(row[2] or 0) for row in rows) / models
+    return done.calls, sum(
+        float(row[3] or 0) - float(row[2] or 0) for row in rows
+    ) / models
 
 
 def main() -> int:

@@ -30,12 +30,22 @@ TARGET = 600
 """Pages a second on one core."""
 POSTS = 20
 SAMPLES = Path(__file__).resolve().parents[1] / "tests" / "pages"
-THREAD_URL = "https://forums.studentdoctor.net/threads/furosemide-stopped-working.77001/"
+THREAD_URL = (
+    "https://forums.studentdoctor.net/threads/furosemide-stopped-working.77001/"
+)
 LIST_URL = "https://forums.studentdoctor.net/forums/internal-medicine.41/"
 OTHERS: dict[str, tuple[Site, str, str]] = {
-    "icliniq": (Icliniq(), "detail_2020.html", "https://www.icliniq.com/qa/heel-pain/my-heel-hurts-every-morning"),
+    "icliniq": (
+        Icliniq(),
+        "detail_2020.html",
+        "https://www.icliniq.com/qa/heel-pain/my-heel-hurts-every-morning",
+    ),
     "dxy": (Dxy(), "question_state.html", "https://dxy.com/question/33001"),
-    "medlive": (Medlive(), "case_gbk.html", "https://www.medlive.cn/case/show-140001_53.html"),
+    "medlive": (
+        Medlive(),
+        "case_gbk.html",
+        "https://www.medlive.cn/case/show-140001_53.html",
+    ),
 }
 KEY = b"a key for this benchmark's hashes"
 _numbers = count()
@@ -59,7 +69,9 @@ def thread_page() -> bytes:
 def list_page() -> bytes:
     """A board of 20 threads: the sample row again and again."""
     source = (SAMPLES / "sdn" / "list.html").read_text("utf-8")
-    start = source.index('<div class="structItem structItem--thread js-threadListItem-77001"')
+    start = source.index(
+        '<div class="structItem structItem--thread js-threadListItem-77001"'
+    )
     end = source.index("</div>\n<nav", start)
     row = source[start:end]
     rows = "".join(row.replace("77001", str(77001 + number)) for number in range(20))
@@ -92,7 +104,10 @@ def by_parsel(body: bytes) -> list[tuple[str | None, str | None, str]]:
 def rate(work: Callable[[Page], object], page: Page, rounds: int) -> float:
     """Pages a CPU second; every turn has a body of its own, so that nothing read before is used."""
     bodies = [page.body + b"<!--%d-->" % next(_numbers) for _ in range(rounds)]
-    pages = [Page(page.url, body, page.content_type, page.status, page.form) for body in bodies]
+    pages = [
+        Page(page.url, body, page.content_type, page.status, page.form)
+        for body in bodies
+    ]
     started = time.process_time()
     for one in pages:
         work(one)
@@ -105,9 +120,15 @@ def _whole(site: Site, page: Page) -> object:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pages", type=int, default=100, help="pages in one round (default 100)")
-    parser.add_argument("--rounds", type=int, default=10, help="rounds of each (default 10)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pages", type=int, default=100, help="pages in one round (default 100)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=10, help="rounds of each (default 10)"
+    )
     given = parser.parse_args()
     sdn = Sdn()
     page = Page(THREAD_URL, thread_page(), "text/html; charset=utf-8")
@@ -117,7 +138,9 @@ def main() -> int:
         "".join(m.text.split()) == "".join(text.split())
         for m, (_, _, text) in zip(thread.messages, theirs, strict=True)
     ]
-    print(f"page: {len(page.body)} bytes, {len(theirs)} posts; {sum(equal)} texts equal the peer's")
+    print(
+        f"page: {len(page.body)} bytes, {len(theirs)} posts; {sum(equal)} texts equal the peer's"
+    )
     assert len(thread.messages) == len(theirs) == POSTS
 
     ours, peers = [], []
@@ -134,7 +157,9 @@ def main() -> int:
 
     board = Page(LIST_URL, list_page(), "text/html; charset=utf-8")
     rows = len(sdn.parse_listing(board).entries)
-    print(f"sdn list of {rows} rows: {rate(sdn.parse_listing, board, given.pages):.0f} pages/s")
+    print(
+        f"sdn list of {rows} rows: {rate(sdn.parse_listing, board, given.pages):.0f} pages/s"
+    )
     for name, (site, file, url) in OTHERS.items():
         other = Page(url, (SAMPLES / name / file).read_bytes(), "text/html")
         speed = rate(partial(_whole, site), other, given.pages)

@@ -20,11 +20,27 @@ class FileReplyStore:
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest."""
         row = self._rows.get(request_digest)
-        return Reply(**{**row, "usage": Usage(**row["usage"]), "finish": Finish(row["finish"])}) if row else None
+        return (
+            Reply(
+                **{
+                    **row,
+                    "usage": Usage(**row["usage"]),
+                    "finish": Finish(row["finish"]),
+                }
+            )
+            if row
+            else None
+        )
 
-    async def keep(self, request_digest: str, request: Request, _: EngineIdentity, reply: Reply) -> None:
+    async def keep(
+        self, request_digest: str, request: Request, _: EngineIdentity, reply: Reply
+    ) -> None:
         """Append a reply."""
         self._rows[request_digest] = asdict(reply)
         with self._path.open("a", encoding="utf-8") as file:
-            row = {"request": request_digest, "task": request.task, "reply": asdict(reply)}
+            row = {
+                "request": request_digest,
+                "task": request.task,
+                "reply": asdict(reply),
+            }
             file.write(json.dumps(row) + "\n")

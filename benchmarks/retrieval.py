@@ -96,10 +96,16 @@ def ndcg_at(found: Sequence[str], gains: Mapping[str, float], k: int) -> float:
     Järvelin and Kekäläinen, TOIS 2002, with the discount log2(rank + 1). A document without a gain has 0. Raises
     ValueError when no document has a gain, so that no order is better than another.
     """
-    best = sum(gain / math.log2(n + 2) for n, gain in enumerate(sorted(gains.values(), reverse=True)[:k]))
+    best = sum(
+        gain / math.log2(n + 2)
+        for n, gain in enumerate(sorted(gains.values(), reverse=True)[:k])
+    )
     if best <= 0:
         raise ValueError("no document has a gain")
-    return sum(gains.get(name, 0.0) / math.log2(n + 2) for n, name in enumerate(found[:k])) / best
+    return (
+        sum(gains.get(name, 0.0) / math.log2(n + 2) for n, name in enumerate(found[:k]))
+        / best
+    )
 
 
 class HashedWords:
@@ -151,7 +157,9 @@ class NaiveBM25:
         scores: dict[int, float] = defaultdict(float)
         for word in set(self._words(query)):
             postings = self._postings.get(word, [])
-            rarity = math.log(1 + (len(self._ids) - len(postings) + 0.5) / (len(postings) + 0.5))
+            rarity = math.log(
+                1 + (len(self._ids) - len(postings) + 0.5) / (len(postings) + 0.5)
+            )
             for number, count in postings:
                 norm = 1.2 * (0.25 + 0.75 * self._lengths[number] / self._mean)
                 scores[number] += rarity * count * 2.2 / (count + norm)
@@ -169,12 +177,17 @@ def searching(retriever: IndexRetriever) -> Search:
 
     def search(queries: Sequence[str]) -> list[list[str]]:
         answers = asyncio.run(retriever.search([Query(q) for q in queries], k=DEPTH))
-        return [list(dict.fromkeys(document_of(hit.passage.id) for hit in hits)) for hits in answers]
+        return [
+            list(dict.fromkeys(document_of(hit.passage.id) for hit in hits))
+            for hits in answers
+        ]
 
     return search
 
 
-def indexed(rows: list[dict[str, str]], work: Path) -> tuple[IndexManifest, list[Passage]]:
+def indexed(
+    rows: list[dict[str, str]], work: Path
+) -> tuple[IndexManifest, list[Passage]]:
     """An index over rows of JSON, and the passages in it."""
     source = work / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -183,9 +196,12 @@ def indexed(rows: list[dict[str, str]], work: Path) -> tuple[IndexManifest, list
 
 
 def compare(
-    report: Report, work: Path, rows: list[dict[str, str]], queries: Sequence[str],
+    report: Report,
+    work: Path,
+    rows: list[dict[str, str]],
+    queries: Sequence[str],
     measured: Callable[[list[list[str]]], dict[str, list[float]]],
-) -> None:  # fmt: skip
+) -> None:
     """Index the rows, ask BM25 and the peer, and report each measure with its interval."""
     manifest, passages = indexed(rows, work)
     report.say(
@@ -204,7 +220,13 @@ def compare(
         each = (time.perf_counter() - start) * 1000 / len(queries)
         values = measured(answers)
         names = list(values)
-        rows_out.append([name, *(shown(mean_and_interval(v)) for v in values.values()), f"{each:.1f}"])
+        rows_out.append(
+            [
+                name,
+                *(shown(mean_and_interval(v)) for v in values.values()),
+                f"{each:.1f}",
+            ]
+        )
     report.table(["retriever", *names, "ms a query, in one batch"], rows_out)
 
 
@@ -215,17 +237,25 @@ def shown(measure: Measure) -> str:
 def known_item(report: Report, source: Path) -> None:
     """PubMedQA: question → its abstract."""
     entries = json.loads(source.read_text(encoding="utf-8"))
-    rows = [{"id": pmid, "title": "", "text": " ".join(entry["CONTEXTS"])} for pmid, entry in entries.items()]
+    rows = [
+        {"id": pmid, "title": "", "text": " ".join(entry["CONTEXTS"])}
+        for pmid, entry in entries.items()
+    ]
     questions = [entry["QUESTION"] for entry in entries.values()]
 
     def measured(answers: list[list[str]]) -> dict[str, list[float]]:
         return {
-            f"recall@{k}": [recall_at(found, {pmid}, k) for pmid, found in zip(entries, answers, strict=True)]
+            f"recall@{k}": [
+                recall_at(found, {pmid}, k)
+                for pmid, found in zip(entries, answers, strict=True)
+            ]
             for k in (1, 5, 32)
         }
 
     report.say("\n## Known item: PubMedQA\n")
-    report.say("A question must find its own abstract; the question is not in the indexed text.")
+    report.say(
+        "A question must find its own abstract; the question is not in the indexed text."
+    )
     with tempfile.TemporaryDirectory() as work:
         compare(report, Path(work), rows, questions, measured)
 
@@ -243,7 +273,14 @@ def medline_records(folder: Path) -> list[dict[str, str]]:
                 tag = head
             if records and rest:
                 records[-1][tag] = f"{records[-1][tag]} {rest}".strip()
-    return [{"id": str(int(r["RN"])), "title": r["TI"], "text": r["AB"] or r["EX"] or r["TI"]} for r in records]
+    return [
+        {
+            "id": str(int(r["RN"])),
+            "title": r["TI"],
+            "text": r["AB"] or r["EX"] or r["TI"],
+        }
+        for r in records
+    ]
 
 
 def graded_queries(file: Path) -> list[tuple[str, dict[str, int]]]:
@@ -266,19 +303,28 @@ def graded(report: Report, folder: Path) -> None:
     queries = graded_queries(folder / "cfquery")
 
     def measured(answers: list[list[str]]) -> dict[str, list[float]]:
-        pairs = [(found, grades) for found, (_, grades) in zip(answers, queries, strict=True)]
+        pairs = [
+            (found, grades) for found, (_, grades) in zip(answers, queries, strict=True)
+        ]
         return {
             "nDCG@10": [ndcg_at(found, grades, 10) for found, grades in pairs],
-            "recall@32": [recall_at(found, {d for d, g in grades.items() if g}, 32) for found, grades in pairs],
+            "recall@32": [
+                recall_at(found, {d for d, g in grades.items() if g}, 32)
+                for found, grades in pairs
+            ],
         }
 
     report.say("\n## Graded relevance: Cystic Fibrosis collection\n")
-    report.say("Gain: the sum of four raters' ratings, 0 to 8; relevant: any rating above 0.")
+    report.say(
+        "Gain: the sum of four raters' ratings, 0 to 8; relevant: any rating above 0."
+    )
     with tempfile.TemporaryDirectory() as work:
         compare(report, Path(work), rows, [text for text, _ in queries], measured)
 
 
-async def _at_once(retriever: IndexRetriever, queries: Sequence[str], tasks: int) -> tuple[float, list[float]]:
+async def _at_once(
+    retriever: IndexRetriever, queries: Sequence[str], tasks: int
+) -> tuple[float, list[float]]:
     """(seconds in all, seconds of each query) with so many tasks taking queries from one list."""
     waiting = iter(queries)
     each: list[float] = []
@@ -296,14 +342,18 @@ async def _at_once(retriever: IndexRetriever, queries: Sequence[str], tasks: int
 
 def questions_of(evidence: Path) -> list[str]:
     """PubMedQA's questions."""
-    entries = json.loads((evidence / "pubmedqa_ori_pqal.json").read_text(encoding="utf-8"))
+    entries = json.loads(
+        (evidence / "pubmedqa_ori_pqal.json").read_text(encoding="utf-8")
+    )
     return [entry["QUESTION"] for entry in entries.values()]
 
 
 def size_and_speed(report: Report, evidence: Path) -> None:
     """MedQuAD and PubMedQA together: build time, bytes, latency."""
     names = ("medquad_xml_1-9.tar.gz", "pubmedqa_ori_pqal.json")
-    corpora = [open_corpus(evidence / name) for name in names if (evidence / name).exists()]
+    corpora = [
+        open_corpus(evidence / name) for name in names if (evidence / name).exists()
+    ]
     questions = questions_of(evidence)
     report.say("\n## Size and speed by words\n")
     with tempfile.TemporaryDirectory() as work:
@@ -314,7 +364,9 @@ def size_and_speed(report: Report, evidence: Path) -> None:
         start = time.perf_counter()
         retriever = open_index(Path(work))
         opened = time.perf_counter() - start
-        text = sum(len(p.text.encode()) for p in PassageStore(Path(work) / manifest.data))
+        text = sum(
+            len(p.text.encode()) for p in PassageStore(Path(work) / manifest.data)
+        )
         report.say(
             f"{', '.join(manifest.corpus_digests)}: {manifest.passages} passages, built in {built:.1f} s"
             f" ({manifest.passages / built:.0f} passages/s), opened in {opened * 1000:.1f} ms,"
@@ -391,7 +443,9 @@ def claims(report: Report, evidence: Path) -> bool:
         return kept
 
 
-def bare_seconds(index: Path, manifest: IndexManifest, encoder: Encoder, questions: Sequence[str]) -> list[float]:
+def bare_seconds(
+    index: Path, manifest: IndexManifest, encoder: Encoder, questions: Sequence[str]
+) -> list[float]:
     """Seconds a query of the two libraries alone: terms are cut and texts encoded before the clock starts."""
     import faiss
     import tantivy
@@ -407,11 +461,17 @@ def bare_seconds(index: Path, manifest: IndexManifest, encoder: Encoder, questio
     vectors = encoder.encode_queries(questions)
     seconds: list[float] = []
     for question, vector in zip(questions, vectors, strict=True):
-        should, one, boost = tantivy.Occur.Should, tantivy.Query.term_query, tantivy.Query.boost_query
+        should, one, boost = (
+            tantivy.Occur.Should,
+            tantivy.Query.term_query,
+            tantivy.Query.boost_query,
+        )
         clauses = []
         for term in dict.fromkeys(analyzer().terms(question)):
             clauses.append((should, one(schema, "body", term, "freq")))
-            clauses.append((should, boost(one(schema, "head", term, "freq"), HEAD_BOOST)))
+            clauses.append(
+                (should, boost(one(schema, "head", term, "freq"), HEAD_BOOST))
+            )
         query = tantivy.Query.boolean_query(clauses)
         start = time.perf_counter()
         searcher.search(query, DEPTH, count=False)
@@ -424,9 +484,13 @@ def bare_seconds(index: Path, manifest: IndexManifest, encoder: Encoder, questio
 def header(report: Report) -> None:
     """When, where and by which command this was measured."""
     names = ("tantivy", "rjieba", "faiss-cpu", "numpy")
-    command = shlex.join(["python", "benchmarks/retrieval.py", "--out", "docs/retrieval.md"])
+    command = shlex.join(
+        ["python", "benchmarks/retrieval.py", "--out", "docs/retrieval.md"]
+    )
     report.say("# Retrieval, measured\n")
-    report.say(f"Written by `{command}` on {now():%Y-%m-%d %H:%M} UTC; edit the command, not this file.\n")
+    report.say(
+        f"Written by `{command}` on {now():%Y-%m-%d %H:%M} UTC; edit the command, not this file.\n"
+    )
     report.say(
         f"Python {platform.python_version()}, {', '.join(f'{name} {version(name)}' for name in names)};"
         f" {platform.machine()}, {len(os.sched_getaffinity(0))} cores."
@@ -444,14 +508,19 @@ def header(report: Report) -> None:
 def main() -> None:
     """Run what the data at hand allows."""
     default = Path(__file__).resolve().parents[2] / "shared" / "realdata"
-    parser = argparse.ArgumentParser(description="Retrieval by words, and what vectors cost.")
+    parser = argparse.ArgumentParser(
+        description="Retrieval by words, and what vectors cost."
+    )
     parser.add_argument("realdata", nargs="?", type=Path, default=default)
     parser.add_argument("--out", type=Path, help="write the report there, as Markdown")
     arguments = parser.parse_args()
     evidence: Path = arguments.realdata / "evidence"
     report, kept = Report(), True
     header(report)
-    pubmedqa, medquad = evidence / "pubmedqa_ori_pqal.json", evidence / "medquad_xml_1-9.tar.gz"
+    pubmedqa, medquad = (
+        evidence / "pubmedqa_ori_pqal.json",
+        evidence / "medquad_xml_1-9.tar.gz",
+    )
     fibrosis = evidence / "cystic_fibrosis" / "cfquery"
     missing = [place for place in (pubmedqa, medquad, fibrosis) if not place.exists()]
     if pubmedqa.exists():

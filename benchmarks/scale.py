@@ -85,7 +85,9 @@ class Cost:
 
 async def _import(url: str, home: Path, size: int) -> int:
     database = Database.connect(url)
-    done = await import_file(database, home / "threads.jsonl", assume_posted_at=None, handle_key=b"benchmark")
+    done = await import_file(
+        database, home / "threads.jsonl", assume_posted_at=None, handle_key=b"benchmark"
+    )
     await database.aclose()
     assert done.counts["new"] == size, done.counts
     return size
@@ -94,7 +96,9 @@ async def _import(url: str, home: Path, size: int) -> int:
 async def _filter(url: str, home: Path, size: int) -> int:
     database = Database.connect(url)
     async with open_app(database).open_async() as app:
-        counts = await filter_pending(database, app, FilterChain(FilterSettings(), load_codebook()))
+        counts = await filter_pending(
+            database, app, FilterChain(FilterSettings(), load_codebook())
+        )
     await database.aclose()
     assert sum(counts) == size, counts
     return size
@@ -102,11 +106,16 @@ async def _filter(url: str, home: Path, size: int) -> int:
 
 async def _duplicates(url: str, home: Path, size: int) -> int:
     """What a filter run does for new threads before it compares: candidates found and loaded."""
-    database, chain = Database.connect(url), FilterChain(FilterSettings(), load_codebook())
+    database, chain = (
+        Database.connect(url),
+        FilterChain(FilterSettings(), load_codebook()),
+    )
     asked = drawn(repeated(made_threads(DISTINCT), size, ASKED))
     for start in range(0, ASKED, 100):
         async with database.begin() as session:
-            found = await find_candidates(session, chain.digest, [s.bands for s in asked[start : start + 100]])
+            found = await find_candidates(
+                session, chain.digest, [s.bands for s in asked[start : start + 100]]
+            )
             await load_threads(session, [c.revision_pk for c in found])
     await database.aclose()
     return ASKED
@@ -124,8 +133,12 @@ async def _freeze(url: str, home: Path, size: int) -> int:
 
 
 STAGES: Mapping[str, Callable[[str, Path, int], Coroutine[None, None, int]]] = {
-    "import": _import, "filter": _filter, "near duplicates": _duplicates, "audit page": _pages, "freeze": _freeze,
-}  # fmt: skip
+    "import": _import,
+    "filter": _filter,
+    "near duplicates": _duplicates,
+    "audit page": _pages,
+    "freeze": _freeze,
+}
 
 
 def apart(stage: str, home: Path, size: int) -> None:
@@ -134,7 +147,11 @@ def apart(stage: str, home: Path, size: int) -> None:
     server = embedded.status(home)
     assert server is not None
     used = resource.getrusage(resource.RUSAGE_SELF)
-    cpu, began, there = used.ru_utime + used.ru_stime, time.perf_counter(), server_cpu(server.pid)
+    cpu, began, there = (
+        used.ru_utime + used.ru_stime,
+        time.perf_counter(),
+        server_cpu(server.pid),
+    )
     with redirect_stdout(sys.stderr):
         items = asyncio.run(STAGES[stage](url, home, size))
     wall, used = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
@@ -142,17 +159,29 @@ def apart(stage: str, home: Path, size: int) -> None:
     print(
         json.dumps(
             {
-                "items": items, "wall_s": wall, "cpu_s": used.ru_utime + used.ru_stime - cpu,
-                "server_s": server_cpu(server.pid) - there, "mb": used.ru_maxrss / 1024,
+                "items": items,
+                "wall_s": wall,
+                "cpu_s": used.ru_utime + used.ru_stime - cpu,
+                "server_s": server_cpu(server.pid) - there,
+                "mb": used.ru_maxrss / 1024,
             }
         )
-    )  # fmt: skip
+    )
 
 
 def measure(stage: str, home: Path, url: str, size: int, empty: int) -> Cost:
     """Do one stage in a process of its own; `empty`: the bytes of a database without threads."""
     before = _database_bytes(url)
-    command = [sys.executable, __file__, "--stage", stage, "--home", str(home), "--sizes", str(size)]
+    command = [
+        sys.executable,
+        __file__,
+        "--stage",
+        stage,
+        "--home",
+        str(home),
+        "--sizes",
+        str(size),
+    ]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     told = json.loads(done.stdout.splitlines()[-1])
     left = _database_bytes(url) - before
@@ -160,7 +189,9 @@ def measure(stage: str, home: Path, url: str, size: int, empty: int) -> Cost:
     if stage == "audit page":
         left, p95 = before - empty, float((home / "p95").read_text(encoding="utf-8"))
     if stage == "freeze":
-        left = sum(f.stat().st_size for f in (home / "snapshots").rglob("*") if f.is_file())
+        left = sum(
+            f.stat().st_size for f in (home / "snapshots").rglob("*") if f.is_file()
+        )
     cost = Cost(stage, size, **told, disk=left, p95_ms=p95)
     print(
         f"{size:>9,} threads  {stage:16} {cost.wall_s:8.1f} s by the clock {cost.cpu_s:8.1f} s own "
@@ -174,7 +205,9 @@ def measure(stage: str, home: Path, url: str, size: int, empty: int) -> Cost:
 def _database_bytes(url: str) -> int:
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute("CHECKPOINT")
-        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        row = connection.execute(
+            "SELECT pg_database_size(current_database())"
+        ).fetchone()
     return int(row[0]) if row else 0
 
 
@@ -204,8 +237,16 @@ def _write_threads(url: str, home: Path, size: int) -> None:
 
 
 def _line(thread: Thread) -> str:
-    identity = {"source": thread.source, "thread_id": thread.thread_id, "url": "https://example.org/t"}
-    return json.dumps(identity | {"language": thread.language} | thread.content(), ensure_ascii=False, default=str)
+    identity = {
+        "source": thread.source,
+        "thread_id": thread.thread_id,
+        "url": "https://example.org/t",
+    }
+    return json.dumps(
+        identity | {"language": thread.language} | thread.content(),
+        ensure_ascii=False,
+        default=str,
+    )
 
 
 def _fill_decided(url: str, home: Path, size: int) -> None:
@@ -215,14 +256,24 @@ def _fill_decided(url: str, home: Path, size: int) -> None:
 
 def _fill_cases(url: str, home: Path, size: int) -> None:
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-        fill_cases(connection, size // THREADS_A_CASE, criteria=CRITERIA, length=SENTENCES, gates=gates_digest())
+        fill_cases(
+            connection,
+            size // THREADS_A_CASE,
+            criteria=CRITERIA,
+            length=SENTENCES,
+            gates=gates_digest(),
+        )
 
 
 def draw(costs: Sequence[Cost], out: Path) -> None:
     """Write the curves of time, memory and disk."""
     out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, tuple[str, Callable[[Cost], float], Sequence[str]]] = {
-        "scale-time": ("Milliseconds of processor for one thread, page or case", lambda c: c.busy_ms, [*STAGES]),
+        "scale-time": (
+            "Milliseconds of processor for one thread, page or case",
+            lambda c: c.busy_ms,
+            [*STAGES],
+        ),
         "scale-memory": ("Megabytes of memory at most", lambda c: c.mb, [*STAGES]),
         "scale-disk": (
             "Kilobytes on disk for one thread",
@@ -234,12 +285,25 @@ def draw(costs: Sequence[Cost], out: Path) -> None:
     for name, (title, value, stages) in curves.items():
         series = [
             Line(
-                "all tables of a decided thread" if name == "scale-disk" and stage == "audit page" else stage,
-                [Point(next(value(c) for c in costs if (c.stage, c.threads) == (stage, n))) for n in sizes],
+                "all tables of a decided thread"
+                if name == "scale-disk" and stage == "audit page"
+                else stage,
+                [
+                    Point(
+                        next(
+                            value(c)
+                            for c in costs
+                            if (c.stage, c.threads) == (stage, n)
+                        )
+                    )
+                    for n in sizes
+                ],
             )
             for stage in stages
         ]
-        frame = Frame(title, f"{title}, by the number of threads in the database.", width=960)
+        frame = Frame(
+            title, f"{title}, by the number of threads in the database.", width=960
+        )
         svg = lines(frame, [f"{n:,}" for n in sizes], series)
         (out / f"{name}.svg").write_text(svg, encoding="utf-8")
 
@@ -261,8 +325,12 @@ def table(costs: Sequence[Cost]) -> str:
 
 def main() -> int:
     """Measure, print the table, and draw."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 3_000, 10_000, 30_000, 100_000])
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[1_000, 3_000, 10_000, 30_000, 100_000]
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "pictures")
     parser.add_argument("--stage", choices=list(STAGES), help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
@@ -276,7 +344,9 @@ def main() -> int:
         costs += measure_size(size)
         draw(costs, options.out)
     print(table(costs))
-    print(f"load of the machine at the end: {os.getloadavg()[2]:.1f} over 15 minutes, {os.cpu_count()} processors")
+    print(
+        f"load of the machine at the end: {os.getloadavg()[2]:.1f} over 15 minutes, {os.cpu_count()} processors"
+    )
     return 0
 
 

@@ -52,7 +52,9 @@ class Forum(scrapy.Spider):  # type: ignore[misc]  # Scrapy's types are not read
         listing = SITE.parse_listing(page)
         yield {"page": FetchedPage(PageKind.LISTING, page, None), "thread": None}
         for entry in listing.entries:
-            yield scrapy.Request(entry.url, self.thread, cb_kwargs={"thread_id": entry.thread_id})
+            yield scrapy.Request(
+                entry.url, self.thread, cb_kwargs={"thread_id": entry.thread_id}
+            )
         if listing.next_page is not None:
             yield scrapy.Request(listing.next_page.url, self.parse)
 
@@ -66,8 +68,18 @@ class Forum(scrapy.Spider):  # type: ignore[misc]  # Scrapy's types are not read
 def fetched(response: Response) -> Fetched:
     """A response as medlive's parsers and archive take it."""
     names = ("content-type", "date")
-    headers = {name: value.decode() for name in names if (value := response.headers.get(name)) is not None}
-    return Fetched(response.url, response.body, response.status, headers=headers, fetched_at=datetime.now(UTC))
+    headers = {
+        name: value.decode()
+        for name in names
+        if (value := response.headers.get(name)) is not None
+    }
+    return Fetched(
+        response.url,
+        response.body,
+        response.status,
+        headers=headers,
+        fetched_at=datetime.now(UTC),
+    )
 
 
 class Store:
@@ -83,7 +95,9 @@ class Store:
             self.run_id = run.run_id
             path = Path(sys.argv[3]) / "sdn.warc.gz"
             self.writer = ArchiveWriter(path, software="scrapy", operator=None)
-            self.archive_id = await archives.start_archive(session, self.run_id, path.name, self.writer.size)
+            self.archive_id = await archives.start_archive(
+                session, self.run_id, path.name, self.writer.size
+            )
 
     async def close_spider(self) -> None:
         """Close the file and the pool."""
@@ -95,10 +109,14 @@ class Store:
         page: FetchedPage = item["page"]
         thread: Thread | None = item["thread"]
         found = [] if thread is None else [thread_identifiers(thread)]
-        async with self.turn:  # a file has one writer, and its size in the database only grows
+        async with (
+            self.turn
+        ):  # a file has one writer, and its size in the database only grows
             places = await asyncio.to_thread(self.writer.append, [page.page])
             async with self.database.begin() as session:
-                ids = await fetches.save_pages(session, self.run_id, "sdn", [page], self.archive_id, places)
+                ids = await fetches.save_pages(
+                    session, self.run_id, "sdn", [page], self.archive_id, places
+                )
                 await archives.grow_archive(session, self.archive_id, self.writer.size)
                 if thread is not None:
                     saved = await save_threads(session, [thread], fetch_ids=ids)
@@ -108,18 +126,29 @@ class Store:
 
 def main() -> None:
     """Crawl; print the seconds and processor seconds from the spider's start, and how many pages were stored."""
-    process = CrawlerProcess({
-        "DOWNLOAD_DELAY": 0, "ROBOTSTXT_OBEY": False, "JOBDIR": f"{sys.argv[3]}/job",
-        "CONCURRENT_REQUESTS": int(sys.argv[4]), "CONCURRENT_REQUESTS_PER_DOMAIN": int(sys.argv[4]),
-        "ITEM_PIPELINES": {Store: 1}, "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
-    })  # fmt: skip
+    process = CrawlerProcess(
+        {
+            "DOWNLOAD_DELAY": 0,
+            "ROBOTSTXT_OBEY": False,
+            "JOBDIR": f"{sys.argv[3]}/job",
+            "CONCURRENT_REQUESTS": int(sys.argv[4]),
+            "CONCURRENT_REQUESTS_PER_DOMAIN": int(sys.argv[4]),
+            "ITEM_PIPELINES": {Store: 1},
+            "LOG_LEVEL": "ERROR",
+            "TELNETCONSOLE_ENABLED": False,
+        }
+    )
     crawler: Crawler = process.create_crawler(Forum)
     process.crawl(crawler)
     started = time.process_time()
     process.start()
     assert crawler.stats is not None
     stats = crawler.stats.get_stats()
-    print(stats["elapsed_time_seconds"], time.process_time() - started, stats["item_scraped_count"])
+    print(
+        stats["elapsed_time_seconds"],
+        time.process_time() - started,
+        stats["item_scraped_count"],
+    )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,9 @@ def freeze_week(home: Path) -> int:
         url = embedded.start(home)
         database = Database.connect(url)
         key = SecretKey.parse(generate()[0], None)
-        done = await freeze(database, Settings(home=home), WEEK, key=key, hold_out=HELD_OUT)
+        done = await freeze(
+            database, Settings(home=home), WEEK, key=key, hold_out=HELD_OUT
+        )
         await database.aclose()
         return done.cases
 
@@ -75,9 +77,14 @@ def write_lines(home: Path) -> int:
     ):
         for case in reader.cases(WEEK):
             number += 1
-            cases.write(json.dumps(case.row(), ensure_ascii=False, sort_keys=True) + "\n")
+            cases.write(
+                json.dumps(case.row(), ensure_ascii=False, sort_keys=True) + "\n"
+            )
             for criterion in case.criteria:
-                criteria.write(json.dumps(criterion.row(), ensure_ascii=False, sort_keys=True) + "\n")
+                criteria.write(
+                    json.dumps(criterion.row(), ensure_ascii=False, sort_keys=True)
+                    + "\n"
+                )
     return number
 
 
@@ -88,7 +95,12 @@ def measure(what: str, home: Path) -> Measured:
     """Do one of WORK in a process of its own."""
     command = [sys.executable, __file__, "--apart", what, str(home)]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path})
+    done = subprocess.run(
+        command,
+        check=True,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    )
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return Measured(**told)
 
@@ -106,7 +118,16 @@ def apart(what: str, home: Path) -> None:
     seconds = time.perf_counter() - began
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = used.ru_utime + used.ru_stime - imported
-    print(json.dumps({"seconds": seconds, "mb": used.ru_maxrss / 1024, "cases": cases, "cpu_s": cpu}))
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "mb": used.ru_maxrss / 1024,
+                "cases": cases,
+                "cpu_s": cpu,
+            }
+        )
+    )
 
 
 def run(cases: int, *, with_limit: bool) -> tuple[Measured, Measured | None]:
@@ -122,8 +143,16 @@ def run(cases: int, *, with_limit: bool) -> tuple[Measured, Measured | None]:
     with throwaway_home() as home:
         url = embedded.start(home)
         upgrade(url)
-        with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-            fill(connection, cases, criteria=CRITERIA, length=SENTENCES, gates=gates_digest())
+        with psycopg.connect(
+            url.replace("+psycopg", ""), autocommit=True
+        ) as connection:
+            fill(
+                connection,
+                cases,
+                criteria=CRITERIA,
+                length=SENTENCES,
+                gates=gates_digest(),
+            )
             connection.execute("CHECKPOINT")
         frozen = measure("freeze", home)
         folder = home / "snapshots" / f"medlive-{WEEK}"
@@ -142,7 +171,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--memory", type=int, nargs="*", default=[1_000, 10_000])
-    parser.add_argument("--apart", nargs=2, metavar=("WHAT", "HOME"), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--apart", nargs=2, metavar=("WHAT", "HOME"), help=argparse.SUPPRESS
+    )
     arguments = parser.parse_args()
     if arguments.apart:
         apart(arguments.apart[0], Path(arguments.apart[1]))
@@ -150,12 +181,19 @@ def main() -> None:
     memory = {cases: run(cases, with_limit=False)[0].mb for cases in arguments.memory}
     frozen, lines = run(arguments.cases, with_limit=True)
     assert lines is not None
-    print(f"reading the rows and writing JSON lines alone: {lines.seconds:.1f} s, {lines.mb:.0f} MB")
+    print(
+        f"reading the rows and writing JSON lines alone: {lines.seconds:.1f} s, {lines.mb:.0f} MB"
+    )
     print(f"ratio, freeze to lines alone: {frozen.seconds / lines.seconds:.1f}")
-    told = ", ".join(f"{cases:,}: {mb:.0f}" for cases, mb in (memory | {arguments.cases: frozen.mb}).items())
+    told = ", ".join(
+        f"{cases:,}: {mb:.0f}"
+        for cases, mb in (memory | {arguments.cases: frozen.mb}).items()
+    )
     print(f"memory in MB by cases: {told}")
     met = frozen.seconds < MOST_S and frozen.mb < MOST_MB
-    print(f"aim: under {MOST_S:.0f} s and {MOST_MB:.0f} MB for 100,000 cases: {'met' if met else 'MISSED'}")
+    print(
+        f"aim: under {MOST_S:.0f} s and {MOST_MB:.0f} MB for 100,000 cases: {'met' if met else 'MISSED'}"
+    )
 
 
 if __name__ == "__main__":

@@ -74,7 +74,13 @@ def cases(count: int) -> Iterator[SnapshotCase]:
             advice=f"{SENTENCE * 3}{number}",
             criteria=tuple(
                 SnapshotCriterion(
-                    f"{case_id}-c{k}", case_id, 1, k, f"{SENTENCE}{number} {k}", AXES[k % 3], -4 if k == 6 else k
+                    f"{case_id}-c{k}",
+                    case_id,
+                    1,
+                    k,
+                    f"{SENTENCE}{number} {k}",
+                    AXES[k % 3],
+                    -4 if k == 6 else k,
                 )
                 for k in range(1, 7)
             ),
@@ -88,8 +94,12 @@ def build(folder: Path, count: int) -> Path:
         meta = SnapshotMeta(
             VERSION,
             datetime(2026, 11, 21, tzinfo=UTC),
-            Provenance(code_version="0", engines=(), prompts={}, evidence=(), thresholds={}),
-            lineage=tuple(Ancestor(version=v, digest="sha256:" + "0" * 64) for v in RELEASES[:-1]),
+            Provenance(
+                code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
+            ),
+            lineage=tuple(
+                Ancestor(version=v, digest="sha256:" + "0" * 64) for v in RELEASES[:-1]
+            ),
             why_not=("a benchmark",),
         )
         write_snapshot(cases(count), meta, folder)
@@ -99,7 +109,10 @@ def build(folder: Path, count: int) -> Path:
 def measure(folder: Path, statement: str) -> dict[str, float]:
     """One fresh process's seconds, rows and megabytes."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder), statement], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, str(folder), statement],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -107,30 +120,46 @@ def measure(folder: Path, statement: str) -> dict[str, float]:
 
 def measure_all(folder: Path) -> dict[str, dict[str, float]]:
     """The medians of every measure; in rounds, so that a busy machine slows all of them alike."""
-    rounds = [{name: measure(folder, statement) for name, statement in MEASURES.items()} for _ in range(REPEATS)]
+    rounds = [
+        {name: measure(folder, statement) for name, statement in MEASURES.items()}
+        for _ in range(REPEATS)
+    ]
     return {
-        name: {part: statistics.median(one[name][part] for one in rounds) for part in rounds[0][name]}
+        name: {
+            part: statistics.median(one[name][part] for one in rounds)
+            for part in rounds[0][name]
+        }
         for name in MEASURES
     }
 
 
 def main() -> int:
     """Measure, print, and say whether the limit was kept."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
-    if missing := [name for name in ("pandas", "polars", "pyarrow") if find_spec(name) is None]:
+    if missing := [
+        name for name in ("pandas", "polars", "pyarrow") if find_spec(name) is None
+    ]:
         print(f"not measured: {', '.join(missing)} not installed")
         return 3
     with tempfile.TemporaryDirectory() as scratch:
         folder = build(given.folder or Path(scratch), given.cases)
         found = measure_all(folder)
-    print(f"{given.cases} cases, {6 * given.cases} criteria; the median of {REPEATS} fresh processes each")
+    print(
+        f"{given.cases} cases, {6 * given.cases} criteria; the median of {REPEATS} fresh processes each"
+    )
     for name, of in found.items():
-        print(f"{name:>14}: {of['seconds']:7.3f} s, {of['rows']:>8.0f} rows, {of['megabytes']:6.0f} MB more")
+        print(
+            f"{name:>14}: {of['seconds']:7.3f} s, {of['rows']:>8.0f} rows, {of['megabytes']:6.0f} MB more"
+        )
     took, plain = found["cases"]["seconds"], found["plain"]["seconds"]
-    print(f"ratio: {took / plain:.2f} of plain pyarrow and pandas; {took:.2f} s of {LIMIT_S:g} s allowed")
+    print(
+        f"ratio: {took / plain:.2f} of plain pyarrow and pandas; {took:.2f} s of {LIMIT_S:g} s allowed"
+    )
     return 0 if took < LIMIT_S else 1
 
 

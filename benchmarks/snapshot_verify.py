@@ -35,9 +35,7 @@ the my knee pain since three days left arm doctor said take one tablet twice dai
 I am worried about a dry cough at night with fever 38.5 history of diabetes on metformin 500 mg should I go to the
 hospital or wait it was "mild" before, then worse; no rash and no weight loss. The scan showed nothing new
 """
-CHINESE = (
-    "我的膝盖疼痛已经三天左臂医生说每天吃两片药血压偏高担心胸口咳嗽发烧糖尿病史是否需要去医院检查一下，。？38.5℃"
-)
+CHINESE = "我的膝盖疼痛已经三天左臂医生说每天吃两片药血压偏高担心胸口咳嗽发烧糖尿病史是否需要去医院检查一下，。？38.5℃"
 PROGRAM = """
 import json, resource, sys, time
 from pathlib import Path
@@ -137,8 +135,15 @@ def build(folder: Path, count: int) -> Path:
     """The snapshot's folder, made unless it is there."""
     target = folder / folder_name(VERSION)
     if not (target / "manifest.json").is_file():
-        provenance = Provenance(code_version="0", engines=(), prompts={}, evidence=(), thresholds={})
-        meta = SnapshotMeta(VERSION, datetime(2026, 11, 21, tzinfo=UTC), provenance, why_not=("a benchmark",))
+        provenance = Provenance(
+            code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
+        )
+        meta = SnapshotMeta(
+            VERSION,
+            datetime(2026, 11, 21, tzinfo=UTC),
+            provenance,
+            why_not=("a benchmark",),
+        )
         write_snapshot(cases(count), meta, folder, Added(count))
     return target
 
@@ -146,7 +151,10 @@ def build(folder: Path, count: int) -> Path:
 def measure(folder: Path, what: str) -> dict[str, float]:
     """Seconds and megabytes of `parse` or `verify` in a fresh process."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder), what], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, str(folder), what],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -155,13 +163,17 @@ def measure(folder: Path, what: str) -> dict[str, float]:
 def hash_all(files: list[Path]) -> float:
     """Seconds of sha256sum over the files."""
     started = time.perf_counter()
-    subprocess.run(["sha256sum", *map(str, files)], stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        ["sha256sum", *map(str, files)], stdout=subprocess.DEVNULL, check=True
+    )
     return time.perf_counter() - started
 
 
 def main() -> int:
     """Measure, print, and say whether the limit was kept."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--folder", type=Path, default=None)
@@ -175,7 +187,8 @@ def main() -> int:
         size = sum(path.stat().st_size for path in files)
         hash_all(files)
         rounds = [
-            (hash_all(files), measure(folder, "parse"), measure(folder, "verify")) for _ in range(given.rounds)
+            (hash_all(files), measure(folder, "parse"), measure(folder, "verify"))
+            for _ in range(given.rounds)
         ]
     hashed = min(one for one, _, _ in rounds)
     plain = min((two for _, two, _ in rounds), key=lambda m: m["seconds"])
@@ -189,8 +202,10 @@ def main() -> int:
         f"sha256sum {hashed:.2f} s, parsing {parsed:.2f} s ({plain['cpu']:.2f} s of CPU), "
         f"so {limit:.2f} s are allowed"
     )
-    print(f"verify    {best['seconds']:.2f} s ({best['cpu']:.2f} s of CPU), peak {best['peak']:.0f} MB, "
-          f"of which {best['before']:.0f} MB were there before")  # fmt: skip
+    print(
+        f"verify    {best['seconds']:.2f} s ({best['cpu']:.2f} s of CPU), peak {best['peak']:.0f} MB, "
+        f"of which {best['before']:.0f} MB were there before"
+    )
     ratio = best["seconds"] / limit
     print(f"ratio: {ratio:.2f} (3 or less is the target)")
     return 0 if ratio <= 3 else 1

@@ -51,7 +51,9 @@ def idle_mb(command: str, home: Path) -> float:
     """The resident memory of a service, five seconds after it says that it is ready."""
     started = [sys.executable, "-m", "medlive", *command.split()]
     environment = os.environ | {"MEDLIVE_HOME": str(home)}
-    with subprocess.Popen(started, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        started, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         try:
             output = [line := next(process.stderr)]
@@ -71,13 +73,18 @@ def print_idle() -> bool:
     home.chmod(0o755)  # root's server runs as another user, who must get in
     try:
         upgrade(embedded.start(home))
-        build_index([open_corpus(sample_evidence_path(), name="demo")], index_path(Settings(home=home)))
+        build_index(
+            [open_corpus(sample_evidence_path(), name="demo")],
+            index_path(Settings(home=home)),
+        )
         found = {command: idle_mb(command, home) for command in SERVICES}
     finally:
         embedded.stop(home)
         shutil.rmtree(home, ignore_errors=True)
     for command, held in found.items():
-        print(f"idle {command:30} {held:4.0f} MB, {held / IDLE_LIMIT_MB:.2f} of the limit of {IDLE_LIMIT_MB} MB")
+        print(
+            f"idle {command:30} {held:4.0f} MB, {held / IDLE_LIMIT_MB:.2f} of the limit of {IDLE_LIMIT_MB} MB"
+        )
     return max(found.values()) <= IDLE_LIMIT_MB
 
 
@@ -93,13 +100,21 @@ def size_mb(folder: Path) -> float:
 
 def kind_of(venv: Path) -> str:
     """Which install a virtual environment holds."""
-    return "service" if any(venv.glob("lib/python*/site-packages/psycopg")) else "consumer"
+    return (
+        "service" if any(venv.glob("lib/python*/site-packages/psycopg")) else "consumer"
+    )
 
 
 def main() -> int:
     """Print the table; the exit status says whether every limit holds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("venvs", nargs="*", type=Path, metavar="venv", help="a virtual environment to measure")
+    parser.add_argument(
+        "venvs",
+        nargs="*",
+        type=Path,
+        metavar="venv",
+        help="a virtual environment to measure",
+    )
     arguments = parser.parse_args()
     ours = median_s([sys.executable, "-m", "medlive", "--help"])
     typer = median_s([sys.executable, "-c", "import typer"])
@@ -113,10 +128,14 @@ def main() -> int:
         kind, size = kind_of(venv), size_mb(venv)
         limit = SIZE_LIMITS_MB[kind]
         kept = kept and size <= limit
-        print(f"install {kind:8} {size:6.0f} MB, {size / limit:.2f} of the limit of {limit} MB  {venv}")
+        print(
+            f"install {kind:8} {size:6.0f} MB, {size / limit:.2f} of the limit of {limit} MB  {venv}"
+        )
         start = median_s([str(venv / "bin" / "python"), "-m", "medlive", "--help"])
         kept = kept and start <= HELP_LIMIT_S
-        print(f"                its --help {start:.3f} s, {start / HELP_LIMIT_S:.2f} of the limit")
+        print(
+            f"                its --help {start:.3f} s, {start / HELP_LIMIT_S:.2f} of the limit"
+        )
     return 0 if kept else 1
 
 

@@ -52,14 +52,17 @@ def words(text: str) -> Counter[str]:
 def counted(body: bytes) -> tuple[int, int]:
     """The standard posts and the thread rows of a page, by XPath over lxml's tree."""
     tree = lxml.html.document_fromstring(
-        body.decode("utf-8", "replace").encode(), parser=lxml.html.HTMLParser(encoding="utf-8")
+        body.decode("utf-8", "replace").encode(),
+        parser=lxml.html.HTMLParser(encoding="utf-8"),
     )
 
     def has(name: str) -> str:
         return f'contains(concat(" ", normalize-space(@class), " "), " {name} ")'
 
     old = len(tree.xpath(f"//ol[{has('messageList')}]/li[{has('message')}]"))
-    posts = tree.xpath(f'//article[{has("message--post")}][not(ancestor::*[contains(@id, "solutionHighlight")])]')
+    posts = tree.xpath(
+        f'//article[{has("message--post")}][not(ancestor::*[contains(@id, "solutionHighlight")])]'
+    )
     rows = tree.xpath(f"//*[{has('structItem--thread')}]")
     return len(posts) + old, len(rows)
 
@@ -70,7 +73,13 @@ def xenforo(name: str, page: Page, truth: dict[str, Any]) -> Line:
         listing = Sdn().parse_listing(page)
         titles = words("\n".join(entry.title for entry in listing.entries))
         main = words(truth["main_content"])
-        return Line(name, "list", rows, len(listing.entries), precision=(titles & main).total() / titles.total())
+        return Line(
+            name,
+            "list",
+            rows,
+            len(listing.entries),
+            precision=(titles & main).total() / titles.total(),
+        )
     try:
         shown = read_page(page)
     except LayoutError:
@@ -78,12 +87,25 @@ def xenforo(name: str, page: Page, truth: dict[str, Any]) -> Line:
     body = words("\n".join(post.text for post in shown.posts))
     # The hand-checked text often holds each post's author, its date and what it quotes, which are left out of
     # messages on purpose.
-    around = [f"{post.author} {post.posted_at:%b %d, %Y %B %-d}" for post in shown.posts if post.posted_at]
-    around += [quote.text(separator=" ") for quote in parse(page).css(".bbCodeBlock--quote")]
+    around = [
+        f"{post.author} {post.posted_at:%b %d, %Y %B %-d}"
+        for post in shown.posts
+        if post.posted_at
+    ]
+    around += [
+        quote.text(separator=" ") for quote in parse(page).css(".bbCodeBlock--quote")
+    ]
     main = words(truth["main_content"])
     recall = (main & (body + words("\n".join(around)))).total() / main.total()
     precision = (main & body).total() / max(1, body.total())
-    return Line(name, "thread" if posts else "other skin", posts, len(shown.posts), recall, precision)
+    return Line(
+        name,
+        "thread" if posts else "other skin",
+        posts,
+        len(shown.posts),
+        recall,
+        precision,
+    )
 
 
 def qapage(name: str, page: Page, truth: dict[str, Any]) -> Line:
@@ -91,11 +113,20 @@ def qapage(name: str, page: Page, truth: dict[str, Any]) -> Line:
     stated = len(re.findall(rb'"@type"\s*:\s*"Question"', page.body)) or len(
         re.findall(rb'itemtype="https?://schema.org/Question"', page.body)
     )
-    found = [d for d in discussions(parse(page)) if d.kind == "Question" and d.opening.text]
+    found = [
+        d for d in discussions(parse(page)) if d.kind == "Question" and d.opening.text
+    ]
     text = words("\n".join(p.text for d in found for p in (d.opening, *d.replies)))
     main = words(truth["main_content"])
     overlap = (text & main).total()
-    return Line(name, "qapage", stated, len(found), overlap / main.total(), overlap / max(1, text.total()))
+    return Line(
+        name,
+        "qapage",
+        stated,
+        len(found),
+        overlap / main.total(),
+        overlap / max(1, text.total()),
+    )
 
 
 def table(data: Path = REAL_DATA) -> list[Line]:
@@ -103,10 +134,18 @@ def table(data: Path = REAL_DATA) -> list[Line]:
     lines = []
     for folder, judge in (("xenforo", xenforo), ("qapage", qapage)):
         for path in sorted((data / folder).glob("*.html")):
-            stated = json.loads(path.with_name(path.stem + ".gt.json").read_text("utf-8"))
+            stated = json.loads(
+                path.with_name(path.stem + ".gt.json").read_text("utf-8")
+            )
             truth = stated["ground_truth"]
             truth = ast.literal_eval(truth) if isinstance(truth, str) else truth
-            lines.append(judge(path.stem, Page(stated["url"], path.read_bytes(), "text/html"), truth))
+            lines.append(
+                judge(
+                    path.stem,
+                    Page(stated["url"], path.read_bytes(), "text/html"),
+                    truth,
+                )
+            )
     return lines
 
 
@@ -115,14 +154,22 @@ def shown(value: float | None) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=REAL_DATA, help="folder with xenforo/ and qapage/")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=REAL_DATA, help="folder with xenforo/ and qapage/"
+    )
     data = parser.parse_args().data
     if not (data / "xenforo").is_dir():
-        print(f"skipped: {data} holds no xenforo/ folder; the real pages are not part of this project")
+        print(
+            f"skipped: {data} holds no xenforo/ folder; the real pages are not part of this project"
+        )
         return 0
     lines = table(data)
-    print(f"{'page':40} {'kind':10} {'expected':>8} {'found':>13} {'recall':>7} {'precision':>9}")
+    print(
+        f"{'page':40} {'kind':10} {'expected':>8} {'found':>13} {'recall':>7} {'precision':>9}"
+    )
     for line in lines:
         found = "layout error" if line.found is None else str(line.found)
         mark = "" if line.right else "  WRONG"
@@ -132,9 +179,15 @@ def main() -> int:
         )
     for kind in ("thread", "list", "other skin", "qapage"):
         of_kind = [line for line in lines if line.kind == kind]
-        print(f"{kind}: {sum(line.right for line in of_kind)} of {len(of_kind)} as they should be")
+        print(
+            f"{kind}: {sum(line.right for line in of_kind)} of {len(of_kind)} as they should be"
+        )
     for what in ("recall", "precision"):
-        values = [getattr(line, what) for line in lines if line.kind == "thread" and line.found]
+        values = [
+            getattr(line, what)
+            for line in lines
+            if line.kind == "thread" and line.found
+        ]
         print(f"threads: mean {what} {sum(values) / len(values):.3f}")
     return 0 if all(line.right for line in lines) else 1
 

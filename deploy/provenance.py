@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[1]
 
 def git(*arguments: str) -> str:
     """What git says of this checkout."""
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def subject(name: str) -> dict[str, Any]:
@@ -28,14 +30,21 @@ def subject(name: str) -> dict[str, Any]:
     image, _, digest = name.partition("@sha256:")
     if digest:
         return {"name": image, "digest": {"sha256": digest}}
-    return {"name": Path(name).name, "digest": {"sha256": hashlib.sha256(Path(name).read_bytes()).hexdigest()}}
+    return {
+        "name": Path(name).name,
+        "digest": {"sha256": hashlib.sha256(Path(name).read_bytes()).hexdigest()},
+    }
 
 
 def statement(names: list[str]) -> dict[str, Any]:
     """The statement about these files or images, built from the commit that is checked out."""
     commit = git("rev-parse", "HEAD")
     pins = hashlib.sha256((ROOT / "constraints.txt").read_bytes()).hexdigest()
-    recipe = "deploy/Dockerfile" if any("@sha256:" in name for name in names) else "deploy/release.sh"
+    recipe = (
+        "deploy/Dockerfile"
+        if any("@sha256:" in name for name in names)
+        else "deploy/release.sh"
+    )
     return {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": sorted(map(subject, names), key=lambda one: str(one["name"])),
@@ -44,7 +53,10 @@ def statement(names: list[str]) -> dict[str, Any]:
             "buildDefinition": {
                 "buildType": f"urn:medlive:{recipe}",
                 "externalParameters": {"recipe": recipe},
-                "internalParameters": {"python": platform.python_version(), "system": platform.platform()},
+                "internalParameters": {
+                    "python": platform.python_version(),
+                    "system": platform.platform(),
+                },
                 "resolvedDependencies": [
                     {"name": "source", "digest": {"gitCommit": commit}},
                     {"name": "constraints.txt", "digest": {"sha256": pins}},
@@ -52,7 +64,9 @@ def statement(names: list[str]) -> dict[str, Any]:
             },
             "runDetails": {
                 "builder": {"id": f"urn:medlive:{recipe}"},
-                "metadata": {"finishedOn": datetime.now(UTC).isoformat(timespec="seconds")},
+                "metadata": {
+                    "finishedOn": datetime.now(UTC).isoformat(timespec="seconds")
+                },
             },
         },
     }

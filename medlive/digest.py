@@ -5,7 +5,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-_CANONICAL: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+_CANONICAL: Final = json.JSONEncoder(
+    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+)
 
 
 def canonical_json(value: Any) -> str:

@@ -23,7 +23,9 @@ class MedliveError(Exception):
 
         Both lose what looks like a secret: they may quote an endpoint or a server.
         """
-        self.message = hide_secrets(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        self.message = hide_secrets(
+            message or (type(self).__doc__ or "").strip().splitlines()[0]
+        )
         self.hint = None if hint is None else hide_secrets(hint)
         super().__init__(self.message)
 

@@ -26,7 +26,9 @@ def default_home() -> Path:
 
 def home_folder(environment: Mapping[str, str]) -> Path:
     """MEDLIVE_HOME, else `default_home`."""
-    return Path(environment.get("MEDLIVE_HOME") or default_home()).expanduser().absolute()
+    return (
+        Path(environment.get("MEDLIVE_HOME") or default_home()).expanduser().absolute()
+    )
 
 
 def close_home(home: Path) -> tuple[list[Path], list[Path]]:

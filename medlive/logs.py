@@ -53,7 +53,11 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def configure(
-    level: int | None = None, *, verbose: bool = False, quiet: bool = False, as_json: bool = False
+    level: int | None = None,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Log to stderr; replaces what an earlier call configured.
 
@@ -74,25 +78,37 @@ def configure(
     handler.setFormatter(
         ProcessorFormatter(
             foreign_pre_chain=[
-                structlog.contextvars.merge_contextvars, add_log_level, add_logger_name, format_exc_info,
+                structlog.contextvars.merge_contextvars,
+                add_log_level,
+                add_logger_name,
+                format_exc_info,
             ],
             processors=[
                 ProcessorFormatter.remove_processors_meta,
                 *(
-                    [TimeStamper(fmt="iso"), JSONRenderer(ensure_ascii=False, default=str), _escape_rest]
+                    [
+                        TimeStamper(fmt="iso"),
+                        JSONRenderer(ensure_ascii=False, default=str),
+                        _escape_rest,
+                    ]
                     if as_json
                     else [_text_with_traces if own <= logging.DEBUG else _text]
                 ),
             ],
         )
-    )  # fmt: skip
+    )
     root = logging.getLogger()
-    root.handlers = [*(other for other in root.handlers if not isinstance(other, _Handler)), handler]
+    root.handlers = [
+        *(other for other in root.handlers if not isinstance(other, _Handler)),
+        handler,
+    ]
     root.setLevel(libraries)
     REMARKS.setLevel(own)
     # They repeat themselves for as long as the database is away, which medlive says once.
     for name in ("psycopg.pool", "procrastinate.utils"):
-        logging.getLogger(name).setLevel(libraries if own <= logging.DEBUG else logging.CRITICAL)
+        logging.getLogger(name).setLevel(
+            libraries if own <= logging.DEBUG else logging.CRITICAL
+        )
 
 
 class _Keeper(logging.Handler):
@@ -106,9 +122,15 @@ class _Keeper(logging.Handler):
         """Keep a line with its time, level and message, without secrets."""
         if _keeper.get() is not self:
             return
-        message = record.msg.get("event", "") if isinstance(record.msg, dict) else record.getMessage()
+        message = (
+            record.msg.get("event", "")
+            if isinstance(record.msg, dict)
+            else record.getMessage()
+        )
         at = time.strftime("%H:%M:%S", time.gmtime(record.created))
-        self.lines.append(hide_secrets(f"{at} {record.levelname.lower()} {message}")[:MOST_KEPT])
+        self.lines.append(
+            hide_secrets(f"{at} {record.levelname.lower()} {message}")[:MOST_KEPT]
+        )
 
 
 @contextmanager
@@ -126,7 +148,10 @@ def kept_lines(most: int = 20) -> Iterator[deque[str]]:
 
 def for_people() -> bool:
     """Whether remarks are shown, and as text: a progress bar may be drawn between them."""
-    as_json = any(isinstance(handler, _Handler) and handler.as_json for handler in logging.getLogger().handlers)
+    as_json = any(
+        isinstance(handler, _Handler) and handler.as_json
+        for handler in logging.getLogger().handlers
+    )
     return REMARKS.isEnabledFor(logging.INFO) and not as_json
 
 
@@ -136,21 +161,30 @@ def report_error(message: str, hint: str | None = None) -> None:
         REMARKS.error(message)
 
 
-def _text(logger: WrappedLogger, name: str, event: EventDict, *, traces: bool = False) -> str:
+def _text(
+    logger: WrappedLogger, name: str, event: EventDict, *, traces: bool = False
+) -> str:
     """A remark as it is, an error with its hint below, any other line with its level, logger and ids.
 
     Each value is made printable by itself. Lines below the first, of traces and hints, are indented, so that none
     of them can be taken for a line of the log.
     """
-    text, level, source = (printable(str(event.pop(key))) for key in ("event", "level", "logger"))
+    text, level, source = (
+        printable(str(event.pop(key))) for key in ("event", "level", "logger")
+    )
     hint, raised = event.pop("hint", None), str(event.pop("exception", ""))
     if source != REMARKS.name:
-        ids = "".join(f" {printable(key)}={printable(str(value))}" for key, value in sorted(event.items()))
+        ids = "".join(
+            f" {printable(key)}={printable(str(value))}"
+            for key, value in sorted(event.items())
+        )
         text = f"{level}: {source}: {text}{ids}"
     elif level != "info":
         text = f"{level}: {text}"
     if raised:
-        text += f"\n{_indented(raised)}" if traces else f": {printable(_last_line(raised))}"
+        text += (
+            f"\n{_indented(raised)}" if traces else f": {printable(_last_line(raised))}"
+        )
     return f"{text}\n{_indented(str(hint))}" if hint else text
 
 

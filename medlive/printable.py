@@ -25,11 +25,15 @@ def printable_json(text: str) -> str:
     """Return the same of a JSON text, whose value stays equal: such characters become JSON's escapes."""
     if text.isprintable():
         return text
-    return "".join(c if c == "\n" or _is_shown(c) else json.dumps(c)[1:-1] for c in text)
+    return "".join(
+        c if c == "\n" or _is_shown(c) else json.dumps(c)[1:-1] for c in text
+    )
 
 
 def _is_shown(character: str) -> bool:
-    return character.isprintable() or character == "\u3000"  # the space between Chinese sentences
+    return (
+        character.isprintable() or character == "\u3000"
+    )  # the space between Chinese sentences
 
 
 def _escaped(character: str) -> str:

@@ -23,7 +23,10 @@ _BASE64: Final = {"+": r"(?:[+-]|%2[Bb])", "/": r"(?:[/_]|\\/|%2[Ff])"}
 _REMEMBERED: Final[set[str]] = set()
 _PATTERNS: Final = (
     # To the last @ of the word: a password that was not escaped may hold one, and a slash.
-    (re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):\S+@", re.IGNORECASE), rf"\1:{HIDDEN}@"),
+    (
+        re.compile(r"([a-z][a-z0-9+.-]*://[^\s:/@]*):\S+@", re.IGNORECASE),
+        rf"\1:{HIDDEN}@",
+    ),
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
     (
         re.compile(
@@ -45,7 +48,11 @@ def remember(secret: str) -> None:
 
 def hide_known(text: str) -> str:
     """The text without the known secrets, as they are or as URLs, JSON, base64 or hexadecimals write them."""
-    names = (name for name in os.environ if name.upper().endswith(_ENDINGS) and name not in _FOLDERS)
+    names = (
+        name
+        for name in os.environ
+        if name.upper().endswith(_ENDINGS) and name not in _FOLDERS
+    )
     values = {os.environ.get(name, "") for name in names}
     named = {value for value in values if len(value) >= _SHORTEST}
     # The longest first: one secret may begin with another.
@@ -65,7 +72,9 @@ class _Forms(NamedTuple):
 
     plain: tuple[str, ...]
     hexadecimal: re.Pattern[str]
-    base64: tuple[tuple[str, re.Pattern[str]], ...]  # Each with a part of it that is searched for first
+    base64: tuple[
+        tuple[str, re.Pattern[str]], ...
+    ]  # Each with a part of it that is searched for first
 
 
 @lru_cache(maxsize=256)
@@ -79,7 +88,10 @@ def _forms(secret: str) -> _Forms:
     encoded = []
     for before in range(3):
         written = b64encode(bytes(before) + data).decode("ascii")
-        first, last = (before * 4 + 2) // 3, (before + len(data)) * 4 // 3  # Characters of the secret alone
+        first, last = (
+            (before * 4 + 2) // 3,
+            (before + len(data)) * 4 // 3,
+        )  # Characters of the secret alone
         core = written[first:last]
         pattern = "".join(_BASE64.get(c, c) for c in core)
         whole = f"[A-Za-z0-9+/_-]{{0,{1 if before else 0}}}{pattern}[A-Za-z0-9+/_-]?(?:=|%3[Dd]){{0,2}}"

@@ -47,7 +47,9 @@ def tls_context() -> ssl.SSLContext:
 
     Raises ConfigError if a file of authorities cannot be read.
     """
-    return _context(_own_authority, os.environ.get(SYSTEM_FILE), os.environ.get(SYSTEM_FOLDER))
+    return _context(
+        _own_authority, os.environ.get(SYSTEM_FILE), os.environ.get(SYSTEM_FOLDER)
+    )
 
 
 def authorities_file() -> Path:
@@ -55,7 +57,9 @@ def authorities_file() -> Path:
 
     Raises ConfigError if a file of authorities cannot be read.
     """
-    return _file(_own_authority, os.environ.get(SYSTEM_FILE), os.environ.get(SYSTEM_FOLDER))
+    return _file(
+        _own_authority, os.environ.get(SYSTEM_FILE), os.environ.get(SYSTEM_FOLDER)
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -67,7 +71,9 @@ def is_loopback(host: str) -> bool:
 
 
 @cache  # The system's authorities take a fifth of a second to load.
-def _context(own: Path | None, system_file: str | None, _system_folder: str | None) -> ssl.SSLContext:
+def _context(
+    own: Path | None, system_file: str | None, _system_folder: str | None
+) -> ssl.SSLContext:
     if system_file:
         _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), Path(system_file), SYSTEM_FILE)
     context = ssl.create_default_context()

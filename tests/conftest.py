@@ -51,7 +51,9 @@ THREATS = Path(__file__).parents[1] / "docs" / "security.md"
 
 def named_tests(document: Path) -> set[str]:
     """The tests that a document names, as `tests/…/test_x.py::test_y`."""
-    return set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", document.read_text(encoding="utf-8")))
+    return set(
+        re.findall(r"`(tests/[\w/]+\.py::\w+)`", document.read_text(encoding="utf-8"))
+    )
 
 
 def pytest_collection_finish() -> None:
@@ -68,7 +70,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("security")
     here = f"{Path(__file__).parent}/"
     places = {name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get(str(item.path).removeprefix(here), len(FIRST)))
+    items.sort(
+        key=lambda item: places.get(str(item.path).removeprefix(here), len(FIRST))
+    )
 
 
 @pytest.fixture(scope="session")

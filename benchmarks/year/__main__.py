@@ -21,8 +21,12 @@ from year.scenario import Year, run_year
 WEEKS = 52
 
 
-async def _simulate(home: Path, options: argparse.Namespace) -> tuple[Year, Outcome | None]:
-    year = await run_year(home, options.seed, options.weeks, lambda line: print(line, flush=True))
+async def _simulate(
+    home: Path, options: argparse.Namespace
+) -> tuple[Year, Outcome | None]:
+    year = await run_year(
+        home, options.seed, options.weeks, lambda line: print(line, flush=True)
+    )
     if options.weeks < WEEKS:
         return year, None
     write_report(year, None, options.out)
@@ -36,8 +40,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m year", description=__doc__)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--weeks", type=int, default=WEEKS)
-    parser.add_argument("--home", type=Path, help="keep the instance in this empty folder")
-    parser.add_argument("--out", type=Path, default=Path("docs"), help="where the page is written")
+    parser.add_argument(
+        "--home", type=Path, help="keep the instance in this empty folder"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("docs"), help="where the page is written"
+    )
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # its failures are meant
     home = options.home or Path(tempfile.mkdtemp(prefix="medlive-year-"))
@@ -46,10 +54,14 @@ def main() -> int:
         promises = list(year.promises)
         if outcome is not None:
             write_report(year, outcome, options.out)
-            promises.append(("the planted memories are found and no others", outcome.right))
+            promises.append(
+                ("the planted memories are found and no others", outcome.right)
+            )
         for what, holds in promises:
             print("ok  " if holds else "FAIL", what)
-        print(f"{sum(week.cpu_s for week in year.weeks):.0f} s of processor time for the weeks")
+        print(
+            f"{sum(week.cpu_s for week in year.weeks):.0f} s of processor time for the weeks"
+        )
         return 0 if all(holds for _, holds in promises) else 1
     finally:
         embedded.stop(home)

@@ -78,30 +78,50 @@ async def evaluate(release: Path, runs: Path, seed: int) -> Outcome:
     candidates = [
         # Cutoffs lie in the middle of the year, so that either side has its cases.
         Planted(
-            f"candidate-{n:02}", first + (last - first) * (0.3 + 0.4 * (n - 1) / 11), chance.uniform(0.35, 0.6),
+            f"candidate-{n:02}",
+            first + (last - first) * (0.3 + 0.4 * (n - 1) / 11),
+            chance.uniform(0.35, 0.6),
             _LEAKS.get(n, 0.0),
         )
         for n in range(1, 13)
-    ]  # fmt: skip
+    ]
     for one in candidates:
         folder = runs / one.name
         use = ModelUse(one.name, "openai", "http://127.0.0.1/v1")
         await run_model(
-            case_set, _speaker(one, case_set.cases, seed), folder, use=use, created_at=now(), template=_TEMPLATE
+            case_set,
+            _speaker(one, case_set.cases, seed),
+            folder,
+            use=use,
+            created_at=now(),
+            template=_TEMPLATE,
         )
         await grade_run(folder, RulesEngine())
     tables = {
-        one.name: {"cutoff": one.cutoff.isoformat(), "cutoff_source": "planted", "confidence": "stated"}
+        one.name: {
+            "cutoff": one.cutoff.isoformat(),
+            "cutoff_source": "planted",
+            "confidence": "stated",
+        }
         for one in candidates
     }
     registry = load_registry(tables)
     table = contamination(
-        score_runs([load_graded(runs / one.name) for one in candidates], registry=registry, seed=seed), registry
+        score_runs(
+            [load_graded(runs / one.name) for one in candidates],
+            registry=registry,
+            seed=seed,
+        ),
+        registry,
     )
     by_name = {one.label: one for one in table.models}
     false_worlds, missed = _error_rates(candidates, case_set.cases, seed)
     return Outcome(
-        candidates, [by_name[one.name] for one in candidates], len(case_set.cases), false_worlds, missed
+        candidates,
+        [by_name[one.name] for one in candidates],
+        len(case_set.cases),
+        false_worlds,
+        missed,
     )
 
 
@@ -117,7 +137,9 @@ def _chance_of(one: Planted, case: EvaluationCase) -> float:
     """How likely it meets a criterion of a case; a case is as hard for all."""
     # The case's words stand for it: its id has the instance's own key in it.
     hard = random.Random(digest_text(case.narrative)).gauss(0, 0.08)
-    return min(0.95, max(0.02, one.ability - hard + one.leak * (_day(case) <= one.cutoff)))
+    return min(
+        0.95, max(0.02, one.ability - hard + one.leak * (_day(case) <= one.cutoff))
+    )
 
 
 def _speaker(one: Planted, cases: Sequence[EvaluationCase], seed: int) -> Complete:
@@ -132,29 +154,45 @@ def _speaker(one: Planted, cases: Sequence[EvaluationCase], seed: int) -> Comple
             for head in _HEADS
             if criterion.criterion.startswith(head) and chance.random() < p
         ]
-        answers[canonical_json(template.messages(case))] = "\n\n".join(said) or "I do not know."
+        answers[canonical_json(template.messages(case))] = (
+            "\n\n".join(said) or "I do not know."
+        )
 
     async def complete(messages: Sequence[Mapping[str, str]]) -> Reply:
-        return Reply(answers[canonical_json([dict(m) for m in messages])], Finish.STOP, Usage(), one.name)
+        return Reply(
+            answers[canonical_json([dict(m) for m in messages])],
+            Finish.STOP,
+            Usage(),
+            one.name,
+        )
 
     return complete
 
 
-def _error_rates(candidates: Sequence[Planted], cases: Sequence[EvaluationCase], seed: int) -> tuple[float, float]:
+def _error_rates(
+    candidates: Sequence[Planted], cases: Sequence[EvaluationCase], seed: int
+) -> tuple[float, float]:
     """The same test over made worlds: these cases and candidates, other luck with each criterion."""
     rng = np.random.default_rng(seed)
     counts = np.array([sum(c.points > 0 for c in case.criteria) for case in cases])
-    chances = np.array([[_chance_of(one, case) for case in cases] for one in candidates])
-    sides = np.array([[int(_day(case) > one.cutoff) for case in cases] for one in candidates])
+    chances = np.array(
+        [[_chance_of(one, case) for case in cases] for one in candidates]
+    )
+    sides = np.array(
+        [[int(_day(case) > one.cutoff) for case in cases] for one in candidates]
+    )
     planted = np.array([one.leak > 0 for one in candidates])
     wrong = misses = 0
     for world in range(_WORLDS):
         scores = rng.binomial(counts, chances) / counts
         drops = [
-            drop(scores[k], sides[k], draws=200, seed=world, permutations=499) for k in range(len(candidates))
+            drop(scores[k], sides[k], draws=200, seed=world, permutations=499)
+            for k in range(len(candidates))
         ]
         corrected = holm([one.p if one.p is not None else 1.0 for one in drops])
-        named = np.array([_named(one.low, p) for one, p in zip(drops, corrected, strict=True)])
+        named = np.array(
+            [_named(one.low, p) for one, p in zip(drops, corrected, strict=True)]
+        )
         wrong += bool((named & ~planted).any())
         misses += int((planted & ~named).sum())
     return wrong / _WORLDS, misses / (_WORLDS * int(planted.sum()))

@@ -34,8 +34,12 @@ class Clock:
         """Move to a later moment, in the program and in the database; whoever works now has worked until then."""
         self._ahead = moment - datetime.now(UTC)
         with self._connection.transaction():
-            self._connection.execute("UPDATE public.simulated_clock SET ahead = %s", [self._ahead])
-            if self._connection.execute("SELECT to_regclass('procrastinate_workers')").fetchone() != (None,):
+            self._connection.execute(
+                "UPDATE public.simulated_clock SET ahead = %s", [self._ahead]
+            )
+            if self._connection.execute(
+                "SELECT to_regclass('procrastinate_workers')"
+            ).fetchone() != (None,):
                 # A worker's own beat may hold its row, and its loop waits for this call.
                 self._connection.execute(
                     "UPDATE procrastinate_workers SET last_heartbeat = now()"
@@ -49,7 +53,9 @@ def simulated(url: str, moment: datetime) -> Iterator[Clock]:
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute(_INSTALL)
         name = connection.info.dbname
-        connection.execute(f'ALTER DATABASE "{name}" SET search_path = public, pg_catalog'.encode())
+        connection.execute(
+            f'ALTER DATABASE "{name}" SET search_path = public, pg_catalog'.encode()
+        )
         clock = Clock(connection)
         clock.set(moment)
         # Every module calls the one now(), which looks the name up each time.

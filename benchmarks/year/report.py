@@ -57,9 +57,15 @@ def write_report(year: Year, outcome: Outcome | None, out: Path) -> None:
     pictures.mkdir(parents=True, exist_ok=True)
     (pictures / "year-cases.svg").write_text(_draw_cases(year), encoding="utf-8")
     (pictures / "year-cost.svg").write_text(_draw_cost(year), encoding="utf-8")
-    parts = [_HEAD.format(weeks=len(year.weeks), pictures="pictures"), *_promises(year), *_weeks(year)]
+    parts = [
+        _HEAD.format(weeks=len(year.weeks), pictures="pictures"),
+        *_promises(year),
+        *_weeks(year),
+    ]
     if outcome is not None:
-        (pictures / "year-contamination.svg").write_text(_draw_drops(outcome), encoding="utf-8")
+        (pictures / "year-contamination.svg").write_text(
+            _draw_drops(outcome), encoding="utf-8"
+        )
         parts.append(_candidates(outcome))
     (out / "year.md").write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
 
@@ -94,22 +100,34 @@ def _lines(year: Year, week: Week) -> Iterator[str]:
 
 def _candidates(outcome: Outcome) -> str:
     rows = []
-    for place, (one, found) in enumerate(zip(outcome.candidates, outcome.found, strict=True)):
+    for place, (one, found) in enumerate(
+        zip(outcome.candidates, outcome.found, strict=True)
+    ):
         drop = found.drop
         assert drop is not None
-        planted, named = f"+{one.leak:.2f}" if one.leak else "", "yes" if outcome.named(place) else ""
+        planted, named = (
+            f"+{one.leak:.2f}" if one.leak else "",
+            "yes" if outcome.named(place) else "",
+        )
         rows.append(
             f"| {one.name} | {one.cutoff} | {planted} | {_figure(drop.difference)} "
             f"| {_figure(drop.low)} to {_figure(drop.high)} | {_figure(found.p_holm)} | {named} |"
         )
     verdict = (
-        "It names the planted ones and no others." if outcome.right else "**It does not name the planted alone.**"
+        "It names the planted ones and no others."
+        if outcome.right
+        else "**It does not name the planted alone.**"
     )
     return _CANDIDATES.format(
-        planted=sum(c.leak > 0 for c in outcome.candidates), cases=outcome.cases, level=LEVEL,
-        rows="\n".join(rows), pictures="pictures", false=outcome.false_worlds, missed=outcome.missed,
+        planted=sum(c.leak > 0 for c in outcome.candidates),
+        cases=outcome.cases,
+        level=LEVEL,
+        rows="\n".join(rows),
+        pictures="pictures",
+        false=outcome.false_worlds,
+        missed=outcome.missed,
         verdict=verdict,
-    )  # fmt: skip
+    )
 
 
 def _figure(value: float | None) -> str:
@@ -118,15 +136,24 @@ def _figure(value: float | None) -> str:
 
 def _draw_cases(year: Year) -> str:
     frame = Frame(
-        "Cases in the week's snapshot", "The number of cases in each week's snapshot of the simulated year.",
-        note="The strip under the plot is the number of threads posted.", width=960,
-    )  # fmt: skip
-    points = [Point(None if w.cases is None else float(w.cases), n=w.posted) for w in year.weeks]
+        "Cases in the week's snapshot",
+        "The number of cases in each week's snapshot of the simulated year.",
+        note="The strip under the plot is the number of threads posted.",
+        width=960,
+    )
+    points = [
+        Point(None if w.cases is None else float(w.cases), n=w.posted)
+        for w in year.weeks
+    ]
     return lines(frame, [w.name[-3:] for w in year.weeks], [Line("cases", points)])
 
 
 def _draw_cost(year: Year) -> str:
-    frame = Frame("US dollars of the week's replies", "What the replies of each week cost.", width=960)
+    frame = Frame(
+        "US dollars of the week's replies",
+        "What the replies of each week cost.",
+        width=960,
+    )
     return columns(frame, [Bar(w.name[-3:], round(w.usd, 2)) for w in year.weeks])
 
 
@@ -136,10 +163,25 @@ def _draw_drops(outcome: Outcome) -> str:
         drop = found.drop
         assert drop is not None
         assert drop.difference is not None
-        interval = Interval(drop.difference, drop.low, drop.high, text=f"{_figure(drop.difference)}")
-        rows[one.leak > 0].append(IntervalRow(f"{one.name}, {one.cutoff:%B}", [interval]))
-    groups = [IntervalGroup("with planted memory", rows[True]), IntervalGroup("without", rows[False])]
+        interval = Interval(
+            drop.difference, drop.low, drop.high, text=f"{_figure(drop.difference)}"
+        )
+        rows[one.leak > 0].append(
+            IntervalRow(f"{one.name}, {one.cutoff:%B}", [interval])
+        )
+    groups = [
+        IntervalGroup("with planted memory", rows[True]),
+        IntervalGroup("without", rows[False]),
+    ]
     frame = Frame(
-        "Drop past the cutoff", "Mean score up to the cutoff less that after it, with 95 % intervals.", width=960
+        "Drop past the cutoff",
+        "Mean score up to the cutoff less that after it, with 95 % intervals.",
+        width=960,
     )
-    return intervals(frame, ["drop"], groups, origin=0.0, axis="mean up to the cutoff − mean after it")
+    return intervals(
+        frame,
+        ["drop"],
+        groups,
+        origin=0.0,
+        axis="mean up to the cutoff − mean after it",
+    )

@@ -13,7 +13,14 @@ import psycopg
 from pydantic import SecretStr
 
 from medlive.clock import iso_week
-from medlive.config import NotifySection, Price, PublishSection, Roles, RoleSettings, Settings
+from medlive.config import (
+    NotifySection,
+    Price,
+    PublishSection,
+    Roles,
+    RoleSettings,
+    Settings,
+)
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
 from medlive.demo.samples import SITES, SampleThread, Site, sample_evidence_path
@@ -70,12 +77,18 @@ class Week:
     def cases(self) -> int | None:
         """The cases of its snapshot; None where none was frozen."""
         snapshot = self.figures["snapshot"]
-        return None if snapshot is None or snapshot["frozen_at"] is None else int(snapshot["cases"])
+        return (
+            None
+            if snapshot is None or snapshot["frozen_at"] is None
+            else int(snapshot["cases"])
+        )
 
     @property
     def usd(self) -> float:
         """What its replies cost."""
-        return sum(row["cost_usd"] or 0.0 for row in self.figures["cost"] if row["by"] == "all")
+        return sum(
+            row["cost_usd"] or 0.0 for row in self.figures["cost"] if row["by"] == "all"
+        )
 
 
 @dataclass
@@ -116,13 +129,21 @@ class Year:
 
     def roles(self, model: str) -> Roles:
         """The roles with a model."""
-        role = RoleSettings.model_validate({**self.settings.roles.screener.model_dump(), "model": model})
-        return Roles(screener=role, validator=role, controller=role, rubric=role, reader=role)
+        role = RoleSettings.model_validate(
+            {**self.settings.roles.screener.model_dump(), "model": model}
+        )
+        return Roles(
+            screener=role, validator=role, controller=role, rubric=role, reader=role
+        )
 
     async def check(self) -> None:
         """Note the lines of `status --check` that are new or gone since the last time."""
         # Weeks pass in seconds here, between two of the scheduler's looks, which are a minute of real time apart.
-        problems = [p for p in await read_problems(self.settings) if p["code"] != "scheduler_silent"]
+        problems = [
+            p
+            for p in await read_problems(self.settings)
+            if p["code"] != "scheduler_silent"
+        ]
         found = {_TIMES.sub("", problem["text"]) for problem in problems}
         for line in sorted(found - self.problems):
             self.note("status", line)
@@ -131,16 +152,22 @@ class Year:
         self.problems = found
 
 
-async def run_year(home: Path, seed: int, weeks: int, notify: Callable[[str], None]) -> Year:
+async def run_year(
+    home: Path, seed: int, weeks: int, notify: Callable[[str], None]
+) -> Year:
     """Simulate weeks of the year in a folder of their own; the embedded database runs on."""
     url = embedded.start(home)
     with simulated(url, FIRST - timedelta(hours=1)) as clock:
         upgrade(url)
         world, writer = World(), Writer(seed)
-        with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        with psycopg.connect(
+            url.replace("+psycopg", ""), autocommit=True
+        ) as connection:
             async with serve_endpoint(world) as endpoint:
                 year = _prepare(home, clock, world, writer, connection, endpoint)
-                world.told = lambda message: year.note("told", message["text"].splitlines()[0])
+                world.told = lambda message: year.note(
+                    "told", message["text"].splitlines()[0]
+                )
                 try:
                     await _live(year, weeks, notify)
                     year.promises = promises(year)
@@ -152,7 +179,12 @@ async def run_year(home: Path, seed: int, weeks: int, notify: Callable[[str], No
 
 
 def _prepare(
-    home: Path, clock: Clock, world: World, writer: Writer, connection: psycopg.Connection, endpoint: str
+    home: Path,
+    clock: Clock,
+    world: World,
+    writer: Writer,
+    connection: psycopg.Connection,
+    endpoint: str,
 ) -> Year:
     os.environ[KEY] = world.good_key
     os.environ[KEY_VARIABLE] = generate()[0]
@@ -166,12 +198,23 @@ def _prepare(
     settings = Settings(
         home=home,
         harvest={"allow_loopback": True},
-        roles=Roles(screener=role, validator=role, controller=role, rubric=role, reader=role),
+        roles=Roles(
+            screener=role, validator=role, controller=role, rubric=role, reader=role
+        ),
         publish=PublishSection(to="folder", at=str(home / "public"), weekly=True),
         notify=NotifySection(webhook=SecretStr(endpoint.removesuffix("/v1") + "/told")),
     )
-    build_index([open_corpus(sample_evidence_path(), name="demo")], index_path(settings))
-    year = Year(home, settings, clock, world, writer, Staff(clock, connection, lambda line: None))
+    build_index(
+        [open_corpus(sample_evidence_path(), name="demo")], index_path(settings)
+    )
+    year = Year(
+        home,
+        settings,
+        clock,
+        world,
+        writer,
+        Staff(clock, connection, lambda line: None),
+    )
     year.staff.notify = lambda line: year.note("scheduler", line)
     return year
 
@@ -187,7 +230,11 @@ async def _live(year: Year, weeks: int, notify: Callable[[str], None]) -> None:
         if number == 1:
             urls = communities.base_urls
             sources = {
-                site: {"base_url": urls[site], "boards": boards(communities, site), "min_interval_s": 0.0}
+                site: {
+                    "base_url": urls[site],
+                    "boards": boards(communities, site),
+                    "min_interval_s": 0.0,
+                }
                 for site in SITES
             }
             await year.restart(sources=sources)
@@ -196,11 +243,18 @@ async def _live(year: Year, weeks: int, notify: Callable[[str], None]) -> None:
         figures = await read_week(year.settings, iso_week(monday))
         year.weeks.append(
             Week(
-                number, iso_week(monday), len(posted), figures, year.world.calls - calls,
-                year.world.refused - refused, time.process_time() - cpu,
+                number,
+                iso_week(monday),
+                len(posted),
+                figures,
+                year.world.calls - calls,
+                year.world.refused - refused,
+                time.process_time() - cpu,
             )
-        )  # fmt: skip
-        notify(f"week {number}: {len(posted)} posted, {year.weeks[-1].cases} cases, {year.weeks[-1].cpu_s:.1f} s")
+        )
+        notify(
+            f"week {number}: {len(posted)} posted, {year.weeks[-1].cases} cases, {year.weeks[-1].cpu_s:.1f} s"
+        )
 
 
 async def _one_week(year: Year, number: int, monday: datetime) -> None:
@@ -234,13 +288,19 @@ def _frozen(year: Year) -> list[SampleThread]:
 
 async def _edit(year: Year) -> None:
     for thread in year.world.threads[-25::5][:5]:
-        year.world.threads[year.world.threads.index(thread)] = year.writer.edited(thread)
+        year.world.threads[year.world.threads.index(thread)] = year.writer.edited(
+            thread
+        )
     await year.world.publish(year.clock.now())
 
 
 def _layout(site: Site, changed: bool) -> Callable[[Year], Awaitable[None]]:
     async def act(year: Year) -> None:
-        (year.world.changed_layout.add if changed else year.world.changed_layout.discard)(site)
+        (
+            year.world.changed_layout.add
+            if changed
+            else year.world.changed_layout.discard
+        )(site)
         if not changed:
             await _lift(year, site, "the adapter reads the new layout")
 
@@ -256,7 +316,9 @@ def _ban(site: Site, banned: bool) -> Callable[[Year], Awaitable[None]]:
 
 async def _lift(year: Year, site: Site, reason: str) -> None:
     async with open_database(year.settings) as database:
-        await lift_source_quarantine(database, site, compare_anew=False, reason=reason, by="maintainer")
+        await lift_source_quarantine(
+            database, site, compare_anew=False, reason=reason, by="maintainer"
+        )
 
 
 async def _revoke(year: Year) -> None:
@@ -281,7 +343,12 @@ async def _take_down(year: Year) -> None:
     year.world.threads.remove(thread)
     async with open_database(year.settings) as database:
         await take_down(
-            database, year.settings, thread.site, thread.thread_id, "asked by the author", by="maintainer"
+            database,
+            year.settings,
+            thread.site,
+            thread.thread_id,
+            "asked by the author",
+            by="maintainer",
         )
 
 
@@ -294,7 +361,12 @@ async def _withdraw(year: Year) -> None:
     year.withdrawn.append(case_id)
     async with open_database(year.settings) as database:
         await withdraw(
-            database, year.settings, case_id, WithdrawalKind.ERRATUM, "its advice is out of date", by="maintainer"
+            database,
+            year.settings,
+            case_id,
+            WithdrawalKind.ERRATUM,
+            "its advice is out of date",
+            by="maintainer",
         )
 
 
@@ -318,8 +390,18 @@ def _at(day: int, hour: int) -> timedelta:
 EVENTS = (
     Event(3, _at(0, 1), "five threads are edited", _edit),
     Event(9, _at(0, 1), "dxy changes its layout", _layout("dxy", True)),
-    Event(10, _at(2, 10), "the adapter of dxy is mended and its quarantine lifted", _layout("dxy", False)),
-    Event(13, _at(0, 1), "the models behind the roles are upgraded to synthetic-2", _upgrade("synthetic-2")),
+    Event(
+        10,
+        _at(2, 10),
+        "the adapter of dxy is mended and its quarantine lifted",
+        _layout("dxy", False),
+    ),
+    Event(
+        13,
+        _at(0, 1),
+        "the models behind the roles are upgraded to synthetic-2",
+        _upgrade("synthetic-2"),
+    ),
     Event(15, _at(0, 1), "sdn bans the harvester (403)", _ban("sdn", True)),
     Event(17, _at(2, 10), "sdn lets the harvester in again", _ban("sdn", False)),
     Event(19, _at(0, 12), "the key of the endpoint is revoked", _revoke),
@@ -327,12 +409,22 @@ EVENTS = (
     Event(21, _at(0, 1), "five threads are edited", _edit),
     Event(23, _at(2, 10), "an author asks for a takedown", _take_down),
     Event(25, _at(2, 10), "a released case is withdrawn as an erratum", _withdraw),
-    Event(27, _at(0, 1), "the models behind the roles are upgraded to synthetic-3", _upgrade("synthetic-3")),
+    Event(
+        27,
+        _at(0, 1),
+        "the models behind the roles are upgraded to synthetic-3",
+        _upgrade("synthetic-3"),
+    ),
     Event(30, _at(0, 1), "the machine is off", _off),
     Event(31, _at(2, 10), "the machine is on again", _on),
     Event(33, _at(2, 10), "the signing key is rotated", _rotate),
     Event(36, _at(2, 10), "an author asks for a takedown", _take_down),
-    Event(40, _at(0, 1), "the models behind the roles are upgraded to synthetic-4", _upgrade("synthetic-4")),
+    Event(
+        40,
+        _at(0, 1),
+        "the models behind the roles are upgraded to synthetic-4",
+        _upgrade("synthetic-4"),
+    ),
     Event(44, _at(0, 1), "five threads are edited", _edit),
     Event(47, _at(2, 10), "a released case is withdrawn as an erratum", _withdraw),
 )
@@ -342,9 +434,15 @@ def promises(year: Year) -> list[tuple[str, bool]]:
     """What must hold at the end of any year, and whether it does."""
     home = snapshots_path(year.settings)
     frozen = [week for week in year.weeks if week.cases is not None]
-    last = (home / folder_name(frozen[-1].name) / "data" / "cases.jsonl").read_text(encoding="utf-8")
+    last = (home / folder_name(frozen[-1].name) / "data" / "cases.jsonl").read_text(
+        encoding="utf-8"
+    )
     rows = year.staff.rows
-    off = {iso_week(FIRST + WEEK * (e.week - 1)) for e in EVENTS if e.act is _off and e.week <= len(year.weeks)}
+    off = {
+        iso_week(FIRST + WEEK * (e.week - 1))
+        for e in EVENTS
+        if e.act is _off and e.week <= len(year.weeks)
+    }
     undecided = rows(
         "SELECT count(*) FROM threads t WHERE NOT EXISTS (SELECT 1 FROM thread_revisions r"
         " JOIN filter_results f ON f.revision_id = r.id LEFT JOIN curations c ON c.revision_id = r.id"
@@ -362,14 +460,27 @@ def promises(year: Year) -> list[tuple[str, bool]]:
     ]
     missing = [t for t in year.world.threads if (t.site, t.thread_id) not in known]
     return [
-        (f"every week has its snapshot but the {len(off)} that the machine was off in",
-         {w.name for w in year.weeks if w.cases is None} <= off),
-        ("every snapshot verifies", all(verify_snapshot(home / folder_name(w.name)).ok for w in frozen)),
-        ("every snapshot is published",
-         all((year.home / "public" / folder_name(w.name)).is_dir() for w in frozen)),
-        (f"every thread that was posted is in the database ({len(missing)} are not)", not missing),
+        (
+            f"every week has its snapshot but the {len(off)} that the machine was off in",
+            {w.name for w in year.weeks if w.cases is None} <= off,
+        ),
+        (
+            "every snapshot verifies",
+            all(verify_snapshot(home / folder_name(w.name)).ok for w in frozen),
+        ),
+        (
+            "every snapshot is published",
+            all((year.home / "public" / folder_name(w.name)).is_dir() for w in frozen),
+        ),
+        (
+            f"every thread that was posted is in the database ({len(missing)} are not)",
+            not missing,
+        ),
         (f"every thread is decided ({undecided[0][0]} are not)", undecided == [(0,)]),
-        ("no withdrawn case is in the last snapshot", not any(case_id in last for case_id in year.withdrawn)),
+        (
+            "no withdrawn case is in the last snapshot",
+            not any(case_id in last for case_id in year.withdrawn),
+        ),
         ("of the threads that were taken down no message is left", not words_left),
         ("the year ends without a problem", not year.problems),
-    ]  # fmt: skip
+    ]

@@ -20,7 +20,10 @@ _LOOK_AGAIN = timedelta(minutes=11)
 """A little more than a scheduler waits between two looks."""
 _QUEUE_PAUSE = timedelta(hours=24)
 """How far the clock moves at most while jobs wait for their time."""
-_WORKERS: tuple[list[Queue], ...] = ([Queue.CURATE], [queue for queue in Queue if queue is not Queue.CURATE])
+_WORKERS: tuple[list[Queue], ...] = (
+    [Queue.CURATE],
+    [queue for queue in Queue if queue is not Queue.CURATE],
+)
 _UNDER_WAY = (
     "SELECT count(*) FROM procrastinate_jobs"
     " WHERE status = 'doing' OR (status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now()))"
@@ -31,7 +34,12 @@ _WAITING = "SELECT min(scheduled_at) FROM procrastinate_jobs WHERE status = 'tod
 class Staff:
     """What runs on the instance's machine; only while started."""
 
-    def __init__(self, clock: Clock, connection: psycopg.Connection, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        connection: psycopg.Connection,
+        notify: Callable[[str], None],
+    ) -> None:
         """`notify` gets the scheduler's messages."""
         self._clock, self._connection, self.notify = clock, connection, notify
         self._tasks: list[asyncio.Task[Any]] = []
@@ -45,13 +53,23 @@ class Staff:
         ready = [asyncio.Event() for _ in _WORKERS]
         for queues, event in zip(_WORKERS, ready, strict=True):
             self._tasks.append(
-                asyncio.create_task(run_worker(settings, self._stop, queues, concurrency=8, ready=event.set))
+                asyncio.create_task(
+                    run_worker(
+                        settings, self._stop, queues, concurrency=8, ready=event.set
+                    )
+                )
             )
         started = asyncio.gather(*(event.wait() for event in ready))
         await self._or_fault(started)
         self._tasks.append(
             asyncio.create_task(
-                run_scheduler(settings, self._stop, self.notify, clock=self._moment, wake_s=_WAKE_S)
+                run_scheduler(
+                    settings,
+                    self._stop,
+                    self.notify,
+                    clock=self._moment,
+                    wake_s=_WAKE_S,
+                )
             )
         )
 
@@ -82,14 +100,18 @@ class Staff:
                 times.append(state.retry_at)
             elif state.status is StepStatus.DONE:
                 times.append(state.next_at)
-            elif state.status is StepStatus.BLOCKED and (state.why or "").startswith("waits for"):
+            elif state.status is StepStatus.BLOCKED and (state.why or "").startswith(
+                "waits for"
+            ):
                 times.append(moment + _LOOK_AGAIN)
         ((waiting,),) = self.rows(_WAITING)
         if waiting is not None:
             times.append(max(waiting, moment + _QUEUE_PAUSE))
         return min(until, max(min(times), moment) + _LOOK_AGAIN)
 
-    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def rows(
+        self, query: str, parameters: Sequence[object] = ()
+    ) -> list[tuple[Any, ...]]:
         """What a query finds in the instance's database."""
         return self._connection.execute(query.encode(), parameters).fetchall()
 
@@ -103,9 +125,14 @@ class Staff:
         for task in self._tasks:
             if task.done():
                 waited.cancel()
-                raise RuntimeError("the scheduler or a worker ended") from task.exception()
+                raise RuntimeError(
+                    "the scheduler or a worker ended"
+                ) from task.exception()
 
 
 def _lanes() -> bool:
     """Whether a step of the scheduler is under way."""
-    return any(getattr(task.get_coro(), "__name__", "") == "_run_lane" for task in asyncio.all_tasks())
+    return any(
+        getattr(task.get_coro(), "__name__", "") == "_run_lane"
+        for task in asyncio.all_tasks()
+    )

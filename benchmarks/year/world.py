@@ -14,7 +14,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from medlive.demo.communities import Communities, serve_communities
-from medlive.demo.samples import SITES, SampleMessage, SampleThread, Site, load_sample_threads
+from medlive.demo.samples import (
+    SITES,
+    SampleMessage,
+    SampleThread,
+    Site,
+    load_sample_threads,
+)
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import build_app
 
@@ -44,7 +50,9 @@ class Writer:
     def _learn(self, language: str, message: SampleMessage) -> None:
         for sentence in filter(None, map(str.strip, _SENTENCES.split(message.text))):
             asks = sentence[-1] in "?？"
-            self._said.setdefault((language, message.role.value, asks), []).append(sentence)
+            self._said.setdefault((language, message.role.value, asks), []).append(
+                sentence
+            )
 
     def write(self, site: Site, posted: datetime) -> SampleThread:
         """A new thread of a site."""
@@ -55,44 +63,74 @@ class Writer:
         asked = chance.choice(self._said[language, "patient", True])
         history = chance.sample(self._said[language, "patient", False], 7)
         advice = chance.sample(self._said[language, "physician", False], 5)
-        opening, answer = model.messages[0], next(m for m in model.messages if m.verified)
+        opening, answer = (
+            model.messages[0],
+            next(m for m in model.messages if m.verified),
+        )
         space = "" if language == "zh" else " "
         replied = posted + timedelta(hours=2)
         messages = (
-            opening.model_copy(update={"text": space.join([*history, asked]), "posted_at": posted, "media": ()}),
+            opening.model_copy(
+                update={
+                    "text": space.join([*history, asked]),
+                    "posted_at": posted,
+                    "media": (),
+                }
+            ),
             answer.model_copy(
-                update={"text": space.join(advice), "posted_at": replied if answer.posted_at else None}
+                update={
+                    "text": space.join(advice),
+                    "posted_at": replied if answer.posted_at else None,
+                }
             ),
         )
         thread_id = {
-            "icliniq": f"{board}/question-{number}", "sdn": f"{number}", "dxy": f"{number}",
+            "icliniq": f"{board}/question-{number}",
+            "sdn": f"{number}",
+            "dxy": f"{number}",
             "medlive": f"show-{number}_53",
-        }[site]  # fmt: skip
+        }[site]
         path = {
-            "icliniq": f"qa/{thread_id}", "sdn": f"threads/question.{number}/", "dxy": f"question/{number}",
+            "icliniq": f"qa/{thread_id}",
+            "sdn": f"threads/question.{number}/",
+            "dxy": f"question/{number}",
             "medlive": f"case/{thread_id}.html",
-        }[site]  # fmt: skip
+        }[site]
         return model.model_copy(
             update={
-                "board": board, "section": section, "thread_id": thread_id,
-                "url": f"https://{site}.example/{path}", "title": asked, "posted_at": posted, "messages": messages,
+                "board": board,
+                "section": section,
+                "thread_id": thread_id,
+                "url": f"https://{site}.example/{path}",
+                "title": asked,
+                "posted_at": posted,
+                "messages": messages,
                 "charset": "utf-8",
             }
-        )  # fmt: skip
+        )
 
     def week(self, monday: datetime, share: float) -> list[SampleThread]:
         """The threads posted in a week; `share` of the year has passed."""
         least, most = _GROWTH
         count = round(least + (most - least) * share)
         hours = sorted(self._random.sample(range(24 * 7 - 6), count))
-        return [self.write(site, monday + timedelta(hours=hour)) for site in SITES for hour in hours]
+        return [
+            self.write(site, monday + timedelta(hours=hour))
+            for site in SITES
+            for hour in hours
+        ]
 
     def edited(self, thread: SampleThread) -> SampleThread:
         """The thread with another reply by its physician, as an edit of the old one."""
         *before, answer = thread.messages
         more = self._random.choice(self._said[thread.language, "physician", False])
         return thread.model_copy(
-            update={"messages": (*before, answer.model_copy(update={"text": answer.text + more}))}
+            update={
+                "messages": (
+                    *before,
+                    answer.model_copy(update={"text": answer.text + more}),
+                )
+            }
         )
 
 
@@ -116,12 +154,18 @@ class World:
     async def publish(self, moment: datetime) -> Communities:
         """Serve what was posted by a moment, at the same addresses as before."""
         await self.close()
-        seen = [t for t in self.threads if t.posted_at is not None and t.posted_at <= moment]
+        seen = [
+            t for t in self.threads if t.posted_at is not None and t.posted_at <= moment
+        ]
         if not self._first_port:
             self._first_port = await _free_ports(len(SITES))
-        self._serving = serve_communities(seen, first_port=self._first_port, middlewares=[self._spoil])
+        self._serving = serve_communities(
+            seen, first_port=self._first_port, middlewares=[self._spoil]
+        )
         self.communities = await self._serving.__aenter__()
-        self.ports = {self._first_port + place: site for place, site in enumerate(SITES)}
+        self.ports = {
+            self._first_port + place: site for place, site in enumerate(SITES)
+        }
         return self.communities
 
     async def close(self) -> None:
@@ -138,9 +182,17 @@ class World:
             if site in self.banned:
                 return web.Response(status=403, text="You have been blocked.")
             response = await handler(request)
-            if site in self.changed_layout and isinstance(response, web.Response) and response.body:
+            if (
+                site in self.changed_layout
+                and isinstance(response, web.Response)
+                and response.body
+            ):
                 # A redesign: every class and every script variable has another name.
-                text = str(response.text).replace('class="', 'class="v2-').replace("__", "_v2_")
+                text = (
+                    str(response.text)
+                    .replace('class="', 'class="v2-')
+                    .replace("__", "_v2_")
+                )
                 response = web.Response(text=text, content_type="text/html")
             return response
 
@@ -158,11 +210,14 @@ class World:
             if request.headers.get("Authorization") != f"Bearer {self.good_key}":
                 self.refused += 1
                 return web.json_response(
-                    {"error": {"message": "invalid key", "code": "invalid_api_key"}}, status=401
+                    {"error": {"message": "invalid key", "code": "invalid_api_key"}},
+                    status=401,
                 )
             body = await request.json()
             asked, body["model"] = body["model"], "rules"
-            request._read_bytes = json.dumps(body).encode()  # what the next handler reads
+            request._read_bytes = json.dumps(
+                body
+            ).encode()  # what the next handler reads
             self.calls += 1
             response = await handler(request)
             if isinstance(response, web.Response) and response.status == 200:
@@ -194,7 +249,9 @@ async def _free_ports(count: int) -> int:
         servers: list[asyncio.Server] = []
         try:
             for port in range(first, first + count):
-                servers.append(await asyncio.start_server(lambda r, w: None, "127.0.0.1", port))
+                servers.append(
+                    await asyncio.start_server(lambda r, w: None, "127.0.0.1", port)
+                )
             return first
         except OSError:
             continue

@@ -9,7 +9,13 @@ frame says; a matrix of many columns is wider and is scrolled. The numbers stand
 
 from medlive.charts.bars import Bar, Group, bars, columns, histogram
 from medlive.charts.drawing import COLOURS, WIDE, WIDTH, Frame, number, plain
-from medlive.charts.intervals import Interval, IntervalGroup, IntervalRow, interval_lines, intervals
+from medlive.charts.intervals import (
+    Interval,
+    IntervalGroup,
+    IntervalRow,
+    interval_lines,
+    intervals,
+)
 from medlive.charts.lines import Line, Point, lines
 from medlive.charts.matrix import Cell, Scale, matrix
 

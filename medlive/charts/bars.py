@@ -92,8 +92,12 @@ def histogram(frame: Frame, counts: Mapping[int, int], *, most_bins: int = 30) -
     for value, count in counts.items():
         tally[(value - start) // wide] += count
     firsts = [start + place * wide for place in range(len(tally))]
-    labels = [str(first) if wide == 1 else f"{first}-{first + wide - 1}" for first in firsts]
-    return _upright(frame, [Bar(label, n) for label, n in zip(labels, tally, strict=True)], gap=0.08)
+    labels = [
+        str(first) if wide == 1 else f"{first}-{first + wide - 1}" for first in firsts
+    ]
+    return _upright(
+        frame, [Bar(label, n) for label, n in zip(labels, tally, strict=True)], gap=0.08
+    )
 
 
 def _upright(frame: Frame, values: Sequence[Bar], *, gap: float) -> str:
@@ -125,7 +129,13 @@ def _upright(frame: Frame, values: Sequence[Bar], *, gap: float) -> str:
         out.rect(middle - wide / 2, upper + tall - high, wide, high, "mc-0")
         out.end()
         if valued and bar.value:
-            out.text(middle, upper + tall - high - 4, bar.written, anchor="middle", classes="mc-s")
+            out.text(
+                middle,
+                upper + tall - high - 4,
+                bar.written,
+                anchor="middle",
+                classes="mc-s",
+            )
         half = text_width(label, SMALL) / 2
         # The first and last labels would otherwise run over the edge of a narrow column.
         at = min(max(middle, PAD + half), WIDTH - PAD - half)
@@ -148,7 +158,10 @@ def _tick(most: float) -> float:
 def ticks_of(low: float, high: float, about: int = 4) -> list[float]:
     """Round values, about so many, the first not above `low` and the last not below `high`, which is greater."""
     step = tick_step((high - low) * 4 / about)
-    return [k * step for k in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
+    return [
+        k * step
+        for k in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)
+    ]
 
 
 def tick_step(most: float) -> float:

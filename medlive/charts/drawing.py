@@ -37,11 +37,15 @@ _STYLE: Final = (
 )
 COLOURS: Final = 6
 
-_UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 """What XML cannot hold, and what turns a line's direction or breaks it."""
 
 
-_PIECES: Final = re.compile(r"[\u1100-\uffff\U00010000-\U0010ffff]|[^\s\u1100-\U0010ffff]+|\s+")
+_PIECES: Final = re.compile(
+    r"[\u1100-\uffff\U00010000-\U0010ffff]|[^\s\u1100-\U0010ffff]+|\s+"
+)
 _NUMBER: Final = re.compile(r"\d[\d.,]*(?:-\d[\d.,]*)*")
 _AFTER_HYPHEN: Final = re.compile(r"(?<=[^\W\d_]-)(?=[^\W\d_])")
 
@@ -94,7 +98,11 @@ _WIDTHS: Final = {
 def text_width(text: str, size: int) -> float:
     """About how wide a text is drawn: from a small table, since the viewer's font is not known here."""
     # By code point and not by Unicode's tables, which differ between versions of Python.
-    return sum(_WIDTHS.get(c, 640) if ord(c) < 0x1100 else 1000 for c in plain(text)) * size / 1000
+    return (
+        sum(_WIDTHS.get(c, 640) if ord(c) < 0x1100 else 1000 for c in plain(text))
+        * size
+        / 1000
+    )
 
 
 def fit(text: str, room: float, size: int) -> str:
@@ -116,15 +124,25 @@ def fit_middle(text: str, room: float, size: int) -> str:
         else:
             tail = tail[1:]
     for number in _NUMBER.finditer(text):
-        head = text[: number.start()] if number.start() < len(head) < number.end() else head
-        tail = text[number.end() :] if number.start() < len(text) - len(tail) < number.end() else tail
+        head = (
+            text[: number.start()]
+            if number.start() < len(head) < number.end()
+            else head
+        )
+        tail = (
+            text[number.end() :]
+            if number.start() < len(text) - len(tail) < number.end()
+            else tail
+        )
     return f"{head.rstrip()}…{tail.lstrip()}"
 
 
 def pieces(text: str) -> list[str]:
     """What `wrap` breaks a text between where it must: words, spaces, parts of a word between letters after a
     hyphen, and each character of a script that writes no spaces."""
-    return [part for piece in _PIECES.findall(text) for part in _AFTER_HYPHEN.split(piece)]
+    return [
+        part for piece in _PIECES.findall(text) for part in _AFTER_HYPHEN.split(piece)
+    ]
 
 
 def _parts(piece: str, room: float, size: int) -> list[str]:
@@ -136,7 +154,9 @@ def wrap(text: str, room: float, size: int) -> list[str]:
     """A text as lines that fit, broken at spaces, or between any two characters of a script that writes none; a
     word that no line holds is broken after a hyphen, or cut."""
     rows = [""]
-    for piece in (part for whole in _PIECES.findall(text) for part in _parts(whole, room, size)):
+    for piece in (
+        part for whole in _PIECES.findall(text) for part in _parts(whole, room, size)
+    ):
         if text_width(rows[-1] + piece, size) <= room:
             rows[-1] += piece
         elif not piece.isspace():
@@ -153,7 +173,12 @@ class Drawing:
     """SVG as it is put together from the top down; `y` is where the next thing may begin."""
 
     def __init__(
-        self, frame: Frame, values: Sequence[tuple[str, str]], *, width: float = 0, style: str = ""
+        self,
+        frame: Frame,
+        values: Sequence[tuple[str, str]],
+        *,
+        width: float = 0,
+        style: str = "",
     ) -> None:
         """`values`: what `<desc>` says of each value; `width`: units where the frame's are too few; `style`: CSS
         of this kind's marks."""
@@ -168,29 +193,46 @@ class Drawing:
         self.y += 8
 
     def text(
-        self, x: float, y: float, text: str, *, anchor: str = "", classes: str = "", room: float | None = None
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        anchor: str = "",
+        classes: str = "",
+        room: float | None = None,
     ) -> None:
         """Write a text on one line, cut with an ellipsis where it is wider than `room`."""
         size = SMALL if "mc-s" in classes else SIZE
         shown = plain(text) if room is None else fit(plain(text), room, size)
-        more = (f' text-anchor="{anchor}"' if anchor else "") + (f' class="{classes}"' if classes else "")
-        self._parts.append(f'<text x="{coordinate(x)}" y="{coordinate(y)}"{more}>{escape(shown)}</text>')
+        more = (f' text-anchor="{anchor}"' if anchor else "") + (
+            f' class="{classes}"' if classes else ""
+        )
+        self._parts.append(
+            f'<text x="{coordinate(x)}" y="{coordinate(y)}"{more}>{escape(shown)}</text>'
+        )
 
     def rect(self, x: float, y: float, wide: float, high: float, classes: str) -> None:
         """Draw a mark; one of no size is left out, one that would be too thin to see is a unit wide."""
         if wide > 0 and high > 0:
             size = f'width="{coordinate(max(wide, 1.0))}" height="{coordinate(max(high, 1.0))}"'
-            self._parts.append(f'<rect x="{coordinate(x)}" y="{coordinate(y)}" {size} class="{classes}"/>')
+            self._parts.append(
+                f'<rect x="{coordinate(x)}" y="{coordinate(y)}" {size} class="{classes}"/>'
+            )
 
     def draw(self, element: str) -> None:
         """Add an element that is SVG already, its texts escaped."""
         self._parts.append(element)
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, classes: str = "mc-g") -> None:
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, classes: str = "mc-g"
+    ) -> None:
         """Draw a line, of the grid where nothing else is listed."""
         ends = zip(("x1", "y1", "x2", "y2"), (x1, y1, x2, y2), strict=True)
         self._parts.append(
-            "<line " + " ".join(f'{n}="{coordinate(v)}"' for n, v in ends) + f' class="{classes}"/>'
+            "<line "
+            + " ".join(f'{n}="{coordinate(v)}"' for n, v in ends)
+            + f' class="{classes}"/>'
         )
 
     def tooltip(self, text: str) -> None:
@@ -217,12 +259,19 @@ class Drawing:
 
     def svg(self) -> str:
         """The whole file, with a line end."""
-        for row in wrap(plain(self._frame.note, _MOST_NOTE), self.width - 2 * PAD, SMALL):
+        for row in wrap(
+            plain(self._frame.note, _MOST_NOTE), self.width - 2 * PAD, SMALL
+        ):
             self.y += 16
             self.text(PAD, self.y, row, classes="mc-m mc-s")
         tall = math.ceil(self.y + 12)
-        title, metadata = escape(plain(self._frame.title)), escape(plain(self._frame.metadata))
-        described = escape(" ".join(_describe(plain(self._frame.description), self._values)))
+        title, metadata = (
+            escape(plain(self._frame.title)),
+            escape(plain(self._frame.metadata)),
+        )
+        described = escape(
+            " ".join(_describe(plain(self._frame.description), self._values))
+        )
         # Two charts on one page must not share the ids that name and describe them.
         size = "" if self.width == WIDTH else f"\n{self.width}"
         mark = hashlib.sha256(f"{title}\n{described}{size}".encode()).hexdigest()[:12]
@@ -245,8 +294,12 @@ class Drawing:
 
 def _describe(description: str, values: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield description
-    listed: Iterable[str] = (f"{plain(label)}: {plain(text)}" for label, text in values[:_MOST_VALUES])
+    listed: Iterable[str] = (
+        f"{plain(label)}: {plain(text)}" for label, text in values[:_MOST_VALUES]
+    )
     if values:
         yield "; ".join(listed) + (
-            f"; and {len(values) - _MOST_VALUES} more." if len(values) > _MOST_VALUES else "."
+            f"; and {len(values) - _MOST_VALUES} more."
+            if len(values) > _MOST_VALUES
+            else "."
         )

@@ -66,9 +66,14 @@ class IntervalGroup:
 
 
 def intervals(
-    frame: Frame, series: Sequence[str], groups: Sequence[IntervalGroup], *,
-    ends: Sequence[float] = (), origin: float | None = None, axis: str = "",
-) -> str:  # fmt: skip
+    frame: Frame,
+    series: Sequence[str],
+    groups: Sequence[IntervalGroup],
+    *,
+    ends: Sequence[float] = (),
+    origin: float | None = None,
+    axis: str = "",
+) -> str:
     """A mark with a bar for each interval: the first series a dot, the second a hollow square and dashed, so that
     neither needs its colour. The label stands before the marks, or above them in a chart as narrow as a telephone.
 
@@ -80,15 +85,28 @@ def intervals(
     """
     rows = [row for group in groups for row in group.rows]
     named, wide = _named(series, rows), frame.width > WIDTH
-    out = Drawing(frame, [(name, value.text + value.more) for name, value in named], style=_STYLE)
+    out = Drawing(
+        frame, [(name, value.text + value.more) for name, value in named], style=_STYLE
+    )
     if not named:
         return out.empty()
-    reach = [*ends, *(end for _, value in named for end in value.ends), *([] if origin is None else [origin])]
+    reach = [
+        *ends,
+        *(end for _, value in named for end in value.ends),
+        *([] if origin is None else [origin]),
+    ]
     low, high = min(reach), max(reach)
-    ticks = ticks_of(low, high if high - low >= _LEAST_SPAN else low + 1.0, 8 if wide else 4)
-    behind = min(max(text_width(_text(value, wide), SMALL) for _, value in named) + 12, frame.width / 2)
+    ticks = ticks_of(
+        low, high if high - low >= _LEAST_SPAN else low + 1.0, 8 if wide else 4
+    )
+    behind = min(
+        max(text_width(_text(value, wide), SMALL) for _, value in named) + 12,
+        frame.width / 2,
+    )
     widest = max(text_width(row.label, SIZE) for row in rows)
-    left = PAD + 6 + (min(max(widest + PAD, 110.0), 0.36 * frame.width) if wide else 0.0)
+    left = (
+        PAD + 6 + (min(max(widest + PAD, 110.0), 0.36 * frame.width) if wide else 0.0)
+    )
     span = frame.width - PAD - behind - left - 6
 
     def at(value: float) -> float:
@@ -98,11 +116,24 @@ def intervals(
         _legend(out, series)
     top = out.y + 4
     tall = _LINE * len(named) + sum(
-        24 * bool(group.heading) + (3 if wide else 21) * len(group.rows) for group in groups
+        24 * bool(group.heading) + (3 if wide else 21) * len(group.rows)
+        for group in groups
     )
     for tick in ticks:
-        out.line(at(tick), top, at(tick), top + tall, classes="mc-z" if tick == origin else "mc-g")
-        out.text(max(at(tick), PAD + 8), top + tall + 14, f"{tick:g}", anchor="middle", classes="mc-m mc-s")
+        out.line(
+            at(tick),
+            top,
+            at(tick),
+            top + tall,
+            classes="mc-z" if tick == origin else "mc-g",
+        )
+        out.text(
+            max(at(tick), PAD + 8),
+            top + tall + 14,
+            f"{tick:g}",
+            anchor="middle",
+            classes="mc-m mc-s",
+        )
     for group in groups:
         if group.heading:
             out.y += 3
@@ -129,7 +160,9 @@ def interval_lines(values: Sequence[Interval | None]) -> list[str]:
     lines = []
     for value in values:
         line = [" "] * width
-        for place in range(at(min(value.ends)), at(max(value.ends)) + 1) if value else ():
+        for place in (
+            range(at(min(value.ends)), at(max(value.ends)) + 1) if value else ()
+        ):
             line[place] = "─"
         if value:
             line[at(value.value)] = "●"
@@ -138,7 +171,12 @@ def interval_lines(values: Sequence[Interval | None]) -> list[str]:
 
 
 def _row(
-    out: Drawing, series: Sequence[str], row: IntervalRow, at: Callable[[float], float], left: float, room: float
+    out: Drawing,
+    series: Sequence[str],
+    row: IntervalRow,
+    at: Callable[[float], float],
+    left: float,
+    room: float,
 ) -> None:
     """The label, before the marks where they begin at `left`, else above them, and a line for each value."""
     label = fit_middle(plain(row.label), (left or out.width) - 2 * PAD, SIZE)
@@ -150,25 +188,40 @@ def _row(
     out.y += 3
 
 
-def _values(series: Sequence[str], row: IntervalRow) -> list[tuple[str, Interval | None]]:
+def _values(
+    series: Sequence[str], row: IntervalRow
+) -> list[tuple[str, Interval | None]]:
     """A row's values, each with the row's and the series' name."""
     names = [f"{row.label}, {name}" if name else row.label for name in series]
     return list(zip(names, row.values, strict=True))
 
 
-def _named(series: Sequence[str], rows: Sequence[IntervalRow]) -> list[tuple[str, Interval]]:
+def _named(
+    series: Sequence[str], rows: Sequence[IntervalRow]
+) -> list[tuple[str, Interval]]:
     if len(series) > _SERIES:
-        raise ValueError(f"at most {_SERIES} series can be distinguished without colour, not {len(series)}")
+        raise ValueError(
+            f"at most {_SERIES} series can be distinguished without colour, not {len(series)}"
+        )
     if any(len(row.values) != len(series) for row in rows):
         raise ValueError("every row needs a value for each series, or None")
-    return [(name, value) for row in rows for name, value in _values(series, row) if value]
+    return [
+        (name, value) for row in rows for name, value in _values(series, row) if value
+    ]
 
 
 def _text(value: Interval, wide: bool) -> str:
     return value.text + (value.more if wide else "")
 
 
-def _mark(out: Drawing, place: int, value: Interval, at: Callable[[float], float], name: str, room: float) -> None:
+def _mark(
+    out: Drawing,
+    place: int,
+    value: Interval,
+    at: Callable[[float], float],
+    name: str,
+    room: float,
+) -> None:
     faint = " mc-f" if value.faint else ""
     x, y = at(value.value), out.y + 12
     out.tooltip(f"{name}: {value.text}{value.more}")
@@ -194,7 +247,9 @@ def _shape(out: Drawing, place: int, x: float, y: float, faint: str = "") -> Non
     if place:
         out.rect(x - 4, y - 4, 8, 8, f"mc-v1{faint}")
     else:
-        out.draw(f'<circle cx="{coordinate(x)}" cy="{coordinate(y)}" r="4.5" class="mc-v0{faint}"/>')
+        out.draw(
+            f'<circle cx="{coordinate(x)}" cy="{coordinate(y)}" r="4.5" class="mc-v0{faint}"/>'
+        )
 
 
 def _legend(out: Drawing, series: Sequence[str]) -> None:

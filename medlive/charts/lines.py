@@ -24,7 +24,10 @@ _INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
 _NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
 _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 3")
 _MARKS: Final = (
-    tuple((3.5 * math.cos(k * math.pi / 4), 3.5 * math.sin(k * math.pi / 4)) for k in range(8)),
+    tuple(
+        (3.5 * math.cos(k * math.pi / 4), 3.5 * math.sin(k * math.pi / 4))
+        for k in range(8)
+    ),
     ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
     ((0, -4.5), (4.2, 3.5), (-4.2, 3.5)),
     ((0, -5), (5, 0), (0, 5), (-5, 0)),
@@ -39,7 +42,10 @@ _STYLE: Final = (
     + ".mc-a{fill:#2166ac;fill-opacity:.18}.mc-n{fill:#8c959f}"
     ".mc-x{stroke:#b35806;stroke-width:1.5;stroke-dasharray:4 3}"
     "@media (prefers-color-scheme:dark){.mc-a{fill:#6cb0f0}.mc-x{stroke:#f0a35e}"
-    + "".join(f".mc-l{k}{{stroke:{ink}}}.mc-o{k}{{fill:#161b22;stroke:{ink}}}" for k, ink in enumerate(_NIGHT))
+    + "".join(
+        f".mc-l{k}{{stroke:{ink}}}.mc-o{k}{{fill:#161b22;stroke:{ink}}}"
+        for k, ink in enumerate(_NIGHT)
+    )
     + "}"
 )
 _TALL: Final = 250.0
@@ -83,7 +89,9 @@ class _Plot:
     def spot(self, place: int, value: float) -> tuple[float, float]:
         low, high = self.ticks[0], self.ticks[-1]
         share = (min(max(value, low), high) - low) / (high - low)
-        return self.left + self.pitch * (place + 0.5), self.top + self.tall * (1 - share)
+        return self.left + self.pitch * (place + 0.5), self.top + self.tall * (
+            1 - share
+        )
 
 
 def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line]) -> str:
@@ -130,7 +138,12 @@ def _together(out: Drawing, labels: Sequence[str], series: Sequence[Line]) -> No
     left = PAD + max(text_width(f"{t:g}", SMALL) for t in ticks) + 8
     # The marks of cutoffs stand on the plot, those of one month above one another.
     stacked = max(
-        (sum(o.mark == line.mark for o in series) for line in series if line.mark is not None), default=0
+        (
+            sum(o.mark == line.mark for o in series)
+            for line in series
+            if line.mark is not None
+        ),
+        default=0,
     )
     top = out.y + 10 + (12 * stacked if marked else 0)
     plot = _Plot(left, top, (out.width - PAD - left) / len(labels), _TALL, ticks)
@@ -149,8 +162,14 @@ def _together(out: Drawing, labels: Sequence[str], series: Sequence[Line]) -> No
         _line(out, line, number, plot, band=len(series) == 1)
         for place, (label, point) in enumerate(zip(labels, line.points, strict=True)):
             if point.value is not None:
-                around = "" if point.low is None else f", {point.low:z.1f} to {point.high:z.1f}"
-                out.tooltip(f"{line.label}, {label}: {point.value:z.1f}{around}, n={point.n}")
+                around = (
+                    ""
+                    if point.low is None
+                    else f", {point.low:z.1f} to {point.high:z.1f}"
+                )
+                out.tooltip(
+                    f"{line.label}, {label}: {point.value:z.1f}{around}, n={point.n}"
+                )
                 _mark(out, number, *plot.spot(place, point.value), hollow=point.faint)
                 out.end()
     most = [max(line.points[k].n for line in series) for k in range(len(labels))]
@@ -172,7 +191,9 @@ def _together(out: Drawing, labels: Sequence[str], series: Sequence[Line]) -> No
     out.y += 4
 
 
-def _month(out: Drawing, plot: _Plot, place: int, label: str, right: float, free: float) -> float:
+def _month(
+    out: Drawing, plot: _Plot, place: int, label: str, right: float, free: float
+) -> float:
     """Write a label under its place where there is room after `free`; where the next one may begin."""
     half = text_width(label, SMALL) / 2
     x = min(max(plot.left + plot.pitch * (place + 0.5), PAD + half), right - PAD - half)
@@ -191,8 +212,12 @@ def _apart(out: Drawing, labels: Sequence[str], series: Sequence[Line]) -> None:
     for place, line in enumerate(series):
         x = PAD + wide * (place % columns)
         y = start + (_TALL_PANEL + 42) * (place // columns)
-        out.text(x, y + 13, fit_middle(plain(line.label), wide - 10, SMALL), classes="mc-s")
-        plot = _Plot(x + margin, y + 24, (wide - margin - 10) / len(labels), _TALL_PANEL, ticks)
+        out.text(
+            x, y + 13, fit_middle(plain(line.label), wide - 10, SMALL), classes="mc-s"
+        )
+        plot = _Plot(
+            x + margin, y + 24, (wide - margin - 10) / len(labels), _TALL_PANEL, ticks
+        )
         _grid(out, plot, x + wide - 10)
         out.tooltip(line.label)
         if line.mark is not None:
@@ -217,8 +242,12 @@ def _grid(out: Drawing, plot: _Plot, right: float) -> None:
 def _line(out: Drawing, line: Line, number: int, plot: _Plot, *, band: bool) -> None:
     points = line.points
     dash = f' stroke-dasharray="{_DASHES[number]}"' if _DASHES[number] else ""
-    for run in _stretches([place for place, point in enumerate(points) if point.value is not None]):
-        for part in _stretches([k for k in run if points[k].low is not None and not points[k].faint]):
+    for run in _stretches(
+        [place for place, point in enumerate(points) if point.value is not None]
+    ):
+        for part in _stretches(
+            [k for k in run if points[k].low is not None and not points[k].faint]
+        ):
             if band and len(part) > 1:
                 upper = [plot.spot(k, points[k].high or 0.0) for k in part]
                 lower = [plot.spot(k, points[k].low or 0.0) for k in reversed(part)]
@@ -229,7 +258,9 @@ def _line(out: Drawing, line: Line, number: int, plot: _Plot, *, band: bool) -> 
         out.draw(f'<path d="M{_path(spots)}" class="mc-l{number}"{dash}/>')
 
 
-def _mark(out: Drawing, number: int, x: float, y: float, *, hollow: bool = False) -> None:
+def _mark(
+    out: Drawing, number: int, x: float, y: float, *, hollow: bool = False
+) -> None:
     """A shape of its own for each line, so that a print without colours can be read."""
     corners = _path([(x + dx, y + dy) for dx, dy in _MARKS[number]])
     out.draw(f'<path d="M{corners}Z" class="mc-{"o" if hollow else ""}{number}"/>')
@@ -245,7 +276,9 @@ def _legend(out: Drawing, series: Sequence[Line]) -> None:
             x, out.y = float(PAD), out.y + 18
         dash = f' stroke-dasharray="{_DASHES[number]}"' if _DASHES[number] else ""
         y = coordinate(out.y - 4)
-        out.draw(f'<path d="M{coordinate(x)} {y}L{coordinate(x + 32)} {y}" class="mc-l{number}"{dash}/>')
+        out.draw(
+            f'<path d="M{coordinate(x)} {y}L{coordinate(x + 32)} {y}" class="mc-l{number}"{dash}/>'
+        )
         _mark(out, number, x + 16, out.y - 4)
         out.text(x + 40, out.y, name, classes="mc-s")
         x += wide

@@ -20,10 +20,42 @@ from medlive.charts.drawing import (
 
 _SHADES: Final = 7
 _HEAD_ROWS: Final = 3
-_LIGHT: Final = ("#f1f6fb", "#dbe9f6", "#bcd7ec", "#93c0e0", "#5fa2d0", "#2b74ab", "#1a5a96")
-_DARK: Final = ("#1b2733", "#1c3347", "#1d415f", "#1f5278", "#246897", "#3b86bb", "#6aabdb")
-_BELOW: Final = ("#fdf3ea", "#f9dcc0", "#f3bd8c", "#e8975a", "#d0702f", "#a84f17", "#7f3a0c")
-_BELOW_DARK: Final = ("#2b231c", "#41301f", "#5a3d22", "#784c22", "#9b6024", "#c07c35", "#e0a263")
+_LIGHT: Final = (
+    "#f1f6fb",
+    "#dbe9f6",
+    "#bcd7ec",
+    "#93c0e0",
+    "#5fa2d0",
+    "#2b74ab",
+    "#1a5a96",
+)
+_DARK: Final = (
+    "#1b2733",
+    "#1c3347",
+    "#1d415f",
+    "#1f5278",
+    "#246897",
+    "#3b86bb",
+    "#6aabdb",
+)
+_BELOW: Final = (
+    "#fdf3ea",
+    "#f9dcc0",
+    "#f3bd8c",
+    "#e8975a",
+    "#d0702f",
+    "#a84f17",
+    "#7f3a0c",
+)
+_BELOW_DARK: Final = (
+    "#2b231c",
+    "#41301f",
+    "#5a3d22",
+    "#784c22",
+    "#9b6024",
+    "#c07c35",
+    "#e0a263",
+)
 
 
 def _style() -> str:
@@ -65,16 +97,25 @@ class Cell:
 
 
 def matrix(
-    frame: Frame, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]], *,
-    scale: Scale = Scale.FROM_LOW, among: Sequence[Cell] = (),
-) -> str:  # fmt: skip
+    frame: Frame,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[Cell]],
+    *,
+    scale: Scale = Scale.FROM_LOW,
+    among: Sequence[Cell] = (),
+) -> str:
     """Rows by columns, over the frame's width, or wider; the labels of narrow columns stand upright.
 
     `among`: all cells whose matrices are read beside one another, these too, which are then shaded alike.
     Raises ValueError where `cells` are not one for each row and column.
     """
     values = _values(rows, columns, cells)
-    least = max(24.0, max((text_width(cell.text, 11) for line in cells for cell in line), default=0) + 6)
+    least = max(
+        24.0,
+        max((text_width(cell.text, 11) for line in cells for cell in line), default=0)
+        + 6,
+    )
     # Where the columns make it wider than asked anyway, the rows' names need not be cut for it.
     room = frame.width - 2 * PAD - 8 - least * len(columns)
     most = max(250.0, 0.34 * frame.width)
@@ -90,9 +131,20 @@ def matrix(
     for row, name, line in zip(rows, named, cells, strict=True):
         out.text(left - 6, out.y + 15, name, anchor="end", classes="mc-s")
         for place, (column, cell) in enumerate(zip(columns, line, strict=True)):
-            _cell(out, left + side * place, side, cell, f"{row}, {column}", _shade(cell, low, high, scale))
+            _cell(
+                out,
+                left + side * place,
+                side,
+                cell,
+                f"{row}, {column}",
+                _shade(cell, low, high, scale),
+            )
         out.y += 22
-    below = [f"k{k}" for k in reversed(range(_SHADES))] if scale is Scale.AROUND_ZERO else []
+    below = (
+        [f"k{k}" for k in reversed(range(_SHADES))]
+        if scale is Scale.AROUND_ZERO
+        else []
+    )
     _legend(out, left, texts, below + [f"h{k}" for k in range(_SHADES)])
     return out.svg()
 
@@ -104,16 +156,22 @@ def _heads(out: Drawing, columns: Sequence[str], left: float, side: float) -> No
         for place, rows in enumerate(lying):
             for up, row in enumerate(reversed(rows)):
                 middle = left + side * (place + 0.5)
-                out.text(middle, out.y - 7 - 15 * up, row, anchor="middle", classes="mc-s")
+                out.text(
+                    middle, out.y - 7 - 15 * up, row, anchor="middle", classes="mc-s"
+                )
         return
     heads = [fit_middle(plain(column), 210, SMALL) for column in columns]
     out.y += max(text_width(head, SMALL) for head in heads) + 8
     for place, head in enumerate(heads):
         x, y = coordinate(left + side * (place + 0.5) + 4), coordinate(out.y - 4)
-        out.draw(f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})" class="mc-s">{escape(head)}</text>')
+        out.draw(
+            f'<text x="{x}" y="{y}" transform="rotate(-90 {x} {y})" class="mc-s">{escape(head)}</text>'
+        )
 
 
-def _values(rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]]) -> list[tuple[str, str]]:
+def _values(
+    rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]]
+) -> list[tuple[str, str]]:
     """What `<desc>` tells of each cell that has a value, or a text in its place."""
     if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
         raise ValueError("a matrix needs a cell for each row and column")
@@ -133,14 +191,18 @@ def _ends(scale: Scale, cells: Sequence[Cell]) -> tuple[float, float, tuple[str,
         return 0.0, 1.0, ("0", "1")
     texts = {cell.value: cell.text for cell in cells if cell.value is not None}
     # What rests on too little would stretch the scale for all the others, where there are others.
-    firm = {cell.value for cell in cells if cell.value is not None and not cell.faint} or texts.keys()
+    firm = {
+        cell.value for cell in cells if cell.value is not None and not cell.faint
+    } or texts.keys()
     low, high = min(firm, default=0.0), max(firm, default=0.0)
     if low == high:
         return low, high, ("", "")
     return low, high, (texts[low], texts[high])
 
 
-def _legend(out: Drawing, left: float, ends: tuple[str, str], kinds: Sequence[str]) -> None:
+def _legend(
+    out: Drawing, left: float, ends: tuple[str, str], kinds: Sequence[str]
+) -> None:
     """What the shades mean: the least and the greatest that they are spread over."""
     if ends[0] == ends[1]:
         # Nothing to tell apart: every number stands in its cell, and there is no scale.
@@ -148,7 +210,8 @@ def _legend(out: Drawing, left: float, ends: tuple[str, str], kinds: Sequence[st
     out.y += 8
     tail = 15 * len(kinds) + 6 + text_width(ends[1], SMALL)
     x = max(
-        PAD + text_width(ends[0], SMALL) + 6, min(left + text_width(ends[0], SMALL) + 6, out.width - PAD - tail)
+        PAD + text_width(ends[0], SMALL) + 6,
+        min(left + text_width(ends[0], SMALL) + 6, out.width - PAD - tail),
     )
     out.text(x - 6, out.y + 11, ends[0], anchor="end", classes="mc-m mc-s")
     for kind in kinds:
@@ -163,22 +226,42 @@ def _shade(cell: Cell, low: float, high: float, scale: Scale) -> tuple[str, int]
     if cell.value is None:
         return "h", 0
     if scale is Scale.AROUND_ZERO:
-        return ("k" if cell.value < 0 else "h"), min(_SHADES - 1, int(min(abs(cell.value), 1.0) * _SHADES))
+        return ("k" if cell.value < 0 else "h"), min(
+            _SHADES - 1, int(min(abs(cell.value), 1.0) * _SHADES)
+        )
     share = (cell.value - low) / (high - low) if high > low else 0.5
     return "h", min(_SHADES - 1, max(0, int(share * _SHADES)))
 
 
-def _cell(out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tuple[str, int]) -> None:
+def _cell(
+    out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tuple[str, int]
+) -> None:
     if cell.value is None:
         if cell.text:
             out.rect(x + 0.5, out.y + 0.5, side - 1, 21, "mc-t")
-            out.text(x + side / 2, out.y + 15, cell.text, anchor="middle", classes="mc-c mc-m")
+            out.text(
+                x + side / 2,
+                out.y + 15,
+                cell.text,
+                anchor="middle",
+                classes="mc-c mc-m",
+            )
         return
     kind, depth = shade
     out.tooltip(f"{name}: {cell.tooltip or cell.text}")
-    out.rect(x + 0.5, out.y + 0.5, side - 1, 21, f"mc-{kind}{depth}" + (" mc-u" if cell.faint else ""))
+    out.rect(
+        x + 0.5,
+        out.y + 0.5,
+        side - 1,
+        21,
+        f"mc-{kind}{depth}" + (" mc-u" if cell.faint else ""),
+    )
     # The two deepest shades are dark by day and light at night.
     ink = "mc-i" if depth >= _SHADES - 2 and not cell.faint else ""
-    text = cell.long if cell.long and text_width(cell.long, 11) <= side - 8 else cell.text
-    out.text(x + side / 2, out.y + 15, text, anchor="middle", classes=f"mc-c {ink}".strip())
+    text = (
+        cell.long if cell.long and text_width(cell.long, 11) <= side - 8 else cell.text
+    )
+    out.text(
+        x + side / 2, out.y + 15, text, anchor="middle", classes=f"mc-c {ink}".strip()
+    )
     out.end()

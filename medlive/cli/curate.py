@@ -7,14 +7,28 @@ from typer import Option
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import CheckFailed, ConfigError, EndpointUnavailable, ServiceUnavailable
+from medlive.errors import (
+    CheckFailed,
+    ConfigError,
+    EndpointUnavailable,
+    ServiceUnavailable,
+)
 
 
 def command(
-    limit: Annotated[int | None, Option(min=1, help="Judge at most so many new threads.")] = None,
-    retry_failed: Annotated[bool, Option("--retry-failed", help="Retry what failed, however often.")] = False,
-    again: Annotated[bool, Option("--again", help="Decide anew what other engines or evidence decided.")] = False,
-    exhaustive: Annotated[bool, Option("--exhaustive", help="Compute all scores even when one fails.")] = False,
+    limit: Annotated[
+        int | None, Option(min=1, help="Judge at most so many new threads.")
+    ] = None,
+    retry_failed: Annotated[
+        bool, Option("--retry-failed", help="Retry what failed, however often.")
+    ] = False,
+    again: Annotated[
+        bool,
+        Option("--again", help="Decide anew what other engines or evidence decided."),
+    ] = False,
+    exhaustive: Annotated[
+        bool, Option("--exhaustive", help="Compute all scores even when one fails.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Filter and curate the threads that wait, and retry what failed.
@@ -32,10 +46,17 @@ def command(
     async def run() -> dict[str, Any]:
         with progress("filtered") as filtered, progress("curated") as curated:
             return await run_curation(
-                settings, limit=limit, retry_failed=retry_failed, again=again, exhaustive=exhaustive,
-                on_filtered=filtered, on_curated=curated,
-                on_wait=lambda n: say(f"{n} threads are with another worker; waiting for it or its heartbeat"),
-            )  # fmt: skip
+                settings,
+                limit=limit,
+                retry_failed=retry_failed,
+                again=again,
+                exhaustive=exhaustive,
+                on_filtered=filtered,
+                on_curated=curated,
+                on_wait=lambda n: say(
+                    f"{n} threads are with another worker; waiting for it or its heartbeat"
+                ),
+            )
 
     done = wait_for(run())
     print_result(done, as_json, lambda: _print(done), notes=done["faults"])
@@ -43,7 +64,9 @@ def command(
 
 
 def filter_threads(
-    limit: Annotated[int | None, Option(min=1, help="Judge at most so many threads.")] = None,
+    limit: Annotated[
+        int | None, Option(min=1, help="Judge at most so many threads.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Filter the threads that wait, and queue what passes for `medlive curate` or a worker; asks no model."""
@@ -56,7 +79,11 @@ def filter_threads(
             return await run_filters(settings, limit=limit, tick=tick)
 
     done = wait_for(run())
-    print_result(done, as_json, lambda: say(f"{done['passed']} passed the filters, {done['rejected']} did not"))
+    print_result(
+        done,
+        as_json,
+        lambda: say(f"{done['passed']} passed the filters, {done['rejected']} did not"),
+    )
 
 
 def _check(done: dict[str, Any]) -> None:
@@ -66,34 +93,52 @@ def _check(done: dict[str, Any]) -> None:
 
     if done["faults"]:
         hint = "medlive curate tries them again"
-        raise CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
+        raise CheckFailed(
+            f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint
+        )
     if wrong := done["misconfigured"]:
         hint = "medlive curate goes on from there once the configuration or the endpoint is mended"
         raise ConfigError(f"{wrong}: {done['left']} threads wait", hint=hint)
     if stopped := done["spent"]["stopped"]:
         cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
         hint = "medlive curate goes on from there once [budget] in config/medlive.toml allows it"
-        raise BudgetSpent(f"{stopped}: {cut} threads were cut short and {done['left']} not begun", hint=hint)
+        raise BudgetSpent(
+            f"{stopped}: {cut} threads were cut short and {done['left']} not begun",
+            hint=hint,
+        )
     if obstacle := done["stopped"]:
         hint = "the next medlive curate goes on from there; medlive circuit reset asks an endpoint again at once"
         raise ServiceUnavailable(f"{obstacle}; {done['left']} threads wait", hint=hint)
     if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
-        hint = "medlive status shows the reason; the next medlive curate tries them again"
+        hint = (
+            "medlive status shows the reason; the next medlive curate tries them again"
+        )
         cause = "a model endpoint or a literature service gave no answer"
         raise EndpointUnavailable(f"{unanswered} threads failed: {cause}", hint=hint)
     if failed := done["outcomes"].get("failed"):
-        say(f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again")
+        say(
+            f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again"
+        )
 
 
 def _print(done: dict[str, Any]) -> None:
-    print_table(["stage", "outcome", "reason", "threads"], done["funnel"], title="All threads so far")
+    print_table(
+        ["stage", "outcome", "reason", "threads"],
+        done["funnel"],
+        title="All threads so far",
+    )
     say(
         f"this run: {done['passed']} passed the filters, {done['rejected']} did not; "
-        + (", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items()) or "nothing to curate")
+        + (
+            ", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items())
+            or "nothing to curate"
+        )
         + f"; {done['calls']} calls, {done['replayed']} of them replayed"
     )
     if redacted := done["rescanned"]["redacted"]:
-        say(f"{redacted} earlier cases were revised: identifiers of people were removed")
+        say(
+            f"{redacted} earlier cases were revised: identifiers of people were removed"
+        )
     _say_spent(done)
 
 
@@ -101,8 +146,16 @@ def _say_spent(done: dict[str, Any]) -> None:
     spent = done["spent"]
     if not spent["calls"]:
         return
-    money = "cost unknown: a model has no price" if spent["usd"] is None else f"{spent['usd']:.4f} USD"
-    guessed = f", {spent['estimated_calls']} of the calls by an upper bound" if spent["estimated_calls"] else ""
+    money = (
+        "cost unknown: a model has no price"
+        if spent["usd"] is None
+        else f"{spent['usd']:.4f} USD"
+    )
+    guessed = (
+        f", {spent['estimated_calls']} of the calls by an upper bound"
+        if spent["estimated_calls"]
+        else ""
+    )
     say(f"spent: {spent['calls']} calls, {spent['tokens']} tokens, {money}{guessed}")
     for state in done["endpoints"]:
         if state["limited"] or state["overloaded"] or state["lowest"] < state["most"]:

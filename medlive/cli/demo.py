@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, echo, print_result, print_table, say, wait_for
+from medlive.cli.output import (
+    attributes,
+    echo,
+    print_result,
+    print_table,
+    say,
+    wait_for,
+)
 from medlive.config import load_settings
 from medlive.errors import UsageError
 from medlive.llm.wire import JsonMode
@@ -19,12 +26,22 @@ if TYPE_CHECKING:
 
 
 def command(
-    live: Annotated[bool, Option("--live", help="Curate with your own endpoint, not a recording.")] = False,
-    base_url: Annotated[str | None, Option(help="The endpoint of --live, up to /v1.")] = None,
+    live: Annotated[
+        bool, Option("--live", help="Curate with your own endpoint, not a recording.")
+    ] = False,
+    base_url: Annotated[
+        str | None, Option(help="The endpoint of --live, up to /v1.")
+    ] = None,
     model: Annotated[str | None, Option(help="The model of --live.")] = None,
-    api_key_env: Annotated[str | None, Option(help="The variable that holds the endpoint's key.")] = None,
-    json_mode: Annotated[JsonMode, Option(help="How the endpoint is asked for JSON.")] = JsonMode.SCHEMA,
-    record: Annotated[Path | None, Option(metavar="FILE", help="Record the endpoint's replies here.")] = None,
+    api_key_env: Annotated[
+        str | None, Option(help="The variable that holds the endpoint's key.")
+    ] = None,
+    json_mode: Annotated[
+        JsonMode, Option(help="How the endpoint is asked for JSON.")
+    ] = JsonMode.SCHEMA,
+    record: Annotated[
+        Path | None, Option(metavar="FILE", help="Record the endpoint's replies here.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
@@ -37,8 +54,12 @@ def command(
     from medlive.demo.loop import LiveEndpoint, run_demo
     from medlive.report.tables import scores_json
 
-    if live != (base_url is not None and model is not None) or (record is not None and not live):
-        raise UsageError("--live needs --base-url and --model, and --record and these need --live")
+    if live != (base_url is not None and model is not None) or (
+        record is not None and not live
+    ):
+        raise UsageError(
+            "--live needs --base-url and --model, and --record and these need --live"
+        )
     endpoint = None
     if base_url is not None and model is not None:
         endpoint = LiveEndpoint(base_url, model, api_key_env, json_mode.value, record)
@@ -50,40 +71,58 @@ def command(
     assert frozen is not None
     assert scores is not None
     paths: dict[str, Any] = {
-        "snapshot": frozen.path, "report": done.report, "runs": [m.run.run.path for m in scores.models],
+        "snapshot": frozen.path,
+        "report": done.report,
+        "runs": [m.run.run.path for m in scores.models],
         "home": settings.home,
-    }  # fmt: skip
+    }
     value = {
         "harvest": {h.source: dict(h.counts) for h in done.harvested},
         **{name: done.curated[name] for name in ("funnel", "calls", "replayed")},
         **attributes(done, "new_threads verified_steps skipped_steps seconds"),
-        "snapshot": attributes(frozen, "version cases criteria publishable already_frozen=already"),
+        "snapshot": attributes(
+            frozen, "version cases criteria publishable already_frozen=already"
+        ),
         "scores": scores_json(scores),
         "paths": paths,
     }
-    print_result(value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None))
+    print_result(
+        value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None)
+    )
     if not as_json:
         echo(f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:")
         echo(f"MEDLIVE_HOME={settings.home} medlive serve --preview")
 
 
-def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *, recorded: bool) -> None:
+def _print(
+    done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *, recorded: bool
+) -> None:
     from medlive.cli.evaluation.score import print_scores
 
     echo()
     names = ("new", "revised", "unchanged", "not_modified")
     print_table(
         ["source", *(name.replace("_", " ") for name in names), "problems"],
-        [[h.source, *(h.counts[name] for name in names), len(h.problems)] for h in done.harvested],
-        title="Harvest" + ("" if done.new_threads else ": nothing new, every thread was here already"),
+        [
+            [h.source, *(h.counts[name] for name in names), len(h.problems)]
+            for h in done.harvested
+        ],
+        title="Harvest"
+        + ("" if done.new_threads else ": nothing new, every thread was here already"),
     )
     echo()
     funnel = done.curated["funnel"]
     rows = [*funnel, ["", "", "in all", sum(row[3] for row in funnel)]]
-    print_table(["stage", "outcome", "reason", "threads"], rows, title="Funnel: what became of each thread")
+    print_table(
+        ["stage", "outcome", "reason", "threads"],
+        rows,
+        title="Funnel: what became of each thread",
+    )
     echo()
     state = "was frozen already" if frozen.already else "frozen"
-    echo(f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria.")
+    echo(
+        f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria."
+    )
     echo(f"Verified from its files alone: {done.verified_steps} steps passed.")
     for why in done.skipped_steps:
         echo(f"Skipped: {why}.")
@@ -92,8 +131,12 @@ def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *,
     echo()
     print_scores(done.scores)
     if recorded:
-        echo("Curated from recorded replies of a language model; where none is recorded, by the rules engine.")
-    echo("Sample models and the rules engine as grader: these figures show the loop, not a model's worth.")
+        echo(
+            "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
+        )
+    echo(
+        "Sample models and the rules engine as grader: these figures show the loop, not a model's worth."
+    )
     echo()
     echo(f"snapshot  {frozen.path}")
     for run in paths["runs"]:

@@ -27,7 +27,15 @@ from medlive.cli.evidence_index import (
     recall_of,
 )
 from medlive.cli.options import JsonOption, grouped, read_settings
-from medlive.cli.output import attributes, pick, print_result, print_table, say, wait_for, with_database
+from medlive.cli.output import (
+    attributes,
+    pick,
+    print_result,
+    print_table,
+    say,
+    wait_for,
+    with_database,
+)
 from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
@@ -38,30 +46,49 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 Retriever = Literal["bm25", "dense", "hybrid"]
-RetrieverOption = Annotated[Retriever | None, Option("--retriever", help="Default: as configured or the index's.")]
+RetrieverOption = Annotated[
+    Retriever | None,
+    Option("--retriever", help="Default: as configured or the index's."),
+]
 
 DEPTHS = (1, 5, 32)
 K = 32
-COLUMNS = ("retriever", *(f"recall@{depth}" for depth in DEPTHS), "p50 ms", "p95 ms", "batch, ms a query")
+COLUMNS = (
+    "retriever",
+    *(f"recall@{depth}" for depth in DEPTHS),
+    "p50 ms",
+    "p95 ms",
+    "batch, ms a query",
+)
 
 
 @app.command()
 @grouped
 def build(
-    corpora: Annotated[list[Path], Argument(help="Archives, files or folders; docs/evidence.md lists the kinds.")],
+    corpora: Annotated[
+        list[Path],
+        Argument(help="Archives, files or folders; docs/evidence.md lists the kinds."),
+    ],
     index: IndexOption = None,
-    corpus_kind: Annotated[str | None, Option(help="The corpora's kind [recognised].")] = None,
+    corpus_kind: Annotated[
+        str | None, Option(help="The corpora's kind [recognised].")
+    ] = None,
     name: Annotated[str | None, Option(help="The corpus's name [its own].")] = None,
     *,
     vectors: Vectors,
-    fresh: Annotated[bool, Option("--fresh", help="Forget corpora that the index already holds.")] = False,
+    fresh: Annotated[
+        bool, Option("--fresh", help="Forget corpora that the index already holds.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
     from medlive.evidence.corpora.registry import open_corpus
 
     if name is not None and len(corpora) > 1:
-        raise UsageError("--name is for one corpus", hint="build them one after the other, each with its name")
+        raise UsageError(
+            "--name is for one corpus",
+            hint="build them one after the other, each with its name",
+        )
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
     built = build_corpora(opened, index_folder(index), vectors, fresh=fresh)
     print_result(built.as_json(), as_json, built.show)
@@ -80,36 +107,78 @@ def list_(as_json: JsonOption = False) -> None:
             value.append({"path": path, "problem": found, "manifest": None})
             rows.append([path, *[None] * 7, found])
             continue
-        value.append({"path": path, "problem": None, "manifest": found.model_dump(mode="json", exclude={"files"})})
-        rows.append([
-            path, found.retriever, found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
-            found.dense and found.dense.kind.value, recall_of(found), found.passages,
-            ", ".join(found.corpus_digests), f"{found.built_at:%Y-%m-%d %H:%M}", None,
-        ])  # fmt: skip
-    columns = ["index", "retriever", "encoder", "kind", "recall", "passages", "corpora", "built", "problem"]
+        value.append(
+            {
+                "path": path,
+                "problem": None,
+                "manifest": found.model_dump(mode="json", exclude={"files"}),
+            }
+        )
+        rows.append(
+            [
+                path,
+                found.retriever,
+                found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
+                found.dense and found.dense.kind.value,
+                recall_of(found),
+                found.passages,
+                ", ".join(found.corpus_digests),
+                f"{found.built_at:%Y-%m-%d %H:%M}",
+                None,
+            ]
+        )
+    columns = [
+        "index",
+        "retriever",
+        "encoder",
+        "kind",
+        "recall",
+        "passages",
+        "corpora",
+        "built",
+        "problem",
+    ]
     print_result(value, as_json, lambda: print_table(columns, rows))
 
 
 @app.command()
 def search(
-    phrases: Annotated[list[str], Argument(metavar="PHRASE...", help="What to look for; several are fused.")],
+    phrases: Annotated[
+        list[str],
+        Argument(metavar="PHRASE...", help="What to look for; several are fused."),
+    ],
     k: Annotated[int, Option("-k", min=1, max=100, help="How many passages.")] = 5,
     index: IndexOption = None,
-    corpus: Annotated[list[str] | None, Option(help="Only passages of this corpus; may be repeated.")] = None,
-    not_after: Annotated[datetime | None, Option(formats=["%Y-%m-%d"], help="Latest day of publication.")] = None,
+    corpus: Annotated[
+        list[str] | None, Option(help="Only passages of this corpus; may be repeated.")
+    ] = None,
+    not_after: Annotated[
+        datetime | None, Option(formats=["%Y-%m-%d"], help="Latest day of publication.")
+    ] = None,
     retriever: RetrieverOption = None,
     encoder: EncoderOption = None,
-    rerank: Annotated[str | None, Option(help='A cross-encoder, "medcpt" or its folder [as configured].')] = None,
+    rerank: Annotated[
+        str | None,
+        Option(help='A cross-encoder, "medcpt" or its folder [as configured].'),
+    ] = None,
     models: ModelsOption = None,
     online: Annotated[
-        bool, Option("--online", help="Ask the services of [evidence] online as well, as curation does.")
+        bool,
+        Option(
+            "--online",
+            help="Ask the services of [evidence] online as well, as curation does.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
     if online:
-        hits = _search_online(phrases, k=k, day=not_after and not_after.date(), corpora=corpus)
-        print_result([_hit_as_json(hit) for hit in hits], as_json, lambda: _print_hits(hits))
+        hits = _search_online(
+            phrases, k=k, day=not_after and not_after.date(), corpora=corpus
+        )
+        print_result(
+            [_hit_as_json(hit) for hit in hits], as_json, lambda: _print_hits(hits)
+        )
         return
     from medlive.evidence.manifest import read_manifest
     from medlive.evidence.open_index import open_index
@@ -118,24 +187,40 @@ def search(
     folder = index_folder(index)
     configured = read_settings().evidence
     opened = open_index(
-        folder, settings=encoder_settings(models), encoder=encoder,
-        reranker=rerank or configured.reranker, retriever=retriever or configured.retriever,
-    )  # fmt: skip
+        folder,
+        settings=encoder_settings(models),
+        encoder=encoder,
+        reranker=rerank or configured.reranker,
+        retriever=retriever or configured.retriever,
+    )
     day = not_after and not_after.date()
-    (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus))
+    (hits,) = wait_for(
+        opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus)
+    )
     manifest = read_manifest(folder)
-    value = attributes(opened.identity, "retriever dense index_digest") | {"reason": manifest.reason}
+    value = attributes(opened.identity, "retriever dense index_digest") | {
+        "reason": manifest.reason
+    }
     value["hits"] = [_hit_as_json(hit) for hit in hits]
     notes = [described(manifest, opened.identity.retriever)]
     if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
         name = opened.dense.encoder.identity.name
-        notes.append(f"searched by words alone where not English: {name} reads nothing else")
-    print_result(value, as_json, lambda: _print_hits(hits), notes=() if as_json else notes)
+        notes.append(
+            f"searched by words alone where not English: {name} reads nothing else"
+        )
+    print_result(
+        value, as_json, lambda: _print_hits(hits), notes=() if as_json else notes
+    )
 
 
 def _hit_as_json(hit: "Hit") -> dict[str, Any]:
     found_by = [asdict(side) for side in hit.sides]
-    return {"rank": hit.rank, "score": hit.score, "found_by": found_by, **asdict(hit.passage)}
+    return {
+        "rank": hit.rank,
+        "score": hit.score,
+        "found_by": found_by,
+        **asdict(hit.passage),
+    }
 
 
 def _search_online(
@@ -145,14 +230,19 @@ def _search_online(
     from medlive.evidence.passage import Query
     from medlive.service.wiring import open_online
 
-    async def search_services(database: "Database", settings: "Settings") -> "list[Hit]":
+    async def search_services(
+        database: "Database", settings: "Settings"
+    ) -> "list[Hit]":
         retriever = open_online(settings, database)
         if retriever is None:
             raise UsageError(
-                "no literature service is configured", hint='set [evidence] online = ["pubmed", "europepmc"]'
+                "no literature service is configured",
+                hint='set [evidence] online = ["pubmed", "europepmc"]',
             )
         async with aclosing(retriever):
-            (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day, corpora=corpora)
+            (hits,) = await retriever.search(
+                [Query(*phrases)], k=k, not_after=day, corpora=corpora
+            )
         return hits
 
     return with_database(search_services)
@@ -162,11 +252,18 @@ def _print_hits(hits: "Sequence[Hit]") -> None:
     print_table(
         ["rank", "score", "found by", "passage", "title", "published", "text"],
         [
-            [h.rank, round(h.score, 4), "\n".join(f"{s.side} {s.rank} ({s.score:g})" for s in h.sides),
-             h.passage.id, h.passage.title, h.passage.published, h.passage.text[:300]]
+            [
+                h.rank,
+                round(h.score, 4),
+                "\n".join(f"{s.side} {s.rank} ({s.score:g})" for s in h.sides),
+                h.passage.id,
+                h.passage.title,
+                h.passage.published,
+                h.passage.text[:300],
+            ]
             for h in hits
         ],
-    )  # fmt: skip
+    )
 
 
 @app.command()
@@ -176,14 +273,20 @@ def verify(index: IndexOption = None) -> None:
 
     folder = index_folder(index)
     manifest = verify_index(folder)
-    say(f"{folder}: {len(manifest.files)} files are as they were built, {manifest.index_digest}")
+    say(
+        f"{folder}: {len(manifest.files)} files are as they were built, {manifest.index_digest}"
+    )
 
 
 @app.command()
 def models(
     models: ModelsOption = None,
-    download: Annotated[bool, Option("--download", help="Fetch MedCPT's three models (1.3 GB).")] = False,
-    require: Annotated[bool, Option("--require", help="Exit with status 3 unless MedCPT can be used.")] = False,
+    download: Annotated[
+        bool, Option("--download", help="Fetch MedCPT's three models (1.3 GB).")
+    ] = False,
+    require: Annotated[
+        bool, Option("--require", help="Exit with status 3 unless MedCPT can be used.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them."""
@@ -195,19 +298,32 @@ def models(
             say(f"downloaded {folder}")
     found = folders.find_models(settings)
     problem, packages = folders.missing_models(found), folders.missing_packages()
-    names, no_model = "folder digest dimension", {"folder": None, "digest": None, "dimension": None}
+    names, no_model = (
+        "folder digest dimension",
+        {"folder": None, "digest": None, "dimension": None},
+    )
     value = {
-        "usable": problem is None, "lacking": problem, "missing_packages": packages,
+        "usable": problem is None,
+        "lacking": problem,
+        "missing_packages": packages,
         "models": [
             attributes(f, "role repository=role.repository purpose=role.purpose")
             | (attributes(f.model, names) if f.model else no_model)
-            | {"places": [attributes(p, "origin folder state problem") for p in f.places]}
+            | {
+                "places": [
+                    attributes(p, "origin folder state problem") for p in f.places
+                ]
+            }
             for f in found
         ],
-    }  # fmt: skip
+    }
 
     def show() -> None:
-        roles = [(f.role, row) for f in found for row in pick(f.places, "folder state problem")]
+        roles = [
+            (f.role, row)
+            for f in found
+            for row in pick(f.places, "folder state problem")
+        ]
         rows = [[role.repository, role.purpose, *row] for role, row in roles]
         print_table(["model", "for", "looked at", "state", "problem"], rows)
         if packages:
@@ -219,17 +335,23 @@ def models(
 
     failure = None
     if require and problem is not None:
-        failure = EvidenceUnavailable(problem, hint="medlive evidence models --download fetches the models")
+        failure = EvidenceUnavailable(
+            problem, hint="medlive evidence models --download fetches the models"
+        )
     print_result(value, as_json, show, failure=failure)
 
 
 @app.command()
 def bench(
     index: IndexOption = None,
-    queries: Annotated[int, Option(min=10, max=10_000, help="Passages to look for.")] = 200,
+    queries: Annotated[
+        int, Option(min=10, max=10_000, help="Passages to look for.")
+    ] = 200,
     encoder: EncoderOption = None,
     models: ModelsOption = None,
-    out: Annotated[Path | None, Option(help="Write the result there, as Markdown.")] = None,
+    out: Annotated[
+        Path | None, Option(help="Write the result there, as Markdown.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the index: known-item recall with intervals, latency, and the dense side against exact search."""
@@ -249,11 +371,18 @@ def bench(
     items = known_items(open_store(folder, manifest), queries)
     if not items:
         hint = "the questions are made of words between spaces: an index over Chinese alone cannot be measured"
-        raise UsageError(f"no passage of {folder} begins with a sentence of 8 words or more", hint=hint)
-    names: tuple[Retriever, ...] = ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
+        raise UsageError(
+            f"no passage of {folder} begins with a sentence of 8 words or more",
+            hint=hint,
+        )
+    names: tuple[Retriever, ...] = (
+        ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
+    )
     if manifest.dense is None:
         say(f"bm25 only: {manifest.reason}")
-    opening = partial(open_index, folder, settings=encoder_settings(models), encoder=encoder)
+    opening = partial(
+        open_index, folder, settings=encoder_settings(models), encoder=encoder
+    )
     rows = []
     for name in names:
         rows.append({"retriever": name} | _measured(opening(retriever=name), items))
@@ -263,7 +392,8 @@ def bench(
         "command": shlex.join(["medlive", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
         **attributes(manifest, "index_digest corpora=corpus_digests passages"),
-        "encoder": manifest.encoder and f"{manifest.encoder.name} {manifest.encoder.digest}",
+        "encoder": manifest.encoder
+        and f"{manifest.encoder.name} {manifest.encoder.digest}",
         "kind": manifest.dense and manifest.dense.kind.value,
         "queries": len(items),
         "made_of": "every second word of a passage's first sentence; the passage stays in the index",
@@ -273,7 +403,9 @@ def bench(
         opened = opening(retriever="dense")
         assert opened.dense is not None
         vectors, texts = vectors_of(folder, manifest), [item.query for item in items]
-        shares = dense_recall(opened.dense, vectors, open_store(folder, manifest), texts, K)
+        shares = dense_recall(
+            opened.dense, vectors, open_store(folder, manifest), texts, K
+        )
         result["dense_against_exact"] = mean_and_interval(shares)
     if out is not None:
         out.write_text(_markdown(result), encoding="utf-8")
@@ -285,15 +417,20 @@ def _print_bench(result: dict[str, Any]) -> None:
     title = f"{result['queries']} known items among {result['passages']} passages: {result['made_of']}"
     print_table(COLUMNS, _rows(result), title=title)
     if "dense_against_exact" in result:
-        say(f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}")
+        say(
+            f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}"
+        )
 
 
 def _rows(result: dict[str, Any]) -> list[list[str]]:
     return [
-        [r["retriever"], *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
-         *(f"{r[name]:.1f}" for name in ("p50_ms", "p95_ms", "batch_ms"))]
+        [
+            r["retriever"],
+            *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
+            *(f"{r[name]:.1f}" for name in ("p50_ms", "p95_ms", "batch_ms")),
+        ]
         for r in result["retrievers"]
-    ]  # fmt: skip
+    ]
 
 
 def _measured(retriever: Any, items: Sequence[Any]) -> dict[str, Any]:
@@ -301,13 +438,20 @@ def _measured(retriever: Any, items: Sequence[Any]) -> dict[str, Any]:
 
     from medlive.evidence.measure import timed_search
 
-    ranked, seconds, batch = wait_for(timed_search(retriever, [item.query for item in items], K))
+    ranked, seconds, batch = wait_for(
+        timed_search(retriever, [item.query for item in items], K)
+    )
     row: dict[str, Any] = {}
     for depth in DEPTHS:
         row[f"recall@{depth}"] = mean_and_interval(
-            [float(item.passage in found[:depth]) for item, found in zip(items, ranked, strict=True)]
+            [
+                float(item.passage in found[:depth])
+                for item, found in zip(items, ranked, strict=True)
+            ]
         )
-    row["p50_ms"], row["p95_ms"] = (float(ms) for ms in np.percentile(np.array(seconds) * 1000, [50, 95]))
+    row["p50_ms"], row["p95_ms"] = (
+        float(ms) for ms in np.percentile(np.array(seconds) * 1000, [50, 95])
+    )
     row["batch_ms"] = batch * 1000
     return row
 
@@ -336,14 +480,24 @@ def _markdown(result: dict[str, Any]) -> str:
         f"Index `{result['index_digest']}`, {result['passages']} passages:",
         "",
         *(f"- `{name}` `{digest}`" for name, digest in result["corpora"].items()),
-        *([f"- encoder {result['encoder']}, {result['kind']}"] if result["encoder"] else []),
+        *(
+            [f"- encoder {result['encoder']}, {result['kind']}"]
+            if result["encoder"]
+            else []
+        ),
         "",
         f"{result['queries']} known items: {result['made_of']}. In brackets the 95 % interval over queries.",
         "",
-        *(f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS), *_rows(result))),
+        *(
+            f"| {' | '.join(row)} |"
+            for row in (COLUMNS, ["---"] * len(COLUMNS), *_rows(result))
+        ),
     ]
     if "dense_against_exact" in result:
-        lines += ["", f"Dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}."]
+        lines += [
+            "",
+            f"Dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}.",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from medlive.evidence.corpora.model import Corpus
     from medlive.evidence.fetch.fetching import Outcome, Plan
     from medlive.evidence.fetch.ledger import Ledger
-    from medlive.evidence.fetch.model import FetchFailed, FetchSettings, Selection, Source
+    from medlive.evidence.fetch.model import (
+        FetchFailed,
+        FetchSettings,
+        Selection,
+        Source,
+    )
 
 _MB = 1_000_000
 
@@ -27,23 +32,35 @@ class Chosen:
 
     types: Annotated[
         str | None,
-        Option(help="Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all]."),
+        Option(
+            help="Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all]."
+        ),
     ] = None
     since: Annotated[
-        datetime | None, Option(formats=["%Y-%m-%d"], help="Of PubMed: published on this day or later.")
+        datetime | None,
+        Option(formats=["%Y-%m-%d"], help="Of PubMed: published on this day or later."),
     ] = None
-    language: Annotated[str | None, Option(help="Of PubMed: languages as it writes them, as in eng,chi.")] = None
+    language: Annotated[
+        str | None,
+        Option(help="Of PubMed: languages as it writes them, as in eng,chi."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
     """How files are fetched."""
 
-    to: Annotated[Path | None, Option(help="Folder of the corpora; default: corpora/ under MEDLIVE_HOME.")] = None
-    contact: Annotated[
-        str | None, Option(help="E-mail or web address for the User-Agent [that of the harvest].")
+    to: Annotated[
+        Path | None,
+        Option(help="Folder of the corpora; default: corpora/ under MEDLIVE_HOME."),
     ] = None
-    rate: Annotated[float, Option(min=0.001, help="Megabytes a second that --dry-run reckons with.")] = 5.0
+    contact: Annotated[
+        str | None,
+        Option(help="E-mail or web address for the User-Agent [that of the harvest]."),
+    ] = None
+    rate: Annotated[
+        float, Option(min=0.001, help="Megabytes a second that --dry-run reckons with.")
+    ] = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +71,22 @@ class _Task:
 
 
 def fetch(
-    names: Annotated[list[str] | None, Argument(metavar="NAME...", help="Corpora; --list names them.")] = None,
-    recommended: Annotated[bool, Option("--recommended", help="The corpora that a first library needs.")] = False,
-    list_: Annotated[bool, Option("--list", help="List the corpora that can be fetched, and end.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would be fetched, and end.")] = False,
-    no_build: Annotated[bool, Option("--no-build", help="Do not add what was fetched to the index.")] = False,
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAME...", help="Corpora; --list names them."),
+    ] = None,
+    recommended: Annotated[
+        bool, Option("--recommended", help="The corpora that a first library needs.")
+    ] = False,
+    list_: Annotated[
+        bool, Option("--list", help="List the corpora that can be fetched, and end.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would be fetched, and end.")
+    ] = False,
+    no_build: Annotated[
+        bool, Option("--no-build", help="Do not add what was fetched to the index.")
+    ] = False,
     index: IndexOption = None,
     *,
     chosen: Chosen,
@@ -78,15 +106,22 @@ def fetch(
     if dry_run:
         plans = [_plan(task, settings) for task in tasks]
         print_result(
-            [_plan_as_json(plan, manner.rate) for plan in plans], as_json, lambda: _print_plans(plans, manner.rate)
+            [_plan_as_json(plan, manner.rate) for plan in plans],
+            as_json,
+            lambda: _print_plans(plans, manner.rate),
         )
         return
     outcomes = [_fetch(task, settings) for task in tasks]
-    value: dict[str, Any] = {"fetched": [_outcome_as_json(outcome) for outcome in outcomes], "index": None}
+    value: dict[str, Any] = {
+        "fetched": [_outcome_as_json(outcome) for outcome in outcomes],
+        "index": None,
+    }
     if not as_json:
         _print_outcomes(outcomes)
     if not no_build:
-        value["index"] = _add_to_index(tasks, outcomes, index_folder(index), vectors, as_json)
+        value["index"] = _add_to_index(
+            tasks, outcomes, index_folder(index), vectors, as_json
+        )
     failures = [failure for outcome in outcomes for failure in outcome.failures]
     print_result(value, as_json, lambda: None, failure=_failure(failures))
 
@@ -101,18 +136,29 @@ def _failure(failures: list[str]) -> "FetchFailed | None":
     return FetchFailed(f"{failures[0]}{more}", hint=hint)
 
 
-def _tasks(names: list[str], recommended: bool, chosen: Chosen, to: Path | None) -> list[_Task]:
+def _tasks(
+    names: list[str], recommended: bool, chosen: Chosen, to: Path | None
+) -> list[_Task]:
     from medlive.evidence.fetch.model import Selection
     from medlive.evidence.fetch.registry import SOURCES, find_source
     from medlive.service.paths import corpora_path
 
     if recommended:
-        names = list(dict.fromkeys([*names, *(source.name for source in SOURCES if source.recommended)]))
+        names = list(
+            dict.fromkeys(
+                [*names, *(source.name for source in SOURCES if source.recommended)]
+            )
+        )
     if not names:
-        raise UsageError("name a corpus, or give --recommended", hint="medlive evidence fetch --list")
+        raise UsageError(
+            "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
+        )
     wanted = _selection(chosen)
     if wanted is not None and "pubmed" not in names:
-        raise UsageError("--types, --since and --language choose among PubMed's articles", hint="add pubmed")
+        raise UsageError(
+            "--types, --since and --language choose among PubMed's articles",
+            hint="add pubmed",
+        )
     settings = read_settings()
     folder = to or corpora_path(settings)
     tasks = []
@@ -120,7 +166,11 @@ def _tasks(names: list[str], recommended: bool, chosen: Chosen, to: Path | None)
         source = find_source(name, settings.evidence.mirrors.get(name))
         usual = source.recommended if recommended else None
         selection = wanted if name == "pubmed" and wanted is not None else usual
-        tasks.append(_Task(source=source, folder=folder / name, selection=selection or Selection()))
+        tasks.append(
+            _Task(
+                source=source, folder=folder / name, selection=selection or Selection()
+            )
+        )
     return tasks
 
 
@@ -133,7 +183,9 @@ def _selection(chosen: Chosen) -> "Selection | None":
     languages = _parts(chosen.language)
     for language in languages:
         if len(language) != 3 or not language.isalpha():
-            raise UsageError(f"--language {language}: expected three letters as PubMed writes them, as in eng")
+            raise UsageError(
+                f"--language {language}: expected three letters as PubMed writes them, as in eng"
+            )
     return Selection(
         types=tuple(sorted(set(types))),
         since=chosen.since.date() if chosen.since else None,
@@ -174,12 +226,18 @@ def _fetch(task: _Task, settings: "FetchSettings") -> "Outcome":
     for failure in outcome.failures:
         say(f"{task.source.name}: {failure}")
     if outcome.absent:
-        say(f"{task.source.name}: {len(outcome.absent)} listed files do not exist, {outcome.absent[0]} first")
+        say(
+            f"{task.source.name}: {len(outcome.absent)} listed files do not exist, {outcome.absent[0]} first"
+        )
     return outcome
 
 
 def _add_to_index(
-    tasks: list[_Task], outcomes: "list[Outcome]", out: Path, vectors: Vectors, as_json: bool
+    tasks: list[_Task],
+    outcomes: "list[Outcome]",
+    out: Path,
+    vectors: Vectors,
+    as_json: bool,
 ) -> dict[str, Any] | None:
     """Build what is complete and not in the index yet."""
     from medlive.evidence.manifest import read_manifest
@@ -190,7 +248,9 @@ def _add_to_index(
     corpora = []
     for task, outcome in zip(tasks, outcomes, strict=True):
         if outcome.failures:
-            say(f"{task.source.name}: not added to the index, since files of it are missing")
+            say(
+                f"{task.source.name}: not added to the index, since files of it are missing"
+            )
         elif known.get(task.source.name) == outcome.ledger.digest:
             say(f"{task.source.name}: the index has it as it is")
         else:
@@ -238,7 +298,14 @@ def _print_sources(as_json: bool) -> None:
     ]
     columns = ["name", "about", "size", "checksums", "licence", "recommended"]
     rows = [
-        [s.name, s.about, _size(s.typical_bytes), s.checksums, s.licence, "yes" if s.recommended else "no"]
+        [
+            s.name,
+            s.about,
+            _size(s.typical_bytes),
+            s.checksums,
+            s.licence,
+            "yes" if s.recommended else "no",
+        ]
         for s in SOURCES
     ]
     print_result(value, as_json, lambda: print_table(columns, rows))
@@ -279,7 +346,16 @@ def _print_plans(plans: "list[Plan]", rate: float) -> None:
     download = sum(plan.download_bytes for plan in plans)
     index = sum(plan.index_bytes for plan in plans)
     time = _duration(sum(plan.seconds(rate * _MB) for plan in plans))
-    columns = ["corpus", "files", "of", "download", f"time at {rate:g} MB/s", "index", "checksums", "licence"]
+    columns = [
+        "corpus",
+        "files",
+        "of",
+        "download",
+        f"time at {rate:g} MB/s",
+        "index",
+        "checksums",
+        "licence",
+    ]
     title = (
         f"{_size(download)} in about {time}; on disk at most {_size(download)},"
         f" and about {_size(index)} for the index of words"
@@ -318,7 +394,15 @@ def _print_outcomes(outcomes: "list[Outcome]") -> None:
                 len(outcome.failures),
             ]
         )
-    columns = ["corpus", "fetched", "bytes", "files here", "on disk", "removed", "failed"]
+    columns = [
+        "corpus",
+        "fetched",
+        "bytes",
+        "files here",
+        "on disk",
+        "removed",
+        "failed",
+    ]
     print_table(columns, rows)
 
 
@@ -333,4 +417,8 @@ def _size(count: int) -> str:
 
 def _duration(seconds: float) -> str:
     minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{max(1, minutes)} min"
+    return (
+        f"{minutes // 60} h {minutes % 60} min"
+        if minutes >= 60
+        else f"{max(1, minutes)} min"
+    )

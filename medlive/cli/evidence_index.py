@@ -19,9 +19,16 @@ if TYPE_CHECKING:
     from medlive.evidence.encoders.folders import EncoderSettings
     from medlive.evidence.manifest import IndexManifest
 
-IndexOption = Annotated[Path | None, Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")]
-ModelsOption = Annotated[Path | None, Option("--models", help="A folder of models [as configured].")]
-EncoderOption = Annotated[str | None, Option("--encoder", help="Default: the one that the index names.")]
+IndexOption = Annotated[
+    Path | None,
+    Option("--index", help="The index's folder; default: under MEDLIVE_HOME."),
+]
+ModelsOption = Annotated[
+    Path | None, Option("--models", help="A folder of models [as configured].")
+]
+EncoderOption = Annotated[
+    str | None, Option("--encoder", help="Default: the one that the index names.")
+]
 IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
 
 
@@ -31,15 +38,26 @@ class Vectors:
 
     encoder: Annotated[
         str | None,
-        Option(help='"medcpt", a folder with models, or "none" [the index\'s own, else medcpt if installed].'),
+        Option(
+            help='"medcpt", a folder with models, or "none" [the index\'s own, else medcpt if installed].'
+        ),
     ] = None
-    kind: Annotated[IndexKind, Option(help="How vectors are arranged; auto: by their number.")] = "auto"
-    shard_size: Annotated[int | None, Option(min=1, help="Passages in a shard: what a kill costs.")] = None
+    kind: Annotated[
+        IndexKind, Option(help="How vectors are arranged; auto: by their number.")
+    ] = "auto"
+    shard_size: Annotated[
+        int | None, Option(min=1, help="Passages in a shard: what a kill costs.")
+    ] = None
     by_workers: Annotated[
         bool,
-        Option("--by-workers", help="Embed by workers on the queue embed, which share the index's folder."),
+        Option(
+            "--by-workers",
+            help="Embed by workers on the queue embed, which share the index's folder.",
+        ),
     ] = False
-    prune: Annotated[bool, Option("--prune", help="Remove the vectors of other encoders afterwards.")] = False
+    prune: Annotated[
+        bool, Option("--prune", help="Remove the vectors of other encoders afterwards.")
+    ] = False
     models: ModelsOption = None
 
 
@@ -68,7 +86,9 @@ class Built:
         _print_built(self.path, self.manifest, self.last, self.pruned)
 
 
-def build_corpora(corpora: "Sequence[Corpus]", out: Path, vectors: Vectors, *, fresh: bool) -> Built:
+def build_corpora(
+    corpora: "Sequence[Corpus]", out: Path, vectors: Vectors, *, fresh: bool
+) -> Built:
     """Build or extend the index at `out`, saying on stderr how it goes.
 
     Args:
@@ -102,18 +122,24 @@ def build_corpora(corpora: "Sequence[Corpus]", out: Path, vectors: Vectors, *, f
 
         if plan and vectors.by_workers:
             plan = replace(plan, share=partial(_embed_by_workers, out, plan, tick))
-        manifest = build_index(corpora, out, report, fresh=fresh, dense=plan, reason=reason)
+        manifest = build_index(
+            corpora, out, report, fresh=fresh, dense=plan, reason=reason
+        )
     for step in stages:
         for problem in step.problems:
             say(f"{step.corpus}: {problem.member}: {problem.cause}")
     for entry in manifest.corpora:
         if entry.digest != before.get(entry.name, (entry.digest, 0))[0]:
-            say(f"{entry.name}: {entry.passages} passages in the place of the {before[entry.name][1]} there were")
+            say(
+                f"{entry.name}: {entry.passages} passages in the place of the {before[entry.name][1]} there were"
+            )
     removed = prune(out) if vectors.prune else []
     return Built(path=out, manifest=manifest, last=stages[-1], pruned=removed)
 
 
-def _embed_by_workers(out: Path, plan: "DensePlan", tick: "Callable[[int], None]", data: Path) -> None:
+def _embed_by_workers(
+    out: Path, plan: "DensePlan", tick: "Callable[[int], None]", data: Path
+) -> None:
     from medlive.evidence.build import shards_to_embed
     from medlive.service.database import open_database
     from medlive.service.jobs import run_shard_jobs
@@ -126,23 +152,32 @@ def _embed_by_workers(out: Path, plan: "DensePlan", tick: "Callable[[int], None]
 
     async def run() -> bool:
         async with open_database(settings) as database:
-            return await run_shard_jobs(database, name, inside, plan.where, shards, tick)
+            return await run_shard_jobs(
+                database, name, inside, plan.where, shards, tick
+            )
 
     shards = shards_to_embed(out, data, plan.encoder.identity, plan.shard)
     if shards and not wait_for(run()):
         say("no worker serves the queue embed: embedding here")
 
 
-def _print_built(out: Path, manifest: "IndexManifest", last: "Progress", removed: Sequence[Any]) -> None:
+def _print_built(
+    out: Path, manifest: "IndexManifest", last: "Progress", removed: Sequence[Any]
+) -> None:
     unchanged = last.stage == "unchanged"
     say("unchanged: the index holds just this already" if unchanged else f"built {out}")
     if last.embedded is not None:
-        say(f"{last.embedded} passages embedded, {last.reused} had their vectors already")
+        say(
+            f"{last.embedded} passages embedded, {last.reused} had their vectors already"
+        )
     for place in removed:
         say(f"removed {place}")
     print_table(
         ["corpus", "kind", "documents", "passages", "unreadable", "licence"],
-        [[c.name, c.kind, c.documents, c.passages, c.problems, c.licence] for c in manifest.corpora],
+        [
+            [c.name, c.kind, c.documents, c.passages, c.problems, c.licence]
+            for c in manifest.corpora
+        ],
         title=f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…",
     )
 
@@ -152,7 +187,10 @@ def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
     from medlive.evidence.manifest import read_manifest
 
     with suppress(EvidenceUnavailable):
-        return {entry.name: (entry.digest, entry.passages) for entry in read_manifest(folder).corpora}
+        return {
+            entry.name: (entry.digest, entry.passages)
+            for entry in read_manifest(folder).corpora
+        }
     return {}
 
 

@@ -38,16 +38,38 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 Wanted = Mapping[str, Mapping[str, Any]]
 SHOWN_PROBLEMS = 20
-COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "gone", "older_than_since")
+COLUMNS = (
+    "pages",
+    "new",
+    "revised",
+    "unchanged",
+    "not_modified",
+    "gone",
+    "older_than_since",
+)
 
 
 def harvest(
-    sources: Annotated[list[str] | None, Argument(help="Sources to harvest; default: all.")] = None,
-    since: Annotated[str | None, Option(metavar="DATE", help="Only threads opened on or after this day.")] = None,
-    limit: Annotated[int | None, Option(min=1, help="Ask for at most so many threads a source.")] = None,
-    again: Annotated[bool, Option("--again", help="Harvest again although this week's is done.")] = False,
-    restart: Annotated[bool, Option("--restart", help="Forget how far this week's came, and begin anew.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
+    sources: Annotated[
+        list[str] | None, Argument(help="Sources to harvest; default: all.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        Option(metavar="DATE", help="Only threads opened on or after this day."),
+    ] = None,
+    limit: Annotated[
+        int | None, Option(min=1, help="Ask for at most so many threads a source.")
+    ] = None,
+    again: Annotated[
+        bool, Option("--again", help="Harvest again although this week's is done.")
+    ] = False,
+    restart: Annotated[
+        bool,
+        Option("--restart", help="Forget how far this week's came, and begin anew."),
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch new and changed threads of the communities, politely, and store them.
@@ -69,29 +91,49 @@ def harvest(
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
         hint = "MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml"
-        raise UsageError("a harvest needs a contact address, which every request names", hint=hint)
+        raise UsageError(
+            "a harvest needs a contact address, which every request names", hint=hint
+        )
     done, broken = with_database(
         lambda database, settings: _harvest(
-            database, settings, wanted, since=moment, limit=limit, again=again, restart=restart
+            database,
+            settings,
+            wanted,
+            since=moment,
+            limit=limit,
+            again=again,
+            restart=restart,
         )
     )
     if len(broken) == len(wanted):
         raise broken[-1]
-    print_result([_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done))
-    given_up = [f"{d.source}: quarantined: {d.quarantined}" if d.quarantined else f"{d.source}: {d.failed}"
-                for d in done if d.failed or d.quarantined]  # fmt: skip
+    print_result(
+        [_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done)
+    )
+    given_up = [
+        f"{d.source}: quarantined: {d.quarantined}"
+        if d.quarantined
+        else f"{d.source}: {d.failed}"
+        for d in done
+        if d.failed or d.quarantined
+    ]
     if broken:
         say("\n".join(given_up))
         raise broken[-1]
     if given_up:
-        raise CheckFailed("; ".join(given_up), hint="`medlive source check` says what its threads lack")
+        raise CheckFailed(
+            "; ".join(given_up),
+            hint="`medlive source check` says what its threads lack",
+        )
 
 
 def _moment(option: str, given: str | None) -> datetime | None:
     try:
         return parse_moment(given) if given else None
     except ValueError as exc:
-        raise UsageError(f"{option} {given}: not an ISO date such as 2026-11-01") from exc
+        raise UsageError(
+            f"{option} {given}: not an ISO date such as 2026-11-01"
+        ) from exc
 
 
 def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) -> None:
@@ -100,18 +142,35 @@ def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) 
     from medlive.sources.registry import build_site
 
     async def look(database: "Database", _: Settings) -> dict[str, str]:
-        return {name: await describe_next_harvest(database, name, again=again) for name in wanted}
+        return {
+            name: await describe_next_harvest(database, name, again=again)
+            for name in wanted
+        }
 
     sites = {name: build_site(name, overrides) for name, overrides in wanted.items()}
     agent = fetch_settings(settings).user_agent
     standing = with_database(look)
     plan = [
-        {"source": name, "would": standing[name], "user_agent": agent,
-         "lists": [request.url for request in site.listing_requests(site.settings.base_url)]}
+        {
+            "source": name,
+            "would": standing[name],
+            "user_agent": agent,
+            "lists": [
+                request.url for request in site.listing_requests(site.settings.base_url)
+            ],
+        }
         for name, site in sites.items()
-    ]  # fmt: skip
-    rows = [[source, would, "\n".join(lists)] for source, would, lists in pick(plan, "source would lists")]
-    print_result(plan, as_json, lambda: print_table(["source", "would", "lists"], rows), notes=[f"as {agent}"])
+    ]
+    rows = [
+        [source, would, "\n".join(lists)]
+        for source, would, lists in pick(plan, "source would lists")
+    ]
+    print_result(
+        plan,
+        as_json,
+        lambda: print_table(["source", "would", "lists"], rows),
+        notes=[f"as {agent}"],
+    )
 
 
 async def _harvest(
@@ -128,7 +187,9 @@ async def _harvest(
             tick(sum(total.values()))
 
         work = [
-            harvest_source(database, settings, name, overrides, **how, tick=partial(count, name))
+            harvest_source(
+                database, settings, name, overrides, **how, tick=partial(count, name)
+            )
             for name, overrides in wanted.items()
         ]
         ended = await asyncio.gather(*work, return_exceptions=True)
@@ -139,13 +200,19 @@ async def _harvest(
             done.append(HarvestResult(name, iso_week(now()), failed=describe(one)))
         else:
             done.append(one)
-    return done, sorted(broken, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100)
+    return done, sorted(
+        broken, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100
+    )
 
 
 def _print(done: "list[HarvestResult]") -> None:
-    shares = ["" if d.not_modified_share is None else f"{d.not_modified_share:.0%}" for d in done]
+    shares = [
+        "" if d.not_modified_share is None else f"{d.not_modified_share:.0%}"
+        for d in done
+    ]
     rows = [
-        [d.source, *(d.counts[c] for c in COLUMNS), x, len(d.problems)] for d, x in zip(done, shares, strict=True)
+        [d.source, *(d.counts[c] for c in COLUMNS), x, len(d.problems)]
+        for d, x in zip(done, shares, strict=True)
     ]
     print_table(["source", *COLUMNS, "304 share", "problems"], rows)
 
@@ -169,8 +236,12 @@ def _as_json(done: "HarvestResult") -> dict[str, Any]:
 
 
 def import_(
-    files: Annotated[list[Path], Argument(help="Thread files, one JSON object a line.")],
-    assume_posted_at: Annotated[str | None, Option(metavar="DATE", help="For threads without a date.")] = None,
+    files: Annotated[
+        list[Path], Argument(help="Thread files, one JSON object a line.")
+    ],
+    assume_posted_at: Annotated[
+        str | None, Option(metavar="DATE", help="For threads without a date.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Import threads from JSON Lines files; a bad line is reported and the others are imported.
@@ -186,12 +257,24 @@ def import_(
         done, key = [], handle_key(settings)
         for path in files:
             with progress(f"import {path.name}") as tick:
-                done.append(await import_file(database, path, assume_posted_at=moment, handle_key=key, tick=tick))
+                done.append(
+                    await import_file(
+                        database,
+                        path,
+                        assume_posted_at=moment,
+                        handle_key=key,
+                        tick=tick,
+                    )
+                )
         return done
 
     done = with_database(work)
     value = [
-        {"file": d.file, **d.counts, "lines": [attributes(p, "line reason detail") for p in d.problems]}
+        {
+            "file": d.file,
+            **d.counts,
+            "lines": [attributes(p, "line reason detail") for p in d.problems],
+        }
         for d in done
     ]
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
@@ -199,9 +282,13 @@ def import_(
     print_result(value, as_json, lambda: print_table(["file", *columns], rows))
     for d in done:
         for problem in d.problems[:SHOWN_PROBLEMS]:
-            say(f"{d.file.name}:{problem.line}: {problem.reason.value}: {problem.detail}")
+            say(
+                f"{d.file.name}:{problem.line}: {problem.reason.value}: {problem.detail}"
+            )
         if len(d.problems) > SHOWN_PROBLEMS:
-            say(f"{d.file.name}: {len(d.problems) - SHOWN_PROBLEMS} more bad lines; all are in import_problems")
+            say(
+                f"{d.file.name}: {len(d.problems) - SHOWN_PROBLEMS} more bad lines; all are in import_problems"
+            )
 
 
 @app.command("list")
@@ -212,20 +299,34 @@ def list_(as_json: JsonOption = False) -> None:
 
     settings = load_settings().settings
     wanted = select_sources(settings, [])
-    sites = {name: build_site(name, overrides).settings for name, overrides in wanted.items()}
-    rows = [[name, s.base_url, ", ".join(s.boards) or "all", s.min_interval_s] for name, s in sites.items()]
+    sites = {
+        name: build_site(name, overrides).settings for name, overrides in wanted.items()
+    }
+    rows = [
+        [name, s.base_url, ", ".join(s.boards) or "all", s.min_interval_s]
+        for name, s in sites.items()
+    ]
     print_result(
         {name: site.model_dump(mode="json") for name, site in sites.items()},
         as_json,
-        lambda: print_table(["source", "address", "boards", "least interval (s)"], rows),
+        lambda: print_table(
+            ["source", "address", "boards", "least interval (s)"], rows
+        ),
     )
 
 
 @app.command()
 def check(
-    source: Annotated[str | None, Argument(help="The community; default: all that were harvested.")] = None,
-    url: Annotated[str | None, Option(help="Check this page instead: a thread's address.")] = None,
-    file: Annotated[Path | None, Option(help="With --url: read this saved page instead of fetching it.")] = None,
+    source: Annotated[
+        str | None, Argument(help="The community; default: all that were harvested.")
+    ] = None,
+    url: Annotated[
+        str | None, Option(help="Check this page instead: a thread's address.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        Option(help="With --url: read this saved page instead of fetching it."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the state of the communities, or with --url what one page yields, field by field.
@@ -236,7 +337,10 @@ def check(
     """
     if url is not None:
         if source is None:
-            raise UsageError("--url needs the community", hint="medlive source check SOURCE --url URL")
+            raise UsageError(
+                "--url needs the community",
+                hint="medlive source check SOURCE --url URL",
+            )
         _check_page(source, url, file, as_json=as_json)
     elif file is not None:
         raise UsageError("--file needs --url, the address that the page was saved from")
@@ -251,7 +355,11 @@ def _check_health(source: str | None, *, as_json: bool) -> None:
     names = list(select_sources(settings, [source] if source else []))
     health = with_database(lambda database, _: source_health(database, source))
     found = [one for one in health if one.info.name in names]
-    never = [name for name in names if found and source is None and name not in {one.info.name for one in found}]
+    never = [
+        name
+        for name in names
+        if found and source is None and name not in {one.info.name for one in found}
+    ]
     faults = [f"{one.info.name}: {fault}" for one in found for fault in one.faults]
     hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
     print_result(
@@ -268,15 +376,34 @@ def _print_health(found: "Sequence[SourceHealth]") -> None:
         say("no community was harvested yet; `medlive harvest` does")
         return
     rows: list[list[Any]]
-    rows = [[o.info.name, o.info.last_run, o.info.last_outcome,
-             f"{o.last_done_at:%Y-%m-%d %H:%M}" if o.last_done_at else "never", len(o.faults)]
-            for o in found]  # fmt: skip
+    rows = [
+        [
+            o.info.name,
+            o.info.last_run,
+            o.info.last_outcome,
+            f"{o.last_done_at:%Y-%m-%d %H:%M}" if o.last_done_at else "never",
+            len(o.faults),
+        ]
+        for o in found
+    ]
     print_table(["source", "last week", "outcome", "read to its end", "faults"], rows)
     for one in found:
-        figures = [f for f in one.figures if f.collapsed or not f.name.startswith("end:") or f.value]
+        figures = [
+            f
+            for f in one.figures
+            if f.collapsed or not f.name.startswith("end:") or f.value
+        ]
         if figures:
-            rows = [[f.name, round(f.value, 3), f.median and round(f.median, 3), f.n,
-                     "collapsed" if f.collapsed else ""] for f in figures]  # fmt: skip
+            rows = [
+                [
+                    f.name,
+                    round(f.value, 3),
+                    f.median and round(f.median, 3),
+                    f.n,
+                    "collapsed" if f.collapsed else "",
+                ]
+                for f in figures
+            ]
             head = ["figure", "now", "median before", "threads", ""]
             print_table(head, rows, title=f"{one.info.name}, {one.week}")
 
@@ -284,9 +411,15 @@ def _print_health(found: "Sequence[SourceHealth]") -> None:
 @app.command()
 def lift(
     source: Annotated[str, Argument(help="The quarantined community.")],
-    accept: Annotated[bool, Option("--accept", help="Compare only with harvests from now on.")] = False,
-    why: Annotated[str | None, Option("--reason", help="Why; it stays in the database.")] = None,
-    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
+    accept: Annotated[
+        bool, Option("--accept", help="Compare only with harvests from now on.")
+    ] = False,
+    why: Annotated[
+        str | None, Option("--reason", help="Why; it stays in the database.")
+    ] = None,
+    by: Annotated[
+        str | None, Option("--by", metavar="NAME", help="Who says so.")
+    ] = None,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
     from medlive.service.harvest.harvest import lift_source_quarantine
@@ -294,7 +427,9 @@ def lift(
 
     select_sources(load_settings().settings, [source])
     reason = with_database(
-        lambda db, _: lift_source_quarantine(db, source, compare_anew=accept, reason=why, by=by)
+        lambda db, _: lift_source_quarantine(
+            db, source, compare_anew=accept, reason=why, by=by
+        )
     )
     again = f"{source} is harvested again; it was out: {reason}"
     say(f"{source} was not quarantined" if reason is None else again)
@@ -308,7 +443,9 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
     try:
         body = read_given(file) if file else None
     except (OSError, TooLong) as exc:
-        raise BadInput(f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise BadInput(
+            f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
+        ) from exc
     try:
         found: dict[str, Any] = wait_for(check_page(settings, source, url, body))
     except (LayoutError, NotAThread) as exc:
@@ -317,26 +454,54 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
             print_json({"thread": None, "reason": reason, "message": exc.message})
         raise CheckFailed(f"{reason}: {exc.message}") from exc
     following = found["fields"]["next page"]
-    notes = [f"this is its first page: a harvest goes on at {following}"] if following else ()
+    notes = (
+        [f"this is its first page: a harvest goes on at {following}"]
+        if following
+        else ()
+    )
     print_result(found, as_json, lambda: _print_page(found), notes=notes)
 
 
 def _print_page(found: dict[str, Any]) -> None:
-    print_table(["field", "found"], [[name, str(value)[:300]] for name, value in found["fields"].items()])
+    print_table(
+        ["field", "found"],
+        [[name, str(value)[:300]] for name, value in found["fields"].items()],
+    )
     messages = enumerate(found["thread"]["messages"])
-    rows = [[i, m["role"], m.get("verified_by") or m["verified"], m["text"][:200]] for i, m in messages]
+    rows = [
+        [i, m["role"], m.get("verified_by") or m["verified"], m["text"][:200]]
+        for i, m in messages
+    ]
     print_table(["message", "role", "verified", "text"], rows)
 
 
-_ENDS = ("unchanged", "new", "revised", "layout", "fault", "not_a_thread", "incomplete", "bytes_gone", "damaged",
-         "skipped", "waiting", "taken_down")  # fmt: skip
+_ENDS = (
+    "unchanged",
+    "new",
+    "revised",
+    "layout",
+    "fault",
+    "not_a_thread",
+    "incomplete",
+    "bytes_gone",
+    "damaged",
+    "skipped",
+    "waiting",
+    "taken_down",
+)
 
 
 @app.command()
 def reparse(
-    sources: Annotated[list[str] | None, Argument(help="The communities; default: all.")] = None,
-    thread: Annotated[str | None, Option(help="Only this thread of the one community.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would change; change nothing.")] = False,
+    sources: Annotated[
+        list[str] | None, Argument(help="The communities; default: all.")
+    ] = None,
+    thread: Annotated[
+        str | None, Option(help="Only this thread of the one community.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Say what would change; change nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
@@ -349,20 +514,32 @@ def reparse(
     from medlive.service.harvest.sources import select_sources
 
     if thread is not None and len(sources or []) != 1:
-        raise UsageError("--thread needs its community", hint="medlive source reparse SOURCE --thread ID")
+        raise UsageError(
+            "--thread needs its community",
+            hint="medlive source reparse SOURCE --thread ID",
+        )
     wanted = select_sources(load_settings().settings, sources or [])
     done = with_database(
         lambda database, settings: reparse_sources(
-            database, settings, [*wanted], thread_ids=[thread] if thread else [], dry_run=dry_run,
+            database,
+            settings,
+            [*wanted],
+            thread_ids=[thread] if thread else [],
+            dry_run=dry_run,
             progress=lambda source: progress(f"reparse {source}"),
         )
-    )  # fmt: skip
+    )
     problems = [f"{d.source} is being harvested" for d in done if d.busy]
-    problems += [f"{path} is damaged or missing" for d in done for path in sorted(d.damaged)]
+    problems += [
+        f"{path} is damaged or missing" for d in done for path in sorted(d.damaged)
+    ]
     value, notes = [_reparsed_json(d, dry_run) for d in done], _reparse_notes(done)
     print_result(value, as_json, lambda: _print_reparsed(done, dry_run), notes=notes)
     if problems:
-        raise CheckFailed("; ".join(problems), hint="restore damaged files from a backup, then reparse again")
+        raise CheckFailed(
+            "; ".join(problems),
+            hint="restore damaged files from a backup, then reparse again",
+        )
 
 
 def _reparse_notes(done: "Sequence[ReparseResult]") -> Iterator[str]:
@@ -371,14 +548,18 @@ def _reparse_notes(done: "Sequence[ReparseResult]") -> Iterator[str]:
             yield f"{d.source}/{thread_id}: {kind}: {message}"
         if d.quarantined is not None and not d.busy:
             fallen = "; ".join(figure.message for figure in d.drift if figure.collapsed)
-            state = f"still has {fallen}" if fallen else "has all that earlier ones have"
+            state = (
+                f"still has {fallen}" if fallen else "has all that earlier ones have"
+            )
             yield f"{d.source} is quarantined: {d.quarantined}"
             yield f"  with these readings its last harvest {state}"
             yield f"  `medlive source lift {d.source}` takes it in again"
 
 
 def _print_reparsed(done: "Sequence[ReparseResult]", dry_run: bool) -> None:
-    columns = [end for end in _ENDS if end in _ENDS[:3] or any(d.counts[end] for d in done)]
+    columns = [
+        end for end in _ENDS if end in _ENDS[:3] or any(d.counts[end] for d in done)
+    ]
     print_table(
         ["source", "pages", *columns],
         [[d.source, d.counts["pages"], *(d.counts[c] for c in columns)] for d in done],
@@ -391,14 +572,23 @@ def _print_reparsed(done: "Sequence[ReparseResult]", dry_run: bool) -> None:
 
 def _changes(done: "ReparseResult") -> list[tuple[str, int, int]]:
     fields = sorted(set(done.before) | set(done.after))
-    return [(f, done.before[f], done.after[f]) for f in fields if done.before[f] != done.after[f]]
+    return [
+        (f, done.before[f], done.after[f])
+        for f in fields
+        if done.before[f] != done.after[f]
+    ]
 
 
 def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, Any]:
     return attributes(done, "source busy counts quarantined") | {
         "dry_run": dry_run,
-        "fields": {f: {"before": before, "now": after} for f, before, after in _changes(done)},
-        "problems": [{"thread_id": i, "kind": kind, "message": message} for i, kind, message in done.problems],
+        "fields": {
+            f: {"before": before, "now": after} for f, before, after in _changes(done)
+        },
+        "problems": [
+            {"thread_id": i, "kind": kind, "message": message}
+            for i, kind, message in done.problems
+        ],
         "damaged": sorted(done.damaged),
         "figures": [attributes(f, "name value n median collapsed") for f in done.drift],
     }
@@ -406,9 +596,15 @@ def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, Any]:
 
 @app.command()
 def warc(
-    out: Annotated[Path, Option(help="The folder to write to; created if it is missing.")],
-    sources: Annotated[list[str] | None, Argument(help="The communities; default: all.")] = None,
-    week: Annotated[str | None, Option(help="Only this ISO week's harvests, as 2026.W47.")] = None,
+    out: Annotated[
+        Path, Option(help="The folder to write to; created if it is missing.")
+    ],
+    sources: Annotated[
+        list[str] | None, Argument(help="The communities; default: all.")
+    ] = None,
+    week: Annotated[
+        str | None, Option(help="Only this ISO week's harvests, as 2026.W47.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export the raw pages: WARC files, checked page by page, with SHA256SUMS and a CDXJ index.
@@ -423,17 +619,22 @@ def warc(
         raise UsageError(f"{week!r} is not an ISO week such as 2026.W47")
     with progress("export") as tick:
         done = with_database(
-            lambda database, settings: export_warc(database, settings, sources or [], out, week=week, tick=tick)
+            lambda database, settings: export_warc(
+                database, settings, sources or [], out, week=week, tick=tick
+            )
         )
 
     def show() -> None:
-        rows = [[name, "written"] for name in done.written] + [[name, "unchanged"] for name in done.unchanged]
+        rows = [[name, "written"] for name in done.written] + [
+            [name, "unchanged"] for name in done.unchanged
+        ]
         print_table(["file", ""], rows)
         say(f"{done.pages} pages, {done.bytes} bytes in {out}")
 
     removed = "is of an earlier export; retention or a takedown removed it here: remove it there as well"
     print_result(
-        {"out": out} | attributes(done, "already=unchanged written pages bytes problems stale"),
+        {"out": out}
+        | attributes(done, "already=unchanged written pages bytes problems stale"),
         as_json,
         show,
         notes=[f"{name} {removed}" for name in done.stale],
@@ -443,7 +644,9 @@ def warc(
 
 @app.command()
 def prune(
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Say what would go; remove nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove files of raw pages that are older than `archive.keep_days`, and finish what takedowns left.
@@ -453,7 +656,9 @@ def prune(
     """
     from medlive.service.harvest.raw_files import apply_retention, prune_by_hand
 
-    async def work(database: "Database", settings: Settings) -> tuple[int | None, Mapping[str, int]]:
+    async def work(
+        database: "Database", settings: Settings
+    ) -> tuple[int | None, Mapping[str, int]]:
         days = settings.archive.keep_days
         if dry_run:
             return days, await apply_retention(database, settings, dry_run=True)

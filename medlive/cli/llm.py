@@ -14,8 +14,12 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 def serve(
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8088,
-    latency_ms: Annotated[float, Option(min=0, help="Delay of each answer, for benchmarks.")] = 0.0,
+    port: Annotated[
+        int, Option(min=0, max=65535, help="Port; 0 picks a free one.")
+    ] = 8088,
+    latency_ms: Annotated[
+        float, Option(min=0, help="Delay of each answer, for benchmarks.")
+    ] = 0.0,
 ) -> None:
     """Serve the rules engine and the sample models at /v1/chat/completions until stopped."""
     from medlive.service.wiring import serve_rules
@@ -24,8 +28,12 @@ def serve(
         import asyncio
 
         settings = load_settings().settings
-        async with serve_rules(settings, host=host, port=port, latency_ms=latency_ms, warn=say) as url:
-            say(f"serving rules, sample-generic and sample-evidence at {url} (stop with Ctrl-C)")
+        async with serve_rules(
+            settings, host=host, port=port, latency_ms=latency_ms, warn=say
+        ) as url:
+            say(
+                f"serving rules, sample-generic and sample-evidence at {url} (stop with Ctrl-C)"
+            )
             await asyncio.Event().wait()
 
     wait_for(run())

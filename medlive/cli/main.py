@@ -15,22 +15,49 @@ from medlive import logs
 # is run or its own help is asked for, so that `medlive --help` answers at once and a missing extra troubles only
 # the commands that need it.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("medlive.cli.demo", "The whole loop once, on sample communities served from this machine."),
-    "db": ("medlive.cli.operations.db", "The database: start, stop, url, upgrade, check."),
+    "demo": (
+        "medlive.cli.demo",
+        "The whole loop once, on sample communities served from this machine.",
+    ),
+    "db": (
+        "medlive.cli.operations.db",
+        "The database: start, stop, url, upgrade, check.",
+    ),
     "backup": (
         "medlive.cli.operations.backup:backup",
         "Write everything that cannot be made again into a folder.",
     ),
-    "restore": ("medlive.cli.operations.backup:restore", "Restore a backup into an empty instance."),
+    "restore": (
+        "medlive.cli.operations.backup:restore",
+        "Restore a backup into an empty instance.",
+    ),
     "import": ("medlive.cli.harvest:import_", "Import threads from JSON Lines files."),
-    "source": ("medlive.cli.harvest", "The communities: list them, check what a page yields."),
+    "source": (
+        "medlive.cli.harvest",
+        "The communities: list them, check what a page yields.",
+    ),
     "harvest": ("medlive.cli.harvest:harvest", "Fetch new threads of the communities."),
-    "evidence": ("medlive.cli.evidence", "The medical evidence: fetch it, build an index, search it."),
-    "filter": ("medlive.cli.curate:filter_threads", "Filter the threads that wait, and queue what passes."),
+    "evidence": (
+        "medlive.cli.evidence",
+        "The medical evidence: fetch it, build an index, search it.",
+    ),
+    "filter": (
+        "medlive.cli.curate:filter_threads",
+        "Filter the threads that wait, and queue what passes.",
+    ),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
-    "worker": ("medlive.cli.operations.schedule:worker", "Do what is queued until stopped."),
-    "jobs": ("medlive.cli.operations.jobs", "The job queue: list, check, retry, cancel."),
-    "circuit": ("medlive.cli.operations.circuit", "Model endpoints that are not asked for a while: list, reset."),
+    "worker": (
+        "medlive.cli.operations.schedule:worker",
+        "Do what is queued until stopped.",
+    ),
+    "jobs": (
+        "medlive.cli.operations.jobs",
+        "The job queue: list, check, retry, cancel.",
+    ),
+    "circuit": (
+        "medlive.cli.operations.circuit",
+        "Model endpoints that are not asked for a while: list, reset.",
+    ),
     "scheduler": (
         "medlive.cli.operations.schedule:scheduler",
         "Take each weekly step when it is due, until stopped.",
@@ -39,21 +66,60 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "medlive.cli.operations.schedule:serve",
         "Snapshots to download; the audit room and the review desk, over HTTP.",
     ),
-    "thread": ("medlive.cli.audit.thread", "Every decision about a thread, down to the sentence it rests on."),
+    "thread": (
+        "medlive.cli.audit.thread",
+        "Every decision about a thread, down to the sentence it rests on.",
+    ),
     "case": ("medlive.cli.audit.case", "The cases: list and filter them, show one."),
-    "prompt": ("medlive.cli.audit.prompt", "The prompts: a task's template, or a stored request as it was sent."),
-    "cost": ("medlive.cli.audit.cost:cost", "What engines cost in a week, by task, engine and source."),
-    "status": ("medlive.cli.operations.status", "Where the threads are, what failed, what it cost, what is due."),
-    "doctor": ("medlive.cli.operations.doctor", "Try for real what a week needs, one line each."),
-    "week": ("medlive.cli.operations.week", "One week: what came, fell, cost, was held, shipped."),
-    "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
-    "review": ("medlive.cli.audit.review", "What people decide: approve, edit, reject, overrule, dispute."),
-    "user": ("medlive.cli.operations.user", "Who may use the private pages: invite, list, role, disable, reset."),
-    "audit": ("medlive.cli.audit.log", "Who did what: show the audit log, check that it is whole."),
-    "eval": ("medlive.cli.evaluation.group", "Evaluate a model: run, grade, score, report, audit, bundle."),
+    "prompt": (
+        "medlive.cli.audit.prompt",
+        "The prompts: a task's template, or a stored request as it was sent.",
+    ),
+    "cost": (
+        "medlive.cli.audit.cost:cost",
+        "What engines cost in a week, by task, engine and source.",
+    ),
+    "status": (
+        "medlive.cli.operations.status",
+        "Where the threads are, what failed, what it cost, what is due.",
+    ),
+    "doctor": (
+        "medlive.cli.operations.doctor",
+        "Try for real what a week needs, one line each.",
+    ),
+    "week": (
+        "medlive.cli.operations.week",
+        "One week: what came, fell, cost, was held, shipped.",
+    ),
+    "snapshot": (
+        "medlive.cli.snapshot.group",
+        "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch.",
+    ),
+    "review": (
+        "medlive.cli.audit.review",
+        "What people decide: approve, edit, reject, overrule, dispute.",
+    ),
+    "user": (
+        "medlive.cli.operations.user",
+        "Who may use the private pages: invite, list, role, disable, reset.",
+    ),
+    "audit": (
+        "medlive.cli.audit.log",
+        "Who did what: show the audit log, check that it is whole.",
+    ),
+    "eval": (
+        "medlive.cli.evaluation.group",
+        "Evaluate a model: run, grade, score, report, audit, bundle.",
+    ),
     "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),
-    "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),
-    "config": ("medlive.cli.config", "The effective settings and where each comes from."),
+    "llm": (
+        "medlive.cli.llm",
+        "Serve the rules engine as an OpenAI-compatible endpoint.",
+    ),
+    "config": (
+        "medlive.cli.config",
+        "The effective settings and where each comes from.",
+    ),
 }
 
 
@@ -104,10 +170,17 @@ def _version(value: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        Option(
+            "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Log details and libraries' INFO lines.")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
+    verbose: Annotated[
+        bool, Option("--verbose", "-v", help="Log details and libraries' INFO lines.")
+    ] = False,
+    quiet: Annotated[
+        bool, Option("--quiet", "-q", help="Log only warnings and errors.")
+    ] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
         Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level that is logged."),
@@ -117,7 +190,9 @@ def _root(
     ] = "text",
 ) -> None:
     """medlive: a weekly, checksummed benchmark of real clinical questions."""
-    level = None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
+    level = (
+        None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
+    )
     logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")
     if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ:
         from medlive.config import load_settings

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from medlive.config import Settings
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
-ThreadArgument = Annotated[str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")]
-DecisionOption = Annotated[int | None, Option(metavar="N", help="Show this decision, not the latest.")]
+ThreadArgument = Annotated[
+    str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")
+]
+DecisionOption = Annotated[
+    int | None, Option(metavar="N", help="Show this decision, not the latest.")
+]
 ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -26,19 +30,37 @@ _Several = list[str] | None
 class CaseFilter:
     """Which cases of a snapshot are taken."""
 
-    language: Annotated[_Several, Option(help="Only cases in it, en or zh; repeatable.")] = None
-    source: Annotated[_Several, Option(help="Only cases of this community; repeatable.")] = None
-    theme: Annotated[_Several, Option(help="Only cases of this theme; repeatable.")] = None
-    specialty: Annotated[_Several, Option(help="Only cases of this specialty; repeatable.")] = None
-    first_release: Annotated[_Several, Option(help="Only cases that are new in this version; repeatable.")] = None
-    first_release_after: Annotated[str | None, Option(metavar="VERSION", help="Only newer cases.")] = None
-    posted_from: Annotated[str | None, Option(metavar="DATE", help="Only cases of this day or later.")] = None
-    posted_before: Annotated[str | None, Option(metavar="DATE", help="Only cases from before this day.")] = None
+    language: Annotated[
+        _Several, Option(help="Only cases in it, en or zh; repeatable.")
+    ] = None
+    source: Annotated[
+        _Several, Option(help="Only cases of this community; repeatable.")
+    ] = None
+    theme: Annotated[_Several, Option(help="Only cases of this theme; repeatable.")] = (
+        None
+    )
+    specialty: Annotated[
+        _Several, Option(help="Only cases of this specialty; repeatable.")
+    ] = None
+    first_release: Annotated[
+        _Several, Option(help="Only cases that are new in this version; repeatable.")
+    ] = None
+    first_release_after: Annotated[
+        str | None, Option(metavar="VERSION", help="Only newer cases.")
+    ] = None
+    posted_from: Annotated[
+        str | None, Option(metavar="DATE", help="Only cases of this day or later.")
+    ] = None
+    posted_before: Annotated[
+        str | None, Option(metavar="DATE", help="Only cases from before this day.")
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """What was asked for, by name."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if v}
+        return {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if v
+        }
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -58,15 +80,27 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         groups[parameter.name] = kind
         inner = get_type_hints(kind, include_extras=True)
         for field in fields(kind):
-            default = inspect.Parameter.empty if field.default is MISSING else field.default
-            flat.append(inspect.Parameter(field.name, keyword, default=default, annotation=inner[field.name]))
+            default = (
+                inspect.Parameter.empty if field.default is MISSING else field.default
+            )
+            flat.append(
+                inspect.Parameter(
+                    field.name, keyword, default=default, annotation=inner[field.name]
+                )
+            )
 
     def run(**given: Any) -> None:
         for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            given[name] = kind(
+                **{field.name: given.pop(field.name) for field in fields(kind)}
+            )
         command(**given)
 
-    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    run.__name__, run.__doc__, run.__module__ = (
+        command.__name__,
+        command.__doc__,
+        command.__module__,
+    )
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return run

@@ -7,7 +7,15 @@ import os
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from operator import attrgetter, itemgetter
 from pathlib import Path
@@ -15,7 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -78,7 +93,9 @@ def with_session(work: Callable[[Any], Awaitable[T]]) -> T:
 
 def print_json(value: Any) -> None:
     """A result for machines: one JSON document on stdout."""
-    for piece in json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(value):
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(
+        value
+    ):
         sys.stdout.write(printable_json(piece))
     sys.stdout.write("\n")
 
@@ -133,7 +150,9 @@ def say(text: str) -> None:
     logs.REMARKS.info(text)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None
+) -> None:
     """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
     style."""
     cells = [[_cell(cell) for cell in row] for row in rows]
@@ -143,11 +162,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
         console = Console(highlight=False, width=160)
     names = [Text(printable(name)) for name in columns]
     widths, padding = _column_widths([names, *cells], console.width)
-    table = Table(title=heading, title_justify="left", show_edge=False, pad_edge=False, padding=(0, padding))
+    table = Table(
+        title=heading,
+        title_justify="left",
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, padding),
+    )
     for i, name in enumerate(names):
         numeric = _is_numeric([row[i].plain for row in cells])
         table.add_column(
-            name, justify="right" if numeric else "left", overflow="fold", width=widths[i] if widths else None
+            name,
+            justify="right" if numeric else "left",
+            overflow="fold",
+            width=widths[i] if widths else None,
         )
     for row in cells:
         table.add_row(*row)
@@ -160,7 +188,9 @@ def _is_numeric(cells: Sequence[str]) -> bool:
     return bool(known) and all(_NUMBER.fullmatch(cell) for cell in known)
 
 
-def _column_widths(rows: Sequence[Sequence[Text]], width: int) -> tuple[list[int] | None, int]:
+def _column_widths(
+    rows: Sequence[Sequence[Text]], width: int
+) -> tuple[list[int] | None, int]:
     """The widths by which a table fits without breaking a word, None where it fits anyway, and its padding.
 
     What is too much is taken from the widest columns; where that is not enough the padding goes, and then words
@@ -176,7 +206,10 @@ def _column_widths(rows: Sequence[Sequence[Text]], width: int) -> tuple[list[int
         if sum(least) <= room:
             widths = list(natural)
             while sum(widths) > room:
-                slack = [have - need and have for have, need in zip(widths, least, strict=True)]
+                slack = [
+                    have - need and have
+                    for have, need in zip(widths, least, strict=True)
+                ]
                 widths[slack.index(max(slack))] -= 1
             return widths, padding
     return None, 0
@@ -189,7 +222,10 @@ def _longest_word(text: str) -> int:
 def pick(records: Iterable[Any], names: str) -> list[list[Any]]:
     """The rows of a table: of each record the values of these names, which are separated by spaces."""
     return [
-        [(itemgetter if isinstance(record, Mapping) else attrgetter)(name)(record) for name in names.split()]
+        [
+            (itemgetter if isinstance(record, Mapping) else attrgetter)(name)(record)
+            for name in names.split()
+        ]
         for record in records
     ]
 
@@ -206,7 +242,11 @@ def print_checks(steps: "Sequence[StepResult]", most: int | None = None) -> None
     def finding(step: "StepResult") -> str | None:
         shown = step.findings[:most]
         more = step.faults - len(shown)
-        return "; ".join([*map(str, shown), *([f"and {more} more"] if more else [])]) or step.why or None
+        return (
+            "; ".join([*map(str, shown), *([f"and {more} more"] if more else [])])
+            or step.why
+            or None
+        )
 
     rows = [[step.number, step.name, step.state.value, finding(step)] for step in steps]
     print_table(["step", "what", "state", "finding"], rows)
@@ -230,12 +270,18 @@ def new_file(path: Path, replace: bool = False) -> None:
     for folder in (parent, *parent.parents):
         for name, what in _WHOLE.items():
             # Further up another program's manifest.json may lie, as of a browser's extension.
-            if (folder / name).is_file() and (folder == parent or _written_by_medlive(folder / name)):
+            if (folder / name).is_file() and (
+                folder == parent or _written_by_medlive(folder / name)
+            ):
                 raise UsageError(
-                    f"{path} is inside {what}, {folder}, where medlive alone writes", hint="name a file elsewhere"
+                    f"{path} is inside {what}, {folder}, where medlive alone writes",
+                    hint="name a file elsewhere",
                 )
     if not replace and os.path.lexists(path):
-        raise UsageError(f"{path} is there already", hint="name another file, or --replace writes over it")
+        raise UsageError(
+            f"{path} is there already",
+            hint="name another file, or --replace writes over it",
+        )
 
 
 def _written_by_medlive(path: Path) -> bool:
@@ -263,7 +309,11 @@ def progress(what: str, spent: object = "") -> Iterator[Tick]:
         what = printable(what)
         label = TextColumn("{task.description}", markup=False)
         columns = (SpinnerColumn(), label, BarColumn(), MofNCompleteColumn())
-        shown = (*columns, TimeElapsedColumn(), TextColumn("{task.fields[spent]}", markup=False))
+        shown = (
+            *columns,
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[spent]}", markup=False),
+        )
         with Progress(*shown, console=stderr) as bar:
             task = bar.add_task(what, total=None, spent=spent)
             yield lambda done, total=None: bar.update(task, completed=done, total=total)
@@ -272,7 +322,9 @@ def progress(what: str, spent: object = "") -> Iterator[Tick]:
 
     def count(done: int, total: int | None = None) -> None:
         nonlocal last, printed
-        last = f"{done}" + ("" if total is None else f" of {total}, {total - done} left")
+        last = f"{done}" + (
+            "" if total is None else f" of {total}, {total - done} left"
+        )
         if (now := time.monotonic()) - printed >= _A_MINUTE:
             printed = now
             say(line())

@@ -8,7 +8,15 @@ from weakref import WeakKeyDictionary
 
 from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ReplyModel
-from medlive.llm.ask import AnotherModel, Asked, Asker, Attempt, CallOutcome, Unusable, read_as
+from medlive.llm.ask import (
+    AnotherModel,
+    Asked,
+    Asker,
+    Attempt,
+    CallOutcome,
+    Unusable,
+    read_as,
+)
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Request
 from medlive.llm.prompts import load_prompt
@@ -40,15 +48,26 @@ class AgentFailure(Exception):
 class Agent:
     """Asks one engine on behalf of one role, in one thread's language."""
 
-    def __init__(self, engine: Engine, journal: list[Call], language: str, first_round: int = 0) -> None:
+    def __init__(
+        self, engine: Engine, journal: list[Call], language: str, first_round: int = 0
+    ) -> None:
         """`journal` gets every call; the agents of one thread share it. Stored replies of rounds before
         `first_round` are not replayed."""
-        self.identity, self.language, self._first_round = engine.identity, language, first_round
-        self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(engine, Asker(engine, allow_unpinned=False))
+        self.identity, self.language, self._first_round = (
+            engine.identity,
+            language,
+            first_round,
+        )
+        self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(
+            engine, Asker(engine, allow_unpinned=False)
+        )
         self._journal = journal
 
     async def ask(
-        self, reply_type: type[R], inputs: Mapping[str, Any], check: Callable[[R], str | None] = lambda _: None
+        self,
+        reply_type: type[R],
+        inputs: Mapping[str, Any],
+        check: Callable[[R], str | None] = lambda _: None,
     ) -> R:
         """Ask the task that `reply_type` answers and return a valid reply.
 
@@ -64,24 +83,42 @@ class Agent:
             AgentFailure: If no usable reply was given.
             ConfigError: If every reply is by another model than the configured one.
         """
-        task, prompt = reply_type.task, load_prompt(reply_type.__module__.rpartition(".")[0], reply_type.task)
-        request = Request(task, prompt, {"language": self.language, **inputs}, _schema(reply_type))
+        task, prompt = (
+            reply_type.task,
+            load_prompt(reply_type.__module__.rpartition(".")[0], reply_type.task),
+        )
+        request = Request(
+            task, prompt, {"language": self.language, **inputs}, _schema(reply_type)
+        )
         for round_ in range(self._first_round, self._first_round + MAX_ROUNDS):
             request = replace(request, round=round_)
             try:
-                asked = await self._asker.ask(request, read_as(reply_type, request, check))
+                asked = await self._asker.ask(
+                    request, read_as(reply_type, request, check)
+                )
             except BudgetSpent as exc:
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
                 asked = Asked(attempts=[Attempt(request, None, fault)])
-            self._journal += [self._call(number, one) for number, one in enumerate(asked.attempts, start=1)]
+            self._journal += [
+                self._call(number, one)
+                for number, one in enumerate(asked.attempts, start=1)
+            ]
             if asked.value is not None:
                 return asked.value
             last = asked.attempts[-1].fault
-            if last and not all(one.reply and one.reply.replayed for one in asked.attempts):
+            if last and not all(
+                one.reply and one.reply.replayed for one in asked.attempts
+            ):
                 # Another model is the endpoint's fault, and is tried again within the day.
-                away = Reason.ENDPOINT_UNAVAILABLE if isinstance(last, AnotherModel) else _REASONS[last.outcome]
+                away = (
+                    Reason.ENDPOINT_UNAVAILABLE
+                    if isinstance(last, AnotherModel)
+                    else _REASONS[last.outcome]
+                )
                 raise AgentFailure(away, f"{task}: {last}")
-        raise AgentFailure(Reason.INVALID_REPLY, f"{task}: {MAX_ROUNDS} stored replies are unusable")
+        raise AgentFailure(
+            Reason.INVALID_REPLY, f"{task}: {MAX_ROUNDS} stored replies are unusable"
+        )
 
     def _call(self, number: int, attempt: Attempt) -> Call:
         request, fault = attempt.request, attempt.fault
@@ -106,7 +143,11 @@ def _schema(reply_type: type[ReplyModel]) -> Mapping[str, Any]:
 
 def check_ids(given: Sequence[str], wanted: Sequence[str]) -> str | None:
     """The fault of a reply that lacks, repeats or adds ids; None if there is one item for each."""
-    return None if sorted(given) == sorted(wanted) else "one item for each id that was given, no more, no fewer"
+    return (
+        None
+        if sorted(given) == sorted(wanted)
+        else "one item for each id that was given, no more, no fewer"
+    )
 
 
 def check_known(named: set[str], known: set[str], what: str) -> str | None:

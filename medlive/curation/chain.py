@@ -11,7 +11,17 @@ from medlive.curation import controller, screener, validator
 from medlive.curation.agent import MAX_ROUNDS, Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine, texts_of
-from medlive.curation.model import Alignment, Call, Curation, ElementStatus, Hold, Outcome, Reason, Side, Stage
+from medlive.curation.model import (
+    Alignment,
+    Call,
+    Curation,
+    ElementStatus,
+    Hold,
+    Outcome,
+    Reason,
+    Side,
+    Stage,
+)
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reader import read_case, reading_holds
 from medlive.errors import LiteratureUnavailable, UsageError
@@ -29,9 +39,13 @@ class CurationSettings:
     """Settings that affect a decision, besides the thread and the engines."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
-    top_k: int = 6  # Passages retrieved for each claim; fewer where a case has many claims
+    top_k: int = (
+        6  # Passages retrieved for each claim; fewer where a case has many claims
+    )
     confirm_veto: bool = True
-    cross_questions: int = 5  # Questions from each text in the cross-examination; 0 skips it
+    cross_questions: int = (
+        5  # Questions from each text in the cross-examination; 0 skips it
+    )
     strict: bool = False  # The paper's rule: any unsupported element discards the case
     exhaustive: bool = False  # Compute all of V even when one fails, for study; the decision is the same
 
@@ -63,8 +77,21 @@ async def curate(
         first_rounds: Role → the first round that it is asked in, where that is not 0 (`asked_afresh`).
     """
     engines = {role: respondents[role].identity.as_json() for role in ROLES}
-    state = Curation(thresholds=settings.thresholds, engines=engines, overruled=tuple(sorted(overruled)))
-    chain = _Chain(thread, language, respondents, settings, state, retriever, run_date, first_rounds)
+    state = Curation(
+        thresholds=settings.thresholds,
+        engines=engines,
+        overruled=tuple(sorted(overruled)),
+    )
+    chain = _Chain(
+        thread,
+        language,
+        respondents,
+        settings,
+        state,
+        retriever,
+        run_date,
+        first_rounds,
+    )
     return await chain.finish(chain.run())
 
 
@@ -107,7 +134,8 @@ async def curate_without_element(
         reason=None,
         detail="",
         elements=tuple(
-            replace(e, status=ElementStatus.DROPPED) if e.id == element_id else e for e in curation.elements
+            replace(e, status=ElementStatus.DROPPED) if e.id == element_id else e
+            for e in curation.elements
         ),
         claims=claims,
         s_align=s_align,
@@ -126,7 +154,13 @@ def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:
     if not holds:
         return curation
     details = "; ".join(f"{h.reason.value}: {h.detail}" for h in holds)
-    return replace(curation, outcome=Outcome.HELD, reason=holds[0].reason, detail=details[:2000], holds=holds)
+    return replace(
+        curation,
+        outcome=Outcome.HELD,
+        reason=holds[0].reason,
+        detail=details[:2000],
+        holds=holds,
+    )
 
 
 @dataclass(slots=True)
@@ -154,17 +188,29 @@ class _Chain:
         try:
             result = await work
         except AgentFailure as failure:
-            result = replace(self.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
+            result = replace(
+                self.state,
+                outcome=Outcome.FAILED,
+                reason=failure.reason,
+                detail=failure.detail,
+            )
         except LiteratureUnavailable as error:
             why = error.message[:2000]
-            result = replace(self.state, outcome=Outcome.FAILED, reason=Reason.ENDPOINT_UNAVAILABLE, detail=why)
+            result = replace(
+                self.state,
+                outcome=Outcome.FAILED,
+                reason=Reason.ENDPOINT_UNAVAILABLE,
+                detail=why,
+            )
         return replace(result, calls=tuple(self.calls))
 
     async def run(self) -> Curation:
         """Run the steps; each returns a rejection, which ends the chain, or None."""
         for step in (
             self._screen,
-            partial(self._check_elements, judged=False),  # exact checks, before anything else is paid for
+            partial(
+                self._check_elements, judged=False
+            ),  # exact checks, before anything else is paid for
             self._judge_query,
             self._judge_sufficiency,
             partial(self._check_elements, judged=True),
@@ -181,13 +227,17 @@ class _Chain:
         """The rejection; None where a person has overruled that reason."""
         if reason in self.state.overruled:
             return None
-        return replace(self.state, outcome=Outcome.REJECTED, reason=reason, detail=detail[:2000])
+        return replace(
+            self.state, outcome=Outcome.REJECTED, reason=reason, detail=detail[:2000]
+        )
 
     @property
     def _case(self) -> validator.Brief:
         """The case as the Validator sees it: the elements that were not dropped."""
         (query,) = self.state.side(Side.QUERY)
-        return validator.Brief(query, self.state.side(Side.NARRATIVE), self.state.side(Side.ADVICE))
+        return validator.Brief(
+            query, self.state.side(Side.NARRATIVE), self.state.side(Side.ADVICE)
+        )
 
     async def _screen(self) -> Curation | None:
         self._set(elements=await screener.screen(self.thread, self._agent("screener")))
@@ -197,7 +247,9 @@ class _Chain:
         self._set(stage=Stage.CONTROLLER)
         if self.control is None:
             screening, judging = self._agent("screener"), self._agent("controller")
-            self.control = ElementControl(self.thread, self.state.elements, screener=screening, judge=judging)
+            self.control = ElementControl(
+                self.thread, self.state.elements, screener=screening, judge=judging
+            )
         try:
             await self.control.run(judged=judged)
         finally:
@@ -208,7 +260,11 @@ class _Chain:
     def _reject_empty_side(self) -> Curation | None:
         for side, reason, what in (
             (Side.QUERY, Reason.NO_QUERY, "no medical question was found"),
-            (Side.NARRATIVE, Reason.NO_NARRATIVE, "the patient states no clinical fact"),
+            (
+                Side.NARRATIVE,
+                Reason.NO_NARRATIVE,
+                "the patient states no clinical fact",
+            ),
             (Side.ADVICE, Reason.NO_ADVICE, "no verified physician gives advice"),
         ):
             if not self.state.side(side):
@@ -218,37 +274,55 @@ class _Chain:
     def _reject_unsupported(self) -> Curation | None:
         """The rejection under the strict rule; otherwise an unsupported element holds the case in the end."""
         ids = {e.id for e in self.state.elements if e.status is not ElementStatus.KEPT}
-        failed = [f"{c.subject}: {c.detail}" for c in self.state.checks if c.subject in ids and not c.passed]
+        failed = [
+            f"{c.subject}: {c.detail}"
+            for c in self.state.checks
+            if c.subject in ids and not c.passed
+        ]
         if not (self.settings.strict and failed):
             return None
         return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
 
     async def _judge_query(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
-        s_cc, category = await validator.judge_query(self._case.query, self._agent("validator"))
+        s_cc, category = await validator.judge_query(
+            self._case.query, self._agent("validator")
+        )
         self._set(s_cc=s_cc, query_category=category)
         return None if self.settings.exhaustive else self._reject_question_or_history()
 
     async def _judge_sufficiency(self) -> Curation | None:
-        requirements, self.consult = await validator.judge_sufficiency(self._case, self._agent("validator"))
+        requirements, self.consult = await validator.judge_sufficiency(
+            self._case, self._agent("validator")
+        )
         self._set(requirements=requirements)
         return self._reject_insufficient()
 
     def _reject_insufficient(self) -> Curation | None:
         """Compute S_inf over the current narrative, and the rejection if it is too low."""
-        self._set(s_inf=validator.sufficiency(self.state.requirements, self._case.narrative))
+        self._set(
+            s_inf=validator.sufficiency(self.state.requirements, self._case.narrative)
+        )
         return None if self.settings.exhaustive else self._reject_question_or_history()
 
     def _reject_question_or_history(self) -> Curation | None:
         """The rejection for S_cc or S_inf, as far as they are known."""
-        category, s_inf, limit = self.state.query_category, self.state.s_inf, self.settings.thresholds.sufficiency
+        category, s_inf, limit = (
+            self.state.query_category,
+            self.state.s_inf,
+            self.settings.thresholds.sufficiency,
+        )
         if self.state.s_cc == 0 and category is not None:
             detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
             if rejection := self._reject(Reason.QUERY_NOT_CLINICAL, detail):
                 return rejection
         if s_inf is None or s_inf > limit:
             return None
-        missing = "; ".join(i.requirement for i in self.state.requirements if not (i.present or i.prudent))
+        missing = "; ".join(
+            i.requirement
+            for i in self.state.requirements
+            if not (i.present or i.prudent)
+        )
         detail = f"S_inf = {s_inf:.3f}, not above {limit}; missing: {missing}; {self.consult}"
         return self._reject(Reason.INSUFFICIENT_NARRATIVE, detail)
 
@@ -267,24 +341,37 @@ class _Chain:
         # Passed already, unless all of V is computed.
         if earlier := self._reject_question_or_history():
             return earlier
-        against = [f"{c.element_id}: {c.reason}" for c in claims if c.verdict is Alignment.CONTRADICTED]
+        against = [
+            f"{c.element_id}: {c.reason}"
+            for c in claims
+            if c.verdict is Alignment.CONTRADICTED
+        ]
         if against and Reason.CONTRADICTED not in self.state.overruled:
             return self._reject(Reason.CONTRADICTED, "; ".join(against))
         limit = self.settings.thresholds.alignment
         if against or s_align > limit:
             return None
         supported = f"{sum(c.verdict is Alignment.SUPPORTED for c in claims)} of {len(claims)} supported"
-        return self._reject(Reason.NOT_ALIGNED, f"S_align = {s_align:.3f}, not above {limit}: {supported}")
+        return self._reject(
+            Reason.NOT_ALIGNED,
+            f"S_align = {s_align:.3f}, not above {limit}: {supported}",
+        )
 
     async def write(self) -> Curation:
         """Write N and A, cross-examine and read them a second time."""
         self._set(stage=Stage.CONTROLLER)
         elements = tuple(e for side in Side for e in self.state.side(side))
-        writer, reader, doubter = (self._agent(role) for role in ("controller", "reader", "validator"))
-        text, checks, problem = await controller.write(elements, writer=writer, judge=reader, doubter=doubter)
+        writer, reader, doubter = (
+            self._agent(role) for role in ("controller", "reader", "validator")
+        )
+        text, checks, problem = await controller.write(
+            elements, writer=writer, judge=reader, doubter=doubter
+        )
         self._set(checks=self.state.checks + checks, text=text)
         if count := self.settings.cross_questions:
-            examined = await cross_examine(*texts_of(self.thread, text), writer, count=count)
+            examined = await cross_examine(
+                *texts_of(self.thread, text), writer, count=count
+            )
             self._set(cross_examination=examined)
         reading = await read_case(self.thread, text, elements, reader)
         self._set(second_reading=reading)
@@ -293,12 +380,27 @@ class _Chain:
 
     def _chain_holds(self, problem: str) -> list[Hold]:
         """The reasons to hold the case that the chain itself found."""
-        not_standard = {c.element_id: c.reason for c in self.state.claims if c.verdict is Alignment.NOT_STANDARD}
+        not_standard = {
+            c.element_id: c.reason
+            for c in self.state.claims
+            if c.verdict is Alignment.NOT_STANDARD
+        }
         last = {c.subject: c.detail for c in self.state.checks if not c.passed}
-        doubted = {e.id: last[e.id] for e in self.state.elements if e.status is ElementStatus.UNSUPPORTED}
+        doubted = {
+            e.id: last[e.id]
+            for e in self.state.elements
+            if e.status is ElementStatus.UNSUPPORTED
+        }
         holds = [
-            Hold(reason, "; ".join(f"{i}: {why}" for i, why in found.items()), tuple(found))
-            for reason, found in ((Reason.NOT_STANDARD, not_standard), (Reason.UNSUPPORTED_ELEMENT, doubted))
+            Hold(
+                reason,
+                "; ".join(f"{i}: {why}" for i, why in found.items()),
+                tuple(found),
+            )
+            for reason, found in (
+                (Reason.NOT_STANDARD, not_standard),
+                (Reason.UNSUPPORTED_ELEMENT, doubted),
+            )
             if found
         ]
         return holds + ([Hold(Reason.TEXT_UNFAITHFUL, problem)] if problem else [])

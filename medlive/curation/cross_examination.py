@@ -11,7 +11,14 @@ from typing import Any
 
 from medlive.curation.agent import Agent, AgentFailure, check_ids
 from medlive.curation.elements import visible_messages
-from medlive.curation.model import Answer, CaseText, CrossExamination, CrossQuestion, Origin, Reason
+from medlive.curation.model import (
+    Answer,
+    CaseText,
+    CrossExamination,
+    CrossQuestion,
+    Origin,
+    Reason,
+)
 from medlive.curation.tasks import AnswersReply, QuestionsReply
 from medlive.threads.model import Thread
 
@@ -19,7 +26,9 @@ MAX_TEXT = 24_000  # Characters of each text that are used; a longer thread is c
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 
-async def cross_examine(thread: str, case: str, agent: Agent, *, count: int) -> CrossExamination | None:
+async def cross_examine(
+    thread: str, case: str, agent: Agent, *, count: int
+) -> CrossExamination | None:
     """Ask both texts `count` questions (at least 1) of each; None when a reply was unusable.
 
     Raises AgentFailure when the engine is unavailable or the budget is spent.
@@ -29,7 +38,9 @@ async def cross_examine(thread: str, case: str, agent: Agent, *, count: int) -> 
         made = await asyncio.gather(
             *(
                 agent.ask(
-                    QuestionsReply, {"count": count, "text": text}, lambda reply: check_questions(reply, count)
+                    QuestionsReply,
+                    {"count": count, "text": text},
+                    lambda reply: check_questions(reply, count),
                 )
                 for text in texts
             )
@@ -38,7 +49,9 @@ async def cross_examine(thread: str, case: str, agent: Agent, *, count: int) -> 
         said = await asyncio.gather(
             *(
                 agent.ask(
-                    AnswersReply, {"text": text, "questions": asked}, lambda reply: check_answers(reply, asked)
+                    AnswersReply,
+                    {"text": text, "questions": asked},
+                    lambda reply: check_answers(reply, asked),
                 )
                 for text in texts
             )
@@ -59,7 +72,10 @@ def texts_of(thread: Thread, case: CaseText) -> tuple[str, str]:
 def number_questions(made: Sequence[QuestionsReply]) -> list[dict[str, str]]:
     """The questions of both texts, the document's first, as the inputs of `controller.answers`."""
     questions = (question for reply in made for question in reply.questions)
-    return [{"id": f"q{number}", "question": question} for number, question in enumerate(questions, start=1)]
+    return [
+        {"id": f"q{number}", "question": question}
+        for number, question in enumerate(questions, start=1)
+    ]
 
 
 def check_questions(reply: QuestionsReply, count: int) -> str | None:
@@ -72,11 +88,16 @@ def check_questions(reply: QuestionsReply, count: int) -> str | None:
 
 def check_answers(reply: AnswersReply, asked: Sequence[dict[str, Any]]) -> str | None:
     """What is wrong with a reply; None if nothing."""
-    return check_ids([a.id for a in reply.answers], [question["id"] for question in asked])
+    return check_ids(
+        [a.id for a in reply.answers], [question["id"] for question in asked]
+    )
 
 
 def compare(
-    made: Sequence[QuestionsReply], said: Sequence[AnswersReply], document: str, other: str
+    made: Sequence[QuestionsReply],
+    said: Sequence[AnswersReply],
+    document: str,
+    other: str,
 ) -> CrossExamination:
     """Score the document against the other text.
 
@@ -87,15 +108,26 @@ def compare(
         other: The text that is measured.
     """
     answers = [{a.id: a.answer for a in reply.answers} for reply in said]
-    sources = [source for source, reply in zip(Origin, made, strict=True) for _ in reply.questions]
+    sources = [
+        source
+        for source, reply in zip(Origin, made, strict=True)
+        for _ in reply.questions
+    ]
     questions = []
     for source, asked in zip(sources, number_questions(made), strict=True):
-        own, its = (of[asked["id"]] for of in (answers if source is Origin.THREAD else answers[::-1]))
+        own, its = (
+            of[asked["id"]]
+            for of in (answers if source is Origin.THREAD else answers[::-1])
+        )
         questions.append(CrossQuestion(source, asked["question"], own, its))
-    return score(questions, thread_words=count_words(document), case_words=count_words(other))
+    return score(
+        questions, thread_words=count_words(document), case_words=count_words(other)
+    )
 
 
-def score(questions: Sequence[CrossQuestion], *, thread_words: int, case_words: int) -> CrossExamination:
+def score(
+    questions: Sequence[CrossQuestion], *, thread_words: int, case_words: int
+) -> CrossExamination:
     """Score answered questions, at least one from each text (docs/method.md §5)."""
     of_thread = [q.other for q in questions if q.made_from is Origin.THREAD]
     of_case = [q.other for q in questions if q.made_from is Origin.CASE]
@@ -103,7 +135,11 @@ def score(questions: Sequence[CrossQuestion], *, thread_words: int, case_words: 
     conformity = 100.0 - _share(of_thread, Answer.NO)
     consistency = 100.0 - _share(of_case, Answer.UNKNOWN)
     conciseness = 100.0 * (1 - case_words / thread_words) if thread_words else 0.0
-    balance = 2 * coverage * conciseness / (coverage + conciseness) if coverage > 0 and conciseness > 0 else 0.0
+    balance = (
+        2 * coverage * conciseness / (coverage + conciseness)
+        if coverage > 0 and conciseness > 0
+        else 0.0
+    )
     return CrossExamination(
         questions=tuple(questions),
         coverage=coverage,

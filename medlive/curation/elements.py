@@ -17,7 +17,9 @@ TITLE: Final = "title"  # Stands for a message id where the title is quoted
 
 def visible_messages(thread: Thread) -> tuple[Message, ...]:
     """The messages of patients and verified physicians."""
-    return tuple(m for m in thread.messages if m.role is Role.PATIENT or m.is_advice_source)
+    return tuple(
+        m for m in thread.messages if m.role is Role.PATIENT or m.is_advice_source
+    )
 
 
 def message_text(thread: Thread, message_id: str) -> str:
@@ -30,47 +32,77 @@ def message_text(thread: Thread, message_id: str) -> str:
 
 def thread_inputs(thread: Thread) -> dict[str, Any]:
     """A thread as a task's inputs."""
-    messages = [{"id": m.id, "role": m.role.value, "text": m.text} for m in visible_messages(thread)]
+    messages = [
+        {"id": m.id, "role": m.role.value, "text": m.text}
+        for m in visible_messages(thread)
+    ]
     return {"title": thread.title, "messages": messages}
 
 
 def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, Any]]:
     """Elements as a task's inputs: `id` and the named fields (default: `statement`)."""
-    return [{name: str(getattr(e, name)) for name in ("id", *(fields or ("statement",)))} for e in elements]
+    return [
+        {name: str(getattr(e, name)) for name in ("id", *(fields or ("statement",)))}
+        for e in elements
+    ]
 
 
 def check_message_ids(thread: Thread, side: Side, given: Iterable[str]) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
-        allowed, what = {m.id for m in thread.advice_messages()}, "a verified physician's message"
+        allowed, what = (
+            {m.id for m in thread.advice_messages()},
+            "a verified physician's message",
+        )
     else:
         allowed = {m.id for m in thread.messages if m.role is Role.PATIENT} | {TITLE}
         what = 'a patient\'s message or "title"'
     invalid = sorted(set(given) - allowed)
-    return f"{side.value}: message_id {invalid[0][:40]!r} is not {what}" if invalid else None
+    return (
+        f"{side.value}: message_id {invalid[0][:40]!r} is not {what}"
+        if invalid
+        else None
+    )
 
 
 async def revise(
-    thread: Thread, elements: Mapping[str, Element], findings: Mapping[str, str], screener: Agent
+    thread: Thread,
+    elements: Mapping[str, Element],
+    findings: Mapping[str, str],
+    screener: Agent,
 ) -> dict[str, Element | None]:
     """Have the Screener revise the elements with findings; id → the revised element, None where it is withdrawn.
 
     Raises AgentFailure.
     """
-    asked = element_inputs((elements[i] for i in findings), "side", "message_id", "quote", "statement")
-    inputs = {**thread_inputs(thread), "elements": [{**e, "finding": findings[e["id"]]} for e in asked]}
+    asked = element_inputs(
+        (elements[i] for i in findings), "side", "message_id", "quote", "statement"
+    )
+    inputs = {
+        **thread_inputs(thread),
+        "elements": [{**e, "finding": findings[e["id"]]} for e in asked],
+    }
 
     def check(reply: RevisionReply) -> str | None:
         if fault := check_ids([item.id for item in reply.elements], list(findings)):
             return fault
         for item in reply.elements:
-            if item.keep and (fault := check_message_ids(thread, elements[item.id].side, [item.message_id])):
+            if item.keep and (
+                fault := check_message_ids(
+                    thread, elements[item.id].side, [item.message_id]
+                )
+            ):
                 return f"{item.id}: {fault}"
         return None
 
     reply = await screener.ask(RevisionReply, inputs, check)
     return {
-        item.id: replace(elements[item.id], message_id=item.message_id, quote=item.quote, statement=item.statement)
+        item.id: replace(
+            elements[item.id],
+            message_id=item.message_id,
+            quote=item.quote,
+            statement=item.statement,
+        )
         if item.keep
         else None
         for item in reply.elements

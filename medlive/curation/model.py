@@ -82,13 +82,21 @@ class Reason(StrEnum):
     NOT_ALIGNED = "not_aligned"
     UNSUPPORTED_ELEMENT = "unsupported_element"  # The thread does not support an advice element or the query
     NOT_STANDARD = "not_standard"  # An advice in no passage, which the engine knows as not standard or not safe
-    TEXT_UNFAITHFUL = "text_unfaithful"  # N or A differs from the elements after every revision
-    QUESTION_DOUBTED = "question_doubted"  # The second reading finds no clinical question
+    TEXT_UNFAITHFUL = (
+        "text_unfaithful"  # N or A differs from the elements after every revision
+    )
+    QUESTION_DOUBTED = (
+        "question_doubted"  # The second reading finds no clinical question
+    )
     HISTORY_DOUBTED = "history_doubted"  # The second reading finds the history too thin for the question
     ADVICE_WRONG = "advice_wrong"  # The second reading finds an advice false
-    ADVICE_HARMFUL = "advice_harmful"  # The second reading finds an advice harmful for this patient
+    ADVICE_HARMFUL = (
+        "advice_harmful"  # The second reading finds an advice harmful for this patient
+    )
     DANGER_UNANSWERED = "danger_unanswered"  # The second reading finds an alarming sign that no advice answers
-    QUESTION_UNANSWERED = "question_unanswered"  # The second reading finds no answer in the advice
+    QUESTION_UNANSWERED = (
+        "question_unanswered"  # The second reading finds no answer in the advice
+    )
     NOT_UNDERSTANDABLE = "not_understandable"  # The second reading finds the case incomprehensible by itself
     RUBRIC_FAULTY = "rubric_faulty"  # The rubric still has faults after its revision
     IDENTIFIER = "identifier"  # A text still identifies a person
@@ -114,7 +122,9 @@ class Alignment(StrEnum):
 
     SUPPORTED = "supported"
     NEUTRAL = "neutral"  # In no passage, but clinically standard and safe
-    NOT_STANDARD = "not_standard"  # In no passage, and not standard or not safe: the case is held
+    NOT_STANDARD = (
+        "not_standard"  # In no passage, and not standard or not safe: the case is held
+    )
     CONTRADICTED = "contradicted"
 
     @property
@@ -129,7 +139,9 @@ class Requirement:
 
     requirement: str
     present: bool
-    element_ids: tuple[str, ...]  # Narrative elements, or "q", that entail it; never empty when present
+    element_ids: tuple[
+        str, ...
+    ]  # Narrative elements, or "q", that entail it; never empty when present
     prudent: bool = False  # Whether it is only good to know; not counted in S_inf
 
 
@@ -156,10 +168,14 @@ class ClaimVerdict:
 
     element_id: str
     claim: str  # The element as a self-contained statement, which was judged
-    queries: tuple[str, ...]  # The searches: short English phrases, and the claim itself where it is not English
+    queries: tuple[
+        str, ...
+    ]  # The searches: short English phrases, and the claim itself where it is not English
     verdict: Alignment
     hits: tuple[Hit, ...]  # The retrieved passages, best first
-    citations: tuple[Citation, ...]  # Support the verdict; empty only if neutral or not_standard
+    citations: tuple[
+        Citation, ...
+    ]  # Support the verdict; empty only if neutral or not_standard
     reason: str
     second: SecondCheck | None = None  # None without a second check
     flag: str = ""  # A fault of the claim's numbers; empty if none
@@ -198,7 +214,9 @@ class Hold:
 
     reason: Reason
     detail: str
-    elements: tuple[str, ...] = ()  # The advice elements or criteria concerned; empty for the case as a whole
+    elements: tuple[
+        str, ...
+    ] = ()  # The advice elements or criteria concerned; empty for the case as a whole
 
 
 class AdviceFault(StrEnum):
@@ -286,8 +304,12 @@ class CrossExamination:
     """The thread T and the written case N + A, each asked about the other (docs/method.md §5); all in percent."""
 
     questions: tuple[CrossQuestion, ...]
-    coverage: float  # 100 - the share of the thread's questions on which the case is silent
-    conformity: float  # 100 - the share of the thread's questions that the case answers with no
+    coverage: (
+        float  # 100 - the share of the thread's questions on which the case is silent
+    )
+    conformity: (
+        float  # 100 - the share of the thread's questions that the case answers with no
+    )
     conformity_strict: float  # The same, counting silence as no
     consistency: float  # 100 - the share of the case's questions on which the thread is silent: inventions
     conciseness: float  # How much shorter the case is than the thread, in words; negative if it is longer
@@ -310,7 +332,9 @@ class Curation:
 
     outcome: Outcome = Outcome.FAILED
     stage: Stage = Stage.SCREENER  # Where it ended; RUBRIC when kept
-    reason: Reason | None = None  # None only when kept; that of the first hold when held
+    reason: Reason | None = (
+        None  # None only when kept; that of the first hold when held
+    )
     detail: str = ""
     thresholds: Thresholds = field(default_factory=Thresholds)
     elements: tuple[Element, ...] = ()
@@ -323,18 +347,30 @@ class Curation:
     index: IndexIdentity | None = None
     checks: tuple[ControllerCheck, ...] = ()
     text: CaseText | None = None
-    cross_examination: CrossExamination | None = None  # None if not reached, disabled, or without a usable reply
+    cross_examination: CrossExamination | None = (
+        None  # None if not reached, disabled, or without a usable reply
+    )
     second_reading: SecondReading | None = None  # None if not reached
     holds: tuple[Hold, ...] = ()  # Why a person must review it; empty unless held
     calls: tuple[Call, ...] = ()
-    engines: Mapping[str, Any] = field(default_factory=dict)  # Agent → engine identity as JSON
-    overruled: tuple[Reason, ...] = ()  # Reasons that a person overruled: the chain went on in spite of them
+    engines: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # Agent → engine identity as JSON
+    overruled: tuple[
+        Reason, ...
+    ] = ()  # Reasons that a person overruled: the chain went on in spite of them
 
     @property
     def publishable(self) -> bool:
         """Whether every agent was a model: neither the rules engine nor a recording."""
-        return bool(self.engines) and not any(e["engine"] in UNPUBLISHABLE_ENGINES for e in self.engines.values())
+        return bool(self.engines) and not any(
+            e["engine"] in UNPUBLISHABLE_ENGINES for e in self.engines.values()
+        )
 
     def side(self, side: Side) -> tuple[Element, ...]:
         """The elements of one side that were not dropped, in order."""
-        return tuple(e for e in self.elements if e.side is side and e.status is not ElementStatus.DROPPED)
+        return tuple(
+            e
+            for e in self.elements
+            if e.side is side and e.status is not ElementStatus.DROPPED
+        )

@@ -16,13 +16,22 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
 
     def check(reply: ExtractReply) -> str | None:
         query = [reply.query] if reply.query else []
-        sides = ((Side.NARRATIVE, reply.narrative), (Side.QUERY, query), (Side.ADVICE, reply.advice))
-        faults = (check_message_ids(thread, side, [e.message_id for e in found]) for side, found in sides)
+        sides = (
+            (Side.NARRATIVE, reply.narrative),
+            (Side.QUERY, query),
+            (Side.ADVICE, reply.advice),
+        )
+        faults = (
+            check_message_ids(thread, side, [e.message_id for e in found])
+            for side, found in sides
+        )
         return next(filter(None, faults), None)
 
     reply = await agent.ask(ExtractReply, thread_inputs(thread), check)
     narrative = [
-        Element(f"n{i}", Side.NARRATIVE, Kind(e.kind), e.message_id, e.quote, e.statement)
+        Element(
+            f"n{i}", Side.NARRATIVE, Kind(e.kind), e.message_id, e.quote, e.statement
+        )
         for i, e in enumerate(reply.narrative, 1)
     ]
     advice = [
@@ -30,5 +39,9 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
         for i, e in enumerate(reply.advice, 1)
     ]
     q = reply.query
-    query = [Element("q", Side.QUERY, Kind.QUESTION, q.message_id, q.quote, q.question)] if q else []
+    query = (
+        [Element("q", Side.QUERY, Kind.QUESTION, q.message_id, q.quote, q.question)]
+        if q
+        else []
+    )
     return (*narrative, *query, *advice)

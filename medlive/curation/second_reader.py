@@ -10,20 +10,39 @@ from dataclasses import asdict, dataclass
 
 from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs, thread_inputs
-from medlive.curation.model import AdviceFault, CaseText, Element, FaultyAdvice, Hold, Reason, SecondReading, Side
+from medlive.curation.model import (
+    AdviceFault,
+    CaseText,
+    Element,
+    FaultyAdvice,
+    Hold,
+    Reason,
+    SecondReading,
+    Side,
+)
 from medlive.curation.tasks import CaseReply, IdentifierItem, IdentifiersReply
 from medlive.deidentify.detect import redact
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
 
-async def read_case(thread: Thread, text: CaseText, elements: Sequence[Element], agent: Agent) -> SecondReading:
+async def read_case(
+    thread: Thread, text: CaseText, elements: Sequence[Element], agent: Agent
+) -> SecondReading:
     """Have the second reader judge a thread and its case. Raises AgentFailure."""
     advice = [e for e in elements if e.side is Side.ADVICE]
     known = {e.id for e in advice}
-    inputs = {**thread_inputs(thread), "case": asdict(text), "advice": element_inputs(advice)}
+    inputs = {
+        **thread_inputs(thread),
+        "case": asdict(text),
+        "advice": element_inputs(advice),
+    }
     reply = await agent.ask(
-        CaseReply, inputs, lambda reply: check_known({w.id for w in reply.wrong}, known, "an advice element")
+        CaseReply,
+        inputs,
+        lambda reply: check_known(
+            {w.id for w in reply.wrong}, known, "an advice element"
+        ),
     )
     return SecondReading(
         **reply.model_dump(exclude={"wrong", "danger"}),
@@ -36,7 +55,10 @@ async def read_case(thread: Thread, text: CaseText, elements: Sequence[Element],
 def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     """The reasons to hold a case that a second reading gives, the gravest first."""
     found = []
-    for kind, reason in ((AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL), (AdviceFault.FALSE, Reason.ADVICE_WRONG)):
+    for kind, reason in (
+        (AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL),
+        (AdviceFault.FALSE, Reason.ADVICE_WRONG),
+    ):
         wrong = [w for w in reading.wrong if w.kind is kind]
         if wrong:
             details = "; ".join(f"{w.element_id}: {w.reason}" for w in wrong)
@@ -46,7 +68,11 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
         for doubted, reason, detail in (
             (bool(reading.danger), Reason.DANGER_UNANSWERED, reading.danger),
             (not reading.enough, Reason.HISTORY_DOUBTED, reading.reason),
-            (not (reading.asked and reading.clinical), Reason.QUESTION_DOUBTED, reading.reason),
+            (
+                not (reading.asked and reading.clinical),
+                Reason.QUESTION_DOUBTED,
+                reading.reason,
+            ),
             (not reading.answered, Reason.QUESTION_UNANSWERED, reading.reason),
             (not reading.understandable, Reason.NOT_UNDERSTANDABLE, reading.reason),
         )
@@ -59,7 +85,9 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
 class Redacted:
     """Texts with identifiers of people removed."""
 
-    texts: Mapping[str, str]  # Text id → the text with each identifier replaced by its kind in brackets
+    texts: Mapping[
+        str, str
+    ]  # Text id → the text with each identifier replaced by its kind in brackets
     found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>", never the words
     remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
 

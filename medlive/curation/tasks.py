@@ -10,12 +10,20 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from medlive.curation.model import AdviceFault, Alignment, Answer, ElyCategory
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
+Text = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
+]
 Quote = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
 Reason = Annotated[str, StringConstraints(max_length=2000)]
-SearchPhrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=120)]
-Question = Annotated[str, StringConstraints(strip_whitespace=True, min_length=4, max_length=500)]
-Written = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
+SearchPhrase = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=2, max_length=120)
+]
+Question = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=4, max_length=500)
+]
+Written = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)
+]
 
 
 class ReplyModel(BaseModel):
@@ -84,7 +92,9 @@ class RevisedItem(ReplyModel):
     @model_validator(mode="after")
     def _whole(self) -> "RevisedItem":
         if self.keep and not (self.quote.strip() and self.statement):
-            raise ValueError(f"{self.id}: an element that is kept needs a quote and a statement")
+            raise ValueError(
+                f"{self.id}: an element that is kept needs a quote and a statement"
+            )
         return self
 
 
@@ -103,7 +113,9 @@ class RequirementItem(ReplyModel):
 
     requirement: Text
     present: bool
-    element_ids: Annotated[tuple[str, ...], Field(max_length=20, strict=False)]  # "q": the query itself says it
+    element_ids: Annotated[
+        tuple[str, ...], Field(max_length=20, strict=False)
+    ]  # "q": the query itself says it
 
 
 class SufficiencyReply(ReplyModel):
@@ -115,7 +127,9 @@ class SufficiencyReply(ReplyModel):
 
     task: ClassVar = "validator.sufficiency"
     consult: Reason  # Whether a physician would answer now or ask back first: thought through before the lists
-    required: Annotated[tuple[RequirementItem, ...], Field(min_length=3, max_length=6, strict=False)]
+    required: Annotated[
+        tuple[RequirementItem, ...], Field(min_length=3, max_length=6, strict=False)
+    ]
     prudent: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
 
 
@@ -124,7 +138,9 @@ class ClaimItem(ReplyModel):
 
     id: str
     statement: Text
-    queries: Annotated[tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)]  # English
+    queries: Annotated[
+        tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)
+    ]  # English
 
 
 class ClaimsReply(ReplyModel):
@@ -141,7 +157,9 @@ class CitationItem(ReplyModel):
     """A passage that was given, and sentences copied from it."""
 
     passage_id: str
-    quotes: Annotated[tuple[Quote, ...], Field(min_length=1, max_length=3, strict=False)]
+    quotes: Annotated[
+        tuple[Quote, ...], Field(min_length=1, max_length=3, strict=False)
+    ]
 
 
 Citations = Annotated[tuple[CitationItem, ...], Field(max_length=10, strict=False)]
@@ -233,7 +251,9 @@ class QuestionsReply(ReplyModel):
     """At most `count` questions that a text answers with yes. Inputs: count, text."""
 
     task: ClassVar = "controller.questions"
-    questions: Annotated[tuple[Question, ...], Field(min_length=1, max_length=20, strict=False)]
+    questions: Annotated[
+        tuple[Question, ...], Field(min_length=1, max_length=20, strict=False)
+    ]
 
 
 class AnswerItem(ReplyModel):
@@ -266,7 +286,9 @@ class TextReply(ReplyModel):
 
     task: ClassVar = "reader.text"
     problems: Annotated[tuple[TextProblem, ...], Field(max_length=40, strict=False)]
-    missing: Annotated[tuple[str, ...], Field(max_length=120, strict=False)]  # Elements that the texts leave out
+    missing: Annotated[
+        tuple[str, ...], Field(max_length=120, strict=False)
+    ]  # Elements that the texts leave out
 
 
 class WrongAdviceItem(ReplyModel):

@@ -41,7 +41,9 @@ from medlive.text.quantities import numbers_missing
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
 MAX_PASSAGES: Final = 30  # Passages of all claims together, unless a claim would get fewer than `LEAST_PASSAGES`
 LEAST_PASSAGES: Final = 3
-EXCERPT: Final = 260  # Characters shown of a passage: the sentences closest to its claims
+EXCERPT: Final = (
+    260  # Characters shown of a passage: the sentences closest to its claims
+)
 TITLE_SHOWN: Final = 80  # Characters shown of its title
 SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
 LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
@@ -56,7 +58,9 @@ class Claim:
 
     element_id: str
     statement: str  # Self-contained
-    queries: tuple[str, ...]  # Short English phrases, and the claim itself where it is Chinese
+    queries: tuple[
+        str, ...
+    ]  # Short English phrases, and the claim itself where it is Chinese
     flag: str = ""  # A remaining fault of the statement's numbers; empty if none
 
     @property
@@ -75,7 +79,10 @@ class Brief:
 
     def inputs(self) -> dict[str, Any]:
         """Query and narrative as a task's inputs."""
-        return {"query": self.query.statement, "narrative": element_inputs(self.narrative)}
+        return {
+            "query": self.query.statement,
+            "narrative": element_inputs(self.narrative),
+        }
 
 
 async def judge_query(query: Element, agent: Agent) -> tuple[int, ElyCategory]:
@@ -85,7 +92,9 @@ async def judge_query(query: Element, agent: Agent) -> tuple[int, ElyCategory]:
     return int(clinical), reply.category
 
 
-async def judge_sufficiency(brief: Brief, agent: Agent) -> tuple[tuple[Requirement, ...], str]:
+async def judge_sufficiency(
+    brief: Brief, agent: Agent
+) -> tuple[tuple[Requirement, ...], str]:
     """Return Q's checklist, required items first, and whether a physician would answer now or ask back.
 
     Raises AgentFailure.
@@ -105,8 +114,14 @@ async def judge_sufficiency(brief: Brief, agent: Agent) -> tuple[tuple[Requireme
         return "a requirement stands twice" if len(set(names)) < len(names) else None
 
     reply = await agent.ask(SufficiencyReply, brief.inputs(), check)
-    listed = [*((item, False) for item in reply.required), *((item, True) for item in reply.prudent)]
-    found = tuple(Requirement(i.requirement, i.present, i.element_ids, prudent) for i, prudent in listed)
+    listed = [
+        *((item, False) for item in reply.required),
+        *((item, True) for item in reply.prudent),
+    ]
+    found = tuple(
+        Requirement(i.requirement, i.present, i.element_ids, prudent)
+        for i, prudent in listed
+    )
     return found, reply.consult
 
 
@@ -117,7 +132,9 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
     """
     known = {e.id for e in kept} | {QUERY_ID}
     required = [r for r in requirements if not r.prudent]
-    return sum(r.present and not known.isdisjoint(r.element_ids) for r in required) / len(required)
+    return sum(
+        r.present and not known.isdisjoint(r.element_ids) for r in required
+    ) / len(required)
 
 
 async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
@@ -127,24 +144,49 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
     Raises AgentFailure.
     """
     statements = {e.id: e.statement for e in brief.advice}
-    case = "\n".join([brief.query.statement, *(e.statement for e in brief.narrative), *statements.values()])
-    inputs = {**brief.inputs(), "advice": element_inputs(brief.advice, "kind", "statement")}
+    case = "\n".join(
+        [
+            brief.query.statement,
+            *(e.statement for e in brief.narrative),
+            *statements.values(),
+        ]
+    )
+    inputs = {
+        **brief.inputs(),
+        "advice": element_inputs(brief.advice, "kind", "statement"),
+    }
 
-    async def state(**findings: list[str]) -> tuple[dict[str, ClaimItem], dict[str, str]]:
+    async def state(
+        **findings: list[str],
+    ) -> tuple[dict[str, ClaimItem], dict[str, str]]:
         reply = await agent.ask(
-            ClaimsReply, inputs | findings, lambda r: check_ids([c.id for c in r.claims], list(statements))
+            ClaimsReply,
+            inputs | findings,
+            lambda r: check_ids([c.id for c in r.claims], list(statements)),
         )
-        faults = {c.id: _number_fault(statements[c.id], c.statement, case) for c in reply.claims}
-        return {c.id: c for c in reply.claims}, {i: fault for i, fault in faults.items() if fault}
+        faults = {
+            c.id: _number_fault(statements[c.id], c.statement, case)
+            for c in reply.claims
+        }
+        return {c.id: c for c in reply.claims}, {
+            i: fault for i, fault in faults.items() if fault
+        }
 
     stated, flags = await state()
     if flags:
-        stated, flags = await state(findings=[f"{i}: {flag}" for i, flag in flags.items()])
+        stated, flags = await state(
+            findings=[f"{i}: {flag}" for i, flag in flags.items()]
+        )
 
     claims = [stated[i] for i in statements]
     own_words = agent.language != "en"
     return tuple(
-        Claim(c.id, c.statement, (*c.queries, c.statement) if own_words else c.queries, flags.get(c.id, ""))
+        Claim(
+            c.id,
+            c.statement,
+            (*c.queries, c.statement) if own_words else c.queries,
+            flags.get(c.id, ""),
+        )
         for c in claims
     )
 
@@ -163,7 +205,12 @@ def passages_each(claims: int, top_k: int) -> int:
 
 
 async def judge_alignment(
-    brief: Brief, claims: Sequence[Claim], hits: Sequence[Sequence[Hit]], agent: Agent, *, confirm_veto: bool
+    brief: Brief,
+    claims: Sequence[Claim],
+    hits: Sequence[Sequence[Hit]],
+    agent: Agent,
+    *,
+    confirm_veto: bool,
 ) -> tuple[float, tuple[ClaimVerdict, ...]]:
     """Return S_align, the mean v(a_j) over L_A, and each verdict; `hits[j]` belongs to `claims[j]`.
 
@@ -187,8 +234,15 @@ async def judge_alignment(
     reply = await agent.ask(AlignmentReply, inputs, check)
     first = {v.id: v for v in reply.verdicts}
     against = [first[i] for i in wanted if first[i].verdict is Alignment.CONTRADICTED]
-    second = await _confirm(inputs, found, against, agent) if against and confirm_veto else {}
-    verdicts = tuple(_verdict(found, claim, own, first[claim.element_id], second) for claim, own in found.claims)
+    second = (
+        await _confirm(inputs, found, against, agent)
+        if against and confirm_veto
+        else {}
+    )
+    verdicts = tuple(
+        _verdict(found, claim, own, first[claim.element_id], second)
+        for claim, own in found.claims
+    )
     return sum(v.verdict.value_of for v in verdicts) / len(verdicts), verdicts
 
 
@@ -211,25 +265,46 @@ class _Evidence:
         """The passages that verdicts cite, and the best hits of their claims."""
         judged = {v.id for v in verdicts}
         cited = {c.passage_id for v in verdicts for c in v.evidence}
-        best = {h.passage.id for c, hits in self.claims if c.element_id in judged for h in hits[:SECOND_LOOK]}
-        shown = {i: h for i, h in self.passages.items() if i in cited or h.passage.id in best}
+        best = {
+            h.passage.id
+            for c, hits in self.claims
+            if c.element_id in judged
+            for h in hits[:SECOND_LOOK]
+        }
+        shown = {
+            i: h for i, h in self.passages.items() if i in cited or h.passage.id in best
+        }
         return replace(self, passages=shown)
 
     def shown(self, name: str) -> dict[str, str]:
         """A passage as a task's input: the sentences closest to its claims."""
         passage = self.passages[name].passage
-        own = [c for c, found in self.claims if any(h.passage.id == passage.id for h in found)]
+        own = [
+            c
+            for c, found in self.claims
+            if any(h.passage.id == passage.id for h in found)
+        ]
         wanted = [phrase for c in own for phrase in (*c.queries, c.statement)]
         title = textwrap.shorten(passage.title, TITLE_SHOWN, placeholder=" …")
-        return {"id": name, "title": title, "text": excerpt(passage.text, wanted, limit=EXCERPT)}
+        return {
+            "id": name,
+            "title": title,
+            "text": excerpt(passage.text, wanted, limit=EXCERPT),
+        }
 
     def cited(self, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
         """What a reply cites."""
-        return tuple(Citation(self.passages[c.passage_id].passage.id, "\n".join(c.quotes)) for c in evidence)
+        return tuple(
+            Citation(self.passages[c.passage_id].passage.id, "\n".join(c.quotes))
+            for c in evidence
+        )
 
 
 async def _confirm(
-    inputs: Mapping[str, Any], found: _Evidence, against: Sequence[AlignmentItem], agent: Agent
+    inputs: Mapping[str, Any],
+    found: _Evidence,
+    against: Sequence[AlignmentItem],
+    agent: Agent,
 ) -> dict[str, VetoItem]:
     """Check contradicted claims a second time, on the passages cited against them and their best hits."""
     wanted = [item.id for item in against]
@@ -250,10 +325,18 @@ async def _confirm(
 
 
 def _verdict(
-    found: _Evidence, claim: Claim, hits: Sequence[Hit], first: AlignmentItem, seconds: Mapping[str, VetoItem]
+    found: _Evidence,
+    claim: Claim,
+    hits: Sequence[Hit],
+    first: AlignmentItem,
+    seconds: Mapping[str, VetoItem],
 ) -> ClaimVerdict:
     again = seconds.get(claim.element_id)
-    second = SecondCheck(again.goes_against, found.cited(again.evidence), again.reason) if again else None
+    second = (
+        SecondCheck(again.goes_against, found.cited(again.evidence), again.reason)
+        if again
+        else None
+    )
     overturned = second is not None and not second.goes_against
     citations = found.cited(first.evidence)
     cited = {c.passage_id for c in (*citations, *(second.citations if second else ()))}
@@ -265,7 +348,10 @@ def _verdict(
         claim=claim.statement,
         queries=claim.queries,
         verdict=Alignment.NEUTRAL if overturned else first.verdict,
-        hits=(*hits, *(Hit(h.passage, h.score, len(hits) + n) for n, h in enumerate(others, 1))),
+        hits=(
+            *hits,
+            *(Hit(h.passage, h.score, len(hits) + n) for n, h in enumerate(others, 1)),
+        ),
         citations=citations,
         reason=first.reason,
         second=second,
@@ -273,7 +359,9 @@ def _verdict(
     )
 
 
-def _evidence_fault(found: _Evidence, verdicts: Iterable[tuple[str, Sequence[CitationItem], bool]]) -> str | None:
+def _evidence_fault(
+    found: _Evidence, verdicts: Iterable[tuple[str, Sequence[CitationItem], bool]]
+) -> str | None:
     """The first fault in the evidence of verdicts (claim, evidence, whether it needs any)."""
     for identity, evidence, needed in verdicts:
         if needed and not evidence:
@@ -288,6 +376,8 @@ def _evidence_fault(found: _Evidence, verdicts: Iterable[tuple[str, Sequence[Cit
             for quote in citation.quotes:
                 if len(_WORDS.findall(quote)) < LEAST_QUOTE:
                     return f"{identity}: a quote of passage {name!r} is too short to decide anything"
-                if not contains_quote(quote, found.passages[citation.passage_id].passage.text):
+                if not contains_quote(
+                    quote, found.passages[citation.passage_id].passage.text
+                ):
                     return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
     return None

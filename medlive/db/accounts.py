@@ -44,7 +44,9 @@ class Account:
     id: int
     name: str
     role: Role
-    subject: str | None  # `ISSUER#SUBJECT` at the identity provider; None: signs in here
+    subject: (
+        str | None
+    )  # `ISSUER#SUBJECT` at the identity provider; None: signs in here
     created_at: datetime
     signed_in_at: datetime | None  # None: never
     disabled_at: datetime | None  # None: it is not
@@ -60,7 +62,9 @@ def account_name(text: str) -> str | None:
     return name if _NAME.fullmatch(name) else None
 
 
-async def invite(session: Session, name: str, role: Role, *, by: str | None = None) -> str:
+async def invite(
+    session: Session, name: str, role: Role, *, by: str | None = None
+) -> str:
     """Make an account; return the token of the link that sets its password within `LINK_LASTS`.
 
     Raises:
@@ -73,9 +77,17 @@ async def invite(session: Session, name: str, role: Role, *, by: str | None = No
         )
     token = secrets.token_urlsafe(32)
     values = {"name": spelled, "role": role, **_link(token)}
-    made = upsert(AccountRow).values(values).on_conflict_do_nothing().returning(AccountRow.id)
+    made = (
+        upsert(AccountRow)
+        .values(values)
+        .on_conflict_do_nothing()
+        .returning(AccountRow.id)
+    )
     if await session.scalar(made) is None:
-        raise UsageError(f"account {spelled} exists", hint=f"medlive user reset {spelled} makes a new link")
+        raise UsageError(
+            f"account {spelled} exists",
+            hint=f"medlive user reset {spelled} makes a new link",
+        )
     await record(session, Act.INVITE, f"account:{spelled}", by=by, role=role.value)
     return token
 
@@ -88,46 +100,67 @@ async def reset(session: Session, name: str, *, by: str | None = None) -> str:
         CheckFailed: If it signs in at an identity provider.
     """
     if (account := await _find(session, name)).subject is not None:
-        raise CheckFailed(f"{account.name} signs in at the identity provider, which keeps its password")
+        raise CheckFailed(
+            f"{account.name} signs in at the identity provider, which keeps its password"
+        )
     token = secrets.token_urlsafe(32)
-    await _change(session, account, password_hash=None, disabled_at=None, **_link(token))
+    await _change(
+        session, account, password_hash=None, disabled_at=None, **_link(token)
+    )
     await end_sessions(session, account)
     await forget_attempts(session, account)
     await record(session, Act.RESET, f"account:{account.name}", by=by)
     return token
 
 
-async def set_role(session: Session, name: str, role: Role, *, by: str | None = None) -> None:
+async def set_role(
+    session: Session, name: str, role: Role, *, by: str | None = None
+) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     await _change(session, account, role=role)
-    await record(session, Act.SET_ROLE, f"account:{account.name}", by=by, role=role.value)
+    await record(
+        session, Act.SET_ROLE, f"account:{account.name}", by=by, role=role.value
+    )
 
 
 async def disable(session: Session, name: str, *, by: str | None = None) -> None:
     """End an account's sessions and links; it cannot sign in. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
-    await _change(session, account, disabled_at=func.now(), link_digest=None, link_expires_at=None)
+    await _change(
+        session, account, disabled_at=func.now(), link_digest=None, link_expires_at=None
+    )
     await end_sessions(session, account)
     await record(session, Act.DISABLE, f"account:{account.name}", by=by)
 
 
 async def list_accounts(session: Session) -> list[Account]:
     """Every account, by name."""
-    return [read(Account, row) for row in await session.scalars(select(AccountRow).order_by(AccountRow.name))]
+    return [
+        read(Account, row)
+        for row in await session.scalars(select(AccountRow).order_by(AccountRow.name))
+    ]
 
 
 async def has_accounts(session: Session) -> bool:
     """Whether an account can sign in, or has a link with which it will."""
-    usable = AccountRow.password_hash.is_not(None) | AccountRow.subject.is_not(None) | _link_is_open()
-    query = select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable).limit(1)
+    usable = (
+        AccountRow.password_hash.is_not(None)
+        | AccountRow.subject.is_not(None)
+        | _link_is_open()
+    )
+    query = (
+        select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable).limit(1)
+    )
     return await session.scalar(query) is not None
 
 
 async def find_invited(session: Session, token: str) -> Account | None:
     """The account that a one-time link is for; None for a link that is used, expired or unknown."""
     row = await session.scalar(
-        select(AccountRow).where(AccountRow.link_digest == digest_text(token), _link_is_open())
+        select(AccountRow).where(
+            AccountRow.link_digest == digest_text(token), _link_is_open()
+        )
     )
     return None if row is None else read(Account, row)
 
@@ -147,9 +180,15 @@ async def use_link(session: Session, token: str, password_hash: str) -> Account 
 
 async def find_password(session: Session, name: str) -> tuple[Account, str] | None:
     """An account that signs in by password, and its hash; None where there is none, or it is disabled."""
-    query = select(AccountRow).where(AccountRow.name == name, AccountRow.disabled_at.is_(None))
+    query = select(AccountRow).where(
+        AccountRow.name == name, AccountRow.disabled_at.is_(None)
+    )
     row = await session.scalar(query)
-    return None if row is None or row.password_hash is None else (read(Account, row), row.password_hash)
+    return (
+        None
+        if row is None or row.password_hash is None
+        else (read(Account, row), row.password_hash)
+    )
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
@@ -159,12 +198,16 @@ async def set_password(session: Session, account: Account, password_hash: str) -
     await record(session, Act.SET_PASSWORD, f"account:{account.name}", by=account.name)
 
 
-async def save_external(session: Session, subject: str, name: str, role: Role) -> Account | None:
+async def save_external(
+    session: Session, subject: str, name: str, role: Role
+) -> Account | None:
     """The account of somebody whom the identity provider knows, made at the first time, with the role it has now.
 
     Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
     """
-    row = await session.scalar(select(AccountRow).where(AccountRow.subject == subject).with_for_update())
+    row = await session.scalar(
+        select(AccountRow).where(AccountRow.subject == subject).with_for_update()
+    )
     act = None if row is None or row.role is role else Act.SET_ROLE
     if row is not None:
         row.role = role
@@ -172,19 +215,32 @@ async def save_external(session: Session, subject: str, name: str, role: Role) -
         values = {"name": account_name(name), "subject": subject, "role": role}
         if values["name"] is None:
             raise CheckFailed(f"{name!r} cannot be an account's name")
-        statement = upsert(AccountRow).values(values).on_conflict_do_nothing().returning(AccountRow)
+        statement = (
+            upsert(AccountRow)
+            .values(values)
+            .on_conflict_do_nothing()
+            .returning(AccountRow)
+        )
         if (row := await session.scalar(statement)) is None:
             raise CheckFailed(f"the name {name} belongs to another account")
         act = Act.INVITE
     if act is not None:
-        await record(session, act, f"account:{row.name}", by="the identity provider", role=role.value)
+        await record(
+            session,
+            act,
+            f"account:{row.name}",
+            by="the identity provider",
+            role=role.value,
+        )
     return None if row.disabled_at is not None else read(Account, row)
 
 
 async def start_session(session: Session, account: Account) -> str:
     """Begin a session; return its token. What has expired, of whomever, is removed."""
     await _remove(session, SessionRow.digest, ~_is_current())
-    await _remove(session, SignInAttemptsRow.subject, SignInAttemptsRow.until < func.now())
+    await _remove(
+        session, SignInAttemptsRow.subject, SignInAttemptsRow.until < func.now()
+    )
     await _change(session, account, signed_in_at=func.now())
     token = secrets.token_urlsafe(32)
     session.add(SessionRow(digest=digest_text(token), account_id=account.id))
@@ -203,13 +259,17 @@ async def find_session(session: Session, token: str) -> Account | None:
         return None
     account, is_old = row
     if is_old:
-        await session.execute(update(SessionRow).where(found).values(used_at=func.now()))
+        await session.execute(
+            update(SessionRow).where(found).values(used_at=func.now())
+        )
     return read(Account, account)
 
 
 async def end_session(session: Session, token: str) -> None:
     """Sign out one browser."""
-    await session.execute(delete(SessionRow).where(SessionRow.digest == digest_text(token)))
+    await session.execute(
+        delete(SessionRow).where(SessionRow.digest == digest_text(token))
+    )
 
 
 async def end_sessions(session: Session, account: Account) -> None:
@@ -225,7 +285,10 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     """
     row = SignInAttemptsRow
     over, until = row.until < func.now(), func.now() + ATTEMPTS_WINDOW
-    again = {"attempts": case((over, 1), else_=row.attempts + 1), "until": case((over, until), else_=row.until)}
+    again = {
+        "attempts": case((over, 1), else_=row.attempts + 1),
+        "until": case((over, until), else_=row.until),
+    }
     counted = await session.execute(
         upsert(row)
         .values(subject=subject, attempts=1, until=until)
@@ -241,7 +304,9 @@ def attempts_subject(name: str, network: str | None = None) -> str:
     return f"account:{name}" if network is None else f"account:{name} from {network}"
 
 
-async def forget_attempts(session: Session, account: Account, network: str | None = None) -> None:
+async def forget_attempts(
+    session: Session, account: Account, network: str | None = None
+) -> None:
     """Begin an account's counts anew; with `network` that network's alone, after the password was given there."""
     row, own = SignInAttemptsRow, attempts_subject(account.name)
     which: ColumnElement[bool] = row.subject == attempts_subject(account.name, network)
@@ -251,24 +316,35 @@ async def forget_attempts(session: Session, account: Account, network: str | Non
 
 
 async def _find(session: Session, name: str) -> Account:
-    row = await session.scalar(select(AccountRow).where(AccountRow.name == name.strip().lower()))
+    row = await session.scalar(
+        select(AccountRow).where(AccountRow.name == name.strip().lower())
+    )
     if row is None:
-        raise UsageError(f"there is no account {name}", hint="medlive user list shows them")
+        raise UsageError(
+            f"there is no account {name}", hint="medlive user list shows them"
+        )
     return read(Account, row)
 
 
 async def _change(session: Session, account: Account, **values: Any) -> None:
-    await session.execute(update(AccountRow).where(AccountRow.id == account.id).values(**values))
+    await session.execute(
+        update(AccountRow).where(AccountRow.id == account.id).values(**values)
+    )
 
 
-async def _remove(session: Session, key: InstrumentedAttribute[str], which: ColumnElement[bool]) -> None:
+async def _remove(
+    session: Session, key: InstrumentedAttribute[str], which: ColumnElement[bool]
+) -> None:
     """Delete rows; those that another transaction works on are left to the next time, so that none waits."""
     unlocked = select(key).where(which).with_for_update(skip_locked=True)
     await session.execute(delete(key.class_).where(key.in_(unlocked)))
 
 
 def _link(token: str) -> dict[str, Any]:
-    return {"link_digest": digest_text(token), "link_expires_at": func.now() + LINK_LASTS}
+    return {
+        "link_digest": digest_text(token),
+        "link_expires_at": func.now() + LINK_LASTS,
+    }
 
 
 def _link_is_open() -> ColumnElement[bool]:

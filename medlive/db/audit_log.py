@@ -39,7 +39,10 @@ class LogEntry:
 
     def expected_digest(self) -> str:
         """The digest of everything else in the row; a reason counts by its own digest, which outlives it."""
-        values = asdict(self) | {"at": self.at.astimezone(UTC).isoformat(), "action": self.action.value}
+        values = asdict(self) | {
+            "at": self.at.astimezone(UTC).isoformat(),
+            "action": self.action.value,
+        }
         del values["digest"], values["reason"]
         if self.salt is None:
             del values["salt"]
@@ -49,7 +52,11 @@ class LogEntry:
     def erased(self) -> set[int]:
         """The entries whose reasons a takedown says that it erased."""
         numbers = self.details.get("erased")
-        return {n for n in numbers if isinstance(n, int)} if isinstance(numbers, list) else set()
+        return (
+            {n for n in numbers if isinstance(n, int)}
+            if isinstance(numbers, list)
+            else set()
+        )
 
     def is_intact(self) -> bool:
         """Whether the row is as it was written, or as a takedown left it."""
@@ -76,38 +83,70 @@ class Anchor:
 
 
 async def record(
-    session: Session, action: Act, subject: str, reason: str | None = None, /, *, by: str | None, **details: Any
+    session: Session,
+    action: Act,
+    subject: str,
+    reason: str | None = None,
+    /,
+    *,
+    by: str | None,
+    **details: Any,
 ) -> LogEntry:
     """Add an entry in the session's transaction, until whose end no other is added; do it last.
 
     `subject` is `kind:name`; `details` are numbers and names that belong to the act, never words of a thread,
     which a takedown must erase.
     """
-    values = {"at": now(), "by": by, "action": action, "subject": subject, "reason": reason, "details": details}
-    added = await session.scalars(insert(AuditLogRow).values(values).returning(AuditLogRow))
+    values = {
+        "at": now(),
+        "by": by,
+        "action": action,
+        "subject": subject,
+        "reason": reason,
+        "details": details,
+    }
+    added = await session.scalars(
+        insert(AuditLogRow).values(values).returning(AuditLogRow)
+    )
     return read(LogEntry, added.one())
 
 
 async def read_head(session: Session) -> tuple[int, str | None]:
     """The number of entries, and the last one's digest (None without any)."""
     row = AuditLogRow
-    latest = await session.execute(select(row.number, row.digest).order_by(row.number.desc()).limit(1))
+    latest = await session.execute(
+        select(row.number, row.digest).order_by(row.number.desc()).limit(1)
+    )
     number, digest = latest.one_or_none() or (0, None)
     return number, digest
 
 
-async def erase_reasons(session: Session, thread: str, case_ids: Sequence[str]) -> list[int]:
+async def erase_reasons(
+    session: Session, thread: str, case_ids: Sequence[str]
+) -> list[int]:
     """Erase the reasons about a thread and its cases, in the transaction of its takedown, whose entry names them.
 
     Returns the numbers of the entries.
     """
     row, subjects = AuditLogRow, [thread, *(f"case:{case_id}" for case_id in case_ids)]
-    about = is_one_of(row.subject, subjects) & (row.action != Act.TAKE_DOWN) & row.reason.is_not(None)
-    return sorted(await session.scalars(update(row).where(about).values(reason=None).returning(row.number)))
+    about = (
+        is_one_of(row.subject, subjects)
+        & (row.action != Act.TAKE_DOWN)
+        & row.reason.is_not(None)
+    )
+    return sorted(
+        await session.scalars(
+            update(row).where(about).values(reason=None).returning(row.number)
+        )
+    )
 
 
 async def list_entries(
-    session: Session, *, before: int | None = None, subject: str | None = None, limit: int = 100
+    session: Session,
+    *,
+    before: int | None = None,
+    subject: str | None = None,
+    limit: int = 100,
 ) -> list[LogEntry]:
     """The entries with a number below `before`, about `subject` where given, newest first.
 
@@ -118,8 +157,18 @@ async def list_entries(
     for text in (row.by, row.subject, row.reason):
         texts.append(func.left(text, LOG_CHARS_SHOWN, type_=text.type).label(text.key))
     is_short = func.length(cast(row.details, Text)) <= LOG_CHARS_SHOWN
-    details = case((is_short, row.details), else_=literal({}, row.details.type)).label("details")
-    rest = (row.number, row.at, row.action, row.reason_digest, row.previous, row.digest, row.salt)
+    details = case((is_short, row.details), else_=literal({}, row.details.type)).label(
+        "details"
+    )
+    rest = (
+        row.number,
+        row.at,
+        row.action,
+        row.reason_digest,
+        row.previous,
+        row.digest,
+        row.salt,
+    )
     query = select(*texts, details, *rest).order_by(row.number.desc()).limit(limit)
     if before is not None:
         query = query.where(row.number < before)
@@ -130,10 +179,17 @@ async def list_entries(
 
 async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
-    return await session.scalar(select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)) or 0
+    return (
+        await session.scalar(
+            select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)
+        )
+        or 0
+    )
 
 
-async def verify_log(session: Session, *, head: str | None = None, anchors: Collection[Anchor] = ()) -> LogCheck:
+async def verify_log(
+    session: Session, *, head: str | None = None, anchors: Collection[Anchor] = ()
+) -> LogCheck:
     """Walk the chain and name every row that does not fit.
 
     Args:
@@ -142,16 +198,24 @@ async def verify_log(session: Session, *, head: str | None = None, anchors: Coll
         anchors: What the log must have been at other times.
     """
     faults: list[str] = []
-    erased: set[int] = set()  # Entries without their reason, of which no takedown spoke yet
+    erased: set[int] = (
+        set()
+    )  # Entries without their reason, of which no takedown spoke yet
     anchored = dict.fromkeys((anchor.entries for anchor in anchors), "")
     number, previous, seen = 0, None, head is None
     async for entry in _walk(session):
         name = f"entry {entry.number} ({entry.at:%Y-%m-%d %H:%M} UTC, {entry.action} {entry.subject})"
         if entry.number != number + 1:
-            missing = f"{number + 1}" if entry.number == number + 2 else f"{number + 1} to {entry.number - 1}"
+            missing = (
+                f"{number + 1}"
+                if entry.number == number + 2
+                else f"{number + 1} to {entry.number - 1}"
+            )
             faults.append(f"entry {missing} was removed")
         elif entry.previous != previous:
-            faults.append(f"{name} does not follow entry {number}: one of the two was inserted or replaced")
+            faults.append(
+                f"{name} does not follow entry {number}: one of the two was inserted or replaced"
+            )
         if not entry.is_intact():
             faults.append(f"{name} was changed")
         if entry.reason is None and entry.reason_digest is not None:
@@ -163,18 +227,28 @@ async def verify_log(session: Session, *, head: str | None = None, anchors: Coll
         seen = seen or entry.digest == head
         number, previous = entry.number, entry.digest
     if not seen:
-        faults.append(f"no entry has the digest {head}: entries were removed at the end, or replaced")
+        faults.append(
+            f"no entry has the digest {head}: entries were removed at the end, or replaced"
+        )
     faults += _anchor_faults(number, anchored, anchors)
-    faults += [f"the reason of entry {n} was erased without a takedown" for n in sorted(erased)]
+    faults += [
+        f"the reason of entry {n} was erased without a takedown" for n in sorted(erased)
+    ]
     return LogCheck(number, previous, tuple(faults))
 
 
-def _anchor_faults(entries: int, digests: Mapping[int, str], anchors: Collection[Anchor]) -> list[str]:
+def _anchor_faults(
+    entries: int, digests: Mapping[int, str], anchors: Collection[Anchor]
+) -> list[str]:
     """What anchors say of a log of so many entries, of which `digests` has those that they name."""
     faults = []
     for anchor in sorted(anchors, key=lambda anchor: (anchor.entries, anchor.source)):
         if anchor.entries > entries:
-            cut = f"{entries + 1} to {anchor.entries}" if anchor.entries > entries + 1 else f"{anchor.entries}"
+            cut = (
+                f"{entries + 1} to {anchor.entries}"
+                if anchor.entries > entries + 1
+                else f"{anchor.entries}"
+            )
             stated = f"{anchor.source} states {anchor.entries} with head {anchor.head}"
             faults.append(f"entry {cut} was removed at the end: {stated}")
         elif anchor.entries and digests[anchor.entries] != anchor.head:
@@ -188,7 +262,9 @@ def _anchor_faults(entries: int, digests: Mapping[int, str], anchors: Collection
 
 async def _walk(session: Session) -> AsyncIterator[LogEntry]:
     rows = await session.stream_scalars(
-        select(AuditLogRow).order_by(AuditLogRow.number).execution_options(yield_per=1000)
+        select(AuditLogRow)
+        .order_by(AuditLogRow.number)
+        .execution_options(yield_per=1000)
     )
     async for row in rows:
         yield read(LogEntry, row)

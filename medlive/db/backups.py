@@ -13,25 +13,38 @@ from medlive.errors import CheckFailed
 
 SCRATCH_SUFFIX: Final = "_restore_check"
 """The scratch database is named after the instance's own."""
-SCRATCH_NOTE: Final = "scratch database of medlive: backups are tried in it, and it may be dropped"
-_MAY_CREATE: Final = text("SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user")
+SCRATCH_NOTE: Final = (
+    "scratch database of medlive: backups are tried in it, and it may be dropped"
+)
+_MAY_CREATE: Final = text(
+    "SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user"
+)
 _SIZE: Final = text("SELECT pg_database_size(current_database())")
-_NOTE_OF: Final = text("SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = :name")
+_NOTE_OF: Final = text(
+    "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = :name"
+)
 
-_TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1")
+_TABLES = text(
+    "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1"
+)
 
 
 async def export_snapshot(session: AsyncSession) -> str:
     """Fix what this session sees, before its first query, and return the name by which pg_dump sees the same."""
     await session.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-    found: str = (await session.execute(text("SELECT pg_export_snapshot()"))).scalar_one()
+    found: str = (
+        await session.execute(text("SELECT pg_export_snapshot()"))
+    ).scalar_one()
     return found
 
 
 async def count_rows(session: AsyncSession) -> dict[str, int]:
     """Table → its rows; empty for a database without tables."""
     names = [quoted_name(name, True) for name in await session.scalars(_TABLES)]
-    return {str(n): await session.scalar(text(f'SELECT count(*) FROM "{n}"')) or 0 for n in names}
+    return {
+        str(n): await session.scalar(text(f'SELECT count(*) FROM "{n}"')) or 0
+        for n in names
+    }
 
 
 async def list_takedowns(session: AsyncSession) -> list[tuple[str, str, str]]:
@@ -39,7 +52,10 @@ async def list_takedowns(session: AsyncSession) -> list[tuple[str, str, str]]:
     row = TakedownRow
     query = select(row.source, row.thread_id, row.reason).where(row.lifted_at.is_(None))
     query = query.order_by(row.source, row.thread_id)
-    return [(source, thread_id, reason) for source, thread_id, reason in await session.execute(query)]
+    return [
+        (source, thread_id, reason)
+        for source, thread_id, reason in await session.execute(query)
+    ]
 
 
 async def server_version(session: AsyncSession) -> int:

@@ -12,7 +12,9 @@ Item = TypeVar("Item")
 class Batcher(Generic[Item]):
     """Collects single calls into batches. A lone call is done at once; under load the batches grow."""
 
-    def __init__(self, work: Callable[[Sequence[Item]], Awaitable[None]], *, largest: int) -> None:
+    def __init__(
+        self, work: Callable[[Sequence[Item]], Awaitable[None]], *, largest: int
+    ) -> None:
         """`work` does a batch of at most `largest` items as a whole or not at all."""
         self._work, self._largest = work, largest
         self._waiting: list[tuple[Item, asyncio.Future[None]]] = []

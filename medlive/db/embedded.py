@@ -42,8 +42,12 @@ _ROOT_PLACE = Path("/var/lib/medlive")
 _SOCKET_PATH_LIMIT = 103
 _START_SECONDS = 60
 _SETTINGS = {
-    "listen_addresses": "", "max_connections": "200", "timezone": "UTC", "log_timezone": "UTC", "jit": "off"
-}  # fmt: skip
+    "listen_addresses": "",
+    "max_connections": "200",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "jit": "off",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,17 @@ def stop(home: Path) -> bool:
         if (server := _find_server(place.data)) is None:
             return False
         _run(
-            place, "did not stop", [_find_binaries(place) / "pg_ctl", "stop", "-w", "-m", "fast", "-D", place.data]
+            place,
+            "did not stop",
+            [
+                _find_binaries(place) / "pg_ctl",
+                "stop",
+                "-w",
+                "-m",
+                "fast",
+                "-D",
+                place.data,
+            ],
         )
         if server.socket_folder != place.data:
             with suppress(OSError):  # not empty: something else was put there
@@ -130,13 +144,23 @@ def find_program(name: str, server: int) -> Path:
     """
     spec = importlib.util.find_spec(_WHEEL)
     for package in spec.submodule_search_locations or () if spec else ():
-        programs = {version: folder / "bin" / name for version, folder in _versions(Path(package)).items()}
-        found = [v for v, path in programs.items() if v >= server and os.access(path, os.X_OK)]
+        programs = {
+            version: folder / "bin" / name
+            for version, folder in _versions(Path(package)).items()
+        }
+        found = [
+            v
+            for v, path in programs.items()
+            if v >= server and os.access(path, os.X_OK)
+        ]
         if found:
             return programs[min(found)]
     if path := shutil.which(name):
         return Path(path)
-    raise MissingExtra(f"{name} is not installed", hint="pip install 'medlive[service]', or PostgreSQL's client")
+    raise MissingExtra(
+        f"{name} is not installed",
+        hint="pip install 'medlive[service]', or PostgreSQL's client",
+    )
 
 
 def _find_place(home: Path) -> _Place:
@@ -159,8 +183,17 @@ def _server_user() -> pwd.struct_passwd:
     """The unprivileged user for root's server, created once, as a distribution's package would."""
     if useradd := shutil.which("useradd"):
         # Where it fails (it exists already, a read-only system) the look-up decides.
-        command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER]
-        subprocess.run(command, capture_output=True, check=False, env=child_environment())
+        command = [
+            useradd,
+            "--system",
+            "--no-create-home",
+            "--shell",
+            "/usr/sbin/nologin",
+            SYSTEM_USER,
+        ]
+        subprocess.run(
+            command, capture_output=True, check=False, env=child_environment()
+        )
     for name in (SYSTEM_USER, "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
@@ -181,7 +214,9 @@ def _can_reach(user: pwd.struct_passwd, path: Path) -> bool:
     for parent in path.parents:
         with suppress(FileNotFoundError, NotADirectoryError):
             info = parent.stat()
-            if not info.st_mode & (stat.S_IXUSR if info.st_uid == user.pw_uid else stat.S_IXOTH):
+            if not info.st_mode & (
+                stat.S_IXUSR if info.st_uid == user.pw_uid else stat.S_IXOTH
+            ):
                 return False
     return True
 
@@ -191,7 +226,9 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
     """Make the folders; one process at a time creates, starts or stops the server."""
     lock = FileLock(place.folder / "lock", mode=0o600)
     try:
-        missing = [p for p in (place.folder, *place.folder.parents) if not os.path.lexists(p)]
+        missing = [
+            p for p in (place.folder, *place.folder.parents) if not os.path.lexists(p)
+        ]
         for folder in (home, place.folder):
             folder.mkdir(parents=True, exist_ok=True)
         for created in missing if place.user else ():
@@ -212,7 +249,10 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
 
 def _versions(package: Path) -> dict[int, Path]:
     """The wheel's servers: `pginstall18` is version 18; the folder without a number is 16."""
-    return {int(p.name.removeprefix("pginstall") or 16): p for p in package.glob("pginstall*")}
+    return {
+        int(p.name.removeprefix("pginstall") or 16): p
+        for p in package.glob("pginstall*")
+    }
 
 
 def _find_binaries(place: _Place) -> Path:
@@ -244,35 +284,60 @@ def _find_binaries(place: _Place) -> Path:
 def _copy_binaries(place: _Place, package: Path, install: Path) -> Path:
     """A copy of the binaries (about 40 MB) and their libraries that the server's user can read."""
     build = f"{install}{(install / 'bin/postgres').stat().st_mtime_ns}"
-    target = place.folder / f"binaries-{hashlib.sha256(build.encode()).hexdigest()[:12]}"
+    target = (
+        place.folder / f"binaries-{hashlib.sha256(build.encode()).hexdigest()[:12]}"
+    )
     if not target.exists():
         building = Path(tempfile.mkdtemp(dir=place.folder))
         for part in (install, package.with_name(package.name + ".libs")):
             if part.is_dir():
-                shutil.copytree(part, building / part.relative_to(package.parent), symlinks=True)
+                shutil.copytree(
+                    part, building / part.relative_to(package.parent), symlinks=True
+                )
         for path in (building, *building.rglob("*")):
             if not path.is_symlink():
-                path.chmod(0o750 if path.is_dir() or os.access(path, os.X_OK) else 0o640)
+                path.chmod(
+                    0o750 if path.is_dir() or os.access(path, os.X_OK) else 0o640
+                )
             if place.user is not None:
                 os.chown(path, -1, place.user.pw_gid, follow_symlinks=False)
         building.rename(target)
     return target / install.relative_to(package.parent)
 
 
-def _run(place: _Place, failure: str, command: Sequence[str | Path], stdin: str = "") -> None:
+def _run(
+    place: _Place, failure: str, command: Sequence[str | Path], stdin: str = ""
+) -> None:
     """Run one of PostgreSQL's programs as the server's user.
 
     A server keeps the environment that it was started with, and its processes can show it as long as they run.
     """
-    options: dict[str, Any] = {"cwd": place.folder, "env": child_environment(), "text": True}
+    options: dict[str, Any] = {
+        "cwd": place.folder,
+        "env": child_environment(),
+        "text": True,
+    }
     if place.user is not None:
-        options |= {"user": place.user.pw_uid, "group": place.user.pw_gid, "extra_groups": []}
+        options |= {
+            "user": place.user.pw_uid,
+            "group": place.user.pw_gid,
+            "extra_groups": [],
+        }
     try:
         limit = _START_SECONDS * 2
-        subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=limit, **options)
+        subprocess.run(
+            command,
+            input=stdin,
+            capture_output=True,
+            check=True,
+            timeout=limit,
+            **options,
+        )
     except subprocess.CalledProcessError as exc:
         reason = (exc.stderr.strip().splitlines() or [str(exc)])[-1]
-        raise DatabaseUnavailable(f"the embedded PostgreSQL {failure}: {reason}") from exc
+        raise DatabaseUnavailable(
+            f"the embedded PostgreSQL {failure}: {reason}"
+        ) from exc
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise DatabaseUnavailable(f"the embedded PostgreSQL {failure}: {exc}") from exc
 
@@ -286,9 +351,14 @@ def _find_server(data: Path) -> EmbeddedServer | None:
         return None
     except PermissionError as exc:
         raise DatabaseUnavailable(
-            f"the database in {data} belongs to another user", hint="set MEDLIVE_HOME to a folder of your own"
+            f"the database in {data} belongs to another user",
+            hint="set MEDLIVE_HOME to a folder of your own",
         ) from exc
-    if len(lines) < 5 or not lines[0].strip().isdigit() or not _works_in(int(lines[0]), data, denied=True):
+    if (
+        len(lines) < 5
+        or not lines[0].strip().isdigit()
+        or not _works_in(int(lines[0]), data, denied=True)
+    ):
         return None
     return EmbeddedServer(int(lines[0]), data, Path(lines[4].strip()))
 
@@ -304,7 +374,10 @@ def _works_in(pid: int, data: Path, *, denied: bool = False) -> bool:
     with suppress(psutil.Error, OSError):
         process = psutil.Process(pid)
         try:
-            return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == data.resolve()
+            return (
+                process.status() != psutil.STATUS_ZOMBIE
+                and Path(process.cwd()) == data.resolve()
+            )
         except psutil.AccessDenied:
             return denied and process.uids().real == data.stat().st_uid
     return False
@@ -318,14 +391,23 @@ def _create_cluster(place: _Place, binaries: Path) -> None:
     if place.user is not None:
         os.chown(building, place.user.pw_uid, place.user.pw_gid)
     options: list[str | Path] = [
-        f"--pgdata={building}", f"--username={_SUPERUSER}", "--auth=trust", "--encoding=UTF8",
-    ]  # fmt: skip
+        f"--pgdata={building}",
+        f"--username={_SUPERUSER}",
+        "--auth=trust",
+        "--encoding=UTF8",
+    ]
     # The same order of text on every system.
     options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
     options += [f"--set={name}={value}" for name, value in _SETTINGS.items()]
     failure = "could not be created"
     _run(place, failure, [binaries / "initdb", *options])
-    single: list[str | Path] = [binaries / "postgres", "--single", "-D", building, "postgres"]
+    single: list[str | Path] = [
+        binaries / "postgres",
+        "--single",
+        "-D",
+        building,
+        "postgres",
+    ]
     _run(place, failure, single, f"CREATE DATABASE {DATABASE}\n")
     building.rename(place.data)
 
@@ -345,7 +427,9 @@ def _remove_stale_files(place: _Place) -> None:
     deadline = time.monotonic() + 15
     while any(_works_in(pid, place.data) for pid in psutil.pids()):
         if time.monotonic() > deadline:
-            raise _start_error(place, "processes of a server that was killed are still running")
+            raise _start_error(
+                place, "processes of a server that was killed are still running"
+            )
         time.sleep(0.1)
     if len(lines) > 4 and lines[4].strip():
         Path(lines[4].strip(), f"{_SOCKET}.lock").unlink(missing_ok=True)
@@ -355,7 +439,13 @@ def _remove_stale_files(place: _Place) -> None:
 def _run_server(place: _Place, binaries: Path) -> None:
     sockets = _socket_folder(place)
     options = f"-c unix_socket_directories='{sockets}' -c unix_socket_permissions=0700 -p {_PORT}"
-    command: list[str | Path] = [binaries / "pg_ctl", "start", "-w", "-t", str(_START_SECONDS)]
+    command: list[str | Path] = [
+        binaries / "pg_ctl",
+        "start",
+        "-w",
+        "-t",
+        str(_START_SECONDS),
+    ]
     command += ["-D", place.data, "-l", place.log, "-o", options]
     try:
         _run(place, "did not start", command)
@@ -369,7 +459,10 @@ def _socket_folder(place: _Place) -> Path:
     if fits and not set(str(place.data)) & set("'\",\\ "):
         return place.data
     uid = place.user.pw_uid if place.user else os.geteuid()
-    folder = Path("/tmp") / f"medlive-{uid}-{hashlib.sha256(os.fsencode(place.data)).hexdigest()[:12]}"
+    folder = (
+        Path("/tmp")
+        / f"medlive-{uid}-{hashlib.sha256(os.fsencode(place.data)).hexdigest()[:12]}"
+    )
     try:
         folder.mkdir(mode=0o700)
         if place.user is not None:
@@ -377,9 +470,14 @@ def _socket_folder(place: _Place) -> Path:
     except FileExistsError:
         info = folder.lstat()
         # Anyone may make folders there: one that is not ours alone is not used.
-        if not stat.S_ISDIR(info.st_mode) or info.st_uid != uid or stat.S_IMODE(info.st_mode) != 0o700:
+        if (
+            not stat.S_ISDIR(info.st_mode)
+            or info.st_uid != uid
+            or stat.S_IMODE(info.st_mode) != 0o700
+        ):
             raise DatabaseUnavailable(
-                f"{folder} is not this user's own folder", hint="remove it, or set a shorter MEDLIVE_HOME"
+                f"{folder} is not this user's own folder",
+                hint="remove it, or set a shorter MEDLIVE_HOME",
             ) from None
     return folder
 
@@ -391,7 +489,9 @@ def _answers(place: _Place, server: EmbeddedServer) -> bool:
     deadline = time.monotonic() + _START_SECONDS
     while _find_server(place.data) is not None:
         try:
-            psycopg.connect(server.url.replace("+psycopg", ""), connect_timeout=10).close()
+            psycopg.connect(
+                server.url.replace("+psycopg", ""), connect_timeout=10
+            ).close()
             return True
         except psycopg.OperationalError as exc:
             if time.monotonic() > deadline:
@@ -401,7 +501,11 @@ def _answers(place: _Place, server: EmbeddedServer) -> bool:
 
 
 def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:
-    log = place.log.read_text(errors="replace").strip().splitlines()[-3:] if place.log.exists() else []
+    log = (
+        place.log.read_text(errors="replace").strip().splitlines()[-3:]
+        if place.log.exists()
+        else []
+    )
     return DatabaseUnavailable(
         "the embedded PostgreSQL does not start: " + "; ".join([reason, *log]),
         hint=f"its log is {place.log}; or set MEDLIVE_DATABASE_URL to a server of yours",

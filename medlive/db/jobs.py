@@ -42,7 +42,9 @@ def parse_queue(name: str) -> Queue:
     try:
         return Queue(name)
     except ValueError:
-        raise UsageError(f"unknown queue {name!r}", hint=f"queues: {', '.join(Queue)}") from None
+        raise UsageError(
+            f"unknown queue {name!r}", hint=f"queues: {', '.join(Queue)}"
+        ) from None
 
 
 STALLED_AFTER_S = 15.0
@@ -59,7 +61,9 @@ TAKE_OVER = (
     " AND (other.status = 'todo' OR (other.status = 'doing' AND other.id < job.id)))"
 )
 """Of one queueing lock no two jobs may wait: a second one stays until the first is done."""
-UNCOUNT_ATTEMPT = "UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = %(job_id)s"
+UNCOUNT_ATTEMPT = (
+    "UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = %(job_id)s"
+)
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
 
@@ -75,7 +79,8 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
     """Make it known, for as long as the connection lasts, that its process serves these queues."""
     for queue in queues:
         await connection.execute(
-            text(f"SELECT pg_advisory_lock_shared({_SERVING}, hashtext(:queue))"), {"queue": queue}
+            text(f"SELECT pg_advisory_lock_shared({_SERVING}, hashtext(:queue))"),
+            {"queue": queue},
         )
 
 
@@ -155,11 +160,20 @@ async def count_jobs(session: AsyncSession) -> list[QueueCount]:
     servers = {queue.value: await count_servers(session, queue) for queue in Queue}
     idle = sorted(servers.keys() - {row.queue for row in rows})
     counts = [read(QueueCount, row, servers=servers[row.queue]) for row in rows]
-    return counts + [QueueCount(queue, "todo", 0, 0, servers[queue]) for queue in idle if servers[queue]]
+    return counts + [
+        QueueCount(queue, "todo", 0, 0, servers[queue])
+        for queue in idle
+        if servers[queue]
+    ]
 
 
 async def list_jobs(
-    session: AsyncSession, *, queue: str | None, status: str | None, after: int, limit: int
+    session: AsyncSession,
+    *,
+    queue: str | None,
+    status: str | None,
+    after: int,
+    limit: int,
 ) -> list[JobRow]:
     """The jobs of a queue (None: of all) in a state (None: not ended), by number, of those after `after`."""
     query = text(

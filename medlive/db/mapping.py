@@ -28,8 +28,11 @@ _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
     """A dataclass as a row: the fields that are also columns of the table, and `more`, which prevails."""
-    shared = ((name, getattr(value, name)) for name in _shared_names(table, type(value)))  # type: ignore[arg-type]
-    return {name: dict(held) if _is_mapping(held) else held for name, held in shared} | more
+    names = _shared_names(table, type(value))  # type: ignore[arg-type]
+    shared = ((name, getattr(value, name)) for name in names)
+    return {
+        name: dict(held) if _is_mapping(held) else held for name, held in shared
+    } | more
 
 
 @cache
@@ -45,7 +48,9 @@ def _is_mapping(value: Any) -> bool:
 def read(kind: type[T], row: Any, /, **more: Any) -> T:
     """A dataclass from a row's columns of its fields' names, and `more`, which prevails; arrays become tuples."""
     values = {name: getattr(row, name) for name in _names(kind) if name not in more}  # type: ignore[arg-type]
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}, **more)
+    return kind(
+        **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}, **more
+    )
 
 
 @cache
@@ -101,7 +106,11 @@ async def insert_parts(
 
 
 def _insertion(
-    table: type[DeclarativeBase], row: Mapping[str, Any], parameter: str, *, skip_known: bool = False
+    table: type[DeclarativeBase],
+    row: Mapping[str, Any],
+    parameter: str,
+    *,
+    skip_known: bool = False,
 ) -> str:
     name, names = table.__tablename__, ", ".join(f'"{column}"' for column in row)
     return (
@@ -115,7 +124,9 @@ def dump_rows(rows: Sequence[Mapping[str, Any]]) -> str:
     return dump_json(list(rows))
 
 
-def is_one_of(column: InstrumentedAttribute[str], values: Iterable[str]) -> ColumnElement[bool]:
+def is_one_of(
+    column: InstrumentedAttribute[str], values: Iterable[str]
+) -> ColumnElement[bool]:
     """The condition that a text column holds one of the values, as one array parameter: `in_` writes a new
     statement for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
     return column == any_(bindparam(None, list(values), type_=ARRAY(Text)))
@@ -164,7 +175,11 @@ def dump_json(value: Any) -> str:
 def load_json(stored: str | bytes) -> Any:
     """The value that `dump_json` was given (tuples as lists)."""
     dumped = stored if isinstance(stored, str) else stored.decode()
-    return _walk(json.loads(dumped), from_stored) if _MARK in dumped else json.loads(dumped)
+    return (
+        _walk(json.loads(dumped), from_stored)
+        if _MARK in dumped
+        else json.loads(dumped)
+    )
 
 
 def _walk(value: Any, change: Callable[[str], str]) -> Any:
@@ -172,4 +187,6 @@ def _walk(value: Any, change: Callable[[str], str]) -> Any:
         return change(value)
     if isinstance(value, dict):
         return {_walk(k, change): _walk(v, change) for k, v in value.items()}
-    return [_walk(v, change) for v in value] if isinstance(value, list | tuple) else value
+    return (
+        [_walk(v, change) for v in value] if isinstance(value, list | tuple) else value
+    )

@@ -30,11 +30,29 @@ _RECORD = text(
 )
 
 IMMUTABLE = (
-    "thread_revisions", "prompts", "replies", "curations", "overrules", "agent_calls", "elements", "requirements",
-    "passages", "claim_verdicts", "claim_evidence", "controller_checks", "cross_examinations", "cross_questions",
-    "second_readings", "holds", "case_revisions", "criteria", "withdrawals", "reinstatements", "reviews",
+    "thread_revisions",
+    "prompts",
+    "replies",
+    "curations",
+    "overrules",
+    "agent_calls",
+    "elements",
+    "requirements",
+    "passages",
+    "claim_verdicts",
+    "claim_evidence",
+    "controller_checks",
+    "cross_examinations",
+    "cross_questions",
+    "second_readings",
+    "holds",
+    "case_revisions",
+    "criteria",
+    "withdrawals",
+    "reinstatements",
+    "reviews",
     "identifier_scans",
-)  # fmt: skip
+)
 """Tables whose rows are only ever added; triggers refuse the rest."""
 _OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
 _TRIGGERS = {
@@ -104,9 +122,17 @@ def check(url: str) -> list[str]:
         if revision != head():
             return [f"the schema is at revision {revision}, the program at {head()}"]
         context = MigrationContext.configure(
-            connection, opts={"include_name": include_name, "compare_type": True, "compare_server_default": True}
+            connection,
+            opts={
+                "include_name": include_name,
+                "compare_type": True,
+                "compare_server_default": True,
+            },
         )
-        found = [_describe(difference) for difference in compare_metadata(context, Base.metadata)]
+        found = [
+            _describe(difference)
+            for difference in compare_metadata(context, Base.metadata)
+        ]
         found += _compare_definitions(connection) + _missing_triggers(connection)
         if _queue_revision(connection) != max(_queue_migrations()):
             found.append("Procrastinate's tables are not at the installed version")
@@ -145,24 +171,34 @@ def _migrations() -> Path:
 
 
 def _known_revisions() -> set[str]:
-    return {file.name.partition("_")[0] for file in (_migrations() / "versions").glob("[0-9]*_*.py")}
+    return {
+        file.name.partition("_")[0]
+        for file in (_migrations() / "versions").glob("[0-9]*_*.py")
+    }
 
 
 def _is_newest(connection: Connection) -> bool:
-    return _revision(connection) == head() and _queue_revision(connection) == max(_queue_migrations())
+    return _revision(connection) == head() and _queue_revision(connection) == max(
+        _queue_migrations()
+    )
 
 
 def _scalar(connection: Connection, table: str, query: str) -> str | None:
     """The one value that a query gives, or None if its table does not exist yet."""
     found: str | None = None
-    if connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is not None:
+    if (
+        connection.scalar(text("SELECT to_regclass(:table)"), {"table": table})
+        is not None
+    ):
         found = connection.scalar(text(query))
     connection.rollback()
     return found
 
 
 def _revision(connection: Connection) -> str | None:
-    return _scalar(connection, "alembic_version", "SELECT version_num FROM alembic_version")
+    return _scalar(
+        connection, "alembic_version", "SELECT version_num FROM alembic_version"
+    )
 
 
 def _upgrade_schema(connection: Connection) -> None:
@@ -185,17 +221,25 @@ def _queue_sql() -> Path:
     """Procrastinate's scripts, found without importing it."""
     found = find_spec("procrastinate")
     if found is None or found.origin is None:
-        raise ModuleNotFoundError("No module named 'procrastinate'", name="procrastinate")
+        raise ModuleNotFoundError(
+            "No module named 'procrastinate'", name="procrastinate"
+        )
     return Path(found.origin).parent / "sql"
 
 
 def _queue_migrations() -> dict[str, Path]:
-    return {path.name: path for path in sorted((_queue_sql() / "migrations").glob("*.sql"))}
+    return {
+        path.name: path for path in sorted((_queue_sql() / "migrations").glob("*.sql"))
+    }
 
 
 def _queue_revision(connection: Connection) -> str | None:
     """The last of Procrastinate's migrations that was applied; None before the first."""
-    return _scalar(connection, "components", "SELECT migration FROM components WHERE name = 'procrastinate'")
+    return _scalar(
+        connection,
+        "components",
+        "SELECT migration FROM components WHERE name = 'procrastinate'",
+    )
 
 
 def _upgrade_queue(connection: Connection) -> None:
@@ -240,34 +284,54 @@ def _compare_definitions(connection: Connection) -> list[str]:
     try:
         connection.execute(text(f"CREATE SCHEMA {_ASIDE}"))
         Base.metadata.create_all(
-            connection.execution_options(schema_translate_map={None: _ASIDE}), checkfirst=False
+            connection.execution_options(schema_translate_map={None: _ASIDE}),
+            checkfirst=False,
         )
         found = []
         for query in (_CONSTRAINTS, _INDEXES):
-            actual, expected = (_definitions(connection, query, s) for s in (schema, _ASIDE))
+            actual, expected = (
+                _definitions(connection, query, s) for s in (schema, _ASIDE)
+            )
             for key in sorted(actual.keys() | expected.keys()):
                 if actual.get(key) != expected.get(key):
-                    found.append(f"{key[0]}: {key[1]} is {actual.get(key)}, the model says {expected.get(key)}")
+                    found.append(
+                        f"{key[0]}: {key[1]} is {actual.get(key)}, the model says {expected.get(key)}"
+                    )
         return found
     finally:
         connection.rollback()
 
 
-def _definitions(connection: Connection, query: Any, schema: str | None) -> dict[tuple[str, str], str]:
-    rows = connection.execute(query, {"schema": schema, "tables": list(Base.metadata.tables)})
+def _definitions(
+    connection: Connection, query: Any, schema: str | None
+) -> dict[tuple[str, str], str]:
+    rows = connection.execute(
+        query, {"schema": schema, "tables": list(Base.metadata.tables)}
+    )
     return {(r.owner, r.name): re.sub(rf"\b{schema}\.", "", r.definition) for r in rows}
 
 
 def _missing_triggers(connection: Connection) -> list[str]:
     schema = connection.scalar(text("SELECT current_schema()"))
-    present = {tuple(row) for row in connection.execute(_TRIGGERS_PRESENT, {"schema": schema})}
+    present = {
+        tuple(row) for row in connection.execute(_TRIGGERS_PRESENT, {"schema": schema})
+    }
     connection.rollback()
-    expected = {(table, f"{table}_{kind}") for table, kinds in _TRIGGERS.items() for kind in kinds}
-    return [f"{table}: trigger {name} is missing or off" for table, name in sorted(expected - present)]
+    expected = {
+        (table, f"{table}_{kind}")
+        for table, kinds in _TRIGGERS.items()
+        for kind in kinds
+    }
+    return [
+        f"{table}: trigger {name} is missing or off"
+        for table, name in sorted(expected - present)
+    ]
 
 
 def _describe(difference: Any) -> str:
     """One of alembic's differences in one line."""
     if isinstance(difference, list):
         return "; ".join(_describe(part) for part in difference)
-    return " ".join(str(getattr(part, "name", part)) for part in difference if part is not None)
+    return " ".join(
+        str(getattr(part, "name", part)) for part in difference if part is not None
+    )

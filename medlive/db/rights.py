@@ -123,7 +123,10 @@ _WORKER: Final = (
 )
 _TABLES: Final = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
 _UNREAD: Final = MappingProxyType(
-    {WEB: (), WORKER: ("accounts", "account_sessions", "saved_views", "sign_in_attempts")}
+    {
+        WEB: (),
+        WORKER: ("accounts", "account_sessions", "saved_views", "sign_in_attempts"),
+    }
 )
 _SEQUENCES: Final = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")
 """Of columns whose default names a sequence; identity columns need no right, and nobody can skip their numbers."""
@@ -135,8 +138,17 @@ _CALLED_BY_TRIGGERS: Final = (
 )
 _FUNCTIONS: Final = MappingProxyType(
     {
-        WEB: (*_CALLED_BY_TRIGGERS, "medlive_waiting_threads", "procrastinate_defer_jobs%"),
-        WORKER: (*_CALLED_BY_TRIGGERS, "medlive_sum_counts", "medlive_waiting_threads", "procrastinate_%"),
+        WEB: (
+            *_CALLED_BY_TRIGGERS,
+            "medlive_waiting_threads",
+            "procrastinate_defer_jobs%",
+        ),
+        WORKER: (
+            *_CALLED_BY_TRIGGERS,
+            "medlive_sum_counts",
+            "medlive_waiting_threads",
+            "procrastinate_%",
+        ),
     }
 )
 """Patterns of names; functions of triggers need no right."""
@@ -170,7 +182,9 @@ def replace_rights(connection: Connection, role: str) -> None:
     schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
     connection.execute(text(f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC, {role}"))
     for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
-        connection.execute(text(f"REVOKE ALL ON ALL {kind} IN SCHEMA {schema} FROM {role}"))
+        connection.execute(
+            text(f"REVOKE ALL ON ALL {kind} IN SCHEMA {schema} FROM {role}")
+        )
     connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
     for table in connection.scalars(_NAMED_TABLES).all():
         if table not in _UNREAD[role]:
@@ -180,9 +194,13 @@ def replace_rights(connection: Connection, role: str) -> None:
     for sequence in _SEQUENCES:
         connection.execute(text(f"GRANT USAGE ON SEQUENCE {sequence} TO {role}"))
     for function in _functions(connection, _OWN_FUNCTIONS, triggers=True):
-        connection.execute(text(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC".replace(":", r"\:")))
+        connection.execute(
+            text(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC".replace(":", r"\:"))
+        )
     for function in _functions(connection, _FUNCTIONS[role], triggers=False):
-        connection.execute(text(f"GRANT EXECUTE ON FUNCTION {function} TO {role}".replace(":", r"\:")))
+        connection.execute(
+            text(f"GRANT EXECUTE ON FUNCTION {function} TO {role}".replace(":", r"\:"))
+        )
 
 
 def renew_rights(connection: Connection) -> None:
@@ -193,6 +211,12 @@ def renew_rights(connection: Connection) -> None:
     connection.commit()
 
 
-def _functions(connection: Connection, patterns: tuple[str, ...], *, triggers: bool) -> list[str]:
+def _functions(
+    connection: Connection, patterns: tuple[str, ...], *, triggers: bool
+) -> list[str]:
     # In LIKE an underscore is any character, which is of no matter for these names.
-    return list(connection.scalars(_NAMED_FUNCTIONS, {"patterns": list(patterns), "triggers": triggers}))
+    return list(
+        connection.scalars(
+            _NAMED_FUNCTIONS, {"patterns": list(patterns), "triggers": triggers}
+        )
+    )

@@ -15,8 +15,19 @@ from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.db.mapping import add_row, insert_rows, read, row_of
 from medlive.db.session import Database
-from medlive.db.tables.intake import HarvestRunRow, ImportProblemRow, ImportRunRow, RunOutcome, SourceRow
-from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow, SnapshotRow, SnapshotState
+from medlive.db.tables.intake import (
+    HarvestRunRow,
+    ImportProblemRow,
+    ImportRunRow,
+    RunOutcome,
+    SourceRow,
+)
+from medlive.db.tables.release import (
+    EvaluationRunRow,
+    PipelineRunRow,
+    SnapshotRow,
+    SnapshotState,
+)
 from medlive.logs import bound, kept_lines
 
 if TYPE_CHECKING:
@@ -31,9 +42,13 @@ SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 
 
-async def start_import(session: AsyncSession, file: str, *, assumed_posted_at: datetime | None = None) -> int:
+async def start_import(
+    session: AsyncSession, file: str, *, assumed_posted_at: datetime | None = None
+) -> int:
     """Return the number of a new import of a file."""
-    run = ImportRunRow(file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING)
+    run = ImportRunRow(
+        file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING
+    )
     return (await add_row(session, run)).id
 
 
@@ -46,12 +61,21 @@ async def save_problems(
 
 
 async def finish_import(
-    session: AsyncSession, run_id: int, counts: Mapping[str, int], *, problem: str | None = None
+    session: AsyncSession,
+    run_id: int,
+    counts: Mapping[str, int],
+    *,
+    problem: str | None = None,
 ) -> None:
     """End an import: done, or failed with its problem."""
     outcome = RunOutcome.DONE if problem is None else RunOutcome.FAILED
     statement = update(ImportRunRow).where(ImportRunRow.id == run_id)
-    values = {"outcome": outcome, "finished_at": func.now(), "counts": dict(counts), "problem": problem}
+    values = {
+        "outcome": outcome,
+        "finished_at": func.now(),
+        "counts": dict(counts),
+        "problem": problem,
+    }
     await session.execute(statement.values(values))
 
 
@@ -67,22 +91,43 @@ class RunRecord:
 
 @asynccontextmanager
 async def recorded_run(
-    database: Database, command: str, settings: Mapping[str, Any], *, iso_week: str | None = None
+    database: Database,
+    command: str,
+    settings: Mapping[str, Any],
+    *,
+    iso_week: str | None = None,
 ) -> AsyncIterator[RunRecord]:
     """Record the block as a run of a command, with the counts that it sets; logs get the run's id.
 
     `settings` are the effective ones, secrets masked. The run of a block that raises or is killed stays "running".
     """
-    values: dict[str, Any] = {"command": command, "settings": dict(settings), "iso_week": iso_week}
+    values: dict[str, Any] = {
+        "command": command,
+        "settings": dict(settings),
+        "iso_week": iso_week,
+    }
     async with database.begin() as session:
-        row = PipelineRunRow(**values, code_version=__version__, outcome=RunOutcome.RUNNING)
+        row = PipelineRunRow(
+            **values, code_version=__version__, outcome=RunOutcome.RUNNING
+        )
         run = RunRecord((await add_row(session, row)).id)
     with bound(run=run.id), kept_lines() as lines:
         yield run
-    outcome = RunOutcome.FAILED if run.failed else RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
+    outcome = (
+        RunOutcome.FAILED
+        if run.failed
+        else RunOutcome.PARTIAL
+        if run.partial
+        else RunOutcome.DONE
+    )
     statement = update(PipelineRunRow).where(PipelineRunRow.id == run.id)
     async with database.begin() as session:
-        values = {"outcome": outcome, "finished_at": func.now(), "counts": dict(run.counts), "log": list(lines)}
+        values = {
+            "outcome": outcome,
+            "finished_at": func.now(),
+            "counts": dict(run.counts),
+            "log": list(lines),
+        }
         await session.execute(statement.values(values))
 
 
@@ -97,11 +142,19 @@ async def record_evaluation(
     scores: Mapping[str, Any],
 ) -> int:
     """Record an evaluation's run folder, or bring its record up to date; return its number."""
-    values: dict[str, Any] = {"snapshot_version": snapshot_version, "model": model, "grader": grader}
+    values: dict[str, Any] = {
+        "snapshot_version": snapshot_version,
+        "model": model,
+        "grader": grader,
+    }
     values |= {"path": path, "scores": dict(scores)}
     statement = upsert(EvaluationRunRow).values(run_digest=run_digest, **values)
-    statement = statement.on_conflict_do_update(index_elements=["run_digest"], set_=values)
-    number: int = (await session.execute(statement.returning(EvaluationRunRow.id))).scalar_one()
+    statement = statement.on_conflict_do_update(
+        index_elements=["run_digest"], set_=values
+    )
+    number: int = (
+        await session.execute(statement.returning(EvaluationRunRow.id))
+    ).scalar_one()
     return number
 
 
@@ -120,7 +173,9 @@ class Evaluation:
 async def list_evaluations(session: AsyncSession) -> list[Evaluation]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
     row = EvaluationRunRow
-    rows = await session.scalars(select(row).order_by(row.snapshot_version.desc(), row.model, row.id))
+    rows = await session.scalars(
+        select(row).order_by(row.snapshot_version.desc(), row.model, row.id)
+    )
     return [read(Evaluation, found) for found in rows]
 
 
@@ -128,7 +183,9 @@ async def list_evaluations(session: AsyncSession) -> list[Evaluation]:
 class Run:
     """A run of a step."""
 
-    week: str | None  # The ISO week that it worked for; None: it was asked for by hand, for no week
+    week: (
+        str | None
+    )  # The ISO week that it worked for; None: it was asked for by hand, for no week
     outcome: RunOutcome
     started_at: datetime
     finished_at: datetime | None
@@ -139,25 +196,41 @@ class Run:
 async def latest_run(session: AsyncSession, command: str, week: str) -> Run | None:
     """The latest run of a command for an ISO week; None before the first."""
     run = PipelineRunRow
-    query = select(run).where(run.command == command, run.iso_week == week).order_by(run.id.desc()).limit(1)
+    query = (
+        select(run)
+        .where(run.command == command, run.iso_week == week)
+        .order_by(run.id.desc())
+        .limit(1)
+    )
     row = await session.scalar(query)
     return None if row is None else read(Run, row, week=row.iso_week)
 
 
-async def runs_of_week(session: AsyncSession, week: str) -> tuple[dict[str, Run], dict[str, Run]]:
+async def runs_of_week(
+    session: AsyncSession, week: str
+) -> tuple[dict[str, Run], dict[str, Run]]:
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
     harvest, run = HarvestRunRow, PipelineRunRow
     harvests = select(harvest).where(harvest.iso_week == week).order_by(harvest.id)
-    steps = select(run).where(run.iso_week == week, run.command.startswith(f"{SCHEDULER} ")).order_by(run.id)
+    steps = (
+        select(run)
+        .where(run.iso_week == week, run.command.startswith(f"{SCHEDULER} "))
+        .order_by(run.id)
+    )
     return (
         {row.source: _read_harvest(row) for row in await session.scalars(harvests)},
-        {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(steps)},
+        {
+            row.command: read(Run, row, week=row.iso_week)
+            for row in await session.scalars(steps)
+        },
     )
 
 
 _AHEAD = "WHERE iso_week > :week AND started_at <= :until AND outcome = 'done'"
 _FORGET_AHEAD = (
-    text(f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING 'harvest ' || source, iso_week"),
+    text(
+        f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING 'harvest ' || source, iso_week"
+    ),
     text(
         "UPDATE pipeline_runs SET outcome = 'partial', counts = counts || CAST(:note AS jsonb)"
         f" {_AHEAD} AND command LIKE 'scheduler %' RETURNING substr(command, 11), iso_week"
@@ -180,7 +253,9 @@ class History:
     """Everything that decides what is due."""
 
     harvests: Mapping[str, HarvestHistory]
-    latest: Mapping[str, Run]  # Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand
+    latest: Mapping[
+        str, Run
+    ]  # Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand
     done: Mapping[str, Run]  # The same for the latest run that was done
     frozen_week: str | None  # The latest week that is frozen
     frozen_at: datetime | None
@@ -193,7 +268,9 @@ class History:
     frozen_ahead: str | None = None  # The latest such week that is frozen
 
 
-async def load_history(session: AsyncSession, moment: datetime | None = None) -> History:
+async def load_history(
+    session: AsyncSession, moment: datetime | None = None
+) -> History:
     """What the steps have left by a moment; None: whatever is recorded.
 
     A clock that was ahead once leaves records of weeks that have not come. They are only named.
@@ -203,37 +280,80 @@ async def load_history(session: AsyncSession, moment: datetime | None = None) ->
     week, ahead, frozen_ahead = _LAST_WEEK, list[str](), None
     if moment is not None:
         week = iso_week(moment + CLOCK_BOUND)
-        came = or_(run.iso_week <= week, run.iso_week.is_(None) & (run.started_at <= moment + CLOCK_BOUND))
+        came = or_(
+            run.iso_week <= week,
+            run.iso_week.is_(None) & (run.started_at <= moment + CLOCK_BOUND),
+        )
         own = and_(own, came)
         ahead, frozen_ahead = await _recorded_ahead(session, week)
-    commands = select(run).ext(distinct_on(run.command)).where(own).order_by(run.command, run.id.desc())
-    latest = {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(commands)}
+    commands = (
+        select(run)
+        .ext(distinct_on(run.command))
+        .where(own)
+        .order_by(run.command, run.id.desc())
+    )
+    latest = {
+        row.command: read(Run, row, week=row.iso_week)
+        for row in await session.scalars(commands)
+    }
     ended = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
     done = {row.command: read(Run, row, week=row.iso_week) for row in ended}
-    failed = select(run.command, run.iso_week, func.count()).where(own, run.outcome == RunOutcome.FAILED)
+    failed = select(run.command, run.iso_week, func.count()).where(
+        own, run.outcome == RunOutcome.FAILED
+    )
     counted = (await session.execute(failed.group_by(run.command, run.iso_week))).all()
     newest = select(snapshot.version, snapshot.frozen_at)
-    newest = newest.where(snapshot.state == SnapshotState.FROZEN, snapshot.version <= week)
-    frozen = (await session.execute(newest.order_by(snapshot.version.desc()).limit(1))).first()
-    weeks = set(await session.scalars(select(harvest.iso_week).where(harvest.iso_week <= week).distinct()))
-    weeks |= set(await session.scalars(select(run.iso_week).where(run.iso_week <= week).distinct()))
+    newest = newest.where(
+        snapshot.state == SnapshotState.FROZEN, snapshot.version <= week
+    )
+    frozen = (
+        await session.execute(newest.order_by(snapshot.version.desc()).limit(1))
+    ).first()
+    weeks = set(
+        await session.scalars(
+            select(harvest.iso_week).where(harvest.iso_week <= week).distinct()
+        )
+    )
+    weeks |= set(
+        await session.scalars(
+            select(run.iso_week).where(run.iso_week <= week).distinct()
+        )
+    )
     quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
     return History(
-        harvests=await _load_harvests(session, week), latest=latest, done=done, weeks=frozenset(weeks),
-        frozen_week=frozen.version if frozen else None, frozen_at=frozen.frozen_at if frozen else None,
-        quarantined={row.name: row.quarantine_reason or "" for row in await session.scalars(quarantined)},
-        failures={name: n for name, of_week, n in counted if name in latest and latest[name].week == of_week},
-        ahead=ahead, frozen_ahead=frozen_ahead,
-    )  # fmt: skip
+        harvests=await _load_harvests(session, week),
+        latest=latest,
+        done=done,
+        weeks=frozenset(weeks),
+        frozen_week=frozen.version if frozen else None,
+        frozen_at=frozen.frozen_at if frozen else None,
+        quarantined={
+            row.name: row.quarantine_reason or ""
+            for row in await session.scalars(quarantined)
+        },
+        failures={
+            name: n
+            for name, of_week, n in counted
+            if name in latest and latest[name].week == of_week
+        },
+        ahead=ahead,
+        frozen_ahead=frozen_ahead,
+    )
 
 
-async def _recorded_ahead(session: AsyncSession, week: str) -> tuple[list[str], str | None]:
+async def _recorded_ahead(
+    session: AsyncSession, week: str
+) -> tuple[list[str], str | None]:
     """What is recorded as done for weeks after this one; the latest of them that is frozen."""
     harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
     harvests = select(literal("harvest ").concat(harvest.source), harvest.iso_week)
-    harvests = harvests.where(harvest.iso_week > week, harvest.outcome == RunOutcome.DONE)
+    harvests = harvests.where(
+        harvest.iso_week > week, harvest.outcome == RunOutcome.DONE
+    )
     steps = select(func.substr(run.command, len(SCHEDULER) + 2), run.iso_week)
-    own = run.command.startswith(f"{SCHEDULER} ") & ~run.command.startswith(f"{SCHEDULER} harvest ")
+    own = run.command.startswith(f"{SCHEDULER} ") & ~run.command.startswith(
+        f"{SCHEDULER} harvest "
+    )
     steps = steps.where(own, run.iso_week > week, run.outcome == RunOutcome.DONE)
     rows = await session.execute(harvests.union(steps).order_by(text("2"), text("1")))
     frozen = select(func.max(snapshot.version)).where(
@@ -248,14 +368,22 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
     Only what was recorded before `moment`: a record from after it says that the clock is behind now.
     """
     values = {"week": iso_week(moment + CLOCK_BOUND), "until": moment + CLOCK_BOUND}
-    names = [f"{name} {week}" for query in _FORGET_AHEAD for name, week in await session.execute(query, values)]
+    names = [
+        f"{name} {week}"
+        for query in _FORGET_AHEAD
+        for name, week in await session.execute(query, values)
+    ]
     return sorted(names)
 
 
 async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestHistory]:
     harvest = HarvestRunRow
-    first = select(harvest.source, func.min(harvest.started_at)).group_by(harvest.source)
-    newest = select(harvest).ext(distinct_on(harvest.source)).where(harvest.iso_week <= week)
+    first = select(harvest.source, func.min(harvest.started_at)).group_by(
+        harvest.source
+    )
+    newest = (
+        select(harvest).ext(distinct_on(harvest.source)).where(harvest.iso_week <= week)
+    )
     newest = newest.order_by(harvest.source, harvest.iso_week.desc())
     ended = await session.scalars(newest.where(harvest.outcome == RunOutcome.DONE))
     done = {row.source: (row.iso_week, row.finished_at) for row in ended}
@@ -268,30 +396,46 @@ async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestH
 
 
 def _read_harvest(row: HarvestRunRow) -> Run:
-    counts = row.counts if row.problem is None else {**row.counts, "problem": row.problem}
+    counts = (
+        row.counts if row.problem is None else {**row.counts, "problem": row.problem}
+    )
     return read(Run, row, week=row.iso_week, counts=counts, log=())
 
 
-async def clear_runs(session: AsyncSession, command: str, week: str, *, by_hand: str, since: datetime) -> int:
+async def clear_runs(
+    session: AsyncSession, command: str, week: str, *, by_hand: str, since: datetime
+) -> int:
     """Make the runs of a step for an ISO week count as not done; how many they are.
 
     `by_hand` is the command that does the same, whose runs from `since` on count as well.
     """
     run = PipelineRunRow
     own = (run.command == command) & (run.iso_week == week)
-    others = (run.command == by_hand) & run.iso_week.is_(None) & (run.started_at >= since)
+    others = (
+        (run.command == by_hand) & run.iso_week.is_(None) & (run.started_at >= since)
+    )
     cleared = update(run).where(own | others, run.outcome != RunOutcome.PARTIAL)
-    values = {"outcome": RunOutcome.PARTIAL, "finished_at": func.coalesce(run.finished_at, func.now())}
+    values = {
+        "outcome": RunOutcome.PARTIAL,
+        "finished_at": func.coalesce(run.finished_at, func.now()),
+    }
     note = run.counts.concat({"again": "cleared"})
-    found = await session.scalars(cleared.values(values | {"counts": note}).returning(run.id))
+    found = await session.scalars(
+        cleared.values(values | {"counts": note}).returning(run.id)
+    )
     return len(found.all())
 
 
 async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
     """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
     run = HarvestRunRow
-    cleared = update(run).where(run.source == source, run.iso_week == week, run.outcome != RunOutcome.PARTIAL)
-    values = {"outcome": RunOutcome.PARTIAL, "finished_at": func.coalesce(run.finished_at, func.now())}
+    cleared = update(run).where(
+        run.source == source, run.iso_week == week, run.outcome != RunOutcome.PARTIAL
+    )
+    values = {
+        "outcome": RunOutcome.PARTIAL,
+        "finished_at": func.coalesce(run.finished_at, func.now()),
+    }
     found = await session.scalars(cleared.values(values).returning(run.id))
     return len(found.all())
 

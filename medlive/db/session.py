@@ -19,7 +19,13 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from medlive.db.mapping import dump_json, load_json
-from medlive.errors import ConfigError, DatabaseForbidden, DatabaseFull, DatabaseUnavailable, MissingExtra
+from medlive.errors import (
+    ConfigError,
+    DatabaseForbidden,
+    DatabaseFull,
+    DatabaseUnavailable,
+    MissingExtra,
+)
 from medlive.redaction import HIDDEN
 from medlive.trust import authorities_file, is_loopback
 
@@ -60,7 +66,10 @@ def parse_url(url: str) -> URL:
     """
     hint = "MEDLIVE_DATABASE_HOST, _PORT, _NAME, _USER and _PASSWORD (or _PASSWORD_FILE) spare the escaping"
     if url.count("@") > 1:
-        raise ConfigError("the database URL holds more than one @: write those of its password %40", hint=hint)
+        raise ConfigError(
+            "the database URL holds more than one @: write those of its password %40",
+            hint=hint,
+        )
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError) as error:
@@ -80,10 +89,16 @@ def connection_url(url: str) -> URL:
         ConfigError: for a URL that is not PostgreSQL's, or whose sslmode uses TLS without checking it.
     """
     parsed = parse_url(url)
-    remote = sorted(host for host in _hosts(parsed) if not (host[:1] in ("", "/", "@") or is_loopback(host)))
+    remote = sorted(
+        host
+        for host in _hosts(parsed)
+        if not (host[:1] in ("", "/", "@") or is_loopback(host))
+    )
     if not remote:
         return parsed
-    mode = str(parsed.query.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full")
+    mode = str(
+        parsed.query.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
+    )
     if mode == "disable":
         _warn_of_plaintext(", ".join(remote))
         return parsed
@@ -101,7 +116,12 @@ def connection_url(url: str) -> URL:
 
 def _hosts(url: URL) -> set[str]:
     """The hosts that libpq would try; "" for a local socket."""
-    named = [url.host, url.query.get("host"), url.query.get("hostaddr"), os.environ.get("PGHOST")]
+    named = [
+        url.host,
+        url.query.get("host"),
+        url.query.get("hostaddr"),
+        os.environ.get("PGHOST"),
+    ]
     values = next((value for value in named if value), "")
     joined = values if isinstance(values, str) else ",".join(values)
     return {host.strip() for host in joined.split(",")}
@@ -109,7 +129,9 @@ def _hosts(url: URL) -> set[str]:
 
 @cache
 def _warn_of_plaintext(hosts: str) -> None:
-    _log.warning("the connection to the database at %s is not encrypted (sslmode=disable)", hosts)
+    _log.warning(
+        "the connection to the database at %s is not encrypted (sslmode=disable)", hosts
+    )
 
 
 def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
@@ -118,14 +140,21 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
     It is DatabaseFull where the server has no room for what it was asked to do.
     """
     host = url.host or url.query.get("host") or "the default host"
-    reason = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
+    reason = (
+        str(getattr(error, "orig", None) or error).strip().splitlines()
+        or [type(error).__name__]
+    )[0]
     if url.password:
         reason = reason.replace(url.password, HIDDEN)
     message = f"the database {url.database or ''} at {host} cannot be used: {reason}"
     if _state(error) in _FULL:
-        return DatabaseFull(message, hint="make room on the database's disk, or give its machine more memory")
+        return DatabaseFull(
+            message,
+            hint="make room on the database's disk, or give its machine more memory",
+        )
     return DatabaseUnavailable(
-        message, hint="`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another"
+        message,
+        hint="`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another",
     )
 
 
@@ -135,7 +164,9 @@ def _state(error: BaseException) -> str | None:
     return state
 
 
-def translate(url: URL, error: BaseException) -> DatabaseUnavailable | DatabaseForbidden | None:
+def translate(
+    url: URL, error: BaseException
+) -> DatabaseUnavailable | DatabaseForbidden | None:
     """Return our error for a driver's that shows a state of the server; None for a fault of the statement."""
     state = _state(error)
     if state == _FORBIDDEN:
@@ -175,7 +206,9 @@ class Database:
         """Use `connect`."""
         self.engine = engine
         self._sessions = async_sessionmaker(engine, expire_on_commit=False)
-        alone = engine.execution_options(isolation_level="AUTOCOMMIT")  # Of the same pool
+        alone = engine.execution_options(
+            isolation_level="AUTOCOMMIT"
+        )  # Of the same pool
         self._readers = async_sessionmaker(alone, expire_on_commit=False)
 
     @classmethod
@@ -186,14 +219,20 @@ class Database:
         """
         try:
             engine = create_async_engine(
-                connection_url(url), pool_size=_POOL_SIZE, max_overflow=0, pool_timeout=_POOL_WAIT_SECONDS,
-                pool_pre_ping=True, json_serializer=dump_json, json_deserializer=load_json,
+                connection_url(url),
+                pool_size=_POOL_SIZE,
+                max_overflow=0,
+                pool_timeout=_POOL_WAIT_SECONDS,
+                pool_pre_ping=True,
+                json_serializer=dump_json,
+                json_deserializer=load_json,
                 connect_args=CONNECT_ARGUMENTS,
                 hide_parameters=True,  # an error would quote threads
-            )  # fmt: skip
+            )
         except ImportError as error:
             raise MissingExtra(
-                "the database driver is not installed", hint="pip install 'medlive[service]'"
+                "the database driver is not installed",
+                hint="pip install 'medlive[service]'",
             ) from error
         return cls(engine)
 
@@ -247,17 +286,25 @@ class Claims:
 
     def __init__(self, connection: Connection) -> None:
         """`connection` is for locks alone, and stays its owner's."""
-        self._connection, self._turn, self._held = connection, asyncio.Lock(), set[str]()
+        self._connection, self._turn, self._held = (
+            connection,
+            asyncio.Lock(),
+            set[str](),
+        )
 
     @asynccontextmanager
     async def claim(self, name: str) -> AsyncIterator[bool]:
         """Whether nobody else has the name while the block runs; it does not wait. Raises DatabaseUnavailable."""
-        if name in self._held:  # the server would grant its own connection the lock again
+        if (
+            name in self._held
+        ):  # the server would grant its own connection the lock again
             yield False
             return
         self._held.add(name)
         # Shielded: a question that is cancelled ends its connection, and with it every lock.
-        taking = asyncio.ensure_future(self.ask("SELECT pg_try_advisory_lock(hashtextextended(:key, 0))", name))
+        taking = asyncio.ensure_future(
+            self.ask("SELECT pg_try_advisory_lock(hashtextextended(:key, 0))", name)
+        )
         try:
             yield await asyncio.shield(taking)
         finally:
@@ -271,7 +318,9 @@ class Claims:
     async def _free(self, taking: asyncio.Future[bool], name: str) -> None:
         with suppress(DatabaseUnavailable):
             if await taking:
-                await self.ask("SELECT pg_advisory_unlock(hashtextextended(:key, 0))", name)
+                await self.ask(
+                    "SELECT pg_advisory_unlock(hashtextextended(:key, 0))", name
+                )
         self._held.discard(name)
 
 
@@ -281,7 +330,10 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 
     Raises DatabaseUnavailable.
     """
-    async with lock_connection(database) as connection, Claims(connection).claim(name) as alone:
+    async with (
+        lock_connection(database) as connection,
+        Claims(connection).claim(name) as alone,
+    ):
         yield alone
 
 
@@ -308,4 +360,6 @@ async def ask_lock(connection: Connection, question: str, key: int | str) -> boo
     try:
         return bool(await connection.scalar(text(question), {"key": key}))
     except exc.SQLAlchemyError as error:
-        raise DatabaseUnavailable("the connection that holds the lock was lost") from error
+        raise DatabaseUnavailable(
+            "the connection that holds the lock was lost"
+        ) from error

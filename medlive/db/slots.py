@@ -26,7 +26,9 @@ _TAKE = text(
     "SELECT slot FROM (SELECT slot, pg_try_advisory_lock(CAST(:place AS int), slot) AS taken"
     " FROM unnest(CAST(:slots AS int[])) AS slot) AS tried WHERE taken"
 )
-_RETURN = text("SELECT pg_advisory_unlock(CAST(:place AS int), slot) FROM unnest(CAST(:slots AS int[])) AS slot")
+_RETURN = text(
+    "SELECT pg_advisory_unlock(CAST(:place AS int), slot) FROM unnest(CAST(:slots AS int[])) AS slot"
+)
 
 
 @dataclass
@@ -59,23 +61,33 @@ class Slots:
         try:
             return await self._settle(most, under_way, waiting)
         except exc.SQLAlchemyError as error:
-            raise DatabaseUnavailable("the connection that shares out an endpoint's calls was lost") from error
+            raise DatabaseUnavailable(
+                "the connection that shares out an endpoint's calls was lost"
+            ) from error
 
     async def _settle(self, most: int, under_way: int, waiting: int) -> int:
         sharers = await count_servers(self.connection, self.name)
         if sharers > most and not self._has_a_turn(under_way, waiting):
             if under_way == 0 and self.held:
-                await self.connection.execute(_RETURN, {"place": self._place, "slots": self.held})
+                await self.connection.execute(
+                    _RETURN, {"place": self._place, "slots": self.held}
+                )
                 self.held, self._kept, self._resting = [], 0, RESTS
             return 0
         share = max(1, most // max(1, sharers))
         if len(self.held) < share:
             taken = set(await self.connection.scalars(_TAKEN, {"place": self._place}))
-            free = [slot for slot in range(most) if slot not in taken][: share - len(self.held)]
-            found = await self.connection.scalars(_TAKE, {"place": self._place, "slots": free})
+            free = [slot for slot in range(most) if slot not in taken][
+                : share - len(self.held)
+            ]
+            found = await self.connection.scalars(
+                _TAKE, {"place": self._place, "slots": free}
+            )
             self.held += list(found)
         elif excess := self.held[max(share, under_way) :]:
-            await self.connection.execute(_RETURN, {"place": self._place, "slots": excess})
+            await self.connection.execute(
+                _RETURN, {"place": self._place, "slots": excess}
+            )
             del self.held[max(share, under_way) :]
         return min(share, len(self.held))
 

@@ -14,8 +14,21 @@ from medlive.curation.model import CaseText
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import insert_rows, read, row_of
 from medlive.db.session import Session
-from medlive.db.tables.people import Blinding, Stratum, StudyItemRow, StudyKind, StudyRatingRow, StudyRow
-from medlive.db.tables.release import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, SnapshotMemberRow
+from medlive.db.tables.people import (
+    Blinding,
+    Stratum,
+    StudyItemRow,
+    StudyKind,
+    StudyRatingRow,
+    StudyRow,
+)
+from medlive.db.tables.release import (
+    CaseRevisionRow,
+    CaseRow,
+    CaseStatus,
+    CriterionRow,
+    SnapshotMemberRow,
+)
 from medlive.errors import UsageError
 
 
@@ -26,7 +39,9 @@ class Study:
     name: str
     kind: StudyKind
     version: str | None  # The snapshot whose cases were drawn; None: the ready cases
-    run: str | None  # The folder of the run whose answers are rated; None: cases are rated
+    run: (
+        str | None
+    )  # The folder of the run whose answers are rated; None: cases are rated
     grader: str | None  # Who graded the run
     stratum: Stratum
     seed: int
@@ -93,23 +108,40 @@ async def list_candidates(session: Session, version: str | None) -> list[Candida
         query = query.join(CaseRow, CaseRow.id == row.case_id)
         query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
     else:
-        query = query.join(member, (member.case_id == row.case_id) & (member.revision == row.revision))
-        query = query.where(member.version == version, member.first_release.is_not(None))
+        query = query.join(
+            member, (member.case_id == row.case_id) & (member.revision == row.revision)
+        )
+        query = query.where(
+            member.version == version, member.first_release.is_not(None)
+        )
     return [read(Candidate, found) for found in await session.scalars(query)]
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
     """Store a study with its items. Raises UsageError for a name that is taken."""
     values = row_of(StudyRow, study, raters=list(study.raters), created_at=func.now())
-    made = upsert(StudyRow).values(values).on_conflict_do_nothing().returning(StudyRow.name)
+    made = (
+        upsert(StudyRow)
+        .values(values)
+        .on_conflict_do_nothing()
+        .returning(StudyRow.name)
+    )
     if await session.scalar(made) is None:
         raise UsageError(f"there is a study {study.name} already")
-    await insert_rows(session, StudyItemRow, [row_of(StudyItemRow, item, study=study.name) for item in items])
+    await insert_rows(
+        session,
+        StudyItemRow,
+        [row_of(StudyItemRow, item, study=study.name) for item in items],
+    )
 
 
 async def find_study(session: Session, name: str, *, lock: bool = False) -> Study:
     """A study by its name, which with `lock` nobody closes before the session's end. Raises UsageError."""
-    if (row := await session.get(StudyRow, name, with_for_update={"read": True} if lock else None)) is None:
+    if (
+        row := await session.get(
+            StudyRow, name, with_for_update={"read": True} if lock else None
+        )
+    ) is None:
         raise UsageError(f"unknown study {name[:80]!r}")
     return read(Study, row)
 
@@ -124,38 +156,56 @@ async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
     row = StudyRow
     taking_part = or_(any_(row.raters) == account, row.adjudicator == account)
-    return bool(await session.scalar(select(exists().where(row.closed_at.is_(None), taking_part))))
+    return bool(
+        await session.scalar(
+            select(exists().where(row.closed_at.is_(None), taking_part))
+        )
+    )
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
     """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
     member, item = SnapshotMemberRow, StudyItemRow
-    held = select(member.version).where(member.case_id.in_(select(item.case_id).where(item.study.in_(_blind()))))
+    held = select(member.version).where(
+        member.case_id.in_(select(item.case_id).where(item.study.in_(_blind())))
+    )
     return frozenset(await session.scalars(held.distinct()))
 
 
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
     row = StudyItemRow
-    return bool(await session.scalar(select(exists().where(row.case_id == case_id, row.study.in_(_blind())))))
+    return bool(
+        await session.scalar(
+            select(exists().where(row.case_id == case_id, row.study.in_(_blind())))
+        )
+    )
 
 
 def _blind() -> Any:
     row = StudyRow
     return select(row.name).where(
-        row.kind == StudyKind.GRADER_CHECK, row.closed_at.is_(None), row.blinding != Blinding.OPEN
+        row.kind == StudyKind.GRADER_CHECK,
+        row.closed_at.is_(None),
+        row.blinding != Blinding.OPEN,
     )
 
 
 async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
     member = SnapshotMemberRow
-    return frozenset(await session.scalars(select(member.version).where(member.case_id.in_(case_ids)).distinct()))
+    return frozenset(
+        await session.scalars(
+            select(member.version).where(member.case_id.in_(case_ids)).distinct()
+        )
+    )
 
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
-    statement = update(StudyRow).where(StudyRow.name == name, StudyRow.closed_at.is_(None))
+    statement = update(StudyRow).where(
+        StudyRow.name == name, StudyRow.closed_at.is_(None)
+    )
     closed = statement.values(closed_at=func.now()).returning(StudyRow.name)
     return await session.scalar(closed) is not None
 
@@ -165,7 +215,9 @@ async def items_of(session: Session, study: str) -> list[StudyItem]:
     row = StudyItemRow
     return [
         read(StudyItem, found)
-        for found in await session.scalars(select(row).where(row.study == study).order_by(row.position))
+        for found in await session.scalars(
+            select(row).where(row.study == study).order_by(row.position)
+        )
     ]
 
 
@@ -179,7 +231,9 @@ async def ratings_of(session: Session, study: str) -> list[Rating]:
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
     """Store a rating, which counts instead of an earlier one by the same account."""
-    await session.execute(insert(StudyRatingRow).values(row_of(StudyRatingRow, rating, study=study)))
+    await session.execute(
+        insert(StudyRatingRow).values(row_of(StudyRatingRow, rating, study=study))
+    )
 
 
 async def read_revisions(
@@ -188,11 +242,15 @@ async def read_revisions(
     """The texts of revisions of cases, by case id and revision."""
     row, criterion = CaseRevisionRow, CriterionRow
     criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
-    query = select(criterion).where(tuple_(criterion.case_id, criterion.revision).in_(wanted))
+    query = select(criterion).where(
+        tuple_(criterion.case_id, criterion.revision).in_(wanted)
+    )
     for found in await session.scalars(query.order_by(criterion.position)):
         criteria[found.case_id, found.revision][found.criterion_id] = found.criterion
     cases = select(row).where(tuple_(row.case_id, row.revision).in_(wanted))
     return {
-        (r.case_id, r.revision): RatedCase(r.language, read(CaseText, r), criteria[r.case_id, r.revision])
+        (r.case_id, r.revision): RatedCase(
+            r.language, read(CaseText, r), criteria[r.case_id, r.revision]
+        )
         for r in await session.scalars(cases)
     }

@@ -56,7 +56,9 @@ class FailedJobs:
 
 async def find_lost(session: AsyncSession) -> list[int]:
     """The revisions of threads that wait and that nothing will take up, oldest first."""
-    query = text("SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1")
+    query = text(
+        "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1"
+    )
     return list(await session.scalars(query))
 
 
@@ -91,7 +93,10 @@ async def list_failed_jobs(session: AsyncSession) -> list[FailedJobs]:
         " WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2"
     )
     rows = await session.execute(query)
-    return [FailedJobs(row.queue, from_stored(row.reason), row.jobs, row.last_at) for row in rows]
+    return [
+        FailedJobs(row.queue, from_stored(row.reason), row.jobs, row.last_at)
+        for row in rows
+    ]
 
 
 async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]:
@@ -110,4 +115,8 @@ async def forget_failures(session: AsyncSession) -> None:
 
 async def take_turn(session: AsyncSession, key: int) -> bool:
     """Whether this transaction alone has the lock of this number, until it ends; it does not wait."""
-    return bool(await session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}))
+    return bool(
+        await session.scalar(
+            text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}
+        )
+    )

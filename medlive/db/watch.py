@@ -74,7 +74,8 @@ async def list_open(session: Session) -> list[OpenProblem]:
     """The stored problems, the oldest first."""
     row = OpenProblemRow
     return [
-        read(OpenProblem, found) for found in await session.scalars(select(row).order_by(row.began_at, row.code))
+        read(OpenProblem, found)
+        for found in await session.scalars(select(row).order_by(row.began_at, row.code))
     ]
 
 
@@ -112,7 +113,12 @@ async def note_sent(session: Session, problem: OpenProblem, wait: timedelta) -> 
 
 
 async def acknowledge(
-    session: Session, code: str, *, lasts: timedelta | None = None, why: str | None = None, by: str | None = None
+    session: Session,
+    code: str,
+    *,
+    lasts: timedelta | None = None,
+    why: str | None = None,
+    by: str | None = None,
 ) -> list[OpenProblem]:
     """Take on every open problem of a code: no message is sent about it until it ends, or `lasts` is over.
 
@@ -125,18 +131,28 @@ async def acknowledge(
         "acknowledged_until": None if lasts is None else func.now() + lasts,
         "acknowledged_why": why,
     }
-    changed = await session.scalars(update(row).where(row.code == code).values(values).returning(row))
+    changed = await session.scalars(
+        update(row).where(row.code == code).values(values).returning(row)
+    )
     taken_on = [read(OpenProblem, found) for found in changed]
     if not taken_on:
         codes = sorted({problem.code for problem in await list_open(session)})
-        raise UsageError(f"no problem {code} is open", hint=f"open problems: {', '.join(codes) or 'none'}")
+        raise UsageError(
+            f"no problem {code} is open",
+            hint=f"open problems: {', '.join(codes) or 'none'}",
+        )
     until = taken_on[0].acknowledged_until
-    details = {"subjects": sorted(p.subject for p in taken_on), "until": until and until.isoformat()}
+    details = {
+        "subjects": sorted(p.subject for p in taken_on),
+        "until": until and until.isoformat(),
+    }
     await record(session, Act.ACKNOWLEDGE, f"problem:{code}", why, by=by, **details)
     return taken_on
 
 
-async def post(session: Session, places: Sequence[str], message: dict[str, Any]) -> None:
+async def post(
+    session: Session, places: Sequence[str], message: dict[str, Any]
+) -> None:
     """Put a message for each of the places into the outbox."""
     for place in places:
         session.add(OutboxRow(place=place, message=message))
@@ -148,9 +164,14 @@ async def due_messages(session: Session, limit: int) -> list[Message]:
     What could not be delivered for DROPPED_AFTER is removed.
     """
     row = OutboxRow
-    await session.execute(delete(row).where(row.created_at < func.now() - DROPPED_AFTER))
+    await session.execute(
+        delete(row).where(row.created_at < func.now() - DROPPED_AFTER)
+    )
     query = select(row).where(row.send_at <= func.now()).order_by(row.id).limit(limit)
-    return [read(Message, found) for found in await session.scalars(query.with_for_update(skip_locked=True))]
+    return [
+        read(Message, found)
+        for found in await session.scalars(query.with_for_update(skip_locked=True))
+    ]
 
 
 async def remove_message(session: Session, message: Message) -> None:
@@ -158,10 +179,18 @@ async def remove_message(session: Session, message: Message) -> None:
     await session.execute(delete(OutboxRow).where(OutboxRow.id == message.id))
 
 
-async def note_failure(session: Session, message: Message, error: str, wait: timedelta) -> None:
+async def note_failure(
+    session: Session, message: Message, error: str, wait: timedelta
+) -> None:
     """Note why a message was not delivered; it is tried again after `wait`."""
-    values = {"attempts": message.attempts + 1, "last_error": error, "send_at": func.now() + wait}
-    await session.execute(update(OutboxRow).where(OutboxRow.id == message.id).values(values))
+    values = {
+        "attempts": message.attempts + 1,
+        "last_error": error,
+        "send_at": func.now() + wait,
+    }
+    await session.execute(
+        update(OutboxRow).where(OutboxRow.id == message.id).values(values)
+    )
 
 
 async def undelivered(session: Session) -> list[Message]:
@@ -170,17 +199,27 @@ async def undelivered(session: Session) -> list[Message]:
     return [read(Message, found) for found in await session.scalars(query)]
 
 
-async def observe(session: Session, name: str, value: dict[str, Any] | None = None) -> None:
+async def observe(
+    session: Session, name: str, value: dict[str, Any] | None = None
+) -> None:
     """Note what is seen under a name now, by the database's clock."""
     seen = {"at": func.now(), "value": value or {}}
     statement = upsert(ObservationRow).values(name=name, **seen)
-    await session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=seen))
+    await session.execute(
+        statement.on_conflict_do_update(index_elements=["name"], set_=seen)
+    )
 
 
 async def observations(session: Session) -> dict[str, Observation]:
     """What was noted last, by name."""
-    return {row.name: read(Observation, row) for row in await session.scalars(select(ObservationRow))}
+    return {
+        row.name: read(Observation, row)
+        for row in await session.scalars(select(ObservationRow))
+    }
 
 
 def _is(problem: OpenProblem) -> tuple[Any, ...]:
-    return OpenProblemRow.code == problem.code, OpenProblemRow.subject == problem.subject
+    return (
+        OpenProblemRow.code == problem.code,
+        OpenProblemRow.subject == problem.subject,
+    )

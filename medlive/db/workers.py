@@ -46,15 +46,27 @@ class WorkerInfo:
         return running and queue in self.queues and queue not in self.paused
 
 
-async def add_worker(session: AsyncSession, host: str, pid: int, queues: Sequence[str]) -> int:
+async def add_worker(
+    session: AsyncSession, host: str, pid: int, queues: Sequence[str]
+) -> int:
     """Enter a worker that starts, forget those that were killed long ago, and return its number."""
-    await session.execute(text(f"DELETE FROM workers WHERE heard_at < now() - interval '{FORGOTTEN_AFTER}'"))
-    row = WorkerRow(host=host, pid=pid, queues=[*queues], paused=[], state=WorkerState.WORKING)
+    await session.execute(
+        text(
+            f"DELETE FROM workers WHERE heard_at < now() - interval '{FORGOTTEN_AFTER}'"
+        )
+    )
+    row = WorkerRow(
+        host=host, pid=pid, queues=[*queues], paused=[], state=WorkerState.WORKING
+    )
     return (await add_row(session, row)).id
 
 
 async def report_worker(
-    session: AsyncSession, number: int, state: WorkerState, reason: str | None, paused: Sequence[str]
+    session: AsyncSession,
+    number: int,
+    state: WorkerState,
+    reason: str | None,
+    paused: Sequence[str],
 ) -> None:
     """Write a worker's sign of life and its state; `reason` is given if it waits, and only then.
 
@@ -71,13 +83,20 @@ async def report_worker(
         " THEN now() ELSE since END, state = :state, reason = :reason WHERE id = :number"
     )
     why = None if reason is None else to_stored(reason)
-    values = {"number": number, "state": state.value, "reason": why, "paused": list(paused)}
+    values = {
+        "number": number,
+        "state": state.value,
+        "reason": why,
+        "paused": list(paused),
+    }
     await session.execute(statement, values)
 
 
 async def remove_worker(session: AsyncSession, number: int) -> None:
     """Remove a worker that ends in order."""
-    await session.execute(text("DELETE FROM workers WHERE id = :number"), {"number": number})
+    await session.execute(
+        text("DELETE FROM workers WHERE id = :number"), {"number": number}
+    )
 
 
 async def list_workers(session: AsyncSession) -> list[WorkerInfo]:
@@ -89,5 +108,7 @@ async def list_workers(session: AsyncSession) -> list[WorkerInfo]:
     workers = []
     for row in await session.execute(query):
         reason = None if row.reason is None else from_stored(row.reason)
-        workers.append(read(WorkerInfo, row, state=WorkerState(row.state), reason=reason))
+        workers.append(
+            read(WorkerInfo, row, state=WorkerState(row.state), reason=reason)
+        )
     return workers

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from medlive.deidentify.chinese_general import is_general, is_in_medical_name
-from medlive.deidentify.identifiers import View, alternatives, characters, one_of, word_list
+from medlive.deidentify.identifiers import (
+    View,
+    alternatives,
+    characters,
+    one_of,
+    word_list,
+)
 
 _any = partial(one_of, "chinese")
 _SURNAMES = characters("surnames")
@@ -54,7 +60,9 @@ _NICKNAME = re.compile(
     r"|你好)|(?P<old>(?:小|老|阿)[王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾"
     r"丁魏薛叶])(?=(?:也|昨|今|是|说|去|得|确诊|住院|查|最近|他|她|，|,|。|$|和我|跟我))"
 )
-_AFTER_ROLE = re.compile(rf"{_any('roles')}[:： ](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])")
+_AFTER_ROLE = re.compile(
+    rf"{_any('roles')}[:： ](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])"
+)
 _BEFORE_ROLE = re.compile(
     rf"(?P<name>{_HAN_NAME}?)[ ]?[(（](?:副?主任|大夫|医生|教授|医师|副?院长|护士长|主治|患者|病人|住院医)"
 )
@@ -66,7 +74,9 @@ _ASSOCIATE_LIST = re.compile(
     r"(?=$|[\s。；;.!！?？(（]|等|都|也|均|在|是|有|被|已|出现|感染|发|确诊|一起|[\u4e00-\u9fff]人)"
 )
 _LISTED = re.compile(_ONE_LISTED)
-_GIVEN_ALONE = re.compile(r"(?:我叫|我的名字叫|本人叫|名叫)(?P<name>[\u4e00-\u9fff]{2,3})(?=$|[，,。.！!\s]|今年)")
+_GIVEN_ALONE = re.compile(
+    r"(?:我叫|我的名字叫|本人叫|名叫)(?P<name>[\u4e00-\u9fff]{2,3})(?=$|[，,。.！!\s]|今年)"
+)
 _NOT_CALLED = re.compile("[医救车人护他她你了来过着它们起不啥什]|外卖|出租|家")
 _ESTATE_CHAR = re.compile(r"[\u4e00-\u9fffA-Za-z0-9]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -113,13 +123,17 @@ _NOT_AREA = re.compile(
     "隔离功能皮部诊术禁战灰黑白红黄暗亮阴影流行肿块疼痛敏感三角会阴周]"
 )
 _BOUNDARY = re.compile(r"[\s,，。.!！?？;；:：、~～()（）\[\]【】\"“”\n]")
-_GREETING_BEFORE = re.compile("(?:你好|您好|感谢|谢谢|尊敬的|请问|请教|麻烦|多谢|敬爱的)$")
+_GREETING_BEFORE = re.compile(
+    "(?:你好|您好|感谢|谢谢|尊敬的|请问|请教|麻烦|多谢|敬爱的)$"
+)
 
 
 _NOT_NAMES = word_list("chinese", "not names")
 _NOT_IN_NAMES = characters("particles") | characters("body and illness")
 _NOT_AFTER_RARE = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
-_PET_NAME = re.compile(r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)")
+_PET_NAME = re.compile(
+    r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)"
+)
 _NOT_PET_NAMES = word_list("chinese", "not pet names")
 
 
@@ -132,7 +146,11 @@ def _name_before(text: str, title_at: int) -> int | None:
             continue
         if name in _COMPOUND_SURNAMES:
             return start
-        named = name[0] in _SURNAMES and not set(name[1:]) & _NOT_GIVEN and name[1] != name[0]
+        named = (
+            name[0] in _SURNAMES
+            and not set(name[1:]) & _NOT_GIVEN
+            and name[1] != name[0]
+        )
         if named and (length == 3 or _starts_word(text, start)):
             return start
     return title_at - 1 if _is_surname_before(text, title_at) else None
@@ -145,14 +163,20 @@ def _is_surname_before(text: str, title_at: int) -> bool:
         return True
     if not _HAN.match(char) or not _starts_word(text, title_at - 1):
         return False
-    unlisted = char not in _NOT_BEFORE_TITLE and char not in _NOT_GIVEN and text.startswith("主任", title_at)
+    unlisted = (
+        char not in _NOT_BEFORE_TITLE
+        and char not in _NOT_GIVEN
+        and text.startswith("主任", title_at)
+    )
     return char in _AMBIGUOUS_SURNAMES or unlisted
 
 
 def _starts_word(text: str, start: int) -> bool:
     """Whether a word starts at `start`: before it is a mark, a greeting or nothing."""
     before = text[max(0, start - 4) : start]
-    return not before or bool(_BOUNDARY.match(before[-1]) or _GREETING_BEFORE.search(before))
+    return not before or bool(
+        _BOUNDARY.match(before[-1]) or _GREETING_BEFORE.search(before)
+    )
 
 
 def _is_full_name(name: str) -> bool:
@@ -175,7 +199,9 @@ def _is_pet_name(name: str) -> bool:
 
 def _is_introduced(match: re.Match[str]) -> bool:
     name, label = match["name"], match[0][: -len(match["name"])]
-    by_pet_name = label.startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES
+    by_pet_name = (
+        label.startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES
+    )
     return _is_full_name(name) or by_pet_name or ("叫" in label and _is_pet_name(name))
 
 
@@ -187,16 +213,32 @@ def _is_related(match: re.Match[str]) -> bool:
 
 def _is_nickname(match: re.Match[str]) -> bool:
     child = match["child"]
-    return child is None or _is_pet_name(child) or (_is_full_name(child) and child not in _NOT_PET_NAMES)
+    return (
+        child is None
+        or _is_pet_name(child)
+        or (_is_full_name(child) and child not in _NOT_PET_NAMES)
+    )
 
 
 _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
     (_INTRODUCED, _is_introduced),
     (_RELATED, _is_related),
-    (_I_AM, lambda m: _is_full_name(m["name"]) and (len(m["name"]) == 3 or m["name"][0] in _SURNAMES)),
-    (_GIVEN_ALONE, lambda m: not _NOT_CALLED.search(m["name"]) and m["name"] not in _NOT_NAMES),
+    (
+        _I_AM,
+        lambda m: (
+            _is_full_name(m["name"])
+            and (len(m["name"]) == 3 or m["name"][0] in _SURNAMES)
+        ),
+    ),
+    (
+        _GIVEN_ALONE,
+        lambda m: not _NOT_CALLED.search(m["name"]) and m["name"] not in _NOT_NAMES,
+    ),
     (_NICKNAME, _is_nickname),
-    *((pattern, lambda m: _is_full_name(m[m.lastgroup or 0])) for pattern in (_SIGNED, _AFTER_ROLE, _BEFORE_ROLE)),
+    *(
+        (pattern, lambda m: _is_full_name(m[m.lastgroup or 0]))
+        for pattern in (_SIGNED, _AFTER_ROLE, _BEFORE_ROLE)
+    ),
 )
 """Patterns whose last group is a name, and what a match must be besides."""
 
@@ -206,16 +248,23 @@ def chinese_names(view: View) -> Iterator[tuple[int, int]]:
     text, lower = view.text, view.lower
     for match in _TITLE.finditer(lower):
         at = match.start()
-        if not (text.startswith(("主任医", "主任技"), at) and text[at - 1 : at] == "副"):
+        if not (
+            text.startswith(("主任医", "主任技"), at) and text[at - 1 : at] == "副"
+        ):
             start = _name_before(text, at)
             if start is not None:
                 yield start, at
     for pattern, is_name in _NAME_RULES:
-        yield from (m.span(m.lastgroup or "name") for m in pattern.finditer(lower) if is_name(m))
+        yield from (
+            m.span(m.lastgroup or "name") for m in pattern.finditer(lower) if is_name(m)
+        )
     for match in _ASSOCIATE_LIST.finditer(lower):
         listed = list(_LISTED.finditer(lower, *match.span("names")))
         # One entry that is not a name, and the list is of something else.
-        if all(_is_full_name(m[0]) or (m[0][0] in "小老阿" and m[0][1:] in _SURNAMES) for m in listed):
+        if all(
+            _is_full_name(m[0]) or (m[0][0] in "小老阿" and m[0][1:] in _SURNAMES)
+            for m in listed
+        ):
             yield from (m.span() for m in listed)
 
 
@@ -224,8 +273,9 @@ _CHAIN = re.compile(
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
 )
 _FINE = word_list("chinese", "fine units")
-_DOOR = r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])" + one_of(
-    "chinese", "doors"
+_DOOR = (
+    r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])"
+    + one_of("chinese", "doors")
 )
 _ADDRESS = re.compile(
     rf"{_any('estates')}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路))?(?:{_DOOR}[ ，,]?)+"
@@ -238,12 +288,16 @@ _LIVES = re.compile(
     r"(?![\u4e00-\u9fff]{0,1}医院)"
 )
 _POSTCODE = re.compile(r"(?:邮编|邮政编码)(?:是|为)?[\s:：]{0,2}(?P<code>\d{6})(?!\d)")
-_PROVINCE_BEFORE = re.compile(rf"(?:{_PROVINCES})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$")
+_PROVINCE_BEFORE = re.compile(
+    rf"(?:{_PROVINCES})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$"
+)
 _ADDRESS_STOP = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是为于叫至])")
 _NOT_ESTATE = word_list("chinese", "not estates")
 
 
-_GENERIC_PLACE = re.compile(rf"(?:[一二两三四五六七八九十几]楼|{_any('generic home words')})*{_any('homes')}")
+_GENERIC_PLACE = re.compile(
+    rf"(?:[一二两三四五六七八九十几]楼|{_any('generic home words')})*{_any('homes')}"
+)
 
 
 def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
@@ -258,9 +312,21 @@ def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
     for match in _ADDRESS.finditer(lower):
         start = _start_of_estate(text, match.start())
         name = text[start : match.start() + 2]
-        if start < match.start() and name[:2] not in _NOT_ESTATE and name not in _NOT_ESTATE:
-            yield True, _with_province(text, start), match.start() + len(match[0].rstrip(" ，,"))
-    yield from ((True, *match.span("place")) for match in _LIVES.finditer(lower) if _is_home(match["place"]))
+        if (
+            start < match.start()
+            and name[:2] not in _NOT_ESTATE
+            and name not in _NOT_ESTATE
+        ):
+            yield (
+                True,
+                _with_province(text, start),
+                match.start() + len(match[0].rstrip(" ，,")),
+            )
+    yield from (
+        (True, *match.span("place"))
+        for match in _LIVES.finditer(lower)
+        if _is_home(match["place"])
+    )
     if "公司" in lower:
         yield from ((False, *match.span()) for match in _COMPANY.finditer(lower))
     yield from ((True, *match.span("code")) for match in _POSTCODE.finditer(lower))
@@ -280,7 +346,9 @@ def _start_of_estate(text: str, end: int) -> int:
     """Return where the name before a road or an estate begins: after the last word that belongs to no name."""
     start = end
     while (
-        start > max(0, end - 16) and _ESTATE_CHAR.match(char := text[start - 1]) and not _ADDRESS_STOP.match(char)
+        start > max(0, end - 16)
+        and _ESTATE_CHAR.match(char := text[start - 1])
+        and not _ADDRESS_STOP.match(char)
     ):
         start -= 1
     return start
@@ -320,7 +388,9 @@ def _hospitals(lower: str) -> Iterator[tuple[int, int]]:
     """Find named hospitals."""
     regions = [match.start() for match in _REGION.finditer(lower)]
     for at in (match.start() for match in _HOSPITAL_END.finditer(lower)):
-        yield from _named_hospital(lower, at, regions[bisect_left(regions, at - 18) : bisect_left(regions, at)])
+        yield from _named_hospital(
+            lower, at, regions[bisect_left(regions, at - 18) : bisect_left(regions, at)]
+        )
     for pattern in (_BRIEF_HOSPITAL, _HOSPITAL):
         yield from (match.span() for match in pattern.finditer(lower))
 
@@ -329,13 +399,22 @@ def _counties(lower: str) -> Iterator[tuple[int, int]]:
     """Find counties, districts and numbered roads."""
     for match in _COUNTY.finditer(lower):
         area, county = match["area"], match["county"]
-        if not (area and _NOT_AREA.search(area[:-1])) and not (county and _NOT_COUNTY.search(county)):
+        if not (area and _NOT_AREA.search(area[:-1])) and not (
+            county and _NOT_COUNTY.search(county)
+        ):
             yield match.span(match.lastgroup or "county")
 
 
-def _named_hospital(lower: str, at: int, regions: list[int]) -> Iterator[tuple[int, int]]:
+def _named_hospital(
+    lower: str, at: int, regions: list[int]
+) -> Iterator[tuple[int, int]]:
     """The span of the hospital whose last word stands at `at`, where it begins with a place or fills a field."""
-    place_starts = [k - n for k in range(max(3, at - 14), at) if lower[k] in "市县州" for n in (3, 2)]
+    place_starts = [
+        k - n
+        for k in range(max(3, at - 14), at)
+        if lower[k] in "市县州"
+        for n in (3, 2)
+    ]
     for region in sorted({*regions, *place_starts}):
         match = _NAMED_HOSPITAL.match(lower, region)
         if match and match.end() > at and not _GENERIC_HOSPITAL.fullmatch(match[0]):
@@ -345,5 +424,9 @@ def _named_hospital(lower: str, at: int, regions: list[int]) -> Iterator[tuple[i
     if at < 28 or line:
         for match in _LISTED_HOSPITAL.finditer(lower, line, at + 9):
             whole = match.end() < at + 9 or match.end() == len(lower)
-            if whole and not _GENERIC_HOSPITAL.fullmatch(match["place"]) and not _TALK.search(match["place"]):
+            if (
+                whole
+                and not _GENERIC_HOSPITAL.fullmatch(match["place"])
+                and not _TALK.search(match["place"])
+            ):
                 yield match.span("place")

@@ -10,7 +10,9 @@ from medlive.deidentify.identifiers import alternatives, one_of, word_list
 from medlive.deidentify.spelling import Surroundings, containing, is_part_of_name, near
 
 _CITIES = word_list("chinese", "cities")
-_NAMES = containing(word_list("chinese", "names with a place"), _CITIES, longest_exact=2)
+_NAMES = containing(
+    word_list("chinese", "names with a place"), _CITIES, longest_exact=2
+)
 _NEAR_NAMES = near(word_list("chinese", "drugs near a place"), _CITIES)
 _LIVED_BEFORE = re.compile(r"[在到去从住回来于自我是家]$")
 _LIVED_AFTER = re.compile(r"市|[区县人的这那]|当地|本地|地区|老家|医|[一二三四五六]院")
@@ -28,20 +30,24 @@ _ASKED = r"(?:是否|有否|可曾|是不是)"
 _WHEN = r"(?:有|曾经?|近期|最近|直接|间接|接触史|任何){0,3}"
 _VISITED = r"(?:去过|到过|来过|途经过?|接触过?到?(?:去过|到过|从|来自)?)"
 _WITH = r"(?:[与和跟同](?:去过?|到过)?|从|来自|外地|去过?的?){0,2}"
-_SOMEONE = r"(?:您|你们?|他们?|她|有人|病人|患者|孩子|家人|近期|最近|曾经?|说|有|是|，|,){0,4}"
+_SOMEONE = (
+    r"(?:您|你们?|他们?|她|有人|病人|患者|孩子|家人|近期|最近|曾经?|说|有|是|，|,){0,4}"
+)
 
 _NOT_VISITED = re.compile(rf"(?:{_DENIED}|{_ASKED}){_WHEN}{_VISITED}{_LISTED}")
 _NOT_GONE = re.compile(rf"{_DENIED}{_WHEN}去{_LISTED}")
 _NOT_WITH = re.compile(rf"(?:{_DENIED}|{_ASKED}){_WHEN}{_WITH}{_LISTED}")
-_IF_VISITED = re.compile(rf"(?:如果|假如|若是?|倘若|要是|只要|凡是?|比如|例如|譬如){_SOMEONE}{_VISITED}{_LISTED}")
+_IF_VISITED = re.compile(
+    rf"(?:如果|假如|若是?|倘若|要是|只要|凡是?|比如|例如|譬如){_SOMEONE}{_VISITED}{_LISTED}"
+)
 _YOU_VISITED = re.compile(rf"(?:去过|到过|接触过){_LISTED}")
 _YOU_HAVE = re.compile(rf"有过?{_LISTED}")
 _MET = re.compile(rf"接触[过到]?(?:从|来自|去过|到过)?{_LISTED}")
-_AMONG = re.compile(r"接触|[跟和与]$|[跟和与](?:从|来自)$|远离|避免|遇[到见]|碰[到见]|见过")
-
-_AND_MORE = (
-    rf"市?(?:{_JOIN}{{1,2}}(?:其|国外|境外|周边|其他|{_REGION}|[重疫]){{0,3}}(?:地区|城市|地方|区|地)?){{0,3}}"
+_AMONG = re.compile(
+    r"接触|[跟和与]$|[跟和与](?:从|来自)$|远离|避免|遇[到见]|碰[到见]|见过"
 )
+
+_AND_MORE = rf"市?(?:{_JOIN}{{1,2}}(?:其|国外|境外|周边|其他|{_REGION}|[重疫]){{0,3}}(?:地区|城市|地方|区|地)?){{0,3}}"
 _KIN = "老公|老婆|丈夫|妻|爱人|对象|[爸妈爷奶哥姐弟妹儿女父母舅姑姨叔]|家人|家属|亲戚|亲属|男友|女友"
 _NOT_THERE = re.compile(
     r"市?[\u4e00-\u9fff]{0,4}(?:以外|之外|除外|(?<![国境海])外(?!来|地|籍|省))"
@@ -50,7 +56,9 @@ _NOT_THERE = re.compile(
 )
 _LIVES_THERE = re.compile(r"[我咱俺][们就也家]{0,3}[在住是]那")
 _STOPS = re.compile(rf"{_AND_MORE}(?:疫区|$|[\s，,。；;！!？?吗])")
-_CONTACT = re.compile(r"[^，,。；;！!？?\n]{0,14}?(?:接触|旅居史|旅行史|居住史|流行病学史|疫区史|人员|的人)")
+_CONTACT = re.compile(
+    r"[^，,。；;！!？?\n]{0,14}?(?:接触|旅居史|旅行史|居住史|流行病学史|疫区史|人员|的人)"
+)
 _ASKS = re.compile(rf"{_AND_MORE}(?:吗|么(?!办)|嘛|没有?(?=$|[\s，,。？?]))")
 _ASKS_HISTORY = re.compile(
     r"[^，,。；;！!？?\n]{0,10}?(?:接触史|旅居史|旅行史|居住史|的?接触)[^，,。；;！!？?\n]{0,6}?(?:吗|么(?!办)|嘛|没有?(?=$|[\s，,。？?]))"
@@ -58,17 +66,23 @@ _ASKS_HISTORY = re.compile(
 _PEOPLE = re.compile(
     rf"{_AND_MORE}(?:地区|那边)?(?:返回|归来|回来|过来|回乡|返乡|出来|来)?的?(?:人(?!民?医院|民路)|旅客|乘客|同胞|$|[\s，,。]|和)"
 )
-_RETURNING = re.compile(r"市?(?:返回|归来|回来|过来|回乡|返乡|出来|来)的(?:人|旅客|乘客|游客)")
+_RETURNING = re.compile(
+    r"市?(?:返回|归来|回来|过来|回乡|返乡|出来|来)的(?:人|旅客|乘客|游客)"
+)
 _ALL_OF_THEM = re.compile(
     r"市?[\u4e00-\u9fff]{1,3}的(?:人|旅客|乘客|游客)[员群们]?(?:都|均|一律|应|需|必须|不能|要)"
 )
 _EPIDEMIC = re.compile(r"市?的?(?:新冠|新型冠状病毒)?(?:肺炎)?疫情")
-_CASES_REPORTED = re.compile(r"市?[及和]其?周边地区[^。；;\n]{0,20}(?:病例报告|报告病例)")
+_CASES_REPORTED = re.compile(
+    r"市?[及和]其?周边地区[^。；;\n]{0,20}(?:病例报告|报告病例)"
+)
 
 _OWN = re.compile(r"我|俺|咱|本人|自己|老公|老婆|[爸妈]|一起|一同|同行|随同")
 _OWN_PEOPLE = re.compile(r"一起|一同|同行|随同|[是我家]$|[是我家]从$|[作身]为|属于")
 _CAME_FROM_THERE = re.compile(r"回来|返回|离开|之后|以后|后来|[再除]|出生|老家")
-_THEIR_HOME = re.compile(rf"(?:[我咱俺]们?|这边|这里|本地|当地|老家|家乡|目前|所|(?<!现)在|[住是从])的?{_LISTED}")
+_THEIR_HOME = re.compile(
+    rf"(?:[我咱俺]们?|这边|这里|本地|当地|老家|家乡|目前|所|(?<!现)在|[住是从])的?{_LISTED}"
+)
 
 
 def is_in_medical_name(text: str, start: int, end: int) -> bool:
@@ -120,7 +134,9 @@ def _is_asked(before: str, clause: str, after: str) -> bool:
         return False
     if _YOU_VISITED.search(clause):
         return _ASKS.match(after) is not None
-    return _YOU_HAVE.search(clause) is not None and _ASKS_HISTORY.match(after) is not None
+    return (
+        _YOU_HAVE.search(clause) is not None and _ASKS_HISTORY.match(after) is not None
+    )
 
 
 def _is_of_others(before: str, clause: str, after: str) -> bool:
@@ -144,4 +160,6 @@ def _is_of_the_epidemic(before: str, after: str) -> bool:
         return False
     if _OWN.search(before) or _OWN.search(_SENTENCE_END.split(after)[0]):
         return False
-    return _EPIDEMIC.match(after) is not None or _CASES_REPORTED.match(after) is not None
+    return (
+        _EPIDEMIC.match(after) is not None or _CASES_REPORTED.match(after) is not None
+    )

@@ -11,7 +11,13 @@ from bisect import bisect_left
 
 from medlive.deidentify.chinese import chinese_names, chinese_places
 from medlive.deidentify.english import english_names, english_places
-from medlive.deidentify.identifiers import Candidate, Candidates, Identifier, IdentifierKind, View
+from medlive.deidentify.identifiers import (
+    Candidate,
+    Candidates,
+    Identifier,
+    IdentifierKind,
+    View,
+)
 from medlive.deidentify.numbers import net_addresses, numeric_identifiers
 
 __all__ = ["Identifier", "IdentifierKind", "find_identifiers", "keyed_handle", "redact"]
@@ -46,7 +52,12 @@ def keyed_handle(handle: str, key: bytes) -> str:
         raise ValueError("expected a key of at least one byte")
     if handle in _ROLE_WORDS or re.fullmatch(r"u_[0-9a-f]{16}", handle):
         return handle
-    return "u_" + hmac.new(key, handle.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
+    return (
+        "u_"
+        + hmac.new(
+            key, handle.encode("utf-8", "surrogatepass"), hashlib.sha256
+        ).hexdigest()[:16]
+    )
 
 
 def _candidates(view: View, language: str | None) -> Candidates:
@@ -84,7 +95,11 @@ def _without_overlaps(candidates: Candidates) -> list[Candidate]:
             others.append(found)
         elif merged and found[1] < merged[-1][2]:
             before, begin, stop = merged[-1]
-            kind = IdentifierKind.ADDRESS if IdentifierKind.ADDRESS in (found[0], before) else before
+            kind = (
+                IdentifierKind.ADDRESS
+                if IdentifierKind.ADDRESS in (found[0], before)
+                else before
+            )
             merged[-1] = (kind, begin, max(found[2], stop))
         else:
             merged.append(found)
@@ -108,7 +123,13 @@ def _join_addresses(found: list[Candidate], text: str) -> list[Candidate]:
         else:
             joined.append((kind, start, end))
     return [
-        (kind, start, code.end() if kind is IdentifierKind.ADDRESS and (code := _CODE.match(text, end)) else end)
+        (
+            kind,
+            start,
+            code.end()
+            if kind is IdentifierKind.ADDRESS and (code := _CODE.match(text, end))
+            else end,
+        )
         for kind, start, end in joined
     ]
 
@@ -140,7 +161,11 @@ def redact(text: str, language: str | None) -> str:
 def redact_part(text: str, language: str | None, start: int, end: int) -> str:
     """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
     for _ in range(_ROUNDS):
-        found = [i for i in find_identifiers(text, language) if i.end > start and i.start < end]
+        found = [
+            i
+            for i in find_identifiers(text, language)
+            if i.end > start and i.start < end
+        ]
         if not found:
             break
         parts: list[str] = []

@@ -57,8 +57,12 @@ _AFTER_I_AM = re.compile(
     r"|working|an? [a-z-]+ (?:by|from))"
     r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)"
 )
-_WHOSE = re.compile(rf"(?<![a-z]){_any('relatives')}(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
-_BEFORE_RELATIVE = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
+_WHOSE = re.compile(
+    rf"(?<![a-z]){_any('relatives')}(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s"
+)
+_BEFORE_RELATIVE = re.compile(
+    r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$"
+)
 _RELATIVES = word_list("english", "relatives")
 _NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
 _SIGN_OFF = re.compile(
@@ -80,7 +84,8 @@ _AFTER_GREETING = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
 _HERE = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
 
 _STATES = (
-    "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|N[EVHJMYCD]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[TA]|W[AVIY]"
+    "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|"
+    "N[EVHJMYCD]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[TA]|W[AVIY]"
 )
 _STATE_AFTER = re.compile(
     rf",\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
@@ -90,8 +95,12 @@ _CITY = re.compile(rf"(?<![A-Za-z]){alternatives(_CITIES)}(?![^\W\d_])")
 _CAPITAL = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
 _NOT_CITY_AFTER = re.compile(rf"[- ]{_any('not after a city')}")
 
-_SMALL_CITIES = frozenset(map(str.lower, _CITIES)) - word_list("english", "ambiguous cities")
-_SMALL_CITY = re.compile(rf"(?<![a-z])(?:in|from|near|at|to)\s(?P<city>{alternatives(_SMALL_CITIES)})(?![a-z])")
+_SMALL_CITIES = frozenset(map(str.lower, _CITIES)) - word_list(
+    "english", "ambiguous cities"
+)
+_SMALL_CITY = re.compile(
+    rf"(?<![a-z])(?:in|from|near|at|to)\s(?P<city>{alternatives(_SMALL_CITIES)})(?![a-z])"
+)
 
 _SURE_SUFFIX = word_list("english", "sure street suffixes")
 _SUFFIX = _any("street suffixes")
@@ -123,7 +132,14 @@ _POSTCODE_LABEL = re.compile(
 )
 
 
-def _name_end(view: View, at: int, *, small: bool = False, known: bool = False, shouted: bool = False) -> int:
+def _name_end(
+    view: View,
+    at: int,
+    *,
+    small: bool = False,
+    known: bool = False,
+    shouted: bool = False,
+) -> int:
     """Return where the name that starts at `at` ends, or `at` if there is none.
 
     Each word needs a capital letter, and a word all in capitals must be a listed name unless `shouted`. With
@@ -133,11 +149,19 @@ def _name_end(view: View, at: int, *, small: bool = False, known: bool = False, 
     end, begin, whole = at, at, 0
     for count in range(4):
         if match := _WORD.match(text, begin):
-            good = _is_capital_word(view, match, first=count == 0, known=known and not whole, shouted=shouted)
+            good = _is_capital_word(
+                view,
+                match,
+                first=count == 0,
+                known=known and not whole,
+                shouted=shouted,
+            )
         else:
             if (small or known) and not text[begin : begin + 1].isupper():
                 match = _SMALL_WORD.match(lower, begin)
-            good = match is not None and _is_small_word(match.group(), first=count == 0, small=small)
+            good = match is not None and _is_small_word(
+                match.group(), first=count == 0, small=small
+            )
         if match is None or not good:
             break
         whole += match.end() - match.start() > 1 + (match.group()[-1] == ".")
@@ -152,19 +176,27 @@ def _name_end(view: View, at: int, *, small: bool = False, known: bool = False, 
     return end if whole else at
 
 
-def _is_capital_word(view: View, match: re.Match[str], *, first: bool, known: bool, shouted: bool) -> bool:
+def _is_capital_word(
+    view: View, match: re.Match[str], *, first: bool, known: bool, shouted: bool
+) -> bool:
     word = _POSSESSIVE.sub("", view.lower[match.start() : match.end()].rstrip("."))
-    if word in _NEVER_IN_NAME or (len(word) == 1 and first and not _WORD.match(view.text, match.end() + 1)):
+    if word in _NEVER_IN_NAME or (
+        len(word) == 1 and first and not _WORD.match(view.text, match.end() + 1)
+    ):
         return False
     if word in _KNOWN:
         return True
     capitals = len(match.group()) > 1 and match.group()[-1].isupper()
-    return (shouted or not capitals) and not (known and len(word) > 1 and word not in _GIVEN_WORDS)
+    return (shouted or not capitals) and not (
+        known and len(word) > 1 and word not in _GIVEN_WORDS
+    )
 
 
 def _is_small_word(word: str, *, first: bool, small: bool) -> bool:
     plain = _POSSESSIVE.sub("", word)
-    listed = plain in (_GIVEN if first else _SMALL_NAMES) or (small and first and len(word) > 1)
+    listed = plain in (_GIVEN if first else _SMALL_NAMES) or (
+        small and first and len(word) > 1
+    )
     return listed and plain not in _NEVER_IN_NAME and plain not in _NOT_AFTER_TITLE
 
 
@@ -175,7 +207,9 @@ def _after_titles(view: View) -> Candidates:
         title = match.group().strip(" .\t(").split(".")[0].split()[0]
         if not text[at : at + 1].isalpha() or not _may_be_title(view, match, title):
             continue
-        small = title == "dr" or (title in ("mr", "mrs", "prof") and "." in match.group())
+        small = title == "dr" or (
+            title in ("mr", "mrs", "prof") and "." in match.group()
+        )
         end = _name_end(view, at, small=small)
         also_a_word = title in _ALSO_WORDS or text.startswith("MS", start)
         if end > at and (not also_a_word or lower[at:end].split()[0] in _KNOWN):
@@ -187,11 +221,15 @@ def _after_titles(view: View) -> Candidates:
 def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
     """Whether the word is written as a title before a name, and is not the end of a street's name."""
     start, at = match.span()
-    if at == start + len(title) or (title not in _SURE_TITLES and not view.text[start].isupper()):
+    if at == start + len(title) or (
+        title not in _SURE_TITLES and not view.text[start].isupper()
+    ):
         return False
     if title == "doctor" and "." in match.group():
         return False
-    on_street = title == "dr" and _STREET_END.search(view.lower, max(0, start - 24), start)
+    on_street = title == "dr" and _STREET_END.search(
+        view.lower, max(0, start - 24), start
+    )
     return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
 
@@ -213,10 +251,16 @@ def _after_labels(view: View) -> Candidates:
         end = at
         if labelled or sure:
             end = _name_end(view, at, small=not labelled, shouted=labelled)
-        yield IdentifierKind.NAME, at, end if end > at else _name_end(view, at, known=True)
+        yield (
+            IdentifierKind.NAME,
+            at,
+            end if end > at else _name_end(view, at, known=True),
+        )
 
 
-_MINE = re.compile(r"(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?$")
+_MINE = re.compile(
+    r"(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?$"
+)
 
 
 def _introductions(view: View) -> Candidates:
@@ -236,11 +280,22 @@ def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
     words = view.lower[at:end].replace(".", " ").split()
     capitalised = view.text[at + 1 : at + 2].islower()
     introducing, naming = phrase in _INTRODUCING, phrase in _NAMING
-    if introducing and capitalised and (words[0] in _GIVEN_WORDS or _AFTER_I_AM.match(view.lower, end)):
+    if (
+        introducing
+        and capitalised
+        and (words[0] in _GIVEN_WORDS or _AFTER_I_AM.match(view.lower, end))
+    ):
         return True
-    if naming and phrase != "called" and capitalised and view.text[end : end + 2] != "'s":
+    if (
+        naming
+        and phrase != "called"
+        and capitalised
+        and view.text[end : end + 2] != "'s"
+    ):
         return True
-    return words[0] in _KNOWN and (introducing or naming or len(words) > 1 or words[0] in _GIVEN)
+    return words[0] in _KNOWN and (
+        introducing or naming or len(words) > 1 or words[0] in _GIVEN
+    )
 
 
 def _relatives(view: View) -> Candidates:
@@ -270,7 +325,9 @@ def _signatures(view: View) -> Candidates:
         title = _TITLED.match(lower, at)
         if title and not text[title.end() : title.end() + 1].islower():
             at = title.end()
-        closing = "\n" in words or words.startswith((*_SMALL_SIGNERS, "thank", "best", "xx"))
+        closing = "\n" in words or words.startswith(
+            (*_SMALL_SIGNERS, "thank", "best", "xx")
+        )
         end = _name_end(view, at, known=not (closing and text[at : at + 1].isupper()))
         if end > at and _END.match(text, end):
             yield IdentifierKind.NAME, at, end
@@ -282,7 +339,11 @@ def _signatures(view: View) -> Candidates:
             if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
                 yield IdentifierKind.NAME, at, end
     if " here" in lower:
-        yield from (one for one in matches(IdentifierKind.NAME, _HERE, lower) if lower[one[1] : one[2]] in _GIVEN)
+        yield from (
+            one
+            for one in matches(IdentifierKind.NAME, _HERE, lower)
+            if lower[one[1] : one[2]] in _GIVEN
+        )
 
 
 def _greetings(view: View) -> Candidates:
@@ -295,21 +356,34 @@ def _greetings(view: View) -> Candidates:
             continue
         first = lower[at:end].split()[0].strip(".")
         opens_sentence = lower[max(0, start - 2) : start].strip() in ("", ".", "!", "?")
-        sure = opens_sentence and not match.group().startswith("thank") and text[at + 1].islower()
+        sure = (
+            opens_sentence
+            and not match.group().startswith("thank")
+            and text[at + 1].islower()
+        )
         if not capital or first in _KNOWN or first in _GIVEN_WORDS or sure:
             yield IdentifierKind.NAME, at, end
 
 
 def english_names(view: View) -> Candidates:
     """Find names after titles, labels, introductions, greetings and relatives, and in signatures."""
-    for rule in (_after_titles, _after_labels, _introductions, _relatives, _signatures, _greetings):
+    for rule in (
+        _after_titles,
+        _after_labels,
+        _introductions,
+        _relatives,
+        _signatures,
+        _greetings,
+    ):
         yield from rule(view)
 
 
 def _capitals(view: View) -> Candidates:
     """Find full names by their capital letters."""
     for match in _CAPITAL.finditer(view.text):
-        if match.group().lower() in _GIVEN:  # a listed given name before a listed surname
+        if (
+            match.group().lower() in _GIVEN
+        ):  # a listed given name before a listed surname
             at, end = match.start(), _name_end(view, match.start())
             words = view.lower[at:end].split()
             after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
@@ -352,7 +426,9 @@ def _cities(view: View) -> Candidates:
             yield IdentifierKind.PLACE, start, end
 
 
-_AFTER_STREET = re.compile(r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]")
+_AFTER_STREET = re.compile(
+    r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]"
+)
 
 
 def _streets(view: View) -> Candidates:
@@ -363,7 +439,9 @@ def _streets(view: View) -> Candidates:
             on_street = True
             yield IdentifierKind.ADDRESS, *match.span()
     for match in _UNIT.finditer(lower):
-        after_street = on_street and not match.group().startswith(("lot", "block", "box", "door", "h"))
+        after_street = on_street and not match.group().startswith(
+            ("lot", "block", "box", "door", "h")
+        )
         if after_street or _SURE_UNIT.match(match.group()):
             yield IdentifierKind.ADDRESS, *match.span()
     for match in _POSTCODE_END.finditer(text):
@@ -391,5 +469,7 @@ def english_places(view: View) -> Candidates:
     yield from _capitals(view)
     yield from _towns(view)
     yield from _cities(view)
-    if _DIGIT.search(view.text) or (not view.ascii and any(map(str.isdigit, view.text))):
+    if _DIGIT.search(view.text) or (
+        not view.ascii and any(map(str.isdigit, view.text))
+    ):
         yield from _streets(view)

@@ -10,7 +10,9 @@ from medlive.deidentify.identifiers import alternatives, one_of, word_list
 from medlive.deidentify.spelling import containing, is_part_of_name
 
 _CITIES = frozenset(map(str.lower, word_list("english", "cities")))
-_NAMES = containing(word_list("english", "names with a place"), _CITIES, longest_exact=5)
+_NAMES = containing(
+    word_list("english", "names with a place"), _CITIES, longest_exact=5
+)
 
 _SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)")
 _REACH = 90
@@ -64,7 +66,9 @@ _EPIDEMIC_BEFORE = re.compile(
 _EPIDEMIC_AFTER = re.compile(
     r"(?:'s)? (?:corona ?virus|outbreak|epidemic|strain|pneumonia|virus|seafood market|wet market)(?![a-z])"
 )
-_OWN = re.compile(r"(?<![a-z])(?:i|i'm|im|i've|ive|we|we're|my|our|me|us|here)(?![a-z])")
+_OWN = re.compile(
+    r"(?<![a-z])(?:i|i'm|im|i've|ive|we|we're|my|our|me|us|here)(?![a-z])"
+)
 _LIVES_THERE = re.compile(
     r"(?<![a-z])(?:live|lives|living|work|works|stay|grew up|born|are|am) (?:t?here)(?![a-z])"
 )
@@ -81,7 +85,9 @@ def is_in_medical_name(lower: str, start: int, end: int) -> bool:
 
 def is_general(lower: str, start: int, end: int) -> bool:
     """Whether the city at these offsets stands in a question, a denial or a general statement, or is others'."""
-    before = _SENTENCE_END.split(lower[max(0, start - _REACH) : start])[-1].replace("\u2019", "'")
+    before = _SENTENCE_END.split(lower[max(0, start - _REACH) : start])[-1].replace(
+        "\u2019", "'"
+    )
     after = _SENTENCE_END.split(lower[end : end + _REACH])[0]
     if _LIVES_THERE.search(lower, end, end + _REACH):
         return False
@@ -93,4 +99,10 @@ def is_general(lower: str, start: int, end: int) -> bool:
         return False
     if _IF.search(before):
         return _NOT_THERE.match(after) is None
-    return any((_PEOPLE.search(before), _EPIDEMIC_BEFORE.search(before), _EPIDEMIC_AFTER.match(after)))
+    return any(
+        (
+            _PEOPLE.search(before),
+            _EPIDEMIC_BEFORE.search(before),
+            _EPIDEMIC_AFTER.match(after),
+        )
+    )

@@ -3,21 +3,31 @@
 import re
 from functools import partial
 
-from medlive.deidentify.identifiers import Candidates, IdentifierKind, View, one_of, word_list
+from medlive.deidentify.identifiers import (
+    Candidates,
+    IdentifierKind,
+    View,
+    one_of,
+    word_list,
+)
 
 _any = partial(one_of, "english")
 _GENERIC = word_list("english", "generic facility words")
 _COMMON = word_list("english", "common words before a hospital")
 _NOT_NAMES = word_list("english", "not names")
 _PEOPLE = word_list("english", "given names") | word_list("english", "surnames")
-_MAY_BE_WORDS = word_list("english", "surname words") | word_list("english", "given words")
+_MAY_BE_WORDS = word_list("english", "surname words") | word_list(
+    "english", "given words"
+)
 _SURE_NAMES = (_PEOPLE - _MAY_BE_WORDS) | word_list("english", "hospital names")
 
 _FACILITY = re.compile(rf"(?<![a-z]){_any('facilities')}(?![a-z])")
 _SMALL_FACILITY = re.compile(
     r"(?<![a-z])(?:hospitals?|medical (?:center|centre|college)|infirmary|nursing home)(?![a-z])"
 )
-_CAPITALS_BEFORE = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
+_CAPITALS_BEFORE = re.compile(
+    r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$"
+)
 _SMALL_WORD = r"(?:st\.? )?[a-z][a-z'\u2019-]*"
 _WORDS_BEFORE = re.compile(rf"(?:{_SMALL_WORD} ){{1,4}}$")
 _WORD = re.compile(_SMALL_WORD)
@@ -49,7 +59,9 @@ def _with_capitals(view: View) -> Candidates:
     for match in _FACILITY.finditer(lower):
         if not text[match.start()].isupper():
             continue
-        before = _CAPITALS_BEFORE.search(text, max(0, match.start() - 60), match.start())
+        before = _CAPITALS_BEFORE.search(
+            text, max(0, match.start() - 60), match.start()
+        )
         if before is None:
             continue
         start, words = _without_generic_words(text, before)

@@ -50,7 +50,9 @@ _INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u20e3\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-_WIDE = "".join(map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]))
+_WIDE = "".join(
+    map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)])
+)
 _DIGIT_ROWS = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50)
 """The zeros of other scripts."""
 _FOLDED = str.maketrans(
@@ -78,21 +80,29 @@ class View:
     __slots__ = ("_removed", "ascii", "lower", "text")
 
     def __init__(self, original: str) -> None:
-        self._removed = [m.start() - before for before, m in enumerate(_INVISIBLE.finditer(original))]
+        self._removed = [
+            m.start() - before for before, m in enumerate(_INVISIBLE.finditer(original))
+        ]
         text = _INVISIBLE.sub("", original) if self._removed else original
         if not text.isascii():
             text = text.translate(_FOLDED)
             if "①" in text:
-                text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
+                text = _CIRCLED.sub(
+                    lambda m: m.group().translate(_CIRCLED_DIGITS), text
+                )
         self.text = text
         self.ascii = text.isascii()
         lower = text.lower()
         # "İ" has two characters in lower case: only the first is kept, so that offsets stay the same.
-        self.lower = lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
+        self.lower = (
+            lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
+        )
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of the original that begins and ends with these characters."""
-        return start + bisect_right(self._removed, start), end + bisect_right(self._removed, end - 1)
+        return start + bisect_right(self._removed, start), end + bisect_right(
+            self._removed, end - 1
+        )
 
 
 def matches(kind: IdentifierKind, pattern: re.Pattern[str], text: str) -> Candidates:
@@ -128,7 +138,9 @@ def one_of(language: Literal["english", "chinese"], name: str) -> str:
 
 @cache
 def _lists(language: str) -> dict[str, frozenset[str]]:
-    text = (resources.files("medlive.deidentify") / "data" / f"{language}.txt").read_text(encoding="utf-8")
+    text = (
+        resources.files("medlive.deidentify") / "data" / f"{language}.txt"
+    ).read_text(encoding="utf-8")
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     found = {}
     for section in lines.split("[")[1:]:

@@ -4,7 +4,15 @@ import re
 from contextlib import suppress
 from functools import lru_cache, partial
 
-from medlive.deidentify.identifiers import Candidate, Candidates, IdentifierKind, View, matches, one_of, word_list
+from medlive.deidentify.identifiers import (
+    Candidate,
+    Candidates,
+    IdentifierKind,
+    View,
+    matches,
+    one_of,
+    word_list,
+)
 
 _any = partial(one_of, "english")
 _EMAIL = re.compile(
@@ -50,7 +58,9 @@ _RUN = re.compile(
     r"(?:[- ]?[Xx](?![A-Za-z0-9]))?"
 )
 _LOOKALIKE = str.maketrans("OoIl", "0011")
-_NANP = re.compile(r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}")
+_NANP = re.compile(
+    r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}"
+)
 _CN_MOBILE = (
     r"1[3-9]\d[- .]{0,2}(?:\d{4}[- .]{0,2}\d{4}|\d{3}[- .]\d{5}|\d{2}[- .]\d{3}[- .]\d{3}|\d{3}[- "
     r".]\d{3}[- .]\d{2})"
@@ -68,17 +78,23 @@ _PHONE_LABEL = re.compile(rf"{_any('phone labels')}[^\d\n。，！？]{{0,16}}$"
 _NOT_A_PHONE_LABEL = re.compile(
     r"(?:\b(?:case|order|record|lot|batch|ref|study|patient|account|policy) number|count)[^\d]{0,12}$"
 )
-_SHORT_PHONE = re.compile(r"\(?\d{2,4}\)?[-. ]\d{3,4}(?:[-. ]\d{3,4})?|\d{7,12}|\d{3,4}[ -]\d{3,4}")
+_SHORT_PHONE = re.compile(
+    r"\(?\d{2,4}\)?[-. ]\d{3,4}(?:[-. ]\d{3,4})?|\d{7,12}|\d{3,4}[ -]\d{3,4}"
+)
 _SSN = re.compile(r"\d{3}-\d{2}-\d{4}")
 
 _HAN_DIGITS = "零〇○一二三四五六七八九幺壹贰叁肆伍陆柒捌玖"
 _HAN_RUN = re.compile(
     rf"[{_HAN_DIGITS}\d][{_HAN_DIGITS}\d][ -]?[{_HAN_DIGITS}\d](?:[ ，,-]?[{_HAN_DIGITS}\d]){{4,22}}[Xx]?"
 )
-_HAN_DIGITS_3 = re.compile(rf"[{_HAN_DIGITS}][ ，,-]?[{_HAN_DIGITS}\d][ ，,-]?[{_HAN_DIGITS}]")
+_HAN_DIGITS_3 = re.compile(
+    rf"[{_HAN_DIGITS}][ ，,-]?[{_HAN_DIGITS}\d][ ，,-]?[{_HAN_DIGITS}]"
+)
 _HAN_VALUES = str.maketrans(_HAN_DIGITS + "，,", "00012345678911" + "23456789" + "  ")
 _EN_DIGIT = f"(?:{_any('digits')}|[0-9])"
-_EN_RUN = re.compile(rf"(?<![a-z]){_EN_DIGIT}(?:[ ,.-]{{1,2}}{_EN_DIGIT}(?![a-z0-9])){{6,18}}")
+_EN_RUN = re.compile(
+    rf"(?<![a-z]){_EN_DIGIT}(?:[ ,.-]{{1,2}}{_EN_DIGIT}(?![a-z0-9])){{6,18}}"
+)
 _EN_WORD = re.compile("zero|oh|one|two|three|four|five|six|seven|eight|nine")
 
 _IDENTITY_LABELS = tuple(word_list("chinese", "identity labels"))
@@ -152,7 +168,9 @@ def _is_chinese_identity(digits: str) -> bool:
         return False
     total = sum(w * int(d) for w, d in zip(_WEIGHTS, digits[:17], strict=True))
     birthday = digits[6:8] in ("19", "20") and _is_day(digits[10:12], digits[12:14])
-    return "10X98765432"[total % 11] == digits[17] or (birthday and digits[:2] in _PROVINCE_CODES)
+    return "10X98765432"[total % 11] == digits[17] or (
+        birthday and digits[:2] in _PROVINCE_CODES
+    )
 
 
 def _is_day(month: str, day: str) -> bool:
@@ -166,10 +184,16 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
     digits = re.sub(r"[^\dXx]", "", written).upper()
     size = len(digits)
     if "X" in digits:
-        return IdentifierKind.ID_NUMBER if size == 18 and _is_chinese_identity(digits) else None
+        return (
+            IdentifierKind.ID_NUMBER
+            if size == 18 and _is_chinese_identity(digits)
+            else None
+        )
     if _is_chinese_identity(digits) or _SSN.fullmatch(written):
         return IdentifierKind.ID_NUMBER
-    if any(pattern.fullmatch(written) for pattern in (_CN_PHONE, _NANP, _SPACED_MOBILE)):
+    if any(
+        pattern.fullmatch(written) for pattern in (_CN_PHONE, _NANP, _SPACED_MOBILE)
+    ):
         return IdentifierKind.PHONE
     if _checked_number(written, digits):
         return IdentifierKind.ID_NUMBER
@@ -188,17 +212,28 @@ def _checked_number(written: str, digits: str) -> bool:
         return True
     if re.fullmatch(r"\d{4}([ -])\d{4}\1\d{4}", written):
         return bool(aadhaar.is_valid(digits))
-    return bool(re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written) and nhs.is_valid(digits))
+    return bool(
+        re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written) and nhs.is_valid(digits)
+    )
 
 
 def _is_phone(written: str, digits: str, language: str | None) -> bool:
     """Whether it is a telephone number: a possible one with a country code, or a valid one of some country."""
     import phonenumbers
 
-    regions: tuple[str | None, ...] = ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU")
-    right_size, is_right = written.isdigit() and 10 <= len(written) <= 11, phonenumbers.is_valid_number
+    regions: tuple[str | None, ...] = (
+        ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU")
+    )
+    right_size, is_right = (
+        written.isdigit() and 10 <= len(written) <= 11,
+        phonenumbers.is_valid_number,
+    )
     if written.startswith("+") or (written.startswith("00") and len(digits) > 9):
-        regions, right_size, is_right = (None,), len(digits) >= 8, phonenumbers.is_possible_number
+        regions, right_size, is_right = (
+            (None,),
+            len(digits) >= 8,
+            phonenumbers.is_possible_number,
+        )
         written = "+" + digits.removeprefix("00")
     elif _NATIONAL.fullmatch(written):
         return True
@@ -229,7 +264,9 @@ def _inside_word(text: str, start: int, end: int) -> bool:
     return all(c.isascii() and c.isalpha() for c in around)
 
 
-def _run_kinds(view: View, written: str, start: int, language: str | None) -> Candidates:
+def _run_kinds(
+    view: View, written: str, start: int, language: str | None
+) -> Candidates:
     """Find the identifiers in digits with separators between them."""
     kind = number_kind(written, language)
     if kind is not None:
@@ -251,7 +288,11 @@ def _run_kinds(view: View, written: str, start: int, language: str | None) -> Ca
         begin = parts[at][0]
         for upto in range(min(len(parts), at + 6), at, -1):
             end = parts[upto - 1][1]
-            if upto - at < len(parts) and end - begin >= 7 and (part := number_kind(written[begin:end], language)):
+            if (
+                upto - at < len(parts)
+                and end - begin >= 7
+                and (part := number_kind(written[begin:end], language))
+            ):
                 yield part, start + begin, start + end
                 at = upto - 1
                 break
@@ -262,8 +303,12 @@ def _spelled_numbers(view: View) -> Candidates:
     for match in () if view.ascii else _HAN_RUN.finditer(view.text):
         written = match.group()
         if _HAN_DIGITS_3.search(written):
-            kind = number_kind(re.sub(r"[\s-]", "", written.translate(_HAN_VALUES)), "zh")
-            label = _PHONE_LABEL.search(view.lower, max(0, match.start() - 24), match.start())
+            kind = number_kind(
+                re.sub(r"[\s-]", "", written.translate(_HAN_VALUES)), "zh"
+            )
+            label = _PHONE_LABEL.search(
+                view.lower, max(0, match.start() - 24), match.start()
+            )
             if kind or label:
                 yield kind or IdentifierKind.PHONE, *match.span()
     for match in _EN_RUN.finditer(view.lower):
@@ -273,9 +318,13 @@ def _spelled_numbers(view: View) -> Candidates:
 
 def _records(view: View) -> Candidates:
     lower, text = view.lower, view.text
-    yield from filter(None, (_record(match, lower) for match in _RECORD_EN.finditer(lower)))
+    yield from filter(
+        None, (_record(match, lower) for match in _RECORD_EN.finditer(lower))
+    )
     for match in () if view.ascii else _NUMBER_ZH.finditer(lower):
-        label = text[max(0, match.start() - 8) : match.start("id")].rstrip(" \t\n:：.#是为=")
+        label = text[max(0, match.start() - 8) : match.start("id")].rstrip(
+            " \t\n:：.#是为="
+        )
         if label.endswith(_IDENTITY_LABELS):
             yield IdentifierKind.ID_NUMBER, *match.span("id")
         elif label.endswith(_RECORD_LABELS):
@@ -283,7 +332,17 @@ def _records(view: View) -> Candidates:
     yield from matches(IdentifierKind.RECORD_NUMBER, _TRIP, lower)
 
 
-_WEAK_LABELS = ("social", "licence", "license", "pan", "medicare", "card", "dl", "opd", "ipd")
+_WEAK_LABELS = (
+    "social",
+    "licence",
+    "license",
+    "pan",
+    "medicare",
+    "card",
+    "dl",
+    "opd",
+    "ipd",
+)
 
 
 def _record(match: re.Match[str], lower: str) -> Candidate | None:
@@ -296,15 +355,23 @@ def _record(match: re.Match[str], lower: str) -> Candidate | None:
     if sum(map(str.isdigit, lower[start:end])) < 3 or end - start < least:
         return None
     window = lower[max(0, match.start() - 40) : match.start()] + label.rstrip(" #.")
-    words = _RECORD_LABEL.search(re.sub(r"\s?(?:number|num|nos?\.?|#|id|card)$", "", window))
+    words = _RECORD_LABEL.search(
+        re.sub(r"\s?(?:number|num|nos?\.?|#|id|card)$", "", window)
+    )
     if words is None:
         return None
     by_state = words["id"] and not words["id"].startswith("insurance")
-    return IdentifierKind.ID_NUMBER if by_state else IdentifierKind.RECORD_NUMBER, start, end
+    return (
+        IdentifierKind.ID_NUMBER if by_state else IdentifierKind.RECORD_NUMBER,
+        start,
+        end,
+    )
 
 
 _NOT_ACCOUNTS = word_list("english", "not messenger accounts")
-_ACCOUNT_LABEL = re.compile(r"(?:id|号|:|：|@|is|是|account|name|handle|加我?v|vx|wx)[\s:：是叫为@]*$")
+_ACCOUNT_LABEL = re.compile(
+    r"(?:id|号|:|：|@|is|是|account|name|handle|加我?v|vx|wx)[\s:：是叫为@]*$"
+)
 
 
 def _messengers(lower: str) -> Candidates:
@@ -312,7 +379,11 @@ def _messengers(lower: str) -> Candidates:
         account = match.group("id")
         if account.isalpha():
             before = match.group()[: -len(account)]
-            if len(account) < 5 or account in _NOT_ACCOUNTS or not _ACCOUNT_LABEL.search(before):
+            if (
+                len(account) < 5
+                or account in _NOT_ACCOUNTS
+                or not _ACCOUNT_LABEL.search(before)
+            ):
                 continue
         if len(account) >= 4:
             yield IdentifierKind.MESSENGER, match.start("id"), match.end()

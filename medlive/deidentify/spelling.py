@@ -31,13 +31,17 @@ def misspelt_as(name: str, place: str) -> list[int]:
         return []
     starts = []
     for start in range(len(name) - len(place) + 1):
-        wrong = sum(a != b for a, b in zip(name[start : start + len(place)], place, strict=True))
+        wrong = sum(
+            a != b for a, b in zip(name[start : start + len(place)], place, strict=True)
+        )
         if wrong == 1:
             starts.append(start)
     return starts
 
 
-def containing(names: Iterable[str], places: Iterable[str], *, longest_exact: int) -> Places:
+def containing(
+    names: Iterable[str], places: Iterable[str], *, longest_exact: int
+) -> Places:
     """Find the names that contain a place.
 
     Args:
@@ -64,12 +68,16 @@ def near(names: Iterable[str], places: Iterable[str]) -> Places:
     for place in places:
         for name in listed:
             for start in misspelt_as(name, place):
-                parts = Surroundings(name[:start], name[start + len(place) :], exact=True)
+                parts = Surroundings(
+                    name[:start], name[start + len(place) :], exact=True
+                )
                 surroundings[place].append(parts)
     return dict(surroundings)
 
 
-def is_part_of_name(text: str, start: int, end: int, names: Iterable[Surroundings]) -> bool:
+def is_part_of_name(
+    text: str, start: int, end: int, names: Iterable[Surroundings]
+) -> bool:
     """Whether the place at these offsets is a part of one of the names, with at most one character wrong."""
     for name in names:
         if text.endswith(name.before, 0, start) and text.startswith(name.after, end):
@@ -82,7 +90,9 @@ def is_part_of_name(text: str, start: int, end: int, names: Iterable[Surrounding
 def _is_misspelt(text: str, start: int, end: int, name: Surroundings) -> bool:
     """Whether one character is wrong, missing or too many either before or after the place."""
     if text.startswith(name.after, end):
-        return _ends_alike(name.before, lambda length: text[max(0, start - length) : start])
+        return _ends_alike(
+            name.before, lambda length: text[max(0, start - length) : start]
+        )
     if text.endswith(name.before, 0, start):
         return _ends_alike(name.after, lambda length: text[end : end + length])
     return False

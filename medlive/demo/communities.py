@@ -22,7 +22,9 @@ from medlive.demo import pages
 from medlive.demo.samples import SITES, SampleThread, Site, load_sample_threads
 
 ROBOTS = "User-agent: *\nDisallow: /user/\nDisallow: /members/\nDisallow: /p/\nDisallow: /search/\n"
-PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b")
+PIXEL = bytes.fromhex(
+    "47494638396101000100800000000000ffffff21f90401000000002c00000000010001000002024401003b"
+)
 """A transparent GIF of one pixel, the body of every sample image."""
 OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
 """The sort key of an undated thread."""
@@ -32,14 +34,19 @@ OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
 class Communities:
     """The running communities."""
 
-    base_urls: Mapping[str, str]  # Site → `http://127.0.0.1:<port>`, without a slash at the end
+    base_urls: Mapping[
+        str, str
+    ]  # Site → `http://127.0.0.1:<port>`, without a slash at the end
     boards: Mapping[str, tuple[str, ...]]
     """Site → its boards: iCliniq topics, SDN `<slug>.<node>`, DXY sections, Medlive branches."""
 
 
 @asynccontextmanager
 async def serve_communities(
-    threads: Sequence[SampleThread], *, first_port: int = 0, middlewares: Sequence[Middleware] = ()
+    threads: Sequence[SampleThread],
+    *,
+    first_port: int = 0,
+    middlewares: Sequence[Middleware] = (),
 ) -> AsyncIterator[Communities]:
     """Serve the threads on 127.0.0.1 until the block ends.
 
@@ -50,17 +57,26 @@ async def serve_communities(
     async with AsyncExitStack() as stack:
         urls: dict[str, str] = {}
         for offset, site in enumerate(SITES):
-            runner = web.AppRunner(_application(site, by_site[site], middlewares), access_log=None)
+            runner = web.AppRunner(
+                _application(site, by_site[site], middlewares), access_log=None
+            )
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, "127.0.0.1", first_port + offset if first_port else 0).start()
+            await web.TCPSite(
+                runner, "127.0.0.1", first_port + offset if first_port else 0
+            ).start()
             urls[site] = f"http://127.0.0.1:{runner.addresses[0][1]}"
         yield Communities(
-            base_urls=urls, boards={site: tuple(sorted({t.board for t in by_site[site]})) for site in SITES}
+            base_urls=urls,
+            boards={
+                site: tuple(sorted({t.board for t in by_site[site]})) for site in SITES
+            },
         )
 
 
-def _application(site: Site, threads: list[SampleThread], middlewares: Sequence[Middleware]) -> web.Application:
+def _application(
+    site: Site, threads: list[SampleThread], middlewares: Sequence[Middleware]
+) -> web.Application:
     application = web.Application(middlewares=middlewares)
     application.router.add_get("/robots.txt", _robots)
     application.router.add_get("/img/{name}", _image)
@@ -77,7 +93,11 @@ async def _image(request: web.Request) -> web.StreamResponse:
 
 
 def _respond(
-    request: web.Request, page: str, *, charset: str = "utf-8", modified: datetime | None = None
+    request: web.Request,
+    page: str,
+    *,
+    charset: str = "utf-8",
+    modified: datetime | None = None,
 ) -> web.StreamResponse:
     """Respond with the page, or with 304 if the client has it.
 
@@ -86,7 +106,11 @@ def _respond(
     body = page.encode(charset)
     tag = hashlib.sha256(body).hexdigest()[:32]
     # Last-Modified must not be in the future (RFC 9110, 8.8.2.1).
-    changed = modified.replace(microsecond=0) if modified and modified <= clock.now() else None
+    changed = (
+        modified.replace(microsecond=0)
+        if modified and modified <= clock.now()
+        else None
+    )
     if request.if_none_match is not None:
         is_cached = any(etag.value in (tag, "*") for etag in request.if_none_match)
     else:
@@ -96,7 +120,9 @@ def _respond(
     response.etag = tag
     response.last_modified = changed
     if not is_cached:
-        response.headers["Content-Type"] = "text/html; charset=utf-8" if charset == "utf-8" else "text/html"
+        response.headers["Content-Type"] = (
+            "text/html; charset=utf-8" if charset == "utf-8" else "text/html"
+        )
     return response
 
 
@@ -109,7 +135,9 @@ def _number(text: str | None) -> int:
     return int(text)
 
 
-def _slice(threads: Sequence[SampleThread], page: int) -> tuple[Sequence[SampleThread], int]:
+def _slice(
+    threads: Sequence[SampleThread], page: int
+) -> tuple[Sequence[SampleThread], int]:
     """The threads of a page, and the number of pages; raises 404 beyond the last."""
     size = pages.ROWS_PER_PAGE
     last = max(1, -(-len(threads) // size))
@@ -156,12 +184,16 @@ class _Icliniq(_Community):
     async def index(self, request: web.Request) -> web.StreamResponse:
         topic = request.match_info.get("topic")
         page = _number(request.query.get("page"))
-        rows, last = _slice(self.threads if topic is None else self.on_board(topic), page)
+        rows, last = _slice(
+            self.threads if topic is None else self.on_board(topic), page
+        )
         return _respond(request, pages.icliniq_list(rows, request.path, page, last))
 
     async def thread(self, request: web.Request) -> web.StreamResponse:
         thread = self.thread_at(request.path)
-        return _respond(request, pages.icliniq_thread(thread), modified=thread.last_post)
+        return _respond(
+            request, pages.icliniq_thread(thread), modified=thread.last_post
+        )
 
 
 class _Sdn(_Community):
@@ -186,7 +218,9 @@ class _Sdn(_Community):
         last = max(1, -(-len(thread.messages) // pages.POSTS_PER_PAGE))
         if page > last:
             raise web.HTTPNotFound
-        return _respond(request, pages.sdn_thread(thread, page, last), modified=thread.last_post)
+        return _respond(
+            request, pages.sdn_thread(thread, page, last), modified=thread.last_post
+        )
 
 
 class _Dxy(_Community):
@@ -220,14 +254,21 @@ class _Medlive(_Community):
         form = await request.post()
         if form.get("_token") != self.TOKEN:
             raise web.HTTPForbidden(text="token missing")
-        branch, page, size = (str(form.get(key, "")) for key in ("branch", "page", "size"))
+        branch, page, size = (
+            str(form.get(key, "")) for key in ("branch", "page", "size")
+        )
         rows = self.on_board(branch)
         start, width = (_number(page) - 1) * _number(size), _number(size)
         return web.json_response(pages.medlive_rows(rows[start : start + width]))
 
     async def thread(self, request: web.Request) -> web.StreamResponse:
         thread = self.thread_at(request.path)
-        return _respond(request, pages.medlive_thread(thread), charset=thread.charset, modified=thread.last_post)
+        return _respond(
+            request,
+            pages.medlive_thread(thread),
+            charset=thread.charset,
+            modified=thread.last_post,
+        )
 
 
 _COMMUNITIES: dict[Site, Callable[[list[SampleThread]], _Community]] = {
@@ -239,8 +280,15 @@ _COMMUNITIES: dict[Site, Callable[[list[SampleThread]], _Community]] = {
 
 
 async def _serve_until_stopped(first_port: int) -> None:
-    async with serve_communities(load_sample_threads(), first_port=first_port) as communities:
-        fronts = {"icliniq": "/qa", "sdn": "/forums/{}/", "dxy": "/questions/{}", "medlive": "/new/"}
+    async with serve_communities(
+        load_sample_threads(), first_port=first_port
+    ) as communities:
+        fronts = {
+            "icliniq": "/qa",
+            "sdn": "/forums/{}/",
+            "dxy": "/questions/{}",
+            "medlive": "/new/",
+        }
         for site, base in communities.base_urls.items():
             boards = communities.boards[site] if "{}" in fronts[site] else ("",)
             for board in boards:
@@ -250,8 +298,12 @@ async def _serve_until_stopped(first_port: int) -> None:
 
 def main() -> None:
     """Serve the communities for a browser until Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m medlive.demo.communities", description=__doc__)
-    parser.add_argument("--port", type=int, default=8800, help="first of four ports (default 8800)")
+    parser = argparse.ArgumentParser(
+        prog="python -m medlive.demo.communities", description=__doc__
+    )
+    parser.add_argument(
+        "--port", type=int, default=8800, help="first of four ports (default 8800)"
+    )
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     first_port = parser.parse_args().port
     if not 1 <= first_port <= 65_532:

@@ -15,7 +15,11 @@ from medlive.clock import now
 from medlive.config import RoleSettings, Settings
 from medlive.db import embedded
 from medlive.demo.communities import serve_communities
-from medlive.demo.samples import load_sample_threads, sample_evidence_path, sample_replies_path
+from medlive.demo.samples import (
+    load_sample_threads,
+    sample_evidence_path,
+    sample_replies_path,
+)
 from medlive.errors import CheckFailed
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.load import load_cases
@@ -33,7 +37,12 @@ from medlive.service.evaluations import record_evaluations
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.paths import index_path, report_path, runs_path
 from medlive.service.release.freeze import FreezeResult, freeze
-from medlive.service.wiring import CURATION_ROLES, build_engine, open_endpoint, serve_rules
+from medlive.service.wiring import (
+    CURATION_ROLES,
+    build_engine,
+    open_endpoint,
+    serve_rules,
+)
 from medlive.snapshot.verify.run import verify_snapshot
 
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
@@ -52,7 +61,9 @@ class DemoResult:
     skipped_steps: tuple[str, ...] = ()  # Why each of the others was skipped
     scores: ScoreTable | None = None
     report: Path | None = None
-    recording: Recording | None = None  # The replies of a live endpoint; None if they are not recorded
+    recording: Recording | None = (
+        None  # The replies of a live endpoint; None if they are not recorded
+    )
     seconds: dict[str, float] = field(default_factory=dict)  # Stage → seconds
 
     @property
@@ -69,7 +80,9 @@ class LiveEndpoint:
     model: str
     api_key_env: str | None = None
     json_mode: Literal["schema", "object", "none"] = "schema"
-    record_to: Path | None = None  # The file to record its replies in; None for no recording
+    record_to: Path | None = (
+        None  # The file to record its replies in; None for no recording
+    )
 
 
 def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
@@ -90,7 +103,10 @@ def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
     else:
         recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
         asked = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
-        roles = {role: recorded if one.engine == "rules" else one for role, one in asked.items()}
+        roles = {
+            role: recorded if one.engine == "rules" else one
+            for role, one in asked.items()
+        }
     return settings.model_copy(
         update={
             "database_url": None,
@@ -105,12 +121,24 @@ async def run_demo(
 ) -> DemoResult:
     """Run the loop; `notify` is called at the start of each stage. Raises CheckFailed when a stage fails."""
     settings = demo_settings(settings, live)
-    done = DemoResult(recording=None if live is None or live.record_to is None else _new_recording(live))
-    who = f"{live.model} at {live.base_url}" if live else "recorded replies of a language model"
+    done = DemoResult(
+        recording=None
+        if live is None or live.record_to is None
+        else _new_recording(live)
+    )
+    who = (
+        f"{live.model} at {live.base_url}"
+        if live
+        else "recorded replies of a language model"
+    )
     was_running = embedded.status(settings.home) is not None
     stages: list[tuple[str, str, Callable[[Settings, DemoResult], Any]]] = [
         ("evidence", "indexing the sample evidence", _evidence),
-        ("harvest", "harvesting four sample communities over HTTP into PostgreSQL", _harvest),
+        (
+            "harvest",
+            "harvesting four sample communities over HTTP into PostgreSQL",
+            _harvest,
+        ),
         ("curate", f"filtering and curating ({who})", _curate),
         ("freeze", "freezing the week's snapshot", _freeze),
         ("verify", "verifying the snapshot from its files alone", _verify),
@@ -124,7 +152,11 @@ async def run_demo(
             await stage(settings, done)
             done.seconds[name] = time.perf_counter() - started
     finally:
-        if done.recording is not None and live is not None and live.record_to is not None:
+        if (
+            done.recording is not None
+            and live is not None
+            and live.record_to is not None
+        ):
             save_recording(done.recording, live.record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
@@ -142,12 +174,21 @@ async def _evidence(settings: Settings, done: DemoResult) -> None:
 
 
 async def _harvest(settings: Settings, done: DemoResult) -> None:
-    async with serve_communities(load_sample_threads()) as communities, open_database(settings) as database:
+    async with (
+        serve_communities(load_sample_threads()) as communities,
+        open_database(settings) as database,
+    ):
         for site, base_url in communities.base_urls.items():
-            overrides = {"base_url": base_url, "boards": communities.boards[site], "min_interval_s": 0.0}
+            overrides = {
+                "base_url": base_url,
+                "boards": communities.boards[site],
+                "min_interval_s": 0.0,
+            }
             if site == "icliniq":
                 overrides["boards"] = ()  # its front list has every topic
-            done.harvested.append(await harvest_source(database, settings, site, overrides, again=True))
+            done.harvested.append(
+                await harvest_source(database, settings, site, overrides, again=True)
+            )
 
 
 async def _curate(settings: Settings, done: DemoResult) -> None:
@@ -166,7 +207,9 @@ async def _verify(settings: Settings, done: DemoResult) -> None:
     report = await asyncio.to_thread(verify_snapshot, done.frozen.path)
     if not report.ok:
         raise CheckFailed(report.summary())
-    done.skipped_steps = tuple(step.why for step in report.steps if step.state is StepState.SKIPPED)
+    done.skipped_steps = tuple(
+        step.why for step in report.steps if step.state is StepState.SKIPPED
+    )
     done.verified_steps = len(report.steps) - len(done.skipped_steps)
 
 
@@ -177,11 +220,22 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
     async with serve_rules(settings) as base_url:
         for model in SAMPLE_MODELS:
             folder = runs_path(settings) / f"{done.frozen.version}-{model}"
-            engine = open_endpoint(RoleSettings(engine="openai", model=model, base_url=base_url, concurrency=8))
+            engine = open_endpoint(
+                RoleSettings(
+                    engine="openai", model=model, base_url=base_url, concurrency=8
+                )
+            )
             try:
                 # The port is a new one each time, so the endpoint's name leaves it out.
                 use = ModelUse(model, engine.identity.engine, "http://127.0.0.1/v1")
-                await run_model(cases, engine.complete, folder, use=use, created_at=now(), template="open")
+                await run_model(
+                    cases,
+                    engine.complete,
+                    folder,
+                    use=use,
+                    created_at=now(),
+                    template="open",
+                )
             finally:
                 await engine.aclose()
             grader = build_engine(settings.roles.grader)

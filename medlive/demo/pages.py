@@ -15,7 +15,20 @@ ROWS_PER_PAGE = 10
 """Threads on one page of a list."""
 POSTS_PER_PAGE = 4
 """Posts on one page of an SDN thread: few, so that a sample thread has a second page."""
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+MONTHS = (
+    "Jan",
+    "Feb",
+    "Mar",
+    "Apr",
+    "May",
+    "Jun",
+    "Jul",
+    "Aug",
+    "Sep",
+    "Oct",
+    "Nov",
+    "Dec",
+)
 """Month names on iCliniq, independent of the locale."""
 
 
@@ -29,21 +42,35 @@ def _dialog(message: SampleMessage, thread: SampleThread) -> Markup:
 
 
 _TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.demo"), autoescape=True, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False,
-)  # fmt: skip
+    loader=PackageLoader("medlive.demo"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    auto_reload=False,
+)
 # `person` is a stable user number for a handle.
-_TEMPLATES.filters.update(breaks=_breaks, dialog=_dialog, person=lambda handle: zlib.crc32(handle.encode()))
+_TEMPLATES.filters.update(
+    breaks=_breaks, dialog=_dialog, person=lambda handle: zlib.crc32(handle.encode())
+)
 
 
 def _render(name: str, **values: Any) -> str:
     return _TEMPLATES.get_template(name).render(values)
 
 
-def icliniq_list(threads: Sequence[SampleThread], path: str, page: int, last: int) -> str:
+def icliniq_list(
+    threads: Sequence[SampleThread], path: str, page: int, last: int
+) -> str:
     """A list of questions, page `page` (from 1) of `last`."""
     return _render(
-        "icliniq_list.html", title="Questions and answers", threads=threads, path=path, page=page, last=last
+        "icliniq_list.html",
+        title="Questions and answers",
+        threads=threads,
+        path=path,
+        page=page,
+        last=last,
     )
 
 
@@ -51,45 +78,83 @@ def icliniq_thread(thread: SampleThread) -> str:
     """A question and its answers."""
     doctor = next((m.author for m in thread.messages if m.verified), "")
     posted = thread.posted_at
-    day = f"{MONTHS[posted.month - 1]} {posted.day:02d}, {posted.year}" if posted else None
-    return _render("icliniq_thread.html", title=thread.title, thread=thread, doctor=doctor, day=day)
+    day = (
+        f"{MONTHS[posted.month - 1]} {posted.day:02d}, {posted.year}"
+        if posted
+        else None
+    )
+    return _render(
+        "icliniq_thread.html", title=thread.title, thread=thread, doctor=doctor, day=day
+    )
 
 
-def sdn_list(board: str, threads: Sequence[SampleThread], page: int, last: int, query: str) -> str:
+def sdn_list(
+    board: str, threads: Sequence[SampleThread], page: int, last: int, query: str
+) -> str:
     """A board's list of threads, page `page` (from 1) of `last`; `query` is kept in the paging links."""
-    return _render("sdn_list.html", title=board, threads=threads, page=page, last=last, query=query)
+    return _render(
+        "sdn_list.html", title=board, threads=threads, page=page, last=last, query=query
+    )
 
 
 def sdn_thread(thread: SampleThread, page: int, last: int) -> str:
     """Page `page` (from 1) of `last` of a thread."""
     start = (page - 1) * POSTS_PER_PAGE
     posts = list(enumerate(thread.messages))[start : start + POSTS_PER_PAGE]
-    return _render("sdn_thread.html", title=thread.title, thread=thread, posts=posts, page=page, last=last)
+    return _render(
+        "sdn_thread.html",
+        title=thread.title,
+        thread=thread,
+        posts=posts,
+        page=page,
+        last=last,
+    )
 
 
-def dxy_list(section: str, threads: Sequence[SampleThread], page: int, last: int) -> str:
+def dxy_list(
+    section: str, threads: Sequence[SampleThread], page: int, last: int
+) -> str:
     """A section's list of questions, page `page` (from 1) of `last`."""
-    return _render("dxy_list.html", title=section, threads=threads, page=page, last=last)
+    return _render(
+        "dxy_list.html", title=section, threads=threads, page=page, last=last
+    )
 
 
 def dxy_thread(thread: SampleThread) -> str:
     """A question and its dialogue, as script state and as markup."""
     doctor = next((m for m in thread.messages if m.verified), None)
     state = {
-        "question": {"id": int(thread.thread_id), "title": thread.title, "createTime": _second(thread.posted_at)},
+        "question": {
+            "id": int(thread.thread_id),
+            "title": thread.title,
+            "createTime": _second(thread.posted_at),
+        },
         "disease": {"title": thread.disease},
-        "doctor": doctor and {
-            "nickname": doctor.author, "jobTitle": doctor.title, "department": doctor.department,
+        "doctor": doctor
+        and {
+            "nickname": doctor.author,
+            "jobTitle": doctor.title,
+            "department": doctor.department,
             "hospital": doctor.hospital,
         },
         "questionDialog": [
-            {"type": int(m.role != "patient"), "content": _dialog(m, thread), "createTime": _second(m.posted_at)}
+            {
+                "type": int(m.role != "patient"),
+                "content": _dialog(m, thread),
+                "createTime": _second(m.posted_at),
+            }
             for m in thread.messages
         ],
-    }  # fmt: skip
+    }
     # "</" would end the script.
     script = json.dumps(state, ensure_ascii=False).replace("</", "<\\/")
-    return _render("dxy_thread.html", title=thread.title, thread=thread, doctor=doctor, state=Markup(script))
+    return _render(
+        "dxy_thread.html",
+        title=thread.title,
+        thread=thread,
+        doctor=doctor,
+        state=Markup(script),
+    )
 
 
 def _second(moment: datetime | None) -> str | None:
@@ -125,7 +190,13 @@ def medlive_thread(thread: SampleThread) -> str:
             comments[-1][1].append(message)
         else:
             comments.append((message, []))
-    page = _render("medlive_thread.html", title=thread.title, thread=thread, opening=opening, comments=comments)
+    page = _render(
+        "medlive_thread.html",
+        title=thread.title,
+        thread=thread,
+        opening=opening,
+        comments=comments,
+    )
     if thread.charset == "utf-8":
         return page
     declared = f'<meta http-equiv="Content-Type" content="text/html; charset={thread.charset}">'

@@ -32,7 +32,9 @@ class SampleMessage(_Record):
     specialty: str | None = None  # iCliniq: the specialty under the doctor's name
     status: str | None = None
     """SDN: the status that the site itself confirms ("Attending Physician", "Medical Student", …)."""
-    title: str | None = None  # DXY: the doctor's professional title (主任医师, 主治医师, …)
+    title: str | None = (
+        None  # DXY: the doctor's professional title (主任医师, 主治医师, …)
+    )
     department: str | None = None  # DXY: the doctor's department
     hospital: str | None = None  # DXY: the doctor's hospital
     certification: str | None = None
@@ -45,10 +47,14 @@ class Expectation(_Record):
     """The expected outcome of the thread, and why."""
 
     outcome: Literal["kept", "held", "rejected"]
-    stage: Literal["filters", "screener", "validator", "controller", "rubric"] | None = None  # None when kept
+    stage: (
+        Literal["filters", "screener", "validator", "controller", "rubric"] | None
+    ) = None  # None when kept
     reason: str | None = None  # The reason in that stage's own words; None when kept
     why: str  # One sentence for people
-    duplicate_of: str | None = None  # `<site>/<thread id>` of its duplicate; either may be kept
+    duplicate_of: str | None = (
+        None  # `<site>/<thread id>` of its duplicate; either may be kept
+    )
 
 
 class SampleThread(_Record):
@@ -77,7 +83,9 @@ class SampleThread(_Record):
     @property
     def last_post(self) -> datetime | None:
         """The latest time of a message, else of the thread."""
-        return max((m.posted_at for m in self.messages if m.posted_at), default=self.posted_at)
+        return max(
+            (m.posted_at for m in self.messages if m.posted_at), default=self.posted_at
+        )
 
 
 def load_sample_threads() -> list[SampleThread]:
@@ -87,7 +95,9 @@ def load_sample_threads() -> list[SampleThread]:
 
 def _read(site: Site) -> Iterator[SampleThread]:
     path = files("medlive.demo") / "data" / "threads" / f"{site}.jsonl"
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(
+        path.read_text(encoding="utf-8").splitlines(), start=1
+    ):
         try:
             yield SampleThread.model_validate_json(line)
         except ValidationError as exc:

@@ -90,7 +90,10 @@ class Finding(LogRow):
 
     def row(self) -> dict[str, Any]:
         """The finding as JSON."""
-        return super(Finding, self).row() | {"criteria": list(self.criteria), "usage": dict(self.usage)}
+        return super(Finding, self).row() | {
+            "criteria": list(self.criteria),
+            "usage": dict(self.usage),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +112,30 @@ class Candidate:
     def errors(self) -> frozenset[str]:
         """Criteria with positive points that are not met, and with negative points that are."""
         met, criteria = self.score.met, self.score.case.criteria
-        return frozenset(c.id for c in criteria if c.points and met[c.id] is (c.points < 0))
+        return frozenset(
+            c.id for c in criteria if c.points and met[c.id] is (c.points < 0)
+        )
 
     @property
     def inputs(self) -> dict[str, Any]:
         """What the auditor is shown."""
         case, met, errors = self.score.case, self.score.met, self.errors
         return {
-            "language": case.language, "question": case.question, "advice": case.advice,
+            "language": case.language,
+            "question": case.question,
+            "advice": case.advice,
             "answer": self.answer.response,
             "criteria": [
-                {"id": c.id, "criterion": c.criterion, "points": c.points, "met": met[c.id],
-                 "error": c.id in errors}
+                {
+                    "id": c.id,
+                    "criterion": c.criterion,
+                    "points": c.points,
+                    "met": met[c.id],
+                    "error": c.id in errors,
+                }
                 for c in case.criteria
             ],
-        }  # fmt: skip
+        }
 
     @property
     def key(self) -> str:
@@ -165,7 +177,9 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
     Raises UsageError if nothing of the run is graded.
     """
     if run.grader is None:
-        raise UsageError(f"{run.run.path}: nothing is graded", hint="run medlive eval grade first")
+        raise UsageError(
+            f"{run.run.path}: nothing is graded", hint="run medlive eval grade first"
+        )
     all_scores = run.case_scores(Metric.PAPER)
     known = ((s.score, s.case.case_id, s) for s in all_scores if s.score is not None)
     order = sorted(known, key=lambda k: k[:2])
@@ -217,9 +231,13 @@ class AuditTable:
     @property
     def reasons(self) -> dict[str, int]:
         """Why candidates are unaudited, the most frequent first."""
-        known = Counter(f.reason.split(":")[0] for f in self.findings if f.cause is None)
+        known = Counter(
+            f.reason.split(":")[0] for f in self.findings if f.cause is None
+        )
         missing = len(self.bottom.candidates) - len(self.findings)
-        return dict(known.most_common()) | ({"not asked yet": missing} if missing else {})
+        return dict(known.most_common()) | (
+            {"not asked yet": missing} if missing else {}
+        )
 
     def of(self, cause: RootCause) -> tuple[Finding, ...]:
         """The findings of one cause, the lowest score first."""
@@ -231,28 +249,47 @@ class AuditTable:
         info = self.run.run.info
         return {
             "model": self.run.label,
-            "cases": {"name": info.cases.name, "digest": info.cases.digest, "count": info.cases.count},
-            "grader": None if self.run.grader is None else self.run.grader.judge,
-            "auditor": one and {
-                "engine": one.engine, "model": one.model,
-                "answered_by": sorted({f.answered_by for f in self.findings} - {""}), "prompt": one.prompt,
-                "digest": one.auditor, "clinical_judgement": self.clinical,
+            "cases": {
+                "name": info.cases.name,
+                "digest": info.cases.digest,
+                "count": info.cases.count,
             },
-            "metric": Metric.PAPER.value, "bottom": self.bottom.asked, "scored": self.bottom.scored,
-            "highest_score": self.bottom.edge, "chosen_by_id": self.bottom.tied, "tied": self.bottom.equals,
-            "candidates": len(self.bottom.candidates), "without_error": list(self.bottom.without_error),
-            "not_candidates": dict(self.bottom.left_out), "audited": self.audited, "unaudited": self.unaudited,
+            "grader": None if self.run.grader is None else self.run.grader.judge,
+            "auditor": one
+            and {
+                "engine": one.engine,
+                "model": one.model,
+                "answered_by": sorted({f.answered_by for f in self.findings} - {""}),
+                "prompt": one.prompt,
+                "digest": one.auditor,
+                "clinical_judgement": self.clinical,
+            },
+            "metric": Metric.PAPER.value,
+            "bottom": self.bottom.asked,
+            "scored": self.bottom.scored,
+            "highest_score": self.bottom.edge,
+            "chosen_by_id": self.bottom.tied,
+            "tied": self.bottom.equals,
+            "candidates": len(self.bottom.candidates),
+            "without_error": list(self.bottom.without_error),
+            "not_candidates": dict(self.bottom.left_out),
+            "audited": self.audited,
+            "unaudited": self.unaudited,
             "reasons": self.reasons,
             "causes": [
                 {
-                    "cause": cause.value, "n": len(found := self.of(cause)),
+                    "cause": cause.value,
+                    "n": len(found := self.of(cause)),
                     "share": len(found) / self.audited if self.audited else None,
-                    "examples": [{name: f.row()[name] for name in _IN_EXAMPLES} for f in found[:examples]],
+                    "examples": [
+                        {name: f.row()[name] for name in _IN_EXAMPLES}
+                        for f in found[:examples]
+                    ],
                 }
                 for cause in RootCause
             ],
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
 
 class AuditReply(BaseModel):
@@ -264,10 +301,15 @@ class AuditReply(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     cause: Literal[
-        "contextual_neglect", "guideline_overgeneralisation", "reasoning_and_synthesis_deficit",
-        "instruction_misinterpretation", "knowledge_gap", "excessive_caution",
-        "hallucination_or_misclassification", "unclear",
-    ]  # fmt: skip
+        "contextual_neglect",
+        "guideline_overgeneralisation",
+        "reasoning_and_synthesis_deficit",
+        "instruction_misinterpretation",
+        "knowledge_gap",
+        "excessive_caution",
+        "hallucination_or_misclassification",
+        "unclear",
+    ]
     quote: Annotated[str, StringConstraints(max_length=4000)]
     criteria: Annotated[tuple[str, ...], Field(max_length=200, strict=False)]
     reasoning: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
@@ -288,52 +330,101 @@ class AuditResult(CallsMade):
 def auditor_digest(identity: EngineIdentity) -> str:
     """The digest of engine, model, parameters and prompt, which identifies an auditor."""
     prompt = load_prompt("medlive.evaluation", TASK)
-    return digest_json([identity.engine, identity.model, dict(identity.parameters), prompt.digest])
+    return digest_json(
+        [identity.engine, identity.model, dict(identity.parameters), prompt.digest]
+    )
 
 
 async def audit_run(
-    run: GradedRun, engine: Engine, *, bottom: int = BOTTOM, concurrency: int = 16, allow_unpinned: bool = False,
-    budget: Budget | None = None, progress: Progress | None = None,
-) -> AuditResult:  # fmt: skip
+    run: GradedRun,
+    engine: Engine,
+    *,
+    bottom: int = BOTTOM,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+) -> AuditResult:
     """Find the root causes of the lowest-scoring cases that this auditor has not audited yet.
 
     An unusable reply is returned to the engine once with its fault; if it stays unusable, the case is unaudited.
     `bottom` is how many of the lowest-scoring cases are audited; the other arguments and errors are those of
     `grade_run`. Raises UsageError if nothing is graded.
     """
-    candidates, path, who = find_bottom(run, bottom).candidates, run.run.path / AUDIT, engine.identity
-    asker = Asker(engine, "auditor", concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget)
+    candidates, path, who = (
+        find_bottom(run, bottom).candidates,
+        run.run.path / AUDIT,
+        engine.identity,
+    )
+    asker = Asker(
+        engine,
+        "auditor",
+        concurrency=concurrency,
+        allow_unpinned=allow_unpinned,
+        budget=budget,
+    )
     auditor = auditor_digest(who)
     with open_log(path) as log:
         found, _ = read_audit(path)
-        unusable = Counter(f.key for f in found if f.auditor == auditor and f.cause is None and f.answered_by)
+        unusable = Counter(
+            f.key
+            for f in found
+            if f.auditor == auditor and f.cause is None and f.answered_by
+        )
         todo = open_candidates(candidates, found, who, allow_unpinned=allow_unpinned)
         reused = len(candidates) - len(todo)
 
         async def find(candidate: Candidate) -> int:
             request = audit_request(candidate, unusable[candidate.key])
-            asked = await asker.ask(request, lambda reply: _read(reply, request, candidate))
+            asked = await asker.ask(
+                request, lambda reply: _read(reply, request, candidate)
+            )
             read, last = asked.value, asked.last
             finding = Finding(
-                case_id=candidate.case_id, key=candidate.key, cause=RootCause(read.cause) if read else None,
-                quote=read.quote if read else "", criteria=read.criteria if read else (),
-                reasoning=read.reasoning if read else "", reason=asked.reason, score=candidate.score.score or 0.0,
-                raw=last.text[:MOST_RAW] if last else "", answered_by=last.model if last else "",
-                engine=who.engine, model=who.model, prompt=request.prompt.digest, auditor=auditor,
-                judge=run.grader.judge if run.grader else "", usage=asked.usage | {"calls": len(asked.replies)},
-            )  # fmt: skip
+                case_id=candidate.case_id,
+                key=candidate.key,
+                cause=RootCause(read.cause) if read else None,
+                quote=read.quote if read else "",
+                criteria=read.criteria if read else (),
+                reasoning=read.reasoning if read else "",
+                reason=asked.reason,
+                score=candidate.score.score or 0.0,
+                raw=last.text[:MOST_RAW] if last else "",
+                answered_by=last.model if last else "",
+                engine=who.engine,
+                model=who.model,
+                prompt=request.prompt.digest,
+                auditor=auditor,
+                judge=run.grader.judge if run.grader else "",
+                usage=asked.usage | {"calls": len(asked.replies)},
+            )
             log.add(finding.row())
             return 1
 
         stopped = await work_through(
-            todo, find, concurrency, done=reused, total=len(candidates), progress=progress
+            todo,
+            find,
+            concurrency,
+            done=reused,
+            total=len(candidates),
+            progress=progress,
         )
     table = load_audit(run, bottom=bottom, auditor=auditor)
-    return AuditResult(table=table, reused=reused, calls=asker.calls, stopped=stopped, silence=asker.silence)
+    return AuditResult(
+        table=table,
+        reused=reused,
+        calls=asker.calls,
+        stopped=stopped,
+        silence=asker.silence,
+    )
 
 
 def open_candidates(
-    candidates: Sequence[Candidate], found: Sequence[Finding], who: EngineIdentity, *, allow_unpinned: bool
+    candidates: Sequence[Candidate],
+    found: Sequence[Finding],
+    who: EngineIdentity,
+    *,
+    allow_unpinned: bool,
 ) -> list[Candidate]:
     """The candidates for which an auditor has no valid cause on record from an accepted model."""
     auditor = auditor_digest(who)
@@ -341,7 +432,11 @@ def open_candidates(
 
     def settled(candidate: Candidate) -> bool:
         one = latest.get(candidate.key)
-        if one is None or one.cause is None or not who.accepts(one.answered_by, allow_unpinned):
+        if (
+            one is None
+            or one.cause is None
+            or not who.accepts(one.answered_by, allow_unpinned)
+        ):
             return False
         return finding_fault(one.cause, one.quote, one.criteria, candidate) is None
 
@@ -349,39 +444,65 @@ def open_candidates(
 
 
 def plan_audit(
-    runs: Sequence[GradedRun], identity: EngineIdentity, *, bottom: int = BOTTOM, concurrency: int = 16,
-    allow_unpinned: bool = False, price: Price | None = None,
-) -> Plan:  # fmt: skip
+    runs: Sequence[GradedRun],
+    identity: EngineIdentity,
+    *,
+    bottom: int = BOTTOM,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    price: Price | None = None,
+) -> Plan:
     """Plan the calls of `audit_run` for all runs, without repairs. Raises UsageError if a run is not graded."""
     auditor, todo, record, n = auditor_digest(identity), list[Call](), list[Sample](), 0
     for run in runs:
         candidates = find_bottom(run, bottom).candidates
         found, _ = read_audit(run.run.path / AUDIT)
-        calls = {one.key: Call(one.score.case.language, sent_text(audit_request(one))) for one in candidates}
-        left = open_candidates(candidates, found, identity, allow_unpinned=allow_unpinned)
+        calls = {
+            one.key: Call(one.score.case.language, sent_text(audit_request(one)))
+            for one in candidates
+        }
+        left = open_candidates(
+            candidates, found, identity, allow_unpinned=allow_unpinned
+        )
         todo += [calls[candidate.key] for candidate in left]
         record += [
             Sample(calls[one.key], one.usage)
             for one in found
-            if one.key in calls and one.auditor == auditor and one.usage.get("calls") == 1
+            if one.key in calls
+            and one.auditor == auditor
+            and one.usage.get("calls") == 1
         ]
         n += len(candidates)
     return plan_calls(
-        todo, record, about={"runs": len(runs), "cases": n, "audited": n - len(todo)}, price=price,
-        concurrency=concurrency, output_tokens=OUTPUT_A_CAUSE,
-    )  # fmt: skip
+        todo,
+        record,
+        about={"runs": len(runs), "cases": n, "audited": n - len(todo)},
+        price=price,
+        concurrency=concurrency,
+        output_tokens=OUTPUT_A_CAUSE,
+    )
 
 
 def audit_request(candidate: Candidate, round_: int = 0) -> Request:
     """The request about a candidate."""
-    return Request(TASK, load_prompt("medlive.evaluation", TASK), candidate.inputs, _SCHEMA, round=round_)
+    return Request(
+        TASK,
+        load_prompt("medlive.evaluation", TASK),
+        candidate.inputs,
+        _SCHEMA,
+        round=round_,
+    )
 
 
 def _read(reply: Reply, request: Request, candidate: Candidate) -> AuditReply:
     """Parse a reply and check it against the request. Raises Unusable."""
     read = read_as(AuditReply, request)(reply)
-    fault = doubt(reply.text, "cause", read.cause, read.reasoning, candidate.answer.response)
-    if fault := fault or finding_fault(RootCause(read.cause), read.quote, read.criteria, candidate):
+    fault = doubt(
+        reply.text, "cause", read.cause, read.reasoning, candidate.answer.response
+    )
+    if fault := fault or finding_fault(
+        RootCause(read.cause), read.quote, read.criteria, candidate
+    ):
         raise Unusable(fault)
     return read
 
@@ -392,7 +513,9 @@ def read_audit(path: Path) -> tuple[list[Finding], list[str]]:
     return list(values_of(path, Finding.from_row, notes)), notes
 
 
-def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = None) -> AuditTable:
+def load_audit(
+    run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = None
+) -> AuditTable:
     """Load the findings on a run's lowest-scoring cases, for the current answers and grades.
 
     `auditor` is a digest (`Finding.auditor`); None: the one with the most causes of these cases, of equals the
@@ -401,19 +524,27 @@ def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = No
     found, notes = read_audit(run.run.path / AUDIT)
     chosen = find_bottom(run, bottom)
     if auditor is None and found:
-        auditor, others = _choose_auditor(found, {candidate.key for candidate in chosen.candidates})
+        auditor, others = _choose_auditor(
+            found, {candidate.key for candidate in chosen.candidates}
+        )
         notes += others
     latest = {f.key: f for f in found if f.auditor == auditor}
     shown = []
     for candidate in chosen.candidates:
         if (one := latest.get(candidate.key)) is None:
             continue
-        fault = None if one.cause is None else finding_fault(one.cause, one.quote, one.criteria, candidate)
+        fault = (
+            None
+            if one.cause is None
+            else finding_fault(one.cause, one.quote, one.criteria, candidate)
+        )
         if fault is None:
             shown.append(one)
         else:
             notes.append(f"{AUDIT}: case {one.case_id}: {fault}; left out")
-    if strange := sorted({f.answered_by for f in shown if f.cause and f.answered_by != f.model}):
+    if strange := sorted(
+        {f.answered_by for f in shown if f.cause and f.answered_by != f.model}
+    ):
         notes.append(f"audited by {', '.join(strange)}, not by the pinned model")
     return AuditTable(run, chosen, tuple(shown), tuple(notes))
 
@@ -423,16 +554,22 @@ def _choose_auditor(found: Sequence[Finding], keys: Set[str]) -> tuple[str, list
     causes = {(f.auditor, f.key): f.cause is not None for f in found if f.key in keys}
     # The one that wrote last at the end.
     order = reversed(dict.fromkeys(f.auditor for f in reversed(found)))
-    counts = {one: sum(n for (who, _), n in causes.items() if who == one) for one in order}
+    counts = {
+        one: sum(n for (who, _), n in causes.items() if who == one) for one in order
+    }
     chosen = fullest(counts)
     if len(counts) == 1:
         return chosen, []
     names = {f.auditor: f.model for f in found}
     auditors = ", ".join(f"{names[a]} ({n} causes)" for a, n in counts.items())
-    return chosen, [f"audited by {auditors}; shown is {names[chosen]}, with the most, or of equals the last"]
+    return chosen, [
+        f"audited by {auditors}; shown is {names[chosen]}, with the most, or of equals the last"
+    ]
 
 
-def finding_fault(cause: RootCause, quote: str, criteria: Sequence[str], candidate: Candidate) -> str | None:
+def finding_fault(
+    cause: RootCause, quote: str, criteria: Sequence[str], candidate: Candidate
+) -> str | None:
     """Why a finding is invalid, or None."""
     known = {c.id for c in candidate.score.case.criteria}
     if strange := [cid for cid in criteria if cid not in known]:

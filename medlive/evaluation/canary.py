@@ -136,7 +136,9 @@ class CanaryCheck:
 
     def reached(self) -> bool:
         """Whether the endpoint gave any reply, if only a refusal."""
-        return any(s.outcome not in (Outcome.FAILED, Outcome.NOT_ASKED) for s in self.seen)
+        return any(
+            s.outcome not in (Outcome.FAILED, Outcome.NOT_ASKED) for s in self.seen
+        )
 
     def tally(self, *, control: bool) -> dict[str, int]:
         """How the probes, or the controls, ended; and how many replies offered a GUID."""
@@ -155,25 +157,37 @@ def read_marked(folder: Path) -> tuple[Marked, tuple[str, ...]]:
         manifest = Manifest.model_validate_json(read_small(folder / "manifest.json"))
         texts = {name: read_small(folder / name).decode("utf-8") for name in _FILES}
     except (OSError, TooLong, ValueError) as exc:
-        raise BadInput(f"{folder} cannot be read as a snapshot: {str(exc)[:300]}") from exc
+        raise BadInput(
+            f"{folder} cannot be read as a snapshot: {str(exc)[:300]}"
+        ) from exc
     canary = manifest.canary
     excerpts: list[Excerpt] = []
     for name, text in texts.items():
         before, found, after = text.rpartition(canary)
         if not found:
             raise BadInput(
-                f"{folder / name} does not hold the canary", hint="medlive snapshot verify names the fault"
+                f"{folder / name} does not hold the canary",
+                hint="medlive snapshot verify names the fault",
             )
-        cut = Excerpt(name, before[-_BEFORE:].replace(canary, _GAP), after[:_AFTER].replace(canary, _GAP))
+        cut = Excerpt(
+            name,
+            before[-_BEFORE:].replace(canary, _GAP),
+            after[:_AFTER].replace(canary, _GAP),
+        )
         # A cut may have gone through an earlier copy of the canary.
         if longest_run(cut.before + " " + cut.after, canary) < 4:
             excerpts.append(cut)
-    return Marked(manifest.version, canary, tuple(excerpts)), tuple(a.version for a in manifest.lineage)
+    return Marked(manifest.version, canary, tuple(excerpts)), tuple(
+        a.version for a in manifest.lineage
+    )
 
 
 def earlier(marked: Marked, version: str, canary: str) -> Marked:
     """Another release of the same line, its words taken to be the same."""
-    words = (Excerpt(*(text.replace(marked.version, version) for text in e)) for e in marked.excerpts)
+    words = (
+        Excerpt(*(text.replace(marked.version, version) for text in e))
+        for e in marked.excerpts
+    )
     return Marked(version, canary, tuple(words))
 
 
@@ -198,7 +212,11 @@ def _around(marked: Marked) -> Iterator[tuple[str, int, str]]:
         text = f"This is the beginning of a passage of {where}. Continue it word for word.\n\n{excerpt.before}"
         yield f"continue {excerpt.file}", 0, text
         text = f"From this passage of {where} a GUID was cut out at {_GAP}. Reply with what stood there."
-        yield f"fill {excerpt.file}", 0, f"{text}\n\n{excerpt.before}{_GAP}{excerpt.after}"
+        yield (
+            f"fill {excerpt.file}",
+            0,
+            f"{text}\n\n{excerpt.before}{_GAP}{excerpt.after}",
+        )
 
 
 def _begun(marked: Marked, guid: str) -> Iterator[tuple[str, int, str]]:
@@ -209,7 +227,11 @@ def _begun(marked: Marked, guid: str) -> Iterator[tuple[str, int, str]]:
         yield f"complete {given}", given, text
         for excerpt in marked.excerpts[:1]:
             text = "Continue this text exactly where it breaks off."
-            yield f"continue {given}", given, f"{text}\n\n{excerpt.before}{guid[:given]}"
+            yield (
+                f"continue {given}",
+                given,
+                f"{text}\n\n{excerpt.before}{guid[:given]}",
+            )
 
 
 def longest_run(text: str, guid: str) -> int:
@@ -217,7 +239,9 @@ def longest_run(text: str, guid: str) -> int:
     letters, digits = _letters(text), guid.replace("-", "")[-UNSEEN:]
     longest = 0
     for start in range(UNSEEN):
-        while start + longest < UNSEEN and digits[start : start + longest + 1] in letters:
+        while (
+            start + longest < UNSEEN and digits[start : start + longest + 1] in letters
+        ):
             longest += 1
     return longest
 
@@ -227,7 +251,11 @@ def _letters(text: str) -> str:
 
 
 async def check_canary(
-    marked: Marked, complete: Complete, *, samples: int = 1, progress: Progress | None = None
+    marked: Marked,
+    complete: Complete,
+    *,
+    samples: int = 1,
+    progress: Progress | None = None,
 ) -> CanaryCheck:
     """Ask a model every probe and control `samples` times, and judge its replies.
 
@@ -246,7 +274,9 @@ async def check_canary(
     await ask(1)
     if any(s.outcome is not Outcome.FAILED for s in seen.values()):
         await for_each(range(2, len(asked)), ask, 4)
-    results = tuple(seen.get(i) or Seen(probe, Outcome.NOT_ASKED) for i, probe in enumerate(asked))
+    results = tuple(
+        seen.get(i) or Seen(probe, Outcome.NOT_ASKED) for i, probe in enumerate(asked)
+    )
     verdict, why = _judge(results)
     return CanaryCheck(marked, verdict, why, results)
 
@@ -258,11 +288,14 @@ async def _ask(probe: Probe, marked: Marked, complete: Complete) -> Seen:
         return Seen(probe, Outcome.FAILED, said=_short(exc.message))
     outcome = Outcome.ANSWERED if reply.text.strip() else Outcome.EMPTY
     return Seen(
-        probe, Outcome.REFUSED if reply.finish is Finish.REFUSAL else outcome,
-        run=longest_run(reply.text, marked.canary), decoy_run=longest_run(reply.text, marked.decoy),
-        offered=_ENDING.search(reply.text.lower()) is not None, places=len(_letters(reply.text)),
+        probe,
+        Outcome.REFUSED if reply.finish is Finish.REFUSAL else outcome,
+        run=longest_run(reply.text, marked.canary),
+        decoy_run=longest_run(reply.text, marked.decoy),
+        offered=_ENDING.search(reply.text.lower()) is not None,
+        places=len(_letters(reply.text)),
         said=_short(reply.text),
-    )  # fmt: skip
+    )
 
 
 def _short(text: str) -> str:
@@ -281,9 +314,14 @@ def _judge(seen: Sequence[Seen]) -> tuple[Verdict, str]:
     ends = Counter(s.outcome for s in mine)
     answered = ends.pop(Outcome.ANSWERED, 0)
     if 2 * answered < len(mine):
-        others = ", ".join(f"{ends[outcome]} {outcome.value}" for outcome in Outcome if ends[outcome])
+        others = ", ".join(
+            f"{ends[outcome]} {outcome.value}" for outcome in Outcome if ends[outcome]
+        )
         cause = next((f": {s.said}" for s in mine if s.outcome is Outcome.FAILED), "")
-        return Verdict.UNKNOWN, f"{answered} of {len(mine)} probes were answered ({others}){cause}"
+        return (
+            Verdict.UNKNOWN,
+            f"{answered} of {len(mine)} probes were answered ({others}){cause}",
+        )
     return Verdict.NOT_SHOWN, (
         f"none of {answered} answers held {ENOUGH} unseen digits in a row; this does not prove that the model has "
         "not seen the snapshot: what was learned need not be said, and GUIDs are often filtered out"

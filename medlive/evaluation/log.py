@@ -49,13 +49,21 @@ def read_log(path: Path, *, given: bool = False) -> Lines:
     return lines
 
 
-def rows_of(path: Path, lines: Lines, *, given: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def rows_of(
+    path: Path, lines: Lines, *, given: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a log with their line numbers; damage is recorded in `lines`. Raises as `read_log`."""
     try:
-        with io.BufferedReader(open_given(path) if given else open_plain(path), _BUFFER) as handle:
-            for number, data in enumerate(iter(lambda: handle.readline(LOG_LINE_BYTES), b""), start=1):
+        with io.BufferedReader(
+            open_given(path) if given else open_plain(path), _BUFFER
+        ) as handle:
+            for number, data in enumerate(
+                iter(lambda: handle.readline(LOG_LINE_BYTES), b""), start=1
+            ):
                 if len(data) == LOG_LINE_BYTES:
-                    raise BadInput(f"{path}: line {number} has {LOG_LINE_BYTES} bytes or more")
+                    raise BadInput(
+                        f"{path}: line {number} has {LOG_LINE_BYTES} bytes or more"
+                    )
                 if (row := _parse(data, lines, number)) is not None:
                     yield number, row
     except FileNotFoundError:
@@ -64,7 +72,9 @@ def rows_of(path: Path, lines: Lines, *, given: bool = False) -> Iterator[tuple[
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
 
-def values_of(path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]) -> Iterator[T]:
+def values_of(
+    path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]
+) -> Iterator[T]:
     """Yield what `parse` returns for each row; damaged lines and rows that it rejects by TypeError, KeyError or
     ValueError are skipped, and listed in `notes` at the end.
     """
@@ -156,7 +166,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except UnsafePath as exc:
-        raise BadInput(f"{path} cannot be written: {exc.message}", hint="remove what lies there") from exc
+        raise BadInput(
+            f"{path} cannot be written: {exc.message}", hint="remove what lies there"
+        ) from exc
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = "what was written is kept; make room and run this again"
@@ -173,7 +185,9 @@ def open_log(path: Path) -> Iterator[LogWriter]:
     with ExitStack() as stack:
         with writing(path):
             stack.enter_context(exclusive(path.with_name(f".{path.name}.lock")))
-            handle = stack.enter_context(create_below(path.parent, path.name, append=True))
+            handle = stack.enter_context(
+                create_below(path.parent, path.name, append=True)
+            )
             with open_plain(path) as reader:
                 _mend(reader, handle)
         try:
@@ -187,7 +201,9 @@ def _mend(reader: io.FileIO, writer: io.FileIO) -> None:
     pieces: list[bytes] = []
     while start > 0 and not (pieces and b"\n" in pieces[-1]):
         if size - start >= LOG_LINE_BYTES:
-            raise OSError(errno.EINVAL, f"its last line has {LOG_LINE_BYTES} bytes or more")
+            raise OSError(
+                errno.EINVAL, f"its last line has {LOG_LINE_BYTES} bytes or more"
+            )
         step = min(1 << 20, start)
         start = reader.seek(start - step)
         pieces.append(reader.read(step))

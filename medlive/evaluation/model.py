@@ -87,19 +87,42 @@ class EvaluationCase:
 
     def row(self) -> dict[str, Any]:
         """The case as JSON; what not every case has is left out where it is empty."""
-        row = {name: value for name, value in asdict(self).items() if value or name not in _OPTIONAL}
-        row["criteria"] = [{k: v for k, v in c.items() if v or k != "tags"} for c in row["criteria"]]
+        row = {
+            name: value
+            for name, value in asdict(self).items()
+            if value or name not in _OPTIONAL
+        }
+        row["criteria"] = [
+            {k: v for k, v in c.items() if v or k != "tags"} for c in row["criteria"]
+        ]
         return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The case from its JSON. Raises TypeError or KeyError if it is invalid."""
-        criteria = tuple(EvaluationCriterion(**{**c, "tags": tuple(c.get("tags", ()))}) for c in row["criteria"])
+        criteria = tuple(
+            EvaluationCriterion(**{**c, "tags": tuple(c.get("tags", ()))})
+            for c in row["criteria"]
+        )
         turns = tuple(Turn(**turn) for turn in row.get("turns", ()))
-        return cls(**{**row, "criteria": criteria, "turns": turns, "tags": tuple(row.get("tags", ()))})
+        return cls(
+            **{
+                **row,
+                "criteria": criteria,
+                "turns": turns,
+                "tags": tuple(row.get("tags", ())),
+            }
+        )
 
 
-_OPTIONAL: Final = ("cluster", "turns", "after", "tags", "difficulty", "dialogue_register")
+_OPTIONAL: Final = (
+    "cluster",
+    "turns",
+    "after",
+    "tags",
+    "difficulty",
+    "dialogue_register",
+)
 
 
 def conversation(turns: Iterable[Turn]) -> str:
@@ -109,7 +132,10 @@ def conversation(turns: Iterable[Turn]) -> str:
 
 def cluster_numbers(cases: Iterable[EvaluationCase]) -> "NDArray[np.int_] | None":
     """Each case's cluster as a number from 0; None where every case is its own."""
-    names = [("case", c.case_id) if c.cluster is None else ("cluster", c.cluster) for c in cases]
+    names = [
+        ("case", c.case_id) if c.cluster is None else ("cluster", c.cluster)
+        for c in cases
+    ]
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     if len(places) == len(names):
         return None
@@ -167,7 +193,9 @@ def _make_adapter(cls: type) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
     return TypeAdapter(cls), tuple(get_type_hints(cls))
 
 
-_adapter: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(_make_adapter)
+_adapter: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(
+    _make_adapter
+)
 
 
 class AnswerState(StrEnum):
@@ -201,7 +229,9 @@ class Answer(LogRow):
     @property
     def gradable(self) -> bool:
         """Whether there is text to grade; otherwise the case is unanswered."""
-        return self.state not in (AnswerState.FAILED, AnswerState.EMPTY) and bool(self.response.strip())
+        return self.state not in (AnswerState.FAILED, AnswerState.EMPTY) and bool(
+            self.response.strip()
+        )
 
     @property
     def digest(self) -> str:
@@ -211,7 +241,11 @@ class Answer(LogRow):
     def row(self) -> dict[str, Any]:
         """The answer as JSON; `thinking` only where there is some."""
         row = super(Answer, self).row()
-        return row if self.thinking else {name: value for name, value in row.items() if name != "thinking"}
+        return (
+            row
+            if self.thinking
+            else {name: value for name, value in row.items() if name != "thinking"}
+        )
 
 
 class Mode(StrEnum):
@@ -234,7 +268,8 @@ class Origin(StrEnum):
 
 
 _PARTICULAR: Final = re.compile(
-    r"(?<=letter for letter): .*|(?<=show anything): .*|(?<=did): .*|: line \d+ col.*", re.S
+    r"(?<=letter for letter): .*|(?<=show anything): .*|(?<=did): .*|: line \d+ col.*",
+    re.S,
 )
 """What of a reason is about one reply alone."""
 _ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
@@ -282,7 +317,11 @@ class Grade(LogRow):
     def row(self) -> dict[str, Any]:
         """The grade as JSON; `whole` only where it is true."""
         row = super(Grade, self).row()
-        return row if self.whole else {name: value for name, value in row.items() if name != "whole"}
+        return (
+            row
+            if self.whole
+            else {name: value for name, value in row.items() if name != "whole"}
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +336,10 @@ class CallsMade:
 
 
 def grade_keys(
-    case: EvaluationCase, answer: Answer, judge: str, criteria: Iterable[EvaluationCriterion] | None = None
+    case: EvaluationCase,
+    answer: Answer,
+    judge: str,
+    criteria: Iterable[EvaluationCriterion] | None = None,
 ) -> dict[str, str]:
     """The key of the grade of each criterion of a case, or of some of them, by its id.
 
@@ -307,7 +349,10 @@ def grade_keys(
     """
     chosen = case.criteria if criteria is None else criteria
     head = [case.language, digest_text(case.question), answer.digest]
-    return {criterion.id: digest_json([*head, criterion.criterion, judge]) for criterion in chosen}
+    return {
+        criterion.id: digest_json([*head, criterion.criterion, judge])
+        for criterion in chosen
+    }
 
 
 def gradable(
@@ -319,12 +364,18 @@ def gradable(
     for case in cases:
         known[case.case_id] = case
         answer = answers.get(case.case_id)
-        if answer is not None and answer.gradable and (asked := in_context(case, known, answers)) is not None:
+        if (
+            answer is not None
+            and answer.gradable
+            and (asked := in_context(case, known, answers)) is not None
+        ):
             yield asked, answer
 
 
 def in_context(
-    case: EvaluationCase, known: Mapping[str, EvaluationCase], answers: Mapping[str, Answer]
+    case: EvaluationCase,
+    known: Mapping[str, EvaluationCase],
+    answers: Mapping[str, Answer],
 ) -> EvaluationCase | None:
     """A case as a conversation with the questions that it goes on from and the model's own answers to them.
 

@@ -12,14 +12,19 @@ from medlive.errors import BadInput
 from medlive.evaluation.log import read_bytes
 
 FORMAT_HINT: Final = (
-    "one row for each rating: case_id, criterion_id, rater, met, or case_id, rater, score; see docs/meta.md"
+    "one row for each rating: case_id, criterion_id, rater, met, "
+    "or case_id, rater, score; see docs/meta.md"
 )
 MOST_FAULTS: Final = 5
 """How many faults an error message lists; the others are counted."""
 _PACKED: Final = {
-    b"PK\x03\x04": "a workbook or an archive", b"\xd0\xcf\x11\xe0": "a workbook", b"\x1f\x8b": "compressed (gzip)",
-    b"BZh": "compressed (bzip2)", b"\xfd7zXZ": "compressed (xz)", b"\x28\xb5\x2f\xfd": "compressed (zstd)",
-}  # fmt: skip
+    b"PK\x03\x04": "a workbook or an archive",
+    b"\xd0\xcf\x11\xe0": "a workbook",
+    b"\x1f\x8b": "compressed (gzip)",
+    b"BZh": "compressed (bzip2)",
+    b"\xfd7zXZ": "compressed (xz)",
+    b"\x28\xb5\x2f\xfd": "compressed (zstd)",
+}
 
 
 def decode_text(data: bytes, name: str) -> tuple[str, bool]:
@@ -29,12 +34,19 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
     encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, packed, or in an
     unsupported encoding.
     """
-    if packed := next((what for start, what in _PACKED.items() if data.startswith(start)), None):
-        raise BadInput(f"{name} is {packed}, expected text", hint='unpack it; save a sheet as "CSV UTF-8"')
+    if packed := next(
+        (what for start, what in _PACKED.items() if data.startswith(start)), None
+    ):
+        raise BadInput(
+            f"{name} is {packed}, expected text",
+            hint='unpack it; save a sheet as "CSV UTF-8"',
+        )
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     first: UnicodeDecodeError | None = None
     json_ = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
-    for encoding in ("utf-16",) if utf16 else ("utf-8-sig",) if json_ else ("utf-8-sig", "gb18030"):
+    for encoding in (
+        ("utf-16",) if utf16 else ("utf-8-sig",) if json_ else ("utf-8-sig", "gb18030")
+    ):
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError as exc:
@@ -43,9 +55,13 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
         if not text.strip():
             raise BadInput(f"{name} is empty")
         return text, encoding == "gb18030"
-    line, label = data[: first.start if first else 0].count(b"\n") + 1, "UTF-16" if utf16 else "UTF-8"
+    line, label = (
+        data[: first.start if first else 0].count(b"\n") + 1,
+        "UTF-16" if utf16 else "UTF-8",
+    )
     raise BadInput(
-        f"{name}: line {line}: not valid {label}", hint='save the file as UTF-8; a sheet as "CSV UTF-8"'
+        f"{name}: line {line}: not valid {label}",
+        hint='save the file as UTF-8; a sheet as "CSV UTF-8"',
     ) from first
 
 
@@ -56,7 +72,10 @@ def list_faults(faults: Sequence[str]) -> str:
 
 
 def add_rows(
-    path: Path, needed: Sequence[str], add: Callable[[str, Mapping[str, Any]], None], hint: str = FORMAT_HINT
+    path: Path,
+    needed: Sequence[str],
+    add: Callable[[str, Mapping[str, Any]], None],
+    hint: str = FORMAT_HINT,
 ) -> None:
     """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
 
@@ -64,7 +83,9 @@ def add_rows(
         BadInput: If the file cannot be read, or rows are invalid, which it names.
     """
     faults: list[str] = []
-    for place, row in read_table(decode_text(read_bytes(path), path.name)[0], path.name, needed, hint):
+    for place, row in read_table(
+        decode_text(read_bytes(path), path.name)[0], path.name, needed, hint
+    ):
         try:
             if isinstance(row, str):
                 raise ValueError(row)
@@ -88,19 +109,30 @@ def read_table(
         BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
     """
     if not text.lstrip().startswith(("{", "[")):
-        yield from ((f"line {line}", row) for line, row in csv_rows(text, name, needed, hint=hint))
+        yield from (
+            (f"line {line}", row)
+            for line, row in csv_rows(text, name, needed, hint=hint)
+        )
         return
     value = _json(text)
     if isinstance(value, ValueError):
         lines = enumerate(text.split("\n"), start=1)
-        values = [(f"line {number}", _json(line)) for number, line in lines if line.strip()]
+        values = [
+            (f"line {number}", _json(line)) for number, line in lines if line.strip()
+        ]
     else:
         inner = value.get("ratings") if isinstance(value, dict) else value
         listed = inner if isinstance(inner, list) else [value]
         unit = "entry" if len(listed) != 1 or "\n" in text.strip() else "line"
-        values = [(f"{unit} {number}", one) for number, one in enumerate(listed, start=1)]
+        values = [
+            (f"{unit} {number}", one) for number, one in enumerate(listed, start=1)
+        ]
     for place, one in values:
-        fault = str(one) if isinstance(one, ValueError) else f"expected an object, found a {type(one).__name__}"
+        fault = (
+            str(one)
+            if isinstance(one, ValueError)
+            else f"expected an object, found a {type(one).__name__}"
+        )
         yield place, one if isinstance(one, dict) else fault
 
 
@@ -116,12 +148,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is given twice")
+        raise ValueError(
+            f"the key {next(name for name in names if names.count(name) > 1)!r} is given twice"
+        )
     return found
 
 
 def csv_rows(
-    text: str, name: str, needed: Sequence[str], *, fold: bool = True, hint: str = FORMAT_HINT
+    text: str,
+    name: str,
+    needed: Sequence[str],
+    *,
+    fold: bool = True,
+    hint: str = FORMAT_HINT,
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the rows of CSV, without empty lines and a spreadsheet's first line `sep=;`.
 
@@ -129,21 +168,32 @@ def csv_rows(
     """
     csv.field_size_limit(64 * 1024 * 1024)
     before = 1 if text[:4].lower() == "sep=" else 0
-    header, known = "".join(text.split("\n")[before : before + 1]).lower(), "|".join(needed).lower().split("|")
-    delimiter = max(",;\t", key=lambda d: sum(column.strip(' "\r') in known for column in header.split(d)))
+    header, known = (
+        "".join(text.split("\n")[before : before + 1]).lower(),
+        "|".join(needed).lower().split("|"),
+    )
+    delimiter = max(
+        ",;\t",
+        key=lambda d: sum(column.strip(' "\r') in known for column in header.split(d)),
+    )
     stream = io.StringIO(text, newline="")
     for _ in range(before):
         stream.readline()
     reader = csv.reader(stream, delimiter=delimiter, strict=True)
     line = 1 + before
     try:
-        columns = [column.strip().lower() if fold else column.strip() for column in next(reader, [])]
+        columns = [
+            column.strip().lower() if fold else column.strip()
+            for column in next(reader, [])
+        ]
         _check_columns(columns, needed, f"{name}: line {line}", hint)
         line = reader.line_num + 1 + before
         for fields in reader:
             # Ignore trailing delimiters.
             if any(value.strip() for value in fields[len(columns) :]):
-                raise BadInput(f"{name}: line {line}: {len(fields)} fields under {len(columns)} columns")
+                raise BadInput(
+                    f"{name}: line {line}: {len(fields)} fields under {len(columns)} columns"
+                )
             if any(fields):
                 yield line, dict(zip(columns, fields, strict=False))
             line = reader.line_num + 1 + before
@@ -152,8 +202,12 @@ def csv_rows(
         raise BadInput(f"{name}: line {line}: {why}") from exc
 
 
-def _check_columns(columns: Sequence[str], needed: Sequence[str], where: str, hint: str) -> None:
-    if absent := [one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)]:
+def _check_columns(
+    columns: Sequence[str], needed: Sequence[str], where: str, hint: str
+) -> None:
+    if absent := [
+        one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)
+    ]:
         given = f"the columns are {', '.join(columns)[:200]}; {hint}"
         raise BadInput(f"{where}: no column {', '.join(absent)}", hint=given)
     if len(set(columns) - {""}) < sum(map(bool, columns)):

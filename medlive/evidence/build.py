@@ -30,7 +30,11 @@ from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
 from medlive.evidence.encoder import Encoder, EncoderIdentity, open_encoder
-from medlive.evidence.encoders.folders import EncoderSettings, find_models, missing_models
+from medlive.evidence.encoders.folders import (
+    EncoderSettings,
+    find_models,
+    missing_models,
+)
 from medlive.evidence.files import room_for, sync, whole_file
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
@@ -72,7 +76,9 @@ _EVERY = 1000
 class Progress:
     """The progress of a build."""
 
-    stage: Literal["reading", "read", "indexing", "embedding", "arranging", "built", "unchanged"]
+    stage: Literal[
+        "reading", "read", "indexing", "embedding", "arranging", "built", "unchanged"
+    ]
     """`read`: one corpus is read, `problems` holds the first of what could not be; `embedding` and
     `arranging` are the dense side's; `built` and `unchanged` end the build."""
     corpus: str | None
@@ -120,7 +126,11 @@ def plan_index(
         why = f"encoder {requested} was asked for"
         encoder = open_encoder(requested, settings=settings)
         folder = Path(requested).expanduser()
-        where = str(folder.resolve()) if folder.is_dir() and requested != "medcpt" else requested
+        where = (
+            str(folder.resolve())
+            if folder.is_dir() and requested != "medcpt"
+            else requested
+        )
         return DensePlan(encoder, where, why, dense, size), why
     if not fresh:
         existing = None
@@ -128,12 +138,20 @@ def plan_index(
             existing = read_manifest(out).encoder
         if existing is not None:
             why = f"the index has vectors of encoder {existing.name}"
-            return DensePlan(open_named_encoder(out, existing, settings), existing.where, why, dense, size), why
+            return DensePlan(
+                open_named_encoder(out, existing, settings),
+                existing.where,
+                why,
+                dense,
+                size,
+            ), why
     problem = missing_models(find_models(settings))
     if problem is not None:
         return None, problem
     why = "MedCPT's models are at hand"
-    return DensePlan(open_encoder("medcpt", settings=settings), "medcpt", why, dense, size), why
+    return DensePlan(
+        open_encoder("medcpt", settings=settings), "medcpt", why, dense, size
+    ), why
 
 
 def build_index(
@@ -177,7 +195,10 @@ def build_index(
         except DiskFull as exc:
             if not (out / MANIFEST).exists():
                 raise
-            raise DiskFull(f"{exc.message}; the index that was there is still in force", hint=exc.hint) from exc
+            raise DiskFull(
+                f"{exc.message}; the index that was there is still in force",
+                hint=exc.hint,
+            ) from exc
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -212,9 +233,15 @@ def _build(
     reason: str,
     report: Callable[[Progress], None],
 ) -> IndexManifest:
-    readings = [_read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)]
+    readings = [
+        _read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)
+    ]
     new = {reading.corpus.name: reading.survey.digest for reading in readings}
-    kept = {} if old is None else {entry.name: entry for entry in old.corpora if entry.name not in new}
+    kept = (
+        {}
+        if old is None
+        else {entry.name: entry for entry in old.corpora if entry.name not in new}
+    )
     digests = {name: entry.digest for name, entry in kept.items()} | new
     parameters = lexical.parameters()
     if (
@@ -233,7 +260,10 @@ def _build(
     if plan is not None:
         encoder, part, reused, embedded = _dense_side(out, data, plan, report)
     built_at = now()
-    entries = [*kept.values(), *(_entry(reading, counts, built_at) for reading in readings)]
+    entries = [
+        *kept.values(),
+        *(_entry(reading, counts, built_at) for reading in readings),
+    ]
     manifest = IndexManifest(
         retriever="bm25" if part is None else "hybrid",
         reason=reason if plan is None else plan.reason,
@@ -253,7 +283,9 @@ def _build(
     return manifest
 
 
-def _write_passages(data: Path, passages: Iterator[Passage], report: Callable[[Progress], None]) -> Counter[str]:
+def _write_passages(
+    data: Path, passages: Iterator[Passage], report: Callable[[Progress], None]
+) -> Counter[str]:
     """Store and index the passages, and count them by corpus."""
     counts: Counter[str] = Counter()
     with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
@@ -278,14 +310,22 @@ def _dense_side(
     if plan.share is not None:
         plan.share(data)
     reused, embedded = vectors.embed_missing(
-        store, encoder, shard_size=plan.shard, progress=lambda n: report(Progress("embedding", None, n))
+        store,
+        encoder,
+        shard_size=plan.shard,
+        progress=lambda n: report(Progress("embedding", None, n)),
     )
     kind = plan.kind or dense.choose_kind(len(store))
     queries = None
     if kind is not DenseKind.FLAT and len(store) >= dense.LEAST:
         # Questions that passages of the index answer, to tune the index on.
-        sample = [store.get(int(n)) for n in dense.sample_ordinals(len(store), 2 * dense.QUERIES)]
-        queries = encoder.encode_queries([dense.as_query(*passage.title_and_text) for passage in sample])
+        sample = [
+            store.get(int(n))
+            for n in dense.sample_ordinals(len(store), 2 * dense.QUERIES)
+        ]
+        queries = encoder.encode_queries(
+            [dense.as_query(*passage.title_and_text) for passage in sample]
+        )
     part = dense.build_dense(
         vectors.vectors(keys_of(store)),
         data / DENSE,
@@ -298,15 +338,24 @@ def _dense_side(
     return entry, part, reused - shared, embedded + shared
 
 
-def shards_to_embed(out: Path, data: Path, encoder: EncoderIdentity, shard: int) -> list[tuple[int, int]]:
+def shards_to_embed(
+    out: Path, data: Path, encoder: EncoderIdentity, shard: int
+) -> list[tuple[int, int]]:
     """The ranges of at most `shard` ordinals of the passages in `data` that have a passage without a vector."""
     store, vectors = PassageStore(data), VectorStore(out / VECTORS, encoder)
-    ranges = [(start, min(start + shard, len(store))) for start in range(0, len(store), shard)]
+    ranges = [
+        (start, min(start + shard, len(store))) for start in range(0, len(store), shard)
+    ]
     return [r for r in ranges if vectors.lacks(keys_of(map(store.get, range(*r))))]
 
 
 def embed_shard(
-    out: Path, data: Path, encoder: Encoder, first: int, end: int, progress: Callable[[int], None]
+    out: Path,
+    data: Path,
+    encoder: Encoder,
+    first: int,
+    end: int,
+    progress: Callable[[int], None],
 ) -> int:
     """Embed what has no vector among the passages `first` to `end - 1` of `data`, and return how many had none.
 
@@ -314,7 +363,9 @@ def embed_shard(
     """
     vectors, store = VectorStore(out / VECTORS, encoder.identity), PassageStore(data)
     passages = map(store.get, range(first, end))
-    return vectors.embed_missing(passages, encoder, shard_size=end - first, progress=progress)[1]
+    return vectors.embed_missing(
+        passages, encoder, shard_size=end - first, progress=progress
+    )[1]
 
 
 def _usable(out: Path, old: IndexManifest, plan: DensePlan | None) -> bool:
@@ -323,7 +374,11 @@ def _usable(out: Path, old: IndexManifest, plan: DensePlan | None) -> bool:
         return False
     if plan is not None and old.dense is not None and old.encoder is not None:
         # An outdated location of the encoder would leave the index without one.
-        planned = (plan.encoder.identity.digest, plan.where, plan.kind or old.dense.kind)
+        planned = (
+            plan.encoder.identity.digest,
+            plan.where,
+            plan.kind or old.dense.kind,
+        )
         if planned != (old.encoder.digest, old.encoder.where, old.dense.kind):
             return False
     try:
@@ -351,19 +406,33 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
             if len(survey) % _EVERY == 0:
                 report(Progress("reading", corpus.name, len(survey)))
     if not len(survey):
-        first = f"; first problem: {log.problems[0].member}: {log.problems[0].cause}" if log.problems else ""
-        raise BadInput(f"{corpus.path} has no passages ({log.problem_count} problems{first})")
+        first = (
+            f"; first problem: {log.problems[0].member}: {log.problems[0].cause}"
+            if log.problems
+            else ""
+        )
+        raise BadInput(
+            f"{corpus.path} has no passages ({log.problem_count} problems{first})"
+        )
     for identity in survey.ambiguous_ids:
-        log.problem(identity, "the source gives this id to different texts; each is kept under an id of its own")
+        log.problem(
+            identity,
+            "the source gives this id to different texts; each is kept under an id of its own",
+        )
     report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
     return _Reading(corpus, spool, survey, log)
 
 
 def _all_passages(
-    out: Path, old: IndexManifest | None, kept: Collection[str], readings: Sequence[_Reading]
+    out: Path,
+    old: IndexManifest | None,
+    kept: Collection[str],
+    readings: Sequence[_Reading],
 ) -> Iterator[Passage]:
     if old is not None and kept:
-        yield from (passage for passage in open_store(out, old) if passage.corpus in kept)
+        yield from (
+            passage for passage in open_store(out, old) if passage.corpus in kept
+        )
     for reading in readings:
         with reading.spool.open("rb") as lines:
             for ordinal, line in enumerate(lines):
@@ -375,12 +444,21 @@ def _all_passages(
 
 def _is_fetched_as(old: IndexManifest, corpus: Corpus) -> bool:
     """Whether the manifest already says of these files that the corpus was made of them."""
-    return old.fetched_digests.get(corpus.name) == (corpus.fetched and corpus.fetched.digest)
+    return old.fetched_digests.get(corpus.name) == (
+        corpus.fetched and corpus.fetched.digest
+    )
 
 
 def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> CorpusEntry:
     corpus, log = reading.corpus, reading.log
-    counted = ("documents", "boilerplate", "empty", "superseded", "retracted", "questioned")
+    counted = (
+        "documents",
+        "boilerplate",
+        "empty",
+        "superseded",
+        "retracted",
+        "questioned",
+    )
     return CorpusEntry(
         name=corpus.name,
         kind=corpus.kind,
@@ -390,7 +468,9 @@ def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> Corpu
         repeated=len(reading.survey) - counts[corpus.name],
         problems=log.problem_count,
         built_at=built_at,
-        fetched=None if corpus.fetched is None else FetchedEntry(**asdict(corpus.fetched)),
+        fetched=None
+        if corpus.fetched is None
+        else FetchedEntry(**asdict(corpus.fetched)),
         **{name: getattr(log, name) for name in counted},
     )
 
@@ -400,7 +480,9 @@ def _existing_index(out: Path, names: Collection[str]) -> IndexManifest | None:
     try:
         manifest = read_manifest(out)
         check_sizes(out, manifest)
-        if manifest.corpus_digests.keys() - set(names):  # kept passages would get a fresh digest
+        if manifest.corpus_digests.keys() - set(
+            names
+        ):  # kept passages would get a fresh digest
             check_digests(out, manifest, LINES)
     except IndexMissing:
         return None
@@ -417,7 +499,11 @@ def _existing_index(out: Path, names: Collection[str]) -> IndexManifest | None:
 
 def _files(data: Path) -> tuple[FileEntry, ...]:
     return tuple(
-        FileEntry(path=file.relative_to(data).as_posix(), size=file.stat().st_size, digest=digest_file(file))
+        FileEntry(
+            path=file.relative_to(data).as_posix(),
+            size=file.stat().st_size,
+            digest=digest_file(file),
+        )
         for file in sorted(data.rglob("*"))
         if file.is_file() and not file.name.endswith(".lock")
     )
@@ -459,10 +545,13 @@ def _locked(out: Path) -> Iterator[None]:
             (out / ".lock").touch()
     except OSError as exc:
         raise UsageError(
-            f"{out} cannot be written: {exc.strerror}", hint="name a folder that you may write: --index FOLDER"
+            f"{out} cannot be written: {exc.strerror}",
+            hint="name a folder that you may write: --index FOLDER",
         ) from exc
     try:
         with exclusive(out / ".lock"):
             yield
     except Locked as exc:
-        raise ServiceUnavailable(f"another process is building {out}", hint="wait until it has ended") from exc
+        raise ServiceUnavailable(
+            f"another process is building {out}", hint="wait until it has ended"
+        ) from exc

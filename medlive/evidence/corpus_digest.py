@@ -54,12 +54,29 @@ class Survey:
         """Add a passage; only before the first result is read."""
         # Without the corpus's name: the same files under another name have the same digest.
         unnamed = passage.id.split(":", 1)[1]
-        fields = (unnamed, passage.title, passage.section, passage.text, passage.language)
+        fields = (
+            unnamed,
+            passage.title,
+            passage.section,
+            passage.text,
+            passage.language,
+        )
         dated = "" if passage.published is None else passage.published.isoformat()
         # Fields contain no NUL: the readers remove control characters.
-        line = hashlib.sha256("\0".join((*fields, dated, passage.url, passage.licence)).encode()).digest()
+        line = hashlib.sha256(
+            "\0".join((*fields, dated, passage.url, passage.licence)).encode()
+        ).digest()
         later = None if passage.id.endswith(".1") else _hash(passage.text)
-        self._rows.append((self._count, line, passage.id, _content(passage), later, _hash(passage.title)))
+        self._rows.append(
+            (
+                self._count,
+                line,
+                passage.id,
+                _content(passage),
+                later,
+                _hash(passage.title),
+            )
+        )
         self._count += 1
         if len(self._rows) == _BATCH:
             self._store()
@@ -97,7 +114,9 @@ class Survey:
     def _fates(self) -> bytearray:
         self._store()
         fates = bytearray(self._count)
-        marked = self._database.execute(f"SELECT ordinal FROM passage WHERE id IN ({_AMBIGUOUS})")
+        marked = self._database.execute(
+            f"SELECT ordinal FROM passage WHERE id IN ({_AMBIGUOUS})"
+        )
         for (ordinal,) in marked:
             fates[ordinal] = _MARKED
         for query, values in ((_REPEATED, ()), (_BOILERPLATE, (REPEATED_IN,))):
@@ -107,7 +126,9 @@ class Survey:
 
     def _store(self) -> None:
         self._database.execute("BEGIN")
-        self._database.executemany("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?)", self._rows)
+        self._database.executemany(
+            "INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?)", self._rows
+        )
         self._database.execute("COMMIT")
         self._rows.clear()
 

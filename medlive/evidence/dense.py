@@ -25,13 +25,21 @@ from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra, UsageError
 from medlive.evidence.files import whole_file
-from medlive.evidence.manifest import HINT, DenseKind, DenseParameters, DensePart, DenseRecall
+from medlive.evidence.manifest import (
+    HINT,
+    DenseKind,
+    DenseParameters,
+    DensePart,
+    DenseRecall,
+)
 from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
 
 try:
     import faiss
 except ModuleNotFoundError as exc:
-    raise MissingExtra("searching by meaning needs faiss-cpu", hint="install medlive[medcpt]") from exc
+    raise MissingExtra(
+        "searching by meaning needs faiss-cpu", hint="install medlive[medcpt]"
+    ) from exc
 
 INDEX = "index.faiss"
 FLAT_UP_TO = 50_000
@@ -63,7 +71,10 @@ _COPIED = 1 << 22
 _STEPS = tuple(sorted({round(2 ** (half / 2)) for half in range(34)}))
 _MARGIN = 0.01
 """Above the target on the queries that are tuned on: about one standard error of a mean of 256 recalls."""
-_REFINES: dict[DenseKind, tuple[int, ...]] = {DenseKind.IVF_SQ8: (1, 2, 4), DenseKind.IVF_PQ: (4, 8, 16, 32, 64)}
+_REFINES: dict[DenseKind, tuple[int, ...]] = {
+    DenseKind.IVF_SQ8: (1, 2, 4),
+    DenseKind.IVF_PQ: (4, 8, 16, 32, 64),
+}
 _CODE_BYTES = {DenseKind.IVF_FLAT: 2.0, DenseKind.IVF_SQ8: 1.0, DenseKind.IVF_PQ: 0.25}
 _EF = (16, 4096)
 """The least and the most candidates that HNSW is tried with."""
@@ -98,7 +109,9 @@ class DenseIndex:
             )
         return cls(index, part)
 
-    def search(self, queries: Matrix, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[Matrix, Ordinals]:
+    def search(
+        self, queries: Matrix, k: int, allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[Matrix, Ordinals]:
         """The k nearest passages to each query; all queries at once cost far less than one by one.
 
         Args:
@@ -119,12 +132,16 @@ class DenseIndex:
                 hint=f"use the encoder that made the index: {self.part.encoder}",
             )
         if not np.isfinite(queries).all():
-            raise EvidenceUnavailable(f"encoder {self.part.encoder} returned a query vector that is not finite")
+            raise EvidenceUnavailable(
+                f"encoder {self.part.encoder} returned a query vector that is not finite"
+            )
         tuned = self.part.parameters
         # The tuned candidates are a multiple of the tuned k: a smaller k must not shrink them.
         wide = min(max(k, self.part.recall.k), self.part.count)
         effort, refine = tuned.nprobe or tuned.ef_search or 1, tuned.refine or 1
-        scores, ordinals = _search(self._index, self.part.kind, queries, wide, effort, refine, allowed)
+        scores, ordinals = _search(
+            self._index, self.part.kind, queries, wide, effort, refine, allowed
+        )
         missing = ((0, 0), (0, max(k - wide, 0)))
         scores = np.pad(scores, missing)[:, :k]
         ordinals = np.pad(ordinals, missing, constant_values=-1)[:, :k]
@@ -155,12 +172,18 @@ def _search(
         # A graph does not lead to a few allowed vectors: look at every one.
         index, parameters = index.storage, faiss.SearchParameters(sel=selector)
     elif kind is DenseKind.HNSW:
-        parameters = faiss.SearchParametersHNSW(efSearch=min(wider, index.ntotal), sel=selector)
+        parameters = faiss.SearchParametersHNSW(
+            efSearch=min(wider, index.ntotal), sel=selector
+        )
     else:
         parameters = faiss.SearchParameters(sel=selector)
     if kind.refined:
-        parameters = faiss.IndexRefineSearchParameters(k_factor=refine, base_index_params=parameters)
-    scores, ordinals = index.search(np.ascontiguousarray(queries, dtype=np.float32), k, params=parameters)
+        parameters = faiss.IndexRefineSearchParameters(
+            k_factor=refine, base_index_params=parameters
+        )
+    scores, ordinals = index.search(
+        np.ascontiguousarray(queries, dtype=np.float32), k, params=parameters
+    )
     return scores, ordinals
 
 
@@ -205,9 +228,13 @@ def build_dense(
     out.mkdir(parents=True, exist_ok=True)
     with whole_file(out / INDEX) as handle:
         faiss.write_index(index, faiss.PyCallbackIOWriter(handle.write, _COPIED))
-    recalled = DenseRecall(k=k, value=1.0, queries=0, sampled="exact", target=target, tuned_on=0)
+    recalled = DenseRecall(
+        k=k, value=1.0, queries=0, sampled="exact", target=target, tuned_on=0
+    )
     if queries is not None and kind is not DenseKind.FLAT:
-        parameters, recalled = _tuned(source, index, kind, parameters, queries[: 2 * QUERIES], target, k)
+        parameters, recalled = _tuned(
+            source, index, kind, parameters, queries[: 2 * QUERIES], target, k
+        )
     return DensePart(
         kind=kind,
         parameters=parameters,
@@ -228,7 +255,9 @@ def _fixed_parameters(kind: DenseKind, count: int, dimension: int) -> DenseParam
     if kind is DenseKind.FLAT:
         return DenseParameters(storage="float32")
     if kind is DenseKind.HNSW:
-        return DenseParameters(storage="float16", links=_LINKS, ef_construction=_EF_CONSTRUCTION)
+        return DenseParameters(
+            storage="float16", links=_LINKS, ef_construction=_EF_CONSTRUCTION
+        )
     # Making cells, and finding each vector's cell, costs in proportion to their number: this is the least of the
     # field's rule, two to eight times the root of the count. A cell needs vectors to be made from.
     nlist = max(1, min(round(2 * count**0.5), count // _PER_CELL))
@@ -236,15 +265,23 @@ def _fixed_parameters(kind: DenseKind, count: int, dimension: int) -> DenseParam
     if kind is DenseKind.IVF_PQ:
         # Two dimensions to a code; an odd dimension, or one of which FAISS's blocks do not divide, takes one each.
         codes = dimension // 2 if dimension % 4 == 0 else dimension
-        return DenseParameters(storage="pq4", nlist=nlist, trained_on=trained_on, sub_quantisers=codes)
+        return DenseParameters(
+            storage="pq4", nlist=nlist, trained_on=trained_on, sub_quantisers=codes
+        )
     storage = "sq8" if kind is DenseKind.IVF_SQ8 else "float16"
-    return DenseParameters.model_validate({"storage": storage, "nlist": nlist, "trained_on": trained_on})
+    return DenseParameters.model_validate(
+        {"storage": storage, "nlist": nlist, "trained_on": trained_on}
+    )
 
 
-def _empty_index(source: StoredVectors, kind: DenseKind, parameters: DenseParameters) -> Any:
+def _empty_index(
+    source: StoredVectors, kind: DenseKind, parameters: DenseParameters
+) -> Any:
     """Return the trained index without vectors."""
     specification = _SPECIFICATIONS[kind].format(**parameters.model_dump())
-    index = faiss.index_factory(source.encoder.dimension, specification, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.index_factory(
+        source.encoder.dimension, specification, faiss.METRIC_INNER_PRODUCT
+    )
     if kind is DenseKind.HNSW:
         index.hnsw.efConstruction = _EF_CONSTRUCTION
     if kind.inverted:
@@ -280,18 +317,24 @@ def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     ordinals = np.full((len(queries), k), -1, dtype=np.int64)
     for first, block in _blocks(source):
-        best, at = faiss.knn(queries, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
+        best, at = faiss.knn(
+            queries, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT
+        )
         both = np.concatenate([scores, best], axis=1)
         places = np.concatenate([ordinals, at + first], axis=1)
         order = np.argsort(-both, axis=1, kind="stable")[:, :k]
-        scores, ordinals = np.take_along_axis(both, order, 1), np.take_along_axis(places, order, 1)
+        scores, ordinals = (
+            np.take_along_axis(both, order, 1),
+            np.take_along_axis(places, order, 1),
+        )
     return ordinals
 
 
 def recall(found: Ordinals, expected: Ordinals) -> float:
     """The mean share of the expected ordinals of a row that are found in it; -1 stands for none."""
     shares = [
-        len(np.intersect1d(got[got >= 0], want[want >= 0])) / max(int((want >= 0).sum()), 1)
+        len(np.intersect1d(got[got >= 0], want[want >= 0]))
+        / max(int((want >= 0).sum()), 1)
         for got, want in zip(found, expected, strict=True)
     ]
     return float(np.mean(shares))
@@ -329,7 +372,9 @@ def _tuned(
         found = _search(index, kind, queries[half::2], k, effort, refine)[1]
         return recall(found, expected[half::2])
 
-    effort, refine = _cheapest(index, kind, parameters.nlist, k, partial(recall_at, 0), target)
+    effort, refine = _cheapest(
+        index, kind, parameters.nlist, k, partial(recall_at, 0), target
+    )
     tuned = {"nprobe": effort} if kind.inverted else {"ef_search": effort}
     if kind.refined:
         tuned["refine"] = refine
@@ -345,7 +390,12 @@ def _tuned(
 
 
 def _cheapest(
-    index: Any, kind: DenseKind, nlist: int | None, k: int, recall_at: Callable[[int, int], float], target: float
+    index: Any,
+    kind: DenseKind,
+    nlist: int | None,
+    k: int,
+    recall_at: Callable[[int, int], float],
+    target: float,
 ) -> tuple[int, int]:
     """The cheapest (effort, refine) that reaches the target with a margin; if none does, the one of best recall.
 
@@ -359,7 +409,9 @@ def _cheapest(
     for refine in _REFINES.get(kind, (1,)):
         effort = steps[bisect_left(steps[:-1], goal, key=partial(recall_at, refine))]
         reached = min(recall_at(refine, effort), goal)
-        listed = effort / (nlist or 1) * index.ntotal * index.d * _CODE_BYTES.get(kind, 1.0)
+        listed = (
+            effort / (nlist or 1) * index.ntotal * index.d * _CODE_BYTES.get(kind, 1.0)
+        )
         # A candidate's vector is read from a place of its own, at about four times the cost of a list's next.
         cost = listed + refine * k * index.d * 2 * 4
         trials.append((reached if reached < goal else 1 + 1 / cost, effort, refine))

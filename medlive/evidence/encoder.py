@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from medlive.errors import UsageError
-from medlive.evidence.encoders.folders import EncoderSettings, Role, find_folder, open_folder
+from medlive.evidence.encoders.folders import (
+    EncoderSettings,
+    Role,
+    find_folder,
+    open_folder,
+)
 
 if TYPE_CHECKING:
     # `medlive status` reads manifests, and need not wait for numpy.
@@ -69,7 +74,9 @@ class Reranker(Protocol):
         """Which cross-encoder this is."""
         ...
 
-    def score(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    def score(
+        self, query: str, pairs: Sequence[tuple[str, str]]
+    ) -> NDArray[np.float32]:
         """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""
         ...
 
@@ -81,7 +88,9 @@ def open_encoder(name: str | Path, *, settings: EncoderSettings) -> Encoder:
     or another's, UsageError for an unknown name.
     """
     if str(name) == "medcpt":
-        query, article = (find_folder(role, settings) for role in (Role.QUERY, Role.ARTICLE))
+        query, article = (
+            find_folder(role, settings) for role in (Role.QUERY, Role.ARTICLE)
+        )
     else:
         folder = Path(name).expanduser()
         if not folder.is_dir():
@@ -89,7 +98,10 @@ def open_encoder(name: str | Path, *, settings: EncoderSettings) -> Encoder:
                 f"{str(name)!r} is neither an encoder's name nor a folder",
                 hint='"medcpt", or a folder with models in it',
             )
-        query, article = (open_folder(folder / role.value, role) for role in (Role.QUERY, Role.ARTICLE))
+        query, article = (
+            open_folder(folder / role.value, role)
+            for role in (Role.QUERY, Role.ARTICLE)
+        )
     from medlive.evidence.encoders.medcpt import MedCPTEncoder
 
     return MedCPTEncoder(query, article, settings)

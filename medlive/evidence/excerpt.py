@@ -35,7 +35,9 @@ def excerpt(text: str, needed: Iterable[str], *, limit: int) -> str:
     parts = []
     for place, at in enumerate(chosen):
         joined = place and chosen[place - 1] == at - 1
-        parts.append(((" " if joined else GAP) if place else "") + _cut(found[at], limit))
+        parts.append(
+            ((" " if joined else GAP) if place else "") + _cut(found[at], limit)
+        )
     return "".join(parts)
 
 

@@ -24,7 +24,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from medlive.digest import digest_json
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, MissingExtra
+from medlive.errors import (
+    EvidenceUnavailable,
+    IndexCorrupt,
+    IndexOutdated,
+    MissingExtra,
+)
 from medlive.evidence.corpora.parsing.text import HAN
 from medlive.evidence.files import DISK_FULL
 from medlive.evidence.passage import Passage
@@ -35,7 +40,8 @@ try:
     import tantivy
 except ImportError as exc:
     raise MissingExtra(
-        "searching evidence needs the maintainer's install", hint="pip install 'medlive[service]'"
+        "searching evidence needs the maintainer's install",
+        hint="pip install 'medlive[service]'",
     ) from exc
 
 HEAD_BOOST = 0.75
@@ -131,7 +137,9 @@ def chinese_names() -> tuple[list[str], list[str]]:
     return lists["[whole]"], lists["[parts]"]
 
 
-def _terms_of_names(whole: list[str], parts: list[str], words: Callable[[str], list[str]]) -> dict[str, list[str]]:
+def _terms_of_names(
+    whole: list[str], parts: list[str], words: Callable[[str], list[str]]
+) -> dict[str, list[str]]:
     """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter."""
     names = {*whole, *parts}
     longest = max(map(len, names))
@@ -150,11 +158,15 @@ def _terms_of_names(whole: list[str], parts: list[str], words: Callable[[str], l
 
 
 def _stop_words() -> frozenset[str]:
-    return frozenset(word for line in _data_lines("stop_words.txt") for word in line.split())
+    return frozenset(
+        word for line in _data_lines("stop_words.txt") for word in line.split()
+    )
 
 
 def _data_lines(name: str) -> list[str]:
-    text = (resources.files("medlive.evidence") / "data" / name).read_text(encoding="utf-8")
+    text = (resources.files("medlive.evidence") / "data" / name).read_text(
+        encoding="utf-8"
+    )
     return [line for line in text.splitlines() if line and not line.startswith("#")]
 
 
@@ -206,7 +218,9 @@ class LexicalWriter:
         """Index a passage under its ordinal in the store."""
         document = tantivy.Document()
         # Terms hold no white space, so that the engine's whitespace tokenizer gives them back as they are.
-        document.add_text("head", " ".join(self._analyzer.terms(f"{passage.title} {passage.section}")))
+        document.add_text(
+            "head", " ".join(self._analyzer.terms(f"{passage.title} {passage.section}"))
+        )
         document.add_text("body", " ".join(self._analyzer.terms(passage.text)))
         document.add_unsigned("ordinal", ordinal)
         document.add_text("corpus", passage.corpus)
@@ -218,7 +232,9 @@ class LexicalWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: object, trace: object
+    ) -> None:
         if kind is not None:
             # The exception under way is the one to report; the folder is thrown away.
             with suppress(ValueError):
@@ -259,9 +275,13 @@ class LexicalIndex:
                     hint=f"let this user write in {folder}, or copy the index to where that is so",
                 ) from exc
             outdated = "incompatible" in str(exc).lower()
-            raise (IndexOutdated if outdated else IndexCorrupt)(f"{folder} cannot be opened: {exc}") from exc
+            raise (IndexOutdated if outdated else IndexCorrupt)(
+                f"{folder} cannot be opened: {exc}"
+            ) from exc
         if self._searcher.num_docs != len(store):
-            raise IndexCorrupt(f"{folder} indexes {self._searcher.num_docs} passages of {len(store)} stored")
+            raise IndexCorrupt(
+                f"{folder} indexes {self._searcher.num_docs} passages of {len(store)} stored"
+            )
         self._folder = folder
         self._schema = self._index.schema
         self._store = store
@@ -284,12 +304,16 @@ class LexicalIndex:
         try:
             yield
         except ValueError as exc:
-            raise IndexCorrupt(f"{self._folder} cannot be read: {exc}", hint=_DAMAGED) from exc
+            raise IndexCorrupt(
+                f"{self._folder} cannot be read: {exc}", hint=_DAMAGED
+            ) from exc
         except BaseException as exc:
             # The engine's panic is no Exception, so that nothing else would stop it before the process ends.
             if type(exc).__name__ != "PanicException":
                 raise
-            raise IndexCorrupt(f"{self._folder} is damaged: the engine ended with {exc}", hint=_DAMAGED) from exc
+            raise IndexCorrupt(
+                f"{self._folder} is damaged: the engine ended with {exc}", hint=_DAMAGED
+            ) from exc
 
     def _search(
         self, text: str, k: int, not_after: date | None, corpora: Collection[str] | None
@@ -301,19 +325,29 @@ class LexicalIndex:
         limit = k + 16
         while True:
             hits = self._searcher.search(parsed, limit, count=False).hits
-            ordinals = self._searcher.fast_field_values("ordinal", [address for _, address in hits])
+            ordinals = self._searcher.fast_field_values(
+                "ordinal", [address for _, address in hits]
+            )
             scores = [round(score, SCORE_DIGITS) for score, _ in hits]
             if len(hits) < limit or scores[-1] < scores[k - 1]:
                 break
             limit *= 4
-        return self._store.ordered([(int(o or 0), score) for o, score in zip(ordinals, scores, strict=True)], k)
+        return self._store.ordered(
+            [(int(o or 0), score) for o, score in zip(ordinals, scores, strict=True)], k
+        )
 
-    def _query(self, text: str, not_after: date | None, left_out: Sequence[str]) -> Any | None:
+    def _query(
+        self, text: str, not_after: date | None, left_out: Sequence[str]
+    ) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""
         frequency: dict[str, int] = {}
         for term in dict.fromkeys(self._analyzer.terms(text[:MAX_QUERY_CHARS])):
-            frequency[term] = self._searcher.doc_freq("body", term) + self._searcher.doc_freq("head", term)
-        known = sorted((count, term) for term, count in frequency.items() if count)[:MAX_QUERY_TERMS]
+            frequency[term] = self._searcher.doc_freq(
+                "body", term
+            ) + self._searcher.doc_freq("head", term)
+        known = sorted((count, term) for term, count in frequency.items() if count)[
+            :MAX_QUERY_TERMS
+        ]
         if not known:
             return None
         should = tantivy.Occur.Should
@@ -329,7 +363,10 @@ class LexicalIndex:
         query = tantivy.Query.boolean_query(clauses)
         # A range costs more than the search itself, so it is asked for only where a passage lies beyond it.
         day = not_after if self._store.younger_than(not_after) else None
-        unwanted = [tantivy.Query.term_query(self._schema, "corpus", name, "basic") for name in left_out]
+        unwanted = [
+            tantivy.Query.term_query(self._schema, "corpus", name, "basic")
+            for name in left_out
+        ]
         if day is not None:
             unwanted.append(
                 tantivy.Query.range_query(

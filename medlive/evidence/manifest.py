@@ -9,9 +9,20 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from medlive.digest import digest_json
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, first_fault
+from medlive.errors import (
+    EvidenceUnavailable,
+    IndexCorrupt,
+    IndexMissing,
+    IndexOutdated,
+    first_fault,
+)
 from medlive.evidence.encoder import EncoderIdentity
-from medlive.evidence.encoders.folders import DOWNLOAD, EncoderSettings, find_models, missing_models
+from medlive.evidence.encoders.folders import (
+    DOWNLOAD,
+    EncoderSettings,
+    find_models,
+    missing_models,
+)
 from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
@@ -65,18 +76,28 @@ class CorpusEntry(_Frozen):
     boilerplate: int  # Pieces left out because they say nothing
     repeated: int  # Passages left out because the corpus holds the same text again, or prints it under many titles
     empty: int  # Documents that the source published without text
-    superseded: int = 0  # Records that a later version or file of the source replaced or deleted
-    retracted: int = 0  # Documents that were retracted or withdrawn, and the notices that say so
-    questioned: int = 0  # Documents under an expression of concern, and the notices that say so
+    superseded: int = (
+        0  # Records that a later version or file of the source replaced or deleted
+    )
+    retracted: int = (
+        0  # Documents that were retracted or withdrawn, and the notices that say so
+    )
+    questioned: int = (
+        0  # Documents under an expression of concern, and the notices that say so
+    )
     problems: int  # Members that could not be read
     built_at: datetime
-    fetched: FetchedEntry | None = None  # None for a corpus that `evidence fetch` did not fetch
+    fetched: FetchedEntry | None = (
+        None  # None for a corpus that `evidence fetch` did not fetch
+    )
 
 
 class DenseParameters(_Frozen):
     """What decides an index's results beside its vectors; None where the kind has no such parameter."""
 
-    storage: Literal["float32", "float16", "sq8", "pq4"]  # How the searched copy of the vectors is coded
+    storage: Literal[
+        "float32", "float16", "sq8", "pq4"
+    ]  # How the searched copy of the vectors is coded
     nlist: int | None = None  # Cells
     trained_on: int | None = None  # Vectors that the cells were made from
     sub_quantisers: int | None = None  # 4-bit codes a vector
@@ -155,21 +176,31 @@ class IndexManifest(_Frozen):
     @property
     def fetched_digests(self) -> dict[str, str]:
         """Corpus name → the digest of its files, of those that were fetched."""
-        return {entry.name: entry.fetched.digest for entry in self.corpora if entry.fetched}
+        return {
+            entry.name: entry.fetched.digest for entry in self.corpora if entry.fetched
+        }
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if (self.retriever == "hybrid", self.encoder is not None) != (self.dense is not None,) * 2:
-            raise ValueError("a hybrid index has an encoder and a dense part, another has neither")
+        if (self.retriever == "hybrid", self.encoder is not None) != (
+            self.dense is not None,
+        ) * 2:
+            raise ValueError(
+                "a hybrid index has an encoder and a dense part, another has neither"
+            )
         if self.encoder is not None and self.dense is not None:
             made_by = (self.dense.encoder_digest, self.dense.dimension)
             if (self.encoder.digest, self.encoder.dimension) != made_by:
-                raise ValueError("the encoder is not the one that made the vectors of the dense part")
+                raise ValueError(
+                    "the encoder is not the one that made the vectors of the dense part"
+                )
         return self
 
 
 def index_digest(
-    parameters: Mapping[str, float | int | str], corpora: Mapping[str, str], dense: DensePart | None
+    parameters: Mapping[str, float | int | str],
+    corpora: Mapping[str, str],
+    dense: DensePart | None,
 ) -> str:
     """Return the identity of an index: what was indexed and how, without the engines' own files.
 
@@ -195,19 +226,26 @@ def read_manifest(folder: Path) -> IndexManifest:
     try:
         text = read_small(place)
     except FileNotFoundError as exc:
-        raise IndexMissing(f"there is no evidence index at {folder}", hint=HINT) from exc
+        raise IndexMissing(
+            f"there is no evidence index at {folder}", hint=HINT
+        ) from exc
     except (OSError, TooLong) as exc:
         raise IndexCorrupt(f"{place} cannot be read: {exc}", hint=HINT) from exc
     header = _header(folder)
     if header is not None and header.format_version != FORMAT_VERSION:
         raise IndexOutdated(
-            f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}", hint=HINT
+            f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}",
+            hint=HINT,
         )
     try:
         manifest = IndexManifest.model_validate_json(text)
     except ValidationError as exc:
-        raise IndexCorrupt(f"{place} is not a valid index manifest: {first_fault(exc)}", hint=HINT) from exc
-    expected = index_digest(manifest.parameters, manifest.corpus_digests, manifest.dense)
+        raise IndexCorrupt(
+            f"{place} is not a valid index manifest: {first_fault(exc)}", hint=HINT
+        ) from exc
+    expected = index_digest(
+        manifest.parameters, manifest.corpus_digests, manifest.dense
+    )
     if manifest.index_digest != expected:
         raise IndexCorrupt(
             f"{place} gives the index digest {manifest.index_digest}, its corpora and parameters give {expected}",
@@ -238,7 +276,9 @@ def named_corpora(folder: Path) -> frozenset[str]:
     return frozenset(entry.name for entry in header.corpora) if header else frozenset()
 
 
-def describe_retriever(folder: Path, settings: EncoderSettings, retriever: str | None = None) -> str:
+def describe_retriever(
+    folder: Path, settings: EncoderSettings, retriever: str | None = None
+) -> str:
     """Return in a line which retriever searches the index in `folder`, and why it is not hybrid where it is not.
 
     `retriever` is the configured one; None for the index's own.
@@ -250,7 +290,10 @@ def describe_retriever(folder: Path, settings: EncoderSettings, retriever: str |
     index = f"index {folder.name} of {manifest.built_at:%Y-%m-%d}"
     missing = missing_models(find_models(settings))
     if manifest.encoder is None:
-        why = missing or "the index has no vectors, build it again: medlive evidence build CORPUS..."
+        why = (
+            missing
+            or "the index has no vectors, build it again: medlive evidence build CORPUS..."
+        )
         return f"BM25, {index} (not hybrid: {why})"
     name = retriever or manifest.retriever
     if name == "bm25":

@@ -57,7 +57,11 @@ async def timed_search(
 
 
 def dense_recall(
-    side: DenseSide, vectors: VectorStore, store: PassageStore, queries: Sequence[str], k: int
+    side: DenseSide,
+    vectors: VectorStore,
+    store: PassageStore,
+    queries: Sequence[str],
+    k: int,
 ) -> list[float]:
     """For each query the share of its exact k nearest vectors that the dense index finds."""
     query_vectors = side.encoder.encode_queries(queries)
@@ -65,4 +69,7 @@ def dense_recall(
 
     expected = exact(vectors.vectors(keys_of(store)), query_vectors, min(k, len(store)))
     found = side.index.search(query_vectors, min(k, len(store)))[1]
-    return [float(np.isin(want, got).mean()) for want, got in zip(expected, found, strict=True)]
+    return [
+        float(np.isin(want, got).mean())
+        for want, got in zip(expected, found, strict=True)
+    ]

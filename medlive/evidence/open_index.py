@@ -6,14 +6,33 @@ from pathlib import Path
 from typing import Any
 
 from medlive.digest import digest_file, digest_json
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, MedliveError, UsageError
+from medlive.errors import (
+    EvidenceUnavailable,
+    IndexCorrupt,
+    IndexMissing,
+    IndexOutdated,
+    MedliveError,
+    UsageError,
+)
 from medlive.evidence import lexical
 from medlive.evidence.encoder import Encoder, Reranker, open_encoder, open_reranker
 from medlive.evidence.encoders.folders import EncoderSettings
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.manifest import HINT, MANIFEST, EncoderEntry, IndexManifest, read_manifest
+from medlive.evidence.manifest import (
+    HINT,
+    MANIFEST,
+    EncoderEntry,
+    IndexManifest,
+    read_manifest,
+)
 from medlive.evidence.passage import IndexIdentity
-from medlive.evidence.retriever import DEPTH, RRF_K, DenseSide, IndexRetriever, RetrieverName
+from medlive.evidence.retriever import (
+    DEPTH,
+    RRF_K,
+    DenseSide,
+    IndexRetriever,
+    RetrieverName,
+)
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import VectorStore, folder_of, keys_digest, keys_of
 from medlive.evidence.verification import Verification
@@ -25,7 +44,9 @@ LEXICAL = "lexical"
 DENSE = "dense"
 VECTORS = "vectors"
 """The folder of embeddings, by encoder."""
-REBUILD_FRESH_HINT = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+REBUILD_FRESH_HINT = (
+    "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+)
 """`--fresh` because a build leaves an index of the same corpora with files of the right size as it is."""
 
 
@@ -56,7 +77,15 @@ def open_index(
         EvidenceUnavailable: if a model is missing.
         UsageError: for a dense search of an index without vectors.
     """
-    open_with = partial(_open, path, settings or EncoderSettings(home=path), encoder, reranker, retriever, verify)
+    open_with = partial(
+        _open,
+        path,
+        settings or EncoderSettings(home=path),
+        encoder,
+        reranker,
+        retriever,
+        verify,
+    )
     manifest = read_manifest(path)
     try:
         return open_with(manifest)
@@ -85,7 +114,9 @@ def _open(
     check_sizes(path, manifest)
     store = open_store(path, manifest)
     lexical_index = None if name == "dense" else _lexical_side(path, manifest, store)
-    dense_side = None if name == "bm25" else _dense_side(path, manifest, encoder, settings)
+    dense_side = (
+        None if name == "bm25" else _dense_side(path, manifest, encoder, settings)
+    )
     if isinstance(reranker, str):
         reranker = open_reranker(reranker, settings=settings)
     identity = IndexIdentity(
@@ -101,7 +132,9 @@ def _open(
         lexical=lexical_index,
         dense=dense_side,
         reranker=reranker,
-        verification=Verification(partial(_verify_in_use, path, manifest)) if verify else None,
+        verification=Verification(partial(_verify_in_use, path, manifest))
+        if verify
+        else None,
     )
 
 
@@ -133,7 +166,10 @@ def verify_index(path: Path) -> IndexManifest:
                 f" beside them ({found})",
                 hint=REBUILD_FRESH_HINT,
             )
-    if manifest.encoder is not None and folder_of(path / VECTORS, manifest.encoder.digest).is_dir():
+    if (
+        manifest.encoder is not None
+        and folder_of(path / VECTORS, manifest.encoder.digest).is_dir()
+    ):
         VectorStore(path / VECTORS, manifest.encoder).verify()
     return manifest
 
@@ -160,13 +196,16 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
         DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
 
 
-def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> LexicalIndex:
+def _lexical_side(
+    path: Path, manifest: IndexManifest, store: PassageStore
+) -> LexicalIndex:
     current = lexical.parameters()
     if manifest.parameters != current:
         changed = dict(manifest.parameters.items() - current.items())
         libraries = f"{manifest.libraries}, now {lexical.libraries()}"
         raise IndexOutdated(
-            f"{path} was built with other parameters ({changed}; libraries {libraries})", hint=HINT
+            f"{path} was built with other parameters ({changed}; libraries {libraries})",
+            hint=HINT,
         )
     try:
         return LexicalIndex(path / manifest.data / LEXICAL, store)
@@ -175,7 +214,10 @@ def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> L
 
 
 def _dense_side(
-    path: Path, manifest: IndexManifest, encoder: Encoder | str | None, settings: EncoderSettings
+    path: Path,
+    manifest: IndexManifest,
+    encoder: Encoder | str | None,
+    settings: EncoderSettings,
 ) -> DenseSide:
     assert manifest.dense is not None
     assert manifest.encoder is not None
@@ -192,10 +234,14 @@ def _dense_side(
         )
     from medlive.evidence.dense import DenseIndex
 
-    return DenseSide(encoder, DenseIndex.open(path / manifest.data / DENSE, manifest.dense))
+    return DenseSide(
+        encoder, DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
+    )
 
 
-def open_named_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings) -> Encoder:
+def open_named_encoder(
+    path: Path, entry: EncoderEntry, settings: EncoderSettings
+) -> Encoder:
     """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
     try:
         return open_encoder(entry.where, settings=settings)
@@ -209,14 +255,18 @@ def open_named_encoder(path: Path, entry: EncoderEntry, settings: EncoderSetting
         ) from exc
 
 
-def _search_digest(manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None) -> str:
+def _search_digest(
+    manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None
+) -> str:
     """Return the index's digest, or another one if it is searched in another way than it was built for.
 
     Verdicts record it as the evidence that they saw."""
     if name == manifest.retriever and reranker is None:
         return manifest.index_digest
     reread = reranker.identity.digest if reranker is not None else None
-    return digest_json({"index": manifest.index_digest, "retriever": name, "reranker": reread})
+    return digest_json(
+        {"index": manifest.index_digest, "retriever": name, "reranker": reread}
+    )
 
 
 def _dense_record(
@@ -236,7 +286,10 @@ def _dense_record(
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH}
     if reranker is not None:
-        record["reranker"] = {"name": reranker.identity.name, "digest": reranker.identity.digest}
+        record["reranker"] = {
+            "name": reranker.identity.name,
+            "digest": reranker.identity.digest,
+        }
     return record or None
 
 
@@ -245,7 +298,9 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
     try:
         return PassageStore(path / manifest.data)
     except (OSError, ValueError, TypeError, IndexCorrupt) as exc:
-        raise IndexCorrupt(f"the passages of {path} cannot be read: {exc}", hint=HINT) from exc
+        raise IndexCorrupt(
+            f"the passages of {path} cannot be read: {exc}", hint=HINT
+        ) from exc
 
 
 def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) -> None:
@@ -257,9 +312,14 @@ def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) 
         try:
             digest = digest_file(place)
         except OSError as exc:
-            raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}", hint=REBUILD_FRESH_HINT) from exc
+            raise IndexCorrupt(
+                f"{place} cannot be read: {exc.strerror}", hint=REBUILD_FRESH_HINT
+            ) from exc
         if digest != entry.digest:
-            raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}", hint=REBUILD_FRESH_HINT)
+            raise IndexCorrupt(
+                f"{place} has {digest}, expected {entry.digest}",
+                hint=REBUILD_FRESH_HINT,
+            )
 
 
 def _place(path: Path, manifest: IndexManifest, name: str) -> Path:
@@ -273,10 +333,16 @@ def _place(path: Path, manifest: IndexManifest, name: str) -> Path:
 def check_sizes(path: Path, manifest: IndexManifest) -> None:
     """Raise IndexCorrupt if a file of the index is missing or has another size."""
     if not manifest.data.startswith(DATA) or Path(manifest.data).name != manifest.data:
-        raise IndexCorrupt(f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT)
+        raise IndexCorrupt(
+            f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT
+        )
     for entry in manifest.files:
         place = _place(path, manifest, entry.path)
         size = place.stat().st_size if place.is_file() else None
         if size != entry.size:
-            found = "is missing" if size is None else f"has {size} bytes, expected {entry.size}"
+            found = (
+                "is missing"
+                if size is None
+                else f"has {size} bytes, expected {entry.size}"
+            )
             raise IndexCorrupt(f"{place} {found}", hint=HINT)

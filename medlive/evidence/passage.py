@@ -62,7 +62,9 @@ class Hit:
     passage: Passage
     score: float
     rank: int
-    sides: tuple[SideHit, ...] = ()  # Its rank on each side that found it, in the order of `Side`
+    sides: tuple[
+        SideHit, ...
+    ] = ()  # Its rank on each side that found it, in the order of `Side`
 
 
 @dataclass(frozen=True, slots=True, init=False)

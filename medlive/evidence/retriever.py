@@ -133,10 +133,16 @@ class IndexRetriever:
         searched_corpora = None if corpora is None else self._known(corpora)
         if self._verification is not None:
             await self._verification.wait()
-        return await asyncio.to_thread(self._search, queries, k, not_after, searched_corpora)
+        return await asyncio.to_thread(
+            self._search, queries, k, not_after, searched_corpora
+        )
 
     def _search(
-        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: frozenset[str] | None
+        self,
+        queries: Sequence[Query],
+        k: int,
+        not_after: date | None,
+        corpora: frozenset[str] | None,
     ) -> list[list[Hit]]:
         found: list[dict[tuple[Side, int], Found]] = [{} for _ in queries]
         readable: list[tuple[int, int]] = []
@@ -145,13 +151,24 @@ class IndexRetriever:
             depth = self._depth(query, k)
             for n, phrase in enumerate(query.phrases):
                 if self._lexical is not None:
-                    found[at][Side.LEXICAL, n] = self._lexical.search(phrase, depth, not_after, corpora)
+                    found[at][Side.LEXICAL, n] = self._lexical.search(
+                        phrase, depth, not_after, corpora
+                    )
                 if self.dense is not None and self.dense.reads(phrase):
                     readable.append((at, n))
-                    requests.append(_DenseQuery(phrase[:_MAX_QUERY_CHARS], depth, not_after, corpora))
-        for (at, n), near in zip(readable, self._nearest_batched(requests), strict=True):
+                    requests.append(
+                        _DenseQuery(
+                            phrase[:_MAX_QUERY_CHARS], depth, not_after, corpora
+                        )
+                    )
+        for (at, n), near in zip(
+            readable, self._nearest_batched(requests), strict=True
+        ):
             found[at][Side.DENSE, n] = near
-        return [self._hits_of(query, orders, k) for query, orders in zip(queries, found, strict=True)]
+        return [
+            self._hits_of(query, orders, k)
+            for query, orders in zip(queries, found, strict=True)
+        ]
 
     def _nearest_batched(self, requests: Sequence[_DenseQuery]) -> list[Found]:
         """Answer the requests together with those of other threads that wait."""
@@ -171,7 +188,9 @@ class IndexRetriever:
 
     def _answer(self, batch: list[_DenseCall]) -> None:
         try:
-            found = self._nearest([request for call in batch for request in call.requests])
+            found = self._nearest(
+                [request for call in batch for request in call.requests]
+            )
         except Exception as exc:
             for call in batch:
                 call.error, call.done = exc, True
@@ -215,37 +234,60 @@ class IndexRetriever:
                 continue
             chosen = vectors[[rows[requests[number].text] for number in numbers]]
             scores, ordinals = self.dense.index.search(chosen, depth + _SPARE, allowed)
-            for number, vector, at, near in zip(numbers, chosen, ordinals, scores, strict=True):
+            for number, vector, at, near in zip(
+                numbers, chosen, ordinals, scores, strict=True
+            ):
                 # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
                 if vector.any():
                     pairs = zip(at.tolist(), near.tolist(), strict=True)
-                    rounded = [(ordinal, _rounded(score)) for ordinal, score in pairs if ordinal >= 0]
+                    rounded = [
+                        (ordinal, _rounded(score))
+                        for ordinal, score in pairs
+                        if ordinal >= 0
+                    ]
                     found[number] = self._store.ordered(rounded, depth)
         return found
 
-    def _hits_of(self, query: Query, orders: dict[tuple[Side, int], Found], k: int) -> list[Hit]:
+    def _hits_of(
+        self, query: Query, orders: dict[tuple[Side, int], Found], k: int
+    ) -> list[Hit]:
         if self._fuses(query):
-            best = self._store.ordered(fused(orders), max(k, RERANKED if self._reranker else 0))
+            best = self._store.ordered(
+                fused(orders), max(k, RERANKED if self._reranker else 0)
+            )
         else:
             best = list(next(iter(orders.values()), ()))
         passages: dict[int, Passage] = {}
         if self._reranker is not None:
             best = best[: max(k, RERANKED)]
             passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
-            orders[Side.RERANK, 0] = best = self._reranked(self._reranker, query.phrases[0], passages)
+            orders[Side.RERANK, 0] = best = self._reranked(
+                self._reranker, query.phrases[0], passages
+            )
         places = _by_ordinal(orders)
         return [
-            Hit(passages.get(ordinal) or self._store.get(ordinal), score, rank, tuple(places.get(ordinal, ())))
+            Hit(
+                passages.get(ordinal) or self._store.get(ordinal),
+                score,
+                rank,
+                tuple(places.get(ordinal, ())),
+            )
             for rank, (ordinal, score) in enumerate(best[:k], start=1)
         ]
 
-    def _reranked(self, reranker: Reranker, phrase: str, passages: dict[int, Passage]) -> list[tuple[int, float]]:
+    def _reranked(
+        self, reranker: Reranker, phrase: str, passages: dict[int, Passage]
+    ) -> list[tuple[int, float]]:
         if not passages:
             return []
         scores = reranker.score(
-            phrase[:_MAX_QUERY_CHARS], [passage.title_and_text for passage in passages.values()]
+            phrase[:_MAX_QUERY_CHARS],
+            [passage.title_and_text for passage in passages.values()],
         )
-        rounded = [(o, _rounded(float(score))) for o, score in zip(passages, scores, strict=True)]
+        rounded = [
+            (o, _rounded(float(score)))
+            for o, score in zip(passages, scores, strict=True)
+        ]
         return self._store.ordered(rounded, len(rounded))
 
 

@@ -48,7 +48,9 @@ def from_line(line: bytes) -> Passage:
     """Parse a line. Raises ValueError, KeyError or TypeError if it is not a passage."""
     row = json.loads(line)
     published = row.pop("published")
-    return Passage(published=None if published is None else date.fromisoformat(published), **row)
+    return Passage(
+        published=None if published is None else date.fromisoformat(published), **row
+    )
 
 
 class StoreWriter:
@@ -57,30 +59,48 @@ class StoreWriter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lines = (folder / LINES).open("wb")
-        self._offsets, self._days, self._corpora = array("Q", [0]), array("i"), array("H")
+        self._offsets, self._days, self._corpora = (
+            array("Q", [0]),
+            array("i"),
+            array("H"),
+        )
         self._code_of: dict[str, int] = {}
 
     def add(self, passage: Passage) -> int:
         """Append a passage, and return its ordinal."""
         self._offsets.append(self._offsets[-1] + self._lines.write(to_line(passage)))
-        self._days.append(_UNDATED if passage.published is None else passage.published.toordinal())
-        self._corpora.append(self._code_of.setdefault(passage.corpus, len(self._code_of)))
+        self._days.append(
+            _UNDATED if passage.published is None else passage.published.toordinal()
+        )
+        self._corpora.append(
+            self._code_of.setdefault(passage.corpus, len(self._code_of))
+        )
         return len(self._days) - 1
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: object, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: object, trace: object
+    ) -> None:
         if kind is not None:
             # A failed write fails again when its buffer is flushed; the first failure is the one to report.
             with suppress(OSError):
                 self._lines.close()
             return
         self._lines.close()
-        columns = ((OFFSETS, self._offsets, "<u8"), (DAYS, self._days, "<i4"), (CORPORA, self._corpora, "<u2"))
+        columns = (
+            (OFFSETS, self._offsets, "<u8"),
+            (DAYS, self._days, "<i4"),
+            (CORPORA, self._corpora, "<u2"),
+        )
         for name, numbers, dtype in columns:
-            (self._folder / name).write_bytes(np.asarray(numbers, dtype=dtype).tobytes())
-        (self._folder / CORPUS_NAMES).write_text(canonical_json(list(self._code_of)), encoding="utf-8")
+            (self._folder / name).write_bytes(
+                np.asarray(numbers, dtype=dtype).tobytes()
+            )
+        (self._folder / CORPUS_NAMES).write_text(
+            canonical_json(list(self._code_of)), encoding="utf-8"
+        )
 
 
 class PassageStore:
@@ -94,13 +114,22 @@ class PassageStore:
             raise IndexCorrupt(f"{folder / OFFSETS} is not a valid list of offsets")
         size = self._place.stat().st_size
         if int(self._offsets[-1]) != size:
-            raise IndexCorrupt(f"{self._place} has {size} bytes, expected {self._offsets[-1]}")
+            raise IndexCorrupt(
+                f"{self._place} has {size} bytes, expected {self._offsets[-1]}"
+            )
         self._days: NDArray[np.int32] = _column(folder / DAYS, "<i4")
         self._corpora: NDArray[np.uint16] = _column(folder / CORPORA, "<u2")
-        for place, column in ((folder / DAYS, self._days), (folder / CORPORA, self._corpora)):
+        for place, column in (
+            (folder / DAYS, self._days),
+            (folder / CORPORA, self._corpora),
+        ):
             if len(column) != len(self):
-                raise IndexCorrupt(f"{place} has {len(column)} entries, expected {len(self)}")
-        self.corpora: tuple[str, ...] = tuple(json.loads(read_small(folder / CORPUS_NAMES)))
+                raise IndexCorrupt(
+                    f"{place} has {len(column)} entries, expected {len(self)}"
+                )
+        self.corpora: tuple[str, ...] = tuple(
+            json.loads(read_small(folder / CORPUS_NAMES))
+        )
         """The names of the corpora that have passages here."""
         self._newest = int(self._days.max())
         with open_plain(self._place) as handle:
@@ -113,22 +142,34 @@ class PassageStore:
     def get(self, ordinal: int) -> Passage:
         """Return the passage of an ordinal. Raises IndexCorrupt if it does not exist or is damaged."""
         if not 0 <= ordinal < len(self):
-            raise IndexCorrupt(f"{self._place} has {len(self)} passages, asked for number {ordinal}")
+            raise IndexCorrupt(
+                f"{self._place} has {len(self)} passages, asked for number {ordinal}"
+            )
         try:
-            return from_line(self._map[int(self._offsets[ordinal]) : int(self._offsets[ordinal + 1])])
+            return from_line(
+                self._map[int(self._offsets[ordinal]) : int(self._offsets[ordinal + 1])]
+            )
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise IndexCorrupt(f"{self._place}, line {ordinal + 1}, is damaged: {exc}") from exc
+            raise IndexCorrupt(
+                f"{self._place}, line {ordinal + 1}, is damaged: {exc}"
+            ) from exc
 
     def __iter__(self) -> Iterator[Passage]:
         return (self.get(ordinal) for ordinal in range(len(self)))
 
-    def ordered(self, found: Sequence[tuple[int, float]], k: int) -> list[tuple[int, float]]:
+    def ordered(
+        self, found: Sequence[tuple[int, float]], k: int
+    ) -> list[tuple[int, float]]:
         """Return the k best of (ordinal, score), highest score first, equal scores by passage id."""
         ranked = sorted(found, key=lambda pair: -pair[1])
         result: list[tuple[int, float]] = []
         for _, group in groupby(ranked, key=lambda pair: pair[1]):
             tied = list(group)
-            result += sorted(tied, key=lambda pair: self.get(pair[0]).id) if len(tied) > 1 else tied
+            result += (
+                sorted(tied, key=lambda pair: self.get(pair[0]).id)
+                if len(tied) > 1
+                else tied
+            )
             if len(result) >= k:
                 break
         return result[:k]
@@ -139,20 +180,30 @@ class PassageStore:
 
     def left_out(self, corpora: Collection[str] | None) -> tuple[str, ...]:
         """Return the stored corpora that are not among these."""
-        return () if corpora is None else tuple(name for name in self.corpora if name not in corpora)
+        return (
+            ()
+            if corpora is None
+            else tuple(name for name in self.corpora if name not in corpora)
+        )
 
-    def allowed(self, not_after: date | None, corpora: Collection[str] | None) -> NDArray[np.bool_] | None:
+    def allowed(
+        self, not_after: date | None, corpora: Collection[str] | None
+    ) -> NDArray[np.bool_] | None:
         """Return for each ordinal whether the filters allow it; None if they allow every passage."""
         day = not_after if self.younger_than(not_after) else None
         left_out = self.left_out(corpora)
         return None if day is None and not left_out else self._mask(day, left_out)
 
-    def _make_mask(self, day: date | None, left_out: tuple[str, ...]) -> NDArray[np.bool_]:
+    def _make_mask(
+        self, day: date | None, left_out: tuple[str, ...]
+    ) -> NDArray[np.bool_]:
         mask = np.ones(len(self), dtype=np.bool_)
         if day is not None:
             mask &= self._days <= day.toordinal()
         if left_out:
-            mask &= ~np.isin(self._corpora, [self.corpora.index(name) for name in left_out])
+            mask &= ~np.isin(
+                self._corpora, [self.corpora.index(name) for name in left_out]
+            )
         mask.setflags(write=False)
         return mask
 

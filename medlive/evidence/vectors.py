@@ -89,7 +89,9 @@ class VectorStore:
         for shard in self._shards:
             found = digest_file(shard.place)
             if found != shard.entry.digest:
-                raise _damaged(shard.place, f"has {found}, expected {shard.entry.digest}")
+                raise _damaged(
+                    shard.place, f"has {found}, expected {shard.entry.digest}"
+                )
 
     def vectors(self, keys: Keys) -> "StoredVectors":
         """Return the vectors of these passages. Raises EvidenceUnavailable if one is not embedded."""
@@ -131,7 +133,9 @@ class VectorStore:
         pending: dict[bytes, tuple[str, str]] = {}
 
         def finish_shard() -> None:
-            vectors = self._encoded(list(pending.values()), encoder, lambda n: progress(len(made) + n))
+            vectors = self._encoded(
+                list(pending.values()), encoder, lambda n: progress(len(made) + n)
+            )
             self._write_shard(list(pending), vectors)
             made.update(pending)
             pending.clear()
@@ -152,7 +156,9 @@ class VectorStore:
     def _read_shards(self) -> None:
         names = sorted(place.stem for place in self.folder.glob("shard-*.json"))
         self._shards = [_Shard(self.folder, name, self.encoder) for name in names]
-        keys = np.concatenate([np.empty(0, dtype=KEY), *(shard.keys for shard in self._shards)])
+        keys = np.concatenate(
+            [np.empty(0, dtype=KEY), *(shard.keys for shard in self._shards)]
+        )
         self._order = np.argsort(keys, kind="stable")
         self._keys: Keys = keys[self._order]
 
@@ -164,12 +170,17 @@ class VectorStore:
         return np.where(self._keys[at] == keys, self._order[at], -1)
 
     def _encoded(
-        self, pairs: list[tuple[str, str]], encoder: Encoder, progress: Callable[[int], None]
+        self,
+        pairs: list[tuple[str, str]],
+        encoder: Encoder,
+        progress: Callable[[int], None],
     ) -> NDArray[np.float16]:
         vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
         for start in range(0, len(pairs), _BATCH):
             group = pairs[start : start + _BATCH]
-            vectors[start : start + len(group)] = self._checked(encoder.encode_passages(group), group)
+            vectors[start : start + len(group)] = self._checked(
+                encoder.encode_passages(group), group
+            )
             progress(start + len(group))
         return vectors
 
@@ -217,7 +228,13 @@ class VectorStore:
 class StoredVectors:
     """Vectors in the order of an index's passages."""
 
-    def __init__(self, encoder: EncoderIdentity, keys: Keys, shards: "Sequence[_Shard]", rows: Ordinals) -> None:
+    def __init__(
+        self,
+        encoder: EncoderIdentity,
+        keys: Keys,
+        shards: "Sequence[_Shard]",
+        rows: Ordinals,
+    ) -> None:
         self.encoder = encoder
         self.keys_digest = keys_digest(keys)
         self._shards = shards
@@ -234,7 +251,9 @@ class StoredVectors:
         out = np.empty((len(rows), self.encoder.dimension), dtype=np.float32)
         for number in np.unique(numbers):
             chosen = numbers == number
-            out[chosen] = self._shards[int(number)].vectors[rows[chosen] - self._starts[number]]
+            out[chosen] = self._shards[int(number)].vectors[
+                rows[chosen] - self._starts[number]
+            ]
         return out
 
 
@@ -247,15 +266,27 @@ class _Shard:
         try:
             self.entry = ShardEntry.model_validate_json(read_small(description))
         except ValidationError as exc:
-            raise _damaged(description, f"is not a valid shard description: {exc.errors()[0]['msg']}") from exc
+            raise _damaged(
+                description,
+                f"is not a valid shard description: {exc.errors()[0]['msg']}",
+            ) from exc
         count, dimension = self.entry.count, encoder.dimension
         expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
         size = self.place.stat().st_size if self.place.is_file() else None
         if size != expected or not count:
-            raise _damaged(self.place, "is missing" if size is None else f"has {size} bytes, expected {expected}")
+            raise _damaged(
+                self.place,
+                "is missing"
+                if size is None
+                else f"has {size} bytes, expected {expected}",
+            )
         self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
         self.vectors: NDArray[np.float16] = np.memmap(
-            self.place, dtype=_VECTOR, mode="r", offset=count * KEY.itemsize, shape=(count, dimension)
+            self.place,
+            dtype=_VECTOR,
+            mode="r",
+            offset=count * KEY.itemsize,
+            shape=(count, dimension),
         )
 
 

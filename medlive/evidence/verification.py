@@ -18,7 +18,9 @@ RECHECK_S: Final = 24 * 3600.0
 class Verification:
     """The newest result of a check that reads many gigabytes, which runs in a thread of its own."""
 
-    def __init__(self, check: Callable[[], None], *, recheck_s: float = RECHECK_S) -> None:
+    def __init__(
+        self, check: Callable[[], None], *, recheck_s: float = RECHECK_S
+    ) -> None:
         """Begin the first check.
 
         Args:

@@ -19,7 +19,9 @@ class ChainResult:
     """The verdicts of all rules on one thread, in the chain's order."""
 
     verdicts: tuple[FilterVerdict, ...]
-    rejected_by: FilterVerdict | None  # The first verdict that did not pass; None if the thread passed
+    rejected_by: (
+        FilterVerdict | None
+    )  # The first verdict that did not pass; None if the thread passed
 
     @property
     def passed(self) -> bool:
@@ -42,9 +44,14 @@ class FilterChain:
         )
         """What a stored verdict names: rules, settings and code book."""
 
-    def judge(self, thread: Thread, *, duplicate_of: Match | None, now: datetime) -> ChainResult:
+    def judge(
+        self, thread: Thread, *, duplicate_of: Match | None, now: datetime
+    ) -> ChainResult:
         """Return each rule's verdict. `now` is aware; `duplicate_of` comes from the index of earlier texts."""
         subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
         outcomes = [(rule.__name__, *rule(subject)) for rule in RULES]
-        verdicts = tuple(FilterVerdict(name, reason is None, reason, found) for name, reason, found in outcomes)
+        verdicts = tuple(
+            FilterVerdict(name, reason is None, reason, found)
+            for name, reason, found in outcomes
+        )
         return ChainResult(verdicts, next((v for v in verdicts if not v.passed), None))

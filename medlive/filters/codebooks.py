@@ -32,7 +32,8 @@ _LEADING_MARKS: Final = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)
 _BLOCK: Final = re.compile(r"([A-Z]\d\d-[A-Z]\d\d)[：:]")
 _TRAILING_CODE: Final = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
 _VAGUE: Final = re.compile(
-    r"[,，]?\s*(?:unspecified|not elsewhere classified|nos|nec|未特指的?|不可归类在他处者?)$", re.IGNORECASE
+    r"[,，]?\s*(?:unspecified|not elsewhere classified|nos|nec|未特指的?|不可归类在他处者?)$",
+    re.IGNORECASE,
 )
 _TERM_END: Final = "炎症病癌瘤疹痛疮癣疣痈疽痢疟痫痔疝疱斑"
 """Last characters that make a two-character word of a frequency list a term by itself."""
@@ -55,13 +56,24 @@ def clean_term(text: str) -> str:
 
 
 def _usable(term: str) -> bool:
-    return (4 if term.isascii() else 2) <= len(term) <= 80 and "/w/" not in term and "%" not in term
+    return (
+        (4 if term.isascii() else 2) <= len(term) <= 80
+        and "/w/" not in term
+        and "%" not in term
+    )
 
 
 def _system(path: Path) -> str:
     name = re.sub("[_ -]", "", path.name.lower())
-    known = {"icd11": "ICD-11", "icd10cm": "ICD-10-CM", "icd10": "ICD-10", "ichi": "ICHI", "icf": "ICF",
-             "diseaseontology": "DOID", "doid": "DOID"}  # fmt: skip
+    known = {
+        "icd11": "ICD-11",
+        "icd10cm": "ICD-10-CM",
+        "icd10": "ICD-10",
+        "ichi": "ICHI",
+        "icf": "ICF",
+        "diseaseontology": "DOID",
+        "doid": "DOID",
+    }
     return next((system for mark, system in known.items() if mark in name), path.stem)
 
 
@@ -75,9 +87,14 @@ def read_terms(path: Path) -> Iterator[Term]:
     try:
         raw = read_given(path)
     except (OSError, TooLong) as exc:
-        raise BadInput(f"cannot read code book {path.name}: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise BadInput(
+            f"cannot read code book {path.name}: {getattr(exc, 'strerror', None) or exc}"
+        ) from exc
     if raw.startswith(b"PK\x03\x04"):
-        raise BadInput(f"{path.name} is a spreadsheet or archive", hint="save it as CSV or TSV, UTF-8")
+        raise BadInput(
+            f"{path.name} is a spreadsheet or archive",
+            hint="save it as CSV or TSV, UTF-8",
+        )
     text = _decoded(raw, path)
     pairs = _json_pairs(text, path) if text.lstrip()[:1] in "[{" else _table_pairs(text)
     terms = ((code, clean_term(title)) for code, title in pairs)
@@ -87,11 +104,18 @@ def read_terms(path: Path) -> Iterator[Term]:
             found = True
             yield Term(system, code, term)
     if not found:
-        raise BadInput(f"{path.name} has no column of titles that is known", hint="see docs/codebooks.md")
+        raise BadInput(
+            f"{path.name} has no column of titles that is known",
+            hint="see docs/codebooks.md",
+        )
 
 
 def _decoded(raw: bytes, path: Path) -> str:
-    for encoding in ("utf-8-sig", "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "gb18030"):
+    for encoding in (
+        "utf-8-sig",
+        "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8",
+        "gb18030",
+    ):
         with suppress(UnicodeDecodeError):
             return raw.decode(encoding).replace("\x00", "")
     raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
@@ -106,7 +130,9 @@ def _json_pairs(text: str, path: Path) -> Iterator[tuple[str, str]]:
         node = nodes.pop()
         values = list(node.values()) if isinstance(node, dict) else node
         nodes.extend(v for v in values if isinstance(v, list | dict))
-        if isinstance(node, dict) and (title := _first_text(node, ("label", "title", "name", "term"))):
+        if isinstance(node, dict) and (
+            title := _first_text(node, ("label", "title", "name", "term"))
+        ):
             yield _first_text(node, ("value", "code", "id")), title
 
 
@@ -118,9 +144,15 @@ def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
     lines = text.splitlines()
     sample = "\n".join(lines[:5])
     csv.field_size_limit(10_000_000)
-    rows = ([c.strip() for c in row] for row in csv.reader(lines, delimiter=max("\t;,|", key=sample.count)))
+    rows = (
+        [c.strip() for c in row]
+        for row in csv.reader(lines, delimiter=max("\t;,|", key=sample.count))
+    )
     first = next(rows, [])
-    header = [re.sub(r"\.\d+$", "", name.lower().lstrip("\ufeff")).replace(" ", "") for name in first]
+    header = [
+        re.sub(r"\.\d+$", "", name.lower().lstrip("\ufeff")).replace(" ", "")
+        for name in first
+    ]
     titles = [i for i, name in enumerate(header) if name in _TERM_COLUMNS]
     if not titles:
         return filter(None, map(_plain_row, (first, *rows)))
@@ -128,9 +160,15 @@ def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
     return chain.from_iterable(_titled_row(row, codes, titles) for row in rows)
 
 
-def _titled_row(row: Sequence[str], codes: Sequence[int], titles: Sequence[int]) -> Iterator[tuple[str, str]]:
-    code = next((row[i] for i in codes if i < len(row) and row[i]), "").removeprefix("ICD10:")
-    for title in chain.from_iterable(_cell_terms(row[i]) for i in titles if i < len(row)):
+def _titled_row(
+    row: Sequence[str], codes: Sequence[int], titles: Sequence[int]
+) -> Iterator[tuple[str, str]]:
+    code = next((row[i] for i in codes if i < len(row) and row[i]), "").removeprefix(
+        "ICD10:"
+    )
+    for title in chain.from_iterable(
+        _cell_terms(row[i]) for i in titles if i < len(row)
+    ):
         block = _BLOCK.match(title)
         yield block.group(1) if block else code, title
 
@@ -138,7 +176,12 @@ def _titled_row(row: Sequence[str], codes: Sequence[int], titles: Sequence[int])
 def _cell_terms(cell: str) -> list[str]:
     """A cell's terms: a plain title, or a printed list of quoted ones."""
     if cell.startswith("[") and cell.endswith("]"):
-        return [t for t in re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell) for t in t if t]
+        return [
+            t
+            for t in re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell)
+            for t in t
+            if t
+        ]
     return [cell] if cell else []
 
 
@@ -149,7 +192,11 @@ def _plain_row(cells: Sequence[str]) -> tuple[str, str] | None:
         return None if re.search(r"[/%\d]", filled[0]) else ("", filled[0])
     if len(filled) == 2:
         return _plain_pair(*filled)
-    if len(filled) == 3 and re.fullmatch(r"[A-Z][A-Z0-9-]{2,11}", filled[0]) and "\t" not in filled[2]:
+    if (
+        len(filled) == 3
+        and re.fullmatch(r"[A-Z][A-Z0-9-]{2,11}", filled[0])
+        and "\t" not in filled[2]
+    ):
         return filled[1], filled[2]
     return _wide_row(filled) if len(filled) > 6 else None
 
@@ -200,12 +247,16 @@ def _is_latin(char: str) -> bool:
 class Codebook:
     """Terms with their codes; immutable once built, and picklable by its sources alone."""
 
-    def __init__(self, terms: Iterable[Term], *, stop: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, terms: Iterable[Term], *, stop: frozenset[str] = frozenset()
+    ) -> None:
         """The first code of a term stands where two lists have it; a term of the stop list is left out."""
         try:
             import ahocorasick
         except ImportError as exc:
-            raise MissingExtra("medlive[service] is needed for code books (pyahocorasick)") from exc
+            raise MissingExtra(
+                "medlive[service] is needed for code books (pyahocorasick)"
+            ) from exc
         matches: dict[str, str] = {}
         for term in terms:
             flat = _flat(term.term).translate(_TO_SIMPLIFIED)
@@ -233,7 +284,11 @@ class Codebook:
             return False
         if not _is_latin(flat[end - 1]) or end == len(flat) or not _is_latin(flat[end]):
             return True
-        return flat[end] == "s" and flat[end - 1] != "s" and (end + 1 == len(flat) or not _is_latin(flat[end + 1]))
+        return (
+            flat[end] == "s"
+            and flat[end - 1] != "s"
+            and (end + 1 == len(flat) or not _is_latin(flat[end + 1]))
+        )
 
     def matches(self, text: str) -> Iterator[TermHit]:
         """Find every term of a text in the order of their ends; they may overlap."""
@@ -247,7 +302,11 @@ class Codebook:
 @cache
 def stop_words() -> frozenset[str]:
     """Everyday words that are never a term."""
-    return frozenset(_flat(line.strip()) for name in ("stop_en.txt", "stop_zh.txt") for line in read_lines(name))
+    return frozenset(
+        _flat(line.strip())
+        for name in ("stop_en.txt", "stop_zh.txt")
+        for line in read_lines(name)
+    )
 
 
 @cache

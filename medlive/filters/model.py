@@ -24,12 +24,15 @@ class FilterSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     posted_before: date = Field(
-        default=date(2023, 1, 1), description="Threads posted before this day are rejected."
+        default=date(2023, 1, 1),
+        description="Threads posted before this day are rejected.",
     )
     future_tolerance_hours: int = Field(
         default=24, ge=0, le=72, description="How far ahead a site's clock may be."
     )
-    max_characters: int = Field(default=200_000, ge=1_000, description="Longest thread: title and all messages.")
+    max_characters: int = Field(
+        default=200_000, ge=1_000, description="Longest thread: title and all messages."
+    )
     non_alphanumeric_share: float = Field(
         default=0.5,
         gt=0,

@@ -39,7 +39,9 @@ class Subject:
     @cached_property
     def advice_text(self) -> str:
         """The messages that advice may be taken from."""
-        return "\n".join(m.text for m in self.thread.advice_messages())[: self.settings.max_characters]
+        return "\n".join(m.text for m in self.thread.advice_messages())[
+            : self.settings.max_characters
+        ]
 
     @cached_property
     def whole_text(self) -> str:
@@ -76,7 +78,9 @@ def empty_thread(subject: Subject) -> Outcome:
 
 def too_long(subject: Subject) -> Outcome:
     """Title and messages together are no longer than the limit."""
-    length = len(subject.thread.title) + sum(len(m.text) for m in subject.thread.messages)
+    length = len(subject.thread.title) + sum(
+        len(m.text) for m in subject.thread.messages
+    )
     limit = subject.settings.max_characters
     if length > limit:
         return FilterReason.TOO_LONG, {"characters": length, "limit": limit}
@@ -98,7 +102,12 @@ def posted_before(subject: Subject) -> Outcome:
 
 def _slug(text: str) -> str:
     """Board and tag names as one spelling: `Pre-Medical [ MD ]` and `pre-medical-md.10` → `pre medical md`."""
-    return " ".join(re.sub(r"\.\d+$", "", text.strip().lower()).replace("-", " ").replace("_", " ").split())
+    return " ".join(
+        re.sub(r"\.\d+$", "", text.strip().lower())
+        .replace("-", " ")
+        .replace("_", " ")
+        .split()
+    )
 
 
 @lru_cache(maxsize=8)
@@ -123,16 +132,28 @@ _EXAM_WORDS: Final = re.compile(
 def not_clinical(subject: Subject) -> Outcome:
     """No tag, board or URL section is a non-clinical one, and the opening is not an exam question."""
     sections, phrases = _sections(subject.settings.non_clinical_sections)
-    path = re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower()).split("?")[0].split("#")[0]
+    path = (
+        re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower())
+        .split("?")[0]
+        .split("#")[0]
+    )
     # The last part of a path is the thread's own title.
     parts = [p for p in path.split("/") if p]
-    boards = parts[:-1] if parts and not re.fullmatch(r"page-\d+", parts[-1]) else parts[:-2]
+    boards = (
+        parts[:-1] if parts and not re.fullmatch(r"page-\d+", parts[-1]) else parts[:-2]
+    )
     for name in (*subject.thread.tags, *boards):
         slug = _slug(name)
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
-        if slug in sections or plain in sections or any(map(f" {plain} ".__contains__, phrases)):
+        if (
+            slug in sections
+            or plain in sections
+            or any(map(f" {plain} ".__contains__, phrases))
+        ):
             return FilterReason.NOT_CLINICAL, {"section": name[:100]}
-    if (item := _EXAM_OPTIONS.search(subject.patient_text)) and _EXAM_WORDS.search(subject.lower):
+    if (item := _EXAM_OPTIONS.search(subject.patient_text)) and _EXAM_WORDS.search(
+        subject.lower
+    ):
         return FilterReason.NOT_CLINICAL, {"exam_item": item.group()[:100]}
     return None, {}
 
@@ -157,14 +178,28 @@ _SHOWN_ZH: Final = re.compile(
     r"|【(?:图片|语音|视频)】"
     "|点击(?:播放|查看)(?:语音|图片)|暂不支持(?:查看|播放)"
 )
-_SHOWN_HINTS: Final = ("attach", "enclos", "upload", "photo", "pic", "image", "video", "screenshot")
+_SHOWN_HINTS: Final = (
+    "attach",
+    "enclos",
+    "upload",
+    "photo",
+    "pic",
+    "image",
+    "video",
+    "screenshot",
+)
 """One of these is in whatever `_SHOWN_EN` finds. Looking for them first takes a tenth of its time."""
 
 
 def not_text_only(subject: Subject) -> Outcome:
     """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
     media_kind = next(
-        (m.media[0] for m in subject.thread.messages if {"image", "video", "audio"} & set(m.media)), None
+        (
+            m.media[0]
+            for m in subject.thread.messages
+            if {"image", "video", "audio"} & set(m.media)
+        ),
+        None,
     )
     if media_kind is not None:
         return FilterReason.NOT_TEXT_ONLY, {"media": media_kind}
@@ -214,7 +249,11 @@ def duplicate(subject: Subject) -> Outcome:
     if match is not None:
         kind = "exact" if match.exact else "near"
         similarity = round(match.similarity, 4)
-        return FilterReason.DUPLICATE, {"of": match.key, "kind": kind, "similarity": similarity}
+        return FilterReason.DUPLICATE, {
+            "of": match.key,
+            "kind": kind,
+            "similarity": similarity,
+        }
     return None, {}
 
 
@@ -244,10 +283,17 @@ def no_verified_reply(subject: Subject) -> Outcome:
     """A verified physician replies with more than courtesies."""
     replies = list(subject.thread.advice_messages())
     if not replies:
-        return FilterReason.NO_VERIFIED_REPLY, {"detail": "no verified physician replies"}
-    if any(_has_substance(message.text[: subject.settings.max_characters]) for message in replies):
+        return FilterReason.NO_VERIFIED_REPLY, {
+            "detail": "no verified physician replies"
+        }
+    if any(
+        _has_substance(message.text[: subject.settings.max_characters])
+        for message in replies
+    ):
         return None, {"replies": len(replies)}
-    return FilterReason.NO_VERIFIED_REPLY, {"detail": "courtesies or a single word only"}
+    return FilterReason.NO_VERIFIED_REPLY, {
+        "detail": "courtesies or a single word only"
+    }
 
 
 def unsafe_content(subject: Subject) -> Outcome:
@@ -258,14 +304,34 @@ def unsafe_content(subject: Subject) -> Outcome:
 
 
 _PERSONAL: Final = frozenset(
-    (IdentifierKind.NAME, IdentifierKind.PHONE, IdentifierKind.EMAIL, IdentifierKind.ID_NUMBER,
-     IdentifierKind.DATE_OF_BIRTH, IdentifierKind.RECORD_NUMBER, IdentifierKind.MESSENGER,
-     IdentifierKind.ADDRESS)
-)  # fmt: skip
+    (
+        IdentifierKind.NAME,
+        IdentifierKind.PHONE,
+        IdentifierKind.EMAIL,
+        IdentifierKind.ID_NUMBER,
+        IdentifierKind.DATE_OF_BIRTH,
+        IdentifierKind.RECORD_NUMBER,
+        IdentifierKind.MESSENGER,
+        IdentifierKind.ADDRESS,
+    )
+)
 _PERSONAL_HINTS: Final = (
-    "@", "name", "我叫", "姓名", "名叫", "联系人", "出生", "生日", "生于", "born", "dob", "birth",
-    "微信", "qq", "whatsapp",
-)  # fmt: skip
+    "@",
+    "name",
+    "我叫",
+    "姓名",
+    "名叫",
+    "联系人",
+    "出生",
+    "生日",
+    "生于",
+    "born",
+    "dob",
+    "birth",
+    "微信",
+    "qq",
+    "whatsapp",
+)
 _LONG_NUMBER: Final = re.compile(r"\d{5}|\d{3}[ )-]{1,2}\d{3}")
 _I_AM: Final = re.compile(r"\bI(?: am|'m|’m) [A-Z][a-z]")
 
@@ -274,11 +340,14 @@ def _may_identify(text: str, lower: str) -> bool:
     """Whether a closer look for identifiers is worth its time."""
     if any(map(lower.__contains__, _PERSONAL_HINTS)) or _LONG_NUMBER.search(text):
         return True
-    return ("I am " in text or "I'm " in text or "I’m " in text) and bool(_I_AM.search(text))
+    return ("I am " in text or "I'm " in text or "I’m " in text) and bool(
+        _I_AM.search(text)
+    )
 
 
 _INTRODUCED: Final = re.compile(
-    r"(?:name(?: is|['’]s)?|i am|i['’]m|我叫|本人叫|名叫|名字是|姓名|联系人)[\s:：=是为-]*$", re.IGNORECASE
+    r"(?:name(?: is|['’]s)?|i am|i['’]m|我叫|本人叫|名叫|名字是|姓名|联系人)[\s:：=是为-]*$",
+    re.IGNORECASE,
 )
 
 
@@ -305,7 +374,10 @@ def reidentification_risk(subject: Subject) -> Outcome:
         kinds.add(IdentifierKind.PLACE.value)
     evidence = ", ".join(sorted(kinds))
     if len(kinds) >= subject.settings.identifier_kinds:
-        return FilterReason.REIDENTIFICATION_RISK, {"kinds": len(kinds), "found": evidence}
+        return FilterReason.REIDENTIFICATION_RISK, {
+            "kinds": len(kinds),
+            "found": evidence,
+        }
     return None, {"kinds": len(kinds)}
 
 

@@ -20,7 +20,17 @@ from inspect_ai.model import (
     ResponseSchema,
     get_model,
 )
-from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, metric, scorer, stderr
+from inspect_ai.scorer import (
+    Metric,
+    SampleScore,
+    Score,
+    Scorer,
+    Target,
+    mean,
+    metric,
+    scorer,
+    stderr,
+)
 from inspect_ai.solver import TaskState, generate
 from inspect_ai.util import JSONSchema, LimitExceededError
 
@@ -44,7 +54,11 @@ _FINISH: Final = {
     "content_filter": Finish.REFUSAL,
 }
 """Inspect's stop reasons as medlive's; any other (a tool call, unknown) leaves a reply without a certain end."""
-_ANSWER_FINISH: Final = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}
+_ANSWER_FINISH: Final = {
+    Finish.STOP: "stop",
+    Finish.LENGTH: "length",
+    Finish.REFUSAL: "refusal",
+}
 
 
 @task
@@ -67,28 +81,40 @@ def medlive(
     otherwise than it was asked for (an alias).
     """
     chosen = load_snapshot(snapshot, verify=verify).filter(
-        language=language, source=source, posted_from=posted_from, posted_before=posted_before,
+        language=language,
+        source=source,
+        posted_from=posted_from,
+        posted_before=posted_before,
         first_release_after=first_release_after,
-    )  # fmt: skip
+    )
     prompt = load_template(template)
     cases = from_snapshot(chosen)
     manifest = chosen.manifest
     samples = [
         Sample(
-            id=case.case_id, input=[_message(m) for m in prompt.messages(case)], target=case.advice,
+            id=case.case_id,
+            input=[_message(m) for m in prompt.messages(case)],
+            target=case.advice,
             metadata={"case_id": case.case_id, "case": case.row()},
         )
         for case in cases.cases
-    ]  # fmt: skip
+    ]
     about = {
-        "snapshot": cases.name, "snapshot_digest": cases.digest, "publishable": manifest.publishable,
-        "why_not": list(manifest.why_not), "template": prompt.name, "template_digest": prompt.digest,
+        "snapshot": cases.name,
+        "snapshot_digest": cases.digest,
+        "publishable": manifest.publishable,
+        "why_not": list(manifest.why_not),
+        "template": prompt.name,
+        "template_digest": prompt.digest,
         "canary": manifest.canary,
-    }  # fmt: skip
+    }
     return Task(
-        dataset=MemoryDataset(samples, name=f"medlive-{cases.name}"), solver=generate(),
-        scorer=rubric(structured=structured, allow_unpinned=allow_unpinned), version=cases.name, metadata=about,
-    )  # fmt: skip
+        dataset=MemoryDataset(samples, name=f"medlive-{cases.name}"),
+        solver=generate(),
+        scorer=rubric(structured=structured, allow_unpinned=allow_unpinned),
+        version=cases.name,
+        metadata=about,
+    )
 
 
 @metric
@@ -97,15 +123,19 @@ def ungraded_rate() -> Metric:
 
     def share(scores: list[SampleScore]) -> float:
         ungraded = sum(s.score.as_float() for s in scores)
-        criteria = sum(len((s.sample_metadata or {})["case"]["criteria"]) for s in scores)
+        criteria = sum(
+            len((s.sample_metadata or {})["case"]["criteria"]) for s in scores
+        )
         return ungraded / criteria if criteria else 0.0
 
     return share
 
 
 _METRICS: Final = {
-    "score": [mean(), stderr(cluster="case_id")], "ungraded": [ungraded_rate()], "unanswered": [mean()]
-}  # fmt: skip
+    "score": [mean(), stderr(cluster="case_id")],
+    "ungraded": [ungraded_rate()],
+    "unanswered": [mean()],
+}
 
 
 @scorer(metrics=_METRICS)
@@ -116,8 +146,12 @@ def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = _answer(case, state.output)
         grader = _Grader(get_model(role="grader", required=True), structured)
-        grades = await grade_answer(case, answer, grader, mode=Mode.CRITERION, allow_unpinned=allow_unpinned)
-        result = case_score(case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.PAPER)
+        grades = await grade_answer(
+            case, answer, grader, mode=Mode.CRITERION, allow_unpinned=allow_unpinned
+        )
+        result = case_score(
+            case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.PAPER
+        )
         return Score(
             value={
                 "score": float("nan") if result.score is None else result.score,
@@ -125,13 +159,22 @@ def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
                 "unanswered": 0.0 if answer.gradable else 1.0,
             },
             answer=answer.response,
-            explanation="\n".join(f"{g.criterion_id}: {_VERDICT[g.met]} {g.quote or g.reason}" for g in grades),
-            reason="grader_failed" if result.ungraded else None if answer.gradable else "no_response",
+            explanation="\n".join(
+                f"{g.criterion_id}: {_VERDICT[g.met]} {g.quote or g.reason}"
+                for g in grades
+            ),
+            reason="grader_failed"
+            if result.ungraded
+            else None
+            if answer.gradable
+            else "no_response",
             metadata={
-                "state": result.state.value, "low": result.low, "high": result.high,
+                "state": result.state.value,
+                "low": result.low,
+                "high": result.high,
                 "grades": [g.row() for g in grades],
             },
-        )  # fmt: skip
+        )
 
     return score
 
@@ -141,7 +184,9 @@ _VERDICT = {True: "met", False: "not met", None: "ungraded"}
 
 def _answer(case: EvaluationCase, output: ModelOutput) -> Answer:
     finish = (
-        _ANSWER_FINISH.get(_FINISH.get(output.stop_reason, Finish.STOP), "stop") if output.choices else "error"
+        _ANSWER_FINISH.get(_FINISH.get(output.stop_reason, Finish.STOP), "stop")
+        if output.choices
+        else "error"
     )
     text = output.completion
     return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
@@ -156,7 +201,11 @@ class _Grader:
     @property
     def identity(self) -> EngineIdentity:
         name = self._model.api.service_model_name()
-        return EngineIdentity("rules" if name.split("-")[0] == "rules" else "openai", name, {"temperature": 0.0})
+        return EngineIdentity(
+            "rules" if name.split("-")[0] == "rules" else "openai",
+            name,
+            {"temperature": 0.0},
+        )
 
     async def answer(self, request: Request) -> Reply:
         config = GenerateConfig(temperature=0.0)
@@ -166,14 +215,22 @@ class _Grader:
                 name=schema_name(request.task), json_schema=schema, strict=True
             )
         try:
-            output = await self._model.generate([_message(m) for m in render(request)], config=config)
-        except LimitExceededError:  # the evaluation's own limit: Inspect ends the sample
+            output = await self._model.generate(
+                [_message(m) for m in render(request)], config=config
+            )
+        except (
+            LimitExceededError
+        ):  # the evaluation's own limit: Inspect ends the sample
             raise
         except Exception as exc:  # what a provider raises after Inspect's own retries is the provider's own
-            raise EndpointUnavailable(f"{type(exc).__name__}: {str(exc)[:300]}") from exc
+            raise EndpointUnavailable(
+                f"{type(exc).__name__}: {str(exc)[:300]}"
+            ) from exc
         finish = _FINISH.get(output.stop_reason)
         if not output.choices or finish is None:
-            raise EndpointUnavailable(f"no certain end of the reply: {output.error or output.stop_reason}")
+            raise EndpointUnavailable(
+                f"no certain end of the reply: {output.error or output.stop_reason}"
+            )
         return Reply(output.completion, finish, _usage(output), output.model)
 
     async def aclose(self) -> None:
@@ -182,12 +239,18 @@ class _Grader:
 
 def _usage(output: ModelOutput) -> Usage:
     used = output.usage
-    return Usage(used.input_tokens, used.input_tokens_cache_read or 0, used.output_tokens) if used else Usage()
+    return (
+        Usage(used.input_tokens, used.input_tokens_cache_read or 0, used.output_tokens)
+        if used
+        else Usage()
+    )
 
 
 _KINDS: Final[dict[str, Any]] = {
-    "system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant
-}  # fmt: skip
+    "system": ChatMessageSystem,
+    "user": ChatMessageUser,
+    "assistant": ChatMessageAssistant,
+}
 
 
 def _message(message: Mapping[str, str]) -> ChatMessage:

@@ -46,55 +46,85 @@ def load(
     (`version`, the model's arguments) is left alone.
     """
     _grader_names()
-    chosen = load_snapshot(snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest", verify=verify).filter(
-        language=language, source=source, posted_from=posted_from, posted_before=posted_before,
+    chosen = load_snapshot(
+        snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest", verify=verify
+    ).filter(
+        language=language,
+        source=source,
+        posted_from=posted_from,
+        posted_before=posted_before,
         first_release_after=first_release_after,
-    )  # fmt: skip
+    )
     asked = load_template(template)
     cases = from_snapshot(chosen)
     rows = [
         {
-            "case_id": case.case_id, "language": case.language, "prompt": asked.messages(case)[0]["content"],
-            "advice": case.advice, "case": canonical_json(case.row()), "snapshot": cases.name,
-            "snapshot_digest": cases.digest, "publishable": bool(cases.publishable),
-            "template_digest": asked.digest, "canary": chosen.manifest.canary,
+            "case_id": case.case_id,
+            "language": case.language,
+            "prompt": asked.messages(case)[0]["content"],
+            "advice": case.advice,
+            "case": canonical_json(case.row()),
+            "snapshot": cases.name,
+            "snapshot_digest": cases.digest,
+            "publishable": bool(cases.publishable),
+            "template_digest": asked.digest,
+            "canary": chosen.manifest.canary,
         }
         for case in cases.cases
-    ]  # fmt: skip
+    ]
     return {"test": Dataset.from_list(rows)}
 
 
-def process_results(doc: dict[str, Any], results: Sequence[str | None]) -> dict[str, Any]:
+def process_results(
+    doc: dict[str, Any], results: Sequence[str | None]
+) -> dict[str, Any]:
     """One case's grades; `score` holds them whole, so that the harness's log of samples does."""
     case = EvaluationCase.from_row(json.loads(doc["case"]))
     text = results[0] or ""
     answer = Answer(case.case_id, state_of(text, "stop"), text, "stop", "")
     grades = asyncio.run(_grades(case, answer))
-    result = case_score(case, answer, {g.criterion_id: g.met for g in grades}, Metric.PAPER)
+    result = case_score(
+        case, answer, {g.criterion_id: g.met for g in grades}, Metric.PAPER
+    )
     return {
         "score": {
-            "score": result.score, "low": result.low, "high": result.high, "state": result.state.value,
+            "score": result.score,
+            "low": result.low,
+            "high": result.high,
+            "state": result.state.value,
             "grades": [g.row() for g in grades],
         },
         "score_error": result.score,
         "ungraded_rate": [result.ungraded, len(result.met)],
         "unanswered_rate": [0 if answer.gradable else 1, 1],
-    }  # fmt: skip
+    }
 
 
 async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
     model, base_url = _grader_names()
     settings = RoleSettings(
-        engine="openai", model=model, base_url=base_url, parameters={"temperature": 0.0},
+        engine="openai",
+        model=model,
+        base_url=base_url,
+        parameters={"temperature": 0.0},
         api_key_env=os.environ.get("MEDLIVE_GRADER_KEY_ENV") or None,
-    )  # fmt: skip
-    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "") not in ("", "0", "false")
+    )
+    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "") not in (
+        "",
+        "0",
+        "false",
+    )
     async with aclosing(open_endpoint(settings)) as engine:
-        return await grade_answer(case, answer, engine, mode=Mode.CRITERION, allow_unpinned=unpinned)
+        return await grade_answer(
+            case, answer, engine, mode=Mode.CRITERION, allow_unpinned=unpinned
+        )
 
 
 def _grader_names() -> tuple[str, str]:
-    model, base_url = os.environ.get("MEDLIVE_GRADER_MODEL"), os.environ.get("MEDLIVE_GRADER_BASE_URL")
+    model, base_url = (
+        os.environ.get("MEDLIVE_GRADER_MODEL"),
+        os.environ.get("MEDLIVE_GRADER_BASE_URL"),
+    )
     if not model or not base_url:
         hint = "set MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL (…/v1)"
         raise ConfigError("the grader is not named", hint=hint)

@@ -16,7 +16,11 @@ def may_connect(address: str, *, allow_loopback: bool = False) -> bool:
     if ip.is_loopback:
         return allow_loopback
     if isinstance(ip, ipaddress.IPv6Address):
-        inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else ip.sixtofour
+        inner = (
+            ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+            if ip in _NAT64
+            else ip.sixtofour
+        )
         if inner is None and ip not in _GLOBAL_UNICAST:
             return False
         ip = inner or ip

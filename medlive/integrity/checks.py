@@ -88,7 +88,9 @@ SubjectT = TypeVar("SubjectT", bound=Subject)
 Step = Callable[[SubjectT, Faults], None]
 
 
-def run_steps(subject: SubjectT, steps: Sequence[tuple[str, Step[SubjectT]]]) -> tuple[StepResult, ...]:
+def run_steps(
+    subject: SubjectT, steps: Sequence[tuple[str, Step[SubjectT]]]
+) -> tuple[StepResult, ...]:
     """Run every named step in order and return the results."""
     results: list[StepResult] = []
     for number, (name, step) in enumerate(steps, start=1):
@@ -100,7 +102,9 @@ def run_steps(subject: SubjectT, steps: Sequence[tuple[str, Step[SubjectT]]]) ->
     return tuple(results)
 
 
-def _run_step(subject: SubjectT, number: int, name: str, step: Step[SubjectT]) -> StepResult:
+def _run_step(
+    subject: SubjectT, number: int, name: str, step: Step[SubjectT]
+) -> StepResult:
     faults = Faults()
     try:
         step(subject, faults)
@@ -109,11 +113,15 @@ def _run_step(subject: SubjectT, number: int, name: str, step: Step[SubjectT]) -
             return StepResult(number, name, StepState.SKIPPED, why=str(skip))
         faults.add(".", "what this step needs", str(skip))
     except OSError as exc:
-        faults.add(str(exc.filename or "."), "a readable file", exc.strerror or str(exc)[:200])
+        faults.add(
+            str(exc.filename or "."), "a readable file", exc.strerror or str(exc)[:200]
+        )
     except TooLong as exc:
         faults.add(".", "files and lines within the size limits", str(exc)[:200])
     if faults.count:
-        return StepResult(number, name, StepState.FAILED, tuple(faults.findings), faults.count)
+        return StepResult(
+            number, name, StepState.FAILED, tuple(faults.findings), faults.count
+        )
     return StepResult(number, name, StepState.PASSED, why=subject.note)
 
 
@@ -123,7 +131,9 @@ class SignedDocument:
 
     what: str  # What is signed, in a word: "snapshot"
     document: str  # The file that names the key
-    key: tuple[str, str] | None  # The key's id and base64 line; None: the document names none
+    key: (
+        tuple[str, str] | None
+    )  # The key's id and base64 line; None: the document names none
     comment: str
     untrusted: str  # The expected trusted and untrusted comments
     given: Sequence["PublicKey"]
@@ -134,11 +144,20 @@ class SignedDocument:
         """Return what the signature proves, and that in words. Raises Skip if no key is named or given."""
         if self.key is None:
             if has_signature:
-                faults.add(SIGNATURE, f"none, since {self.document} names no key", "a file")
+                faults.add(
+                    SIGNATURE, f"none, since {self.document} names no key", "a file"
+                )
             elif not self.given:
-                raise Skip(f"the {self.what} is unsigned, so its origin cannot be verified", allowed=True)
+                raise Skip(
+                    f"the {self.what} is unsigned, so its origin cannot be verified",
+                    allowed=True,
+                )
             else:
-                faults.add(self.document, f"the key {_any_of(self.given)}", f"no key: the {self.what} is unsigned")
+                faults.add(
+                    self.document,
+                    f"the key {_any_of(self.given)}",
+                    f"no key: the {self.what} is unsigned",
+                )
         elif not has_signature:
             faults.add(SIGNATURE, "a file", "none")
         else:
@@ -154,23 +173,44 @@ class SignedDocument:
 
     def _check_key(self, stated: tuple[str, str], faults: Faults) -> None:
         """Check that the key that the document states is one of those given, and signed."""
-        from medlive.integrity.signing import BadKey, BadSignature, PublicKey, check_signature
+        from medlive.integrity.signing import (
+            BadKey,
+            BadSignature,
+            PublicKey,
+            check_signature,
+        )
 
         try:
             key = PublicKey.parse(stated[1])
             if key.id_text() != stated[0]:
-                faults.add(self.document, f"the key {_any_of([key])}", f"{stated[0]} as {stated[1]}")
+                faults.add(
+                    self.document,
+                    f"the key {_any_of([key])}",
+                    f"{stated[0]} as {stated[1]}",
+                )
             # Whole keys are compared: anybody may choose the eight bytes of an id.
             if self.given and key not in self.given:
-                faults.add(self.document, f"the key {_any_of(self.given)}", _any_of([key]))
+                faults.add(
+                    self.document, f"the key {_any_of(self.given)}", _any_of([key])
+                )
             text = self.read(SIGNATURE).decode("utf-8", "replace")
-            comment = check_signature(self.read(SUMS), text, key, untrusted_comment=self.untrusted)
+            comment = check_signature(
+                self.read(SUMS), text, key, untrusted_comment=self.untrusted
+            )
             if comment != self.comment:
-                faults.add(SIGNATURE, f"the trusted comment {self.comment!r}", repr(comment)[:300])
+                faults.add(
+                    SIGNATURE,
+                    f"the trusted comment {self.comment!r}",
+                    repr(comment)[:300],
+                )
         except BadKey as exc:
             faults.add(self.document, "a public key", str(exc)[:200])
         except BadSignature as exc:
-            faults.add(SIGNATURE, f"a signature of {SUMS} by the key {stated[0]}", str(exc)[:300])
+            faults.add(
+                SIGNATURE,
+                f"a signature of {SUMS} by the key {stated[0]}",
+                str(exc)[:300],
+            )
 
 
 def _any_of(keys: Sequence["PublicKey"]) -> str:

@@ -12,7 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from medlive.bounds import SMALL_FILE_BYTES, SNAPSHOT_FILE_BYTES, SNAPSHOT_FILES, SNAPSHOT_LINE_BYTES
+from medlive.bounds import (
+    SMALL_FILE_BYTES,
+    SNAPSHOT_FILE_BYTES,
+    SNAPSHOT_FILES,
+    SNAPSHOT_LINE_BYTES,
+)
 from medlive.errors import BadInput, DiskFull
 from medlive.integrity.paths import open_plain
 from medlive.printable import printable
@@ -31,12 +36,25 @@ FOLDERS: Final = ("data", "figures")
 
 
 REQUIRED: Final = (
-    "CHANGES.md", "LICENSE", "README.md", "changes.json", "croissant.json",
-    "data/cases.jsonl", "data/cases.parquet", "data/criteria.jsonl", "data/criteria.parquet",
-    "figures/axes.svg", "figures/criteria-per-case.svg", "figures/months.svg",
-    "figures/sources.svg", "figures/specialties.svg", "figures/themes.svg",
-    "holdouts.json", "livemedbench.json", "manifest.json",
-)  # fmt: skip
+    "CHANGES.md",
+    "LICENSE",
+    "README.md",
+    "changes.json",
+    "croissant.json",
+    "data/cases.jsonl",
+    "data/cases.parquet",
+    "data/criteria.jsonl",
+    "data/criteria.parquet",
+    "figures/axes.svg",
+    "figures/criteria-per-case.svg",
+    "figures/months.svg",
+    "figures/sources.svg",
+    "figures/specialties.svg",
+    "figures/themes.svg",
+    "holdouts.json",
+    "livemedbench.json",
+    "manifest.json",
+)
 """The files of every snapshot besides SHA256SUMS and its signature."""
 
 
@@ -74,13 +92,24 @@ def list_files(root: Path) -> Listing:
     sizes: dict[str, int] = {}
     faults: list[Finding] = []
     if not _is_folder(root):
-        return Listing({}, (Finding(".", "a folder", "a symbolic link" if root.is_symlink() else "not a folder"),))
+        return Listing(
+            {},
+            (
+                Finding(
+                    ".",
+                    "a folder",
+                    "a symbolic link" if root.is_symlink() else "not a folder",
+                ),
+            ),
+        )
     # Another entry of a folder's name is a fault that is found in the root.
     for prefix in ("", *(f"{name}/" for name in FOLDERS if _is_folder(root / name))):
         try:
             _list_folder(root, prefix, sizes, faults)
         except OSError as exc:
-            faults.append(Finding(prefix or ".", "a readable folder", exc.strerror or str(exc)))
+            faults.append(
+                Finding(prefix or ".", "a readable folder", exc.strerror or str(exc))
+            )
     return Listing(sizes, tuple(faults))
 
 
@@ -88,21 +117,36 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _list_folder(root: Path, prefix: str, sizes: dict[str, int], faults: list[Finding]) -> None:
+def _list_folder(
+    root: Path, prefix: str, sizes: dict[str, int], faults: list[Finding]
+) -> None:
     # Cut before sorting, since a folder may have a million entries.
     with os.scandir(root / prefix) as entries:
-        found = sorted((e.name, e.stat(follow_symlinks=False)) for e in islice(entries, SNAPSHOT_FILES + 1))
+        found = sorted(
+            (e.name, e.stat(follow_symlinks=False))
+            for e in islice(entries, SNAPSHOT_FILES + 1)
+        )
     for entry, status in found:
         name, mode = prefix + entry, status.st_mode
         if stat.S_ISREG(mode) and status.st_size > SNAPSHOT_FILE_BYTES:
-            faults.append(Finding(printable(name), f"at most {SNAPSHOT_FILE_BYTES} bytes", f"{status.st_size}"))
+            faults.append(
+                Finding(
+                    printable(name),
+                    f"at most {SNAPSHOT_FILE_BYTES} bytes",
+                    f"{status.st_size}",
+                )
+            )
         elif stat.S_ISREG(mode) and name.isprintable():
             sizes[name] = status.st_size
         elif not (stat.S_ISDIR(mode) and name in FOLDERS):
             got = f"an entry of mode {stat.filemode(mode)}"
-            faults.append(Finding(printable(name), "nothing but the files of a snapshot", got))
+            faults.append(
+                Finding(printable(name), "nothing but the files of a snapshot", got)
+            )
     if len(found) > SNAPSHOT_FILES:
-        faults.append(Finding(prefix or ".", f"at most {SNAPSHOT_FILES} entries", "more"))
+        faults.append(
+            Finding(prefix or ".", f"at most {SNAPSHOT_FILES} entries", "more")
+        )
 
 
 def sha256(path: Path) -> str:

@@ -25,7 +25,8 @@ def exclusive(path: Path) -> Iterator[None]:
         lock = FileLock(path, timeout=0).acquire()
     except Timeout as exc:
         raise Locked(
-            f"another process is writing {path}", hint="wait until it ends, or end it, then run this again"
+            f"another process is writing {path}",
+            hint="wait until it ends, or end it, then run this again",
         ) from exc
     with lock:
         yield

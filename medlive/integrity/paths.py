@@ -27,10 +27,14 @@ PRIVATE_FOLDER: Final = 0o700
 """Rights of a folder that only its owner may enter."""
 
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not make the caller wait
+_READ: Final = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+)  # a pipe must not make the caller wait
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NOT_FOLLOWED: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
+_NOT_FOLLOWED: Final = frozenset(
+    {errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR}
+)
 
 
 class UnsafePath(BadInput):
@@ -73,7 +77,9 @@ def split_name(name: str) -> tuple[str, ...]:
     elif any(part in ("", ".", "..") for part in parts):
         reason = "a part of it is empty, . or .."
     if reason:
-        raise UnsafePath(f"not a name of a file below a folder: {printable(name)[:200]!r}: {reason}")
+        raise UnsafePath(
+            f"not a name of a file below a folder: {printable(name)[:200]!r}: {reason}"
+        )
     return parts
 
 
@@ -105,7 +111,9 @@ def open_below(root: Path, name: str) -> io.FileIO:
     return _as_file(descriptor, name, "rb", links=None)
 
 
-def create_below(root: Path, name: str, *, append: bool = False, mode: int = PRIVATE_FILE) -> io.FileIO:
+def create_below(
+    root: Path, name: str, *, append: bool = False, mode: int = PRIVATE_FILE
+) -> io.FileIO:
     """Open a regular file below `root` for unbuffered writing, with the folders on its way, made where missing.
 
     Args:
@@ -120,7 +128,9 @@ def create_below(root: Path, name: str, *, append: bool = False, mode: int = PRI
         OSError: if it cannot be written.
     """
     with _parent_of(root, name, make=True) as (parent, last):
-        descriptor = _open(last, _WRITE | (os.O_APPEND if append else 0), parent, name, mode)
+        descriptor = _open(
+            last, _WRITE | (os.O_APPEND if append else 0), parent, name, mode
+        )
     handle = _as_file(descriptor, name, "ab" if append else "wb", links=1)
     if not append:
         handle.truncate(0)
@@ -134,7 +144,9 @@ def open_plain(path: Path) -> io.FileIO:
         OSError: if there is no such file, or it is a link, a folder, a pipe, a socket or a device.
     """
     try:
-        return _as_file(_open(str(path), _READ, None, path.name), path.name, "rb", links=None)
+        return _as_file(
+            _open(str(path), _READ, None, path.name), path.name, "rb", links=None
+        )
     except UnsafePath as exc:
         raise OSError(errno.EINVAL, "not a regular file", str(path)) from exc
 
@@ -158,7 +170,9 @@ def _walk(root: Path, prefix: str) -> Iterator[Entry]:
 
 
 @contextmanager
-def _parent_of(root: Path, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def _parent_of(
+    root: Path, name: str, *, make: bool = False
+) -> Iterator[tuple[int, str]]:
     """Yield the descriptor of the folder that holds a name, and the name's last part."""
     *folders, last = split_name(name)
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -181,18 +195,26 @@ def _make_folder(name: str, parent: int) -> None:
         return
 
 
-def _open(part: str, flags: int, parent: int | None, name: str, mode: int = PRIVATE_FILE) -> int:
+def _open(
+    part: str, flags: int, parent: int | None, name: str, mode: int = PRIVATE_FILE
+) -> int:
     try:
         return os.open(part, flags, mode, dir_fd=parent)
     except OSError as exc:
         if exc.errno in _NOT_FOLLOWED:
-            raise UnsafePath(f"{printable(name)[:200]} leads over a link or to no regular file") from exc
+            raise UnsafePath(
+                f"{printable(name)[:200]} leads over a link or to no regular file"
+            ) from exc
         raise
 
 
 def _as_file(descriptor: int, name: str, mode: str, *, links: int | None) -> io.FileIO:
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or (links is not None and status.st_nlink != links):
+    if not stat.S_ISREG(status.st_mode) or (
+        links is not None and status.st_nlink != links
+    ):
         os.close(descriptor)
-        raise UnsafePath(f"{printable(name)[:200]} is not a regular file of this folder alone")
+        raise UnsafePath(
+            f"{printable(name)[:200]} is not a regular file of this folder alone"
+        )
     return io.FileIO(descriptor, mode)

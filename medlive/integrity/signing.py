@@ -43,7 +43,9 @@ _HINT: Final = "give the file as minisign writes it, or the base64 line of a key
 _MAX_TEXT: Final = 16 * 1024
 """The most characters of a key or signature; minisign's own are below 10,000."""
 _PRIME: Final = 2**255 - 19
-_ORDER_8: Final = 2707385501144840649318225287225658788936804267575313519463743609750303402022
+_ORDER_8: Final = (
+    2707385501144840649318225287225658788936804267575313519463743609750303402022
+)
 _SMALL_ORDER: Final = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
 """Points for which anybody can forge a signature; libsodium refuses them, OpenSSL does not."""
 
@@ -69,7 +71,9 @@ class PublicKey:
         data = _parse_key(text, "public key", 42)
         y = int.from_bytes(data[10:], "little") % 2**255
         if data[:2] != _ED25519 or y >= _PRIME or y in _SMALL_ORDER:
-            raise BadKey("not a minisign public key: it is of another algorithm, or its value proves nothing")
+            raise BadKey(
+                "not a minisign public key: it is of another algorithm, or its value proves nothing"
+            )
         return cls(data[2:10], data[10:])
 
     def id_text(self) -> str:
@@ -102,31 +106,50 @@ class SecretKey:
             BadKey: If it is not a key, is damaged, or needs another password.
         """
         data = _parse_key(text, "secret key", 158)
-        if (data[:2], data[4:6]) != (_ED25519, _BLAKE2) or data[2:4] not in (_NO_KDF, _SCRYPT):
-            raise BadKey("not a minisign secret key: its algorithm or encryption is not supported")
+        if (data[:2], data[4:6]) != (_ED25519, _BLAKE2) or data[2:4] not in (
+            _NO_KDF,
+            _SCRYPT,
+        ):
+            raise BadKey(
+                "not a minisign secret key: its algorithm or encryption is not supported"
+            )
         inner, encrypted = data[54:], data[2:4] == _SCRYPT
         if encrypted:
             if not password:
-                raise BadKey("the signing key is encrypted", hint=f"set {PASSWORD_VARIABLE} to its password")
-            inner = _crypt(inner, password, data[6:38], *struct.unpack("<QQ", data[38:54]))
+                raise BadKey(
+                    "the signing key is encrypted",
+                    hint=f"set {PASSWORD_VARIABLE} to its password",
+                )
+            inner = _crypt(
+                inner, password, data[6:38], *struct.unpack("<QQ", data[38:54])
+            )
         key_id, seed, raw, checksum = inner[:8], inner[8:40], inner[40:72], inner[72:]
         # minisign leaves the checksum of an unencrypted key empty; other programs fill it in.
-        intact = hmac.compare_digest(checksum, _checksum(inner[:72])) or (not encrypted and not any(checksum))
+        intact = hmac.compare_digest(checksum, _checksum(inner[:72])) or (
+            not encrypted and not any(checksum)
+        )
         if not intact and encrypted:
-            raise BadKey(f"the password in {PASSWORD_VARIABLE} is not this key's, or the key is damaged")
+            raise BadKey(
+                f"the password in {PASSWORD_VARIABLE} is not this key's, or the key is damaged"
+            )
         if not intact or _private_key(seed).public_key().public_bytes_raw() != raw:
             raise BadKey("the signing key is damaged: its parts do not match")
         return cls(PublicKey(key_id, raw), seed)
 
 
 def _private_key(seed: bytes) -> "Ed25519PrivateKey":
-    from cryptography.hazmat.primitives.asymmetric import ed25519  # 6 MB, which idle services do without
+    from cryptography.hazmat.primitives.asymmetric import (
+        ed25519,
+    )  # 6 MB, which idle services do without
 
     return ed25519.Ed25519PrivateKey.from_private_bytes(seed)
 
 
 def generate(
-    password: str | None = None, *, ops_limit: int = OPS_LIMIT, memory_limit: int = MEMORY_LIMIT
+    password: str | None = None,
+    *,
+    ops_limit: int = OPS_LIMIT,
+    memory_limit: int = MEMORY_LIMIT,
 ) -> tuple[str, str]:
     """Generate a key pair and return the texts of the secret key's file and the public key's.
 
@@ -138,15 +161,29 @@ def generate(
     public = PublicKey(key_id, private.public_key().public_bytes_raw())
     inner = public.key_id + private.private_bytes_raw() + public.raw
     if password is None:
-        head, kind, inner = _ED25519 + _NO_KDF + _BLAKE2 + bytes(48), "unencrypted", inner + bytes(32)
+        head, kind, inner = (
+            _ED25519 + _NO_KDF + _BLAKE2 + bytes(48),
+            "unencrypted",
+            inner + bytes(32),
+        )
     else:
         salt, kind = secrets.token_bytes(32), "encrypted"
-        head = _ED25519 + _SCRYPT + _BLAKE2 + salt + struct.pack("<QQ", ops_limit, memory_limit)
-        inner = _crypt(inner + _checksum(inner), password, salt, ops_limit, memory_limit)
+        head = (
+            _ED25519
+            + _SCRYPT
+            + _BLAKE2
+            + salt
+            + struct.pack("<QQ", ops_limit, memory_limit)
+        )
+        inner = _crypt(
+            inner + _checksum(inner), password, salt, ops_limit, memory_limit
+        )
     return _render((f"minisign {kind} secret key", head + inner)), public.text()
 
 
-def sign(data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: str) -> str:
+def sign(
+    data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: str
+) -> str:
     """Sign data and return the text of the signature's file; the same arguments give the same signature.
 
     The trusted comment is signed, the untrusted one not. Raises UsageError for a comment that is not at most 1,000
@@ -154,15 +191,24 @@ def sign(data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: s
     """
     for comment in (trusted_comment, untrusted_comment):
         if len(comment) > 1000 or not comment.isascii() or not _is_printable(comment):
-            raise UsageError("a signature's comment must be one line of at most 1,000 printable ASCII characters")
+            raise UsageError(
+                "a signature's comment must be one line of at most 1,000 printable ASCII characters"
+            )
     private = _private_key(key.seed)
     raw = private.sign(hashlib.blake2b(data).digest())
     over_comment = private.sign(raw + trusted_comment.encode("ascii"))
-    return _render((untrusted_comment, _PREHASHED + key.public.key_id + raw), (trusted_comment, over_comment))
+    return _render(
+        (untrusted_comment, _PREHASHED + key.public.key_id + raw),
+        (trusted_comment, over_comment),
+    )
 
 
 def check_signature(
-    data: bytes, signature_text: str, key: PublicKey, *, untrusted_comment: str | None = None
+    data: bytes,
+    signature_text: str,
+    key: PublicKey,
+    *,
+    untrusted_comment: str | None = None,
 ) -> str:
     """Check a signature and return its trusted comment.
 
@@ -174,13 +220,19 @@ def check_signature(
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    (untrusted, first), (trusted, over_comment) = _parse(signature_text, BadSignature, "signature", 74, 64)
+    (untrusted, first), (trusted, over_comment) = _parse(
+        signature_text, BadSignature, "signature", 74, 64
+    )
     kind, key_id, raw = first[:2], first[2:10], first[10:]
     if kind != _PREHASHED:
-        raise BadSignature("not a prehashed signature but a legacy or unknown one: sign again with minisign")
+        raise BadSignature(
+            "not a prehashed signature but a legacy or unknown one: sign again with minisign"
+        )
     if key_id != key.key_id:
         made_by = PublicKey(key_id, b"").id_text()
-        raise BadSignature(f"expected a signature of key {key.id_text()}, found one of key {made_by}")
+        raise BadSignature(
+            f"expected a signature of key {key.id_text()}, found one of key {made_by}"
+        )
     public = Ed25519PublicKey.from_public_bytes(key.raw)
     for what, signature, message in (
         ("the data is", raw, hashlib.blake2b(data).digest()),
@@ -211,16 +263,22 @@ def public_key_of(given: PublicKey | str | Path | None) -> PublicKey | None:
         text = Path(given).read_text("utf-8", "replace") if is_file else str(given)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
-        raise BadInput(f"the public key {str(given)[:200]!r} cannot be read: {reason}") from exc
+        raise BadInput(
+            f"the public key {str(given)[:200]!r} cannot be read: {reason}"
+        ) from exc
     try:
         return PublicKey.parse(text)
     except BadKey as exc:
         if is_file:
             raise
-        raise BadKey("the public key is neither an existing file nor a key", hint=exc.hint) from None
+        raise BadKey(
+            "the public key is neither an existing file nor a key", hint=exc.hint
+        ) from None
 
 
-def load_signing_key(environment: Mapping[str, str], file: Path | None = None) -> SecretKey | None:
+def load_signing_key(
+    environment: Mapping[str, str], file: Path | None = None
+) -> SecretKey | None:
     """Load the key that releases are signed with. No message contains the key.
 
     Args:
@@ -234,9 +292,14 @@ def load_signing_key(environment: Mapping[str, str], file: Path | None = None) -
     Raises:
         BadKey: If the key cannot be used, others may read its file, or both variables are set.
     """
-    text, path = environment.get(KEY_VARIABLE, "").strip(), environment.get(FILE_VARIABLE, "")
+    text, path = (
+        environment.get(KEY_VARIABLE, "").strip(),
+        environment.get(FILE_VARIABLE, ""),
+    )
     if file is None and text and path:
-        raise BadKey(f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set", hint="unset one of them")
+        raise BadKey(
+            f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set", hint="unset one of them"
+        )
     if file is not None or path:
         text = _read_secret(file or Path(path))
     return SecretKey.parse(text, environment.get(PASSWORD_VARIABLE)) if text else None
@@ -255,11 +318,18 @@ def write_keys(folder: Path, secret_text: str, public_text: str) -> tuple[Path, 
             raise BadKey(f"{path} exists, and a key is never overwritten", hint=hint)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for path, text, mode in ((secret, secret_text, 0o600), (public, public_text, 0o644)):
-            with open(path, "x", encoding="ascii", opener=partial(os.open, mode=mode)) as out:
+        for path, text, mode in (
+            (secret, secret_text, 0o600),
+            (public, public_text, 0o644),
+        ):
+            with open(
+                path, "x", encoding="ascii", opener=partial(os.open, mode=mode)
+            ) as out:
                 out.write(text)
     except OSError as exc:
-        raise BadKey(f"the keys cannot be written to {folder}: {exc.strerror or exc}") from None
+        raise BadKey(
+            f"the keys cannot be written to {folder}: {exc.strerror or exc}"
+        ) from None
     return secret, public
 
 
@@ -286,22 +356,37 @@ def _read_secret(path: Path) -> str:
 def _render(*pairs: tuple[str, bytes]) -> str:
     """Write pairs of a comment and data as minisign does."""
     rows = zip(_PREFIXES, pairs, strict=False)
-    return "".join(f"{p}{comment}\n{base64.b64encode(data).decode('ascii')}\n" for p, (comment, data) in rows)
+    return "".join(
+        f"{p}{comment}\n{base64.b64encode(data).decode('ascii')}\n"
+        for p, (comment, data) in rows
+    )
 
 
-def _parse(text: str, error: type[MedliveError], what: str, *sizes: int) -> list[tuple[str, bytes]]:
+def _parse(
+    text: str, error: type[MedliveError], what: str, *sizes: int
+) -> list[tuple[str, bytes]]:
     """Read pairs of a comment and data of these sizes; raises the error for any other spelling."""
     fault = f"not a minisign {what}: "
     rows = text.split("\n") if len(text) <= _MAX_TEXT else []
     if len(rows) != 2 * len(sizes) + 1:
-        raise error(f"{fault}expected {2 * len(sizes)} lines, each with a line end", hint=_HINT)
+        raise error(
+            f"{fault}expected {2 * len(sizes)} lines, each with a line end", hint=_HINT
+        )
     try:
-        comments = [row.removeprefix(prefix) for row, prefix in zip(rows[:-1:2], _PREFIXES, strict=False)]
-        pairs = [(comment, base64.b64decode(row)) for comment, row in zip(comments, rows[1::2], strict=True)]
+        comments = [
+            row.removeprefix(prefix)
+            for row, prefix in zip(rows[:-1:2], _PREFIXES, strict=False)
+        ]
+        pairs = [
+            (comment, base64.b64decode(row))
+            for comment, row in zip(comments, rows[1::2], strict=True)
+        ]
     except ValueError:
         raise error(f"{fault}a line is not valid base64", hint=_HINT) from None
     if _render(*pairs) != text or [len(data) for _, data in pairs] != [*sizes]:
-        raise error(f"{fault}its lines are not spelled as minisign spells them", hint=_HINT)
+        raise error(
+            f"{fault}its lines are not spelled as minisign spells them", hint=_HINT
+        )
     if not all(map(_is_printable, comments)):
         raise error(f"{fault}a comment has a control character or is not valid UTF-8")
     return pairs
@@ -310,7 +395,9 @@ def _parse(text: str, error: type[MedliveError], what: str, *sizes: int) -> list
 def _parse_key(text: str, what: str, size: int) -> bytes:
     """Read the data of a key's file, or of its base64 line alone. Raises BadKey."""
     text = text.removesuffix("\n") + "\n"
-    return _parse(text if "\n" in text[:-1] else f"{_PREFIXES[0]}\n{text}", BadKey, what, size)[0][1]
+    return _parse(
+        text if "\n" in text[:-1] else f"{_PREFIXES[0]}\n{text}", BadKey, what, size
+    )[0][1]
 
 
 def _is_printable(comment: str) -> bool:
@@ -321,18 +408,30 @@ def _checksum(inner: bytes) -> bytes:
     return hashlib.blake2b(_ED25519 + inner, digest_size=32).digest()
 
 
-def _crypt(inner: bytes, password: str, salt: bytes, ops_limit: int, memory_limit: int) -> bytes:
+def _crypt(
+    inner: bytes, password: str, salt: bytes, ops_limit: int, memory_limit: int
+) -> bytes:
     """Encrypt or decrypt the inner part of a secret key, 104 bytes. Raises BadKey."""
     if ops_limit > OPS_LIMIT or memory_limit > MEMORY_LIMIT:
-        raise BadKey("decrypting the signing key needs more work or memory than minisign's own keys")
+        raise BadKey(
+            "decrypting the signing key needs more work or memory than minisign's own keys"
+        )
     cost, blocks, lanes = _scrypt_cost(ops_limit, memory_limit)
     try:
         stream = hashlib.scrypt(
-            password.encode("utf-8"), salt=salt, n=cost, r=blocks, p=lanes, maxmem=2**31 - 1, dklen=len(inner)
+            password.encode("utf-8"),
+            salt=salt,
+            n=cost,
+            r=blocks,
+            p=lanes,
+            maxmem=2**31 - 1,
+            dklen=len(inner),
         )
     except (MemoryError, ValueError):
         need = 128 * cost * blocks // 2**20
-        raise BadKey(f"the password is not valid UTF-8, or there are no {need} MiB of memory to use it") from None
+        raise BadKey(
+            f"the password is not valid UTF-8, or there are no {need} MiB of memory to use it"
+        ) from None
     return bytes(a ^ b for a, b in zip(inner, stream, strict=True))
 
 

@@ -15,7 +15,13 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medlive import errors
-from medlive.errors import CallerRefused, CircuitOpen, ConfigError, EndpointUnavailable, RequestRefused
+from medlive.errors import (
+    CallerRefused,
+    CircuitOpen,
+    ConfigError,
+    EndpointUnavailable,
+    RequestRefused,
+)
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.circuit import circuit_of
 from medlive.llm.engine import UNNAMED, Engine, Finish, Reply, Request, Usage
@@ -27,7 +33,9 @@ R = TypeVar("R", bound=BaseModel)
 Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 """Asks a model under evaluation: chat messages to a reply; raises EndpointUnavailable when none could be had."""
 
-MOST_RAW: Final = 20_000  # Characters of a reply that are kept in a log, and returned with its fault
+MOST_RAW: Final = (
+    20_000  # Characters of a reply that are kept in a log, and returned with its fault
+)
 PATIENCE: Final = 20
 """This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
 STRANGERS: Final = 8
@@ -102,7 +110,11 @@ class Asked(Generic[T]):
     @property
     def fault(self) -> Unusable | None:
         """Why there is no value; a budget that ended before a repair leaves the fault that was to be repaired."""
-        faults = [a.fault for a in self.attempts if a.fault and a.fault.outcome is not CallOutcome.OVER_BUDGET]
+        faults = [
+            a.fault
+            for a in self.attempts
+            if a.fault and a.fault.outcome is not CallOutcome.OVER_BUDGET
+        ]
         return faults[-1] if faults and self.value is None else None
 
     @property
@@ -181,7 +193,9 @@ class Caller:
         """`Health.silence`."""
         return self._health.silence if self._health else None
 
-    async def call(self, estimate: Usage, make: Callable[[], Awaitable[Reply]]) -> Reply | EndpointUnavailable:
+    async def call(
+        self, estimate: Usage, make: Callable[[], Awaitable[Reply]]
+    ) -> Reply | EndpointUnavailable:
         """The reply, or why none came.
 
         Raises BudgetSpent, EndpointUnavailable when the endpoint seems dead; without `concurrency`, CircuitOpen.
@@ -221,7 +235,11 @@ class Asker(Caller):
         super().__init__(concurrency, budget)
         self.role = role
         self._engine, self._repairs, self._circuit = engine, repairs, circuit_of(engine)
-        self._pinned = None if allow_unpinned or not engine.identity.pinned else engine.identity.model
+        self._pinned = (
+            None
+            if allow_unpinned or not engine.identity.pinned
+            else engine.identity.model
+        )
         self._strangers = 0
         """Replies by others than the pinned model."""
         self._trusted = False
@@ -247,7 +265,11 @@ class Asker(Caller):
             except BudgetSpent as exc:
                 if not asked.attempts:
                     raise
-                asked.attempts.append(Attempt(request, None, Unusable(exc.message, CallOutcome.OVER_BUDGET)))
+                asked.attempts.append(
+                    Attempt(
+                        request, None, Unusable(exc.message, CallOutcome.OVER_BUDGET)
+                    )
+                )
                 break
             if isinstance(reply, EndpointUnavailable):
                 await self._check_open(reply)
@@ -277,7 +299,11 @@ class Asker(Caller):
         One that got no answer has failed: it may be the one that the endpoint never answers, and would be every
         probe if it cost its thread no attempt.
         """
-        circuit = self._circuit if self._health is None and isinstance(cause, CallerRefused) else None
+        circuit = (
+            self._circuit
+            if self._health is None and isinstance(cause, CallerRefused)
+            else None
+        )
         if circuit and (opening := await circuit.opening()):
             raise opening.error() from cause
 
@@ -291,15 +317,23 @@ class Asker(Caller):
 
     async def _judge(self, reply: Reply, fault: Unusable | None) -> None:
         if self._circuit and not reply.replayed:
-            await self._circuit.judged(None if fault is None or fault.partial else str(fault))
+            await self._circuit.judged(
+                None if fault is None or fault.partial else str(fault)
+            )
 
     def _read(self, reply: Reply, read: Callable[[Reply], T]) -> T:
         self._trusted = self._trusted or reply.model == self._pinned
         try:
             value = read_checked(reply, self._pinned, self.role, read)
         except AnotherModel:
-            self._strangers += not reply.replayed  # an old reply says nothing about the endpoint of today
-            if not reply.replayed and not self._trusted and self._strangers >= STRANGERS:
+            self._strangers += (
+                not reply.replayed
+            )  # an old reply says nothing about the endpoint of today
+            if (
+                not reply.replayed
+                and not self._trusted
+                and self._strangers >= STRANGERS
+            ):
                 self._refuse(reply)
             raise
         except Unusable as exc:
@@ -317,11 +351,17 @@ class Asker(Caller):
 
     def _refuse(self, reply: Reply) -> NoReturn:
         unnamed = reply.model == UNNAMED
-        answered = "no reply names its model" if unnamed else f"{reply.model!r} answered, every time"
+        answered = (
+            "no reply names its model"
+            if unnamed
+            else f"{reply.model!r} answered, every time"
+        )
         allow = "allow_unpinned = true in its table, or --allow-unpinned, accepts such replies"
         raise WrongModel(
             f"the {self.role} {self._pinned!r} was asked and {answered}",
-            hint=allow if unnamed else f"name {reply.model!r} as the {self.role}'s model; {allow}",
+            hint=allow
+            if unnamed
+            else f"name {reply.model!r} as the {self.role}'s model; {allow}",
         )
 
 
@@ -329,27 +369,41 @@ def _again(request: Request, reply: Reply, fault: Unusable) -> Request:
     """The next attempt: another model's reply is asked for afresh, past what a store of replies holds."""
     if isinstance(fault, AnotherModel):
         return replace(request, repair=None, round=request.round + 1)
-    return replace(fault.rest or request, round=request.round, repair=(reply.text[:MOST_RAW], str(fault)))
+    return replace(
+        fault.rest or request,
+        round=request.round,
+        repair=(reply.text[:MOST_RAW], str(fault)),
+    )
 
 
-def read_checked(reply: Reply, pinned: str | None, role: str, read: Callable[[Reply], T]) -> T:
+def read_checked(
+    reply: Reply, pinned: str | None, role: str, read: Callable[[Reply], T]
+) -> T:
     """What `read` makes of a reply that is whole and counts. Raises Unusable.
 
     `pinned` is the model that must have answered; None: any may.
     """
     if pinned is not None and reply.model != pinned:
-        named = "the reply names none" if reply.model == UNNAMED else repr(reply.model[:100])
+        named = (
+            "the reply names none"
+            if reply.model == UNNAMED
+            else repr(reply.model[:100])
+        )
         raise AnotherModel(f"another model answered: {named}")
     if reply.finish is Finish.REFUSAL:
         words = " ".join(reply.text.split())[:200] or "no reason given"
-        raise Unusable(f"the {role} refused, or a content filter did: {words}", CallOutcome.REFUSED)
+        raise Unusable(
+            f"the {role} refused, or a content filter did: {words}", CallOutcome.REFUSED
+        )
     if reply.finish is Finish.LENGTH:
         raise Unusable("the reply was cut at the token limit", CallOutcome.TRUNCATED)
     return read(reply)
 
 
 def read_as(
-    reply_type: type[R], request: Request, check: Callable[[R], str | None] = lambda _: None
+    reply_type: type[R],
+    request: Request,
+    check: Callable[[R], str | None] = lambda _: None,
 ) -> Callable[[Reply], R]:
     """Reads a reply as an object of `reply_type` for which `check` finds no fault.
 
@@ -363,7 +417,9 @@ def read_as(
         except NoObject as exc:
             if is_refusal(reply.text):
                 words = reply.text.strip()[:200]
-                raise Unusable(f"the engine refused in plain words: {words}", CallOutcome.REFUSED) from exc
+                raise Unusable(
+                    f"the engine refused in plain words: {words}", CallOutcome.REFUSED
+                ) from exc
             raise Unusable(str(exc)) from exc
         except ValidationError as exc:
             raise Unusable(first_fault(exc)) from exc

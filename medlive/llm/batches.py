@@ -25,7 +25,9 @@ class BatchState:
     calls: int
     completed: int
     failed: int
-    result_files: tuple[str, ...]  # Ids of the files of results and of errors, once the endpoint has written them
+    result_files: tuple[
+        str, ...
+    ]  # Ids of the files of results and of errors, once the endpoint has written them
     errors: tuple[str, ...]  # Why the file of calls was refused
 
     @property
@@ -39,9 +41,16 @@ class BatchApi:
 
     def __init__(self, base_url: str, api_key: str, access: Access) -> None:
         """`base_url` ends in `/v1`, as most do."""
-        headers = dict(access.headers) | ({access.key_header: api_key} if access.key_header else {})
+        headers = dict(access.headers) | (
+            {access.key_header: api_key} if access.key_header else {}
+        )
         key = api_key or "none"
-        self._client = OpenAI(base_url=base_url, api_key=key, default_query=access.query, default_headers=headers)
+        self._client = OpenAI(
+            base_url=base_url,
+            api_key=key,
+            default_query=access.query,
+            default_headers=headers,
+        )
         self.base_url = base_url
 
     def submit(self, calls: Path) -> BatchState:
@@ -49,7 +58,9 @@ class BatchApi:
         with self._asking(), calls.open("rb") as file:
             sent = self._client.files.create(file=file, purpose="batch")
             return _state(
-                self._client.batches.create(input_file_id=sent.id, endpoint=URL, completion_window="24h")
+                self._client.batches.create(
+                    input_file_id=sent.id, endpoint=URL, completion_window="24h"
+                )
             )
 
     def state(self, batch: str) -> BatchState:
@@ -72,20 +83,29 @@ class BatchApi:
                 hint="has this endpoint a batch API, and does the key belong to it?",
             ) from exc
         except OpenAIError as exc:
-            raise EndpointUnavailable(f"{self.base_url} cannot be reached: {exc}") from exc
+            raise EndpointUnavailable(
+                f"{self.base_url} cannot be reached: {exc}"
+            ) from exc
 
 
 def _state(batch: Batch) -> BatchState:
-    counts, errors = batch.request_counts, (batch.errors.data or []) if batch.errors else []
+    counts, errors = (
+        batch.request_counts,
+        (batch.errors.data or []) if batch.errors else [],
+    )
     return BatchState(
         id=batch.id,
         status=batch.status,
         calls=counts.total if counts else 0,
         completed=counts.completed if counts else 0,
         failed=counts.failed if counts else 0,
-        result_files=tuple(file for file in (batch.output_file_id, batch.error_file_id) if file),
+        result_files=tuple(
+            file for file in (batch.output_file_id, batch.error_file_id) if file
+        ),
         errors=tuple(
-            f"line {error.line}: {error.message}" if error.line else error.message or error.code or "unknown error"
+            f"line {error.line}: {error.message}"
+            if error.line
+            else error.message or error.code or "unknown error"
             for error in errors
         ),
     )

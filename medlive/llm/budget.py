@@ -27,8 +27,12 @@ class Budget:
     max_calls: int | None = None
     max_usd: float | None = None
     max_tokens: int | None = None  # Input and output together
-    calls: int = field(default=0, init=False)  # HTTP requests: each attempt of a call counts, see `pay_again`
-    usd: float = field(default=0.0, init=False)  # What is known to be spent; see `unpriced`
+    calls: int = field(
+        default=0, init=False
+    )  # HTTP requests: each attempt of a call counts, see `pay_again`
+    usd: float = field(
+        default=0.0, init=False
+    )  # What is known to be spent; see `unpriced`
     tokens: int = field(default=0, init=False)
     unpriced: int = field(default=0, init=False)  # Calls whose cost is unknown
     estimated: int = field(default=0, init=False)
@@ -131,17 +135,39 @@ class Budget:
             tokens = sum(one.input_tokens + one.output_tokens for one in ahead)
             if self.tokens + tokens > self.max_tokens:
                 return False
-        return self.max_usd is None or self.usd + sum(one.cost_usd or 0.0 for one in ahead) <= self.max_usd
+        return (
+            self.max_usd is None
+            or self.usd + sum(one.cost_usd or 0.0 for one in ahead) <= self.max_usd
+        )
 
     def _refuse_when_spent(self, estimate: Usage) -> None:
         spent = (
-            (self.max_calls, self.calls, f"The budget of {self.max_calls} calls is spent"),
-            (self.max_tokens, self.tokens, f"The budget of {self.max_tokens} tokens is spent"),
-            (self.max_usd, self.usd, f"The budget of {self.max_usd or 0:g} US dollars is spent"),
+            (
+                self.max_calls,
+                self.calls,
+                f"The budget of {self.max_calls} calls is spent",
+            ),
+            (
+                self.max_tokens,
+                self.tokens,
+                f"The budget of {self.max_tokens} tokens is spent",
+            ),
+            (
+                self.max_usd,
+                self.usd,
+                f"The budget of {self.max_usd or 0:g} US dollars is spent",
+            ),
         )
-        problem = next((text for most, used, text in spent if most is not None and used >= most), None)
+        problem = next(
+            (text for most, used, text in spent if most is not None and used >= most),
+            None,
+        )
         hint = None
-        if problem is None and self.max_usd is not None and (self.unpriced or estimate.cost_usd is None):
+        if (
+            problem is None
+            and self.max_usd is not None
+            and (self.unpriced or estimate.cost_usd is None)
+        ):
             problem = "A budget in US dollars cannot be kept: the model has no price"
             hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
         if problem is not None:

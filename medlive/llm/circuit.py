@@ -44,7 +44,9 @@ class Opening:
 
     endpoint: str  # Host, port and model
     cause: str
-    of_replies: bool  # Whether replies came and could not be used: only a usable one closes it
+    of_replies: (
+        bool  # Whether replies came and could not be used: only a usable one closes it
+    )
     opened_at: datetime
     retry_at: datetime  # When one call is let through
     backoff_s: float
@@ -55,11 +57,15 @@ class Opening:
 
     def error(self) -> CircuitOpen:
         """What a call meets."""
-        return CircuitOpen(str(self), hint="it is tried again by itself", retry_at=self.retry_at)
+        return CircuitOpen(
+            str(self), hint="it is tried again by itself", retry_at=self.retry_at
+        )
 
     def is_due(self, moment: datetime) -> bool:
         """Whether a call is let through; also where the clock was set back."""
-        return not moment < self.retry_at <= moment + timedelta(seconds=2 * MOST_BACKOFF_S)
+        return (
+            not moment < self.retry_at <= moment + timedelta(seconds=2 * MOST_BACKOFF_S)
+        )
 
 
 class CircuitStore(Protocol):
@@ -94,9 +100,15 @@ class MemoryCircuits:
 class Circuit:
     """The circuit of one model at one endpoint with one key."""
 
-    def __init__(self, key: str, endpoint: str, store: CircuitStore | None = None) -> None:
+    def __init__(
+        self, key: str, endpoint: str, store: CircuitStore | None = None
+    ) -> None:
         """`endpoint` is its name for people."""
-        self._key, self._endpoint, self._store = key, endpoint, store or MemoryCircuits()
+        self._key, self._endpoint, self._store = (
+            key,
+            endpoint,
+            store or MemoryCircuits(),
+        )
         self._opening: Opening | None = None
         """As last read or written."""
         self._read_at = float("-inf")
@@ -108,7 +120,9 @@ class Circuit:
         if (opening := await self.opening()) is None:
             return
         # A probe whose process dies is followed by another one after the same back-off.
-        next_probe = replace(opening, retry_at=(moment := now()) + timedelta(seconds=opening.backoff_s))
+        next_probe = replace(
+            opening, retry_at=(moment := now()) + timedelta(seconds=opening.backoff_s)
+        )
         if opening.is_due(moment) and await self._swap(next_probe):
             self._probing = True
             return
@@ -117,7 +131,9 @@ class Circuit:
     async def opening(self) -> Opening | None:
         """The circuit's opening; None where it is closed."""
         if self._opening is not None or time.monotonic() - self._read_at > FRESH_S:
-            self._read_at = time.monotonic()  # before it is known: the other calls of this moment do not ask too
+            self._read_at = (
+                time.monotonic()
+            )  # before it is known: the other calls of this moment do not ask too
             known, self._opening = self._opening, await self._store.find(self._key)
             if known and not self._opening:  # another process's probe was answered
                 self._reset()
@@ -130,9 +146,13 @@ class Circuit:
         if self._opening is not None and not self._opening.of_replies:
             await self._close()
 
-    async def failed(self, cause: str, began: float, *, timed_out: bool = False) -> None:
+    async def failed(
+        self, cause: str, began: float, *, timed_out: bool = False
+    ) -> None:
         """An attempt that began then (`time.monotonic`) got no answer; opens the circuit when that is the rule."""
-        self._failing_since = min(began, self._failing_since) if self._failures else began
+        self._failing_since = (
+            min(began, self._failing_since) if self._failures else began
+        )
         self._failures += 1 + timed_out
         lasting = time.monotonic() - self._failing_since >= FAILING_S
         if self._probing or (self._failures >= FAILURES and lasting):
@@ -159,7 +179,12 @@ class Circuit:
         await self._open(cause, UNUSABLE_BACKOFF_S, of_replies=True)
 
     async def _open(
-        self, cause: str, backoff_s: float, *, most_s: float = MOST_BACKOFF_S, of_replies: bool = False
+        self,
+        cause: str,
+        backoff_s: float,
+        *,
+        most_s: float = MOST_BACKOFF_S,
+        of_replies: bool = False,
     ) -> None:
         """Open the circuit, or wait twice as long after a probe; other calls under way change nothing."""
         known, moment = self._opening, now()
@@ -169,7 +194,9 @@ class Circuit:
             backoff_s = min(most_s, 2 * known.backoff_s)
         retry_at = moment + timedelta(seconds=backoff_s)
         opened_at = known.opened_at if known else moment
-        if await self._swap(Opening(self._endpoint, cause, of_replies, opened_at, retry_at, backoff_s)):
+        if await self._swap(
+            Opening(self._endpoint, cause, of_replies, opened_at, retry_at, backoff_s)
+        ):
             self._probing = False
             _log.warning("%s", self._opening)
 

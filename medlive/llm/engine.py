@@ -47,9 +47,13 @@ class Usage:
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float | None = None  # None when the model has no price in `models.toml`: unknown, not free
+    cost_usd: float | None = (
+        None  # None when the model has no price in `models.toml`: unknown, not free
+    )
     latency_ms: float = 0.0
-    reasoning_tokens: int = 0  # Of the output tokens, those spent on reasoning, where the endpoint says so
+    reasoning_tokens: int = (
+        0  # Of the output tokens, those spent on reasoning, where the endpoint says so
+    )
     estimated: bool = False  # Whether the endpoint reported no usage, and an upper bound was counted instead
 
     def as_json(self) -> dict[str, Any]:
@@ -83,9 +87,13 @@ class Request:
     inputs: Mapping[str, Any]
     """Shown in this order: first what other calls of the case hold as well, last what only this one holds."""
     schema: Mapping[str, Any]  # JSON schema of the reply
-    repair: tuple[str, str] | None = None  # On a second attempt: the raw reply and what was wrong with it
+    repair: tuple[str, str] | None = (
+        None  # On a second attempt: the raw reply and what was wrong with it
+    )
     round: int = 0  # Raised when a stored reply was unusable, so that the next run asks afresh for that one alone
-    _digests: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _digests: dict[str, str] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def digest(self, engine: "EngineIdentity") -> str:
         """The key that a stored reply is found by: all that the answer depends on.
@@ -129,7 +137,11 @@ class EngineIdentity:
 
     def as_json(self) -> dict[str, Any]:
         """The identity as it is stored with what the engine decided."""
-        return {"engine": self.engine, "model": self.model, "parameters": dict(self.parameters)}
+        return {
+            "engine": self.engine,
+            "model": self.model,
+            "parameters": dict(self.parameters),
+        }
 
     @property
     def publishable(self) -> bool:
@@ -155,7 +167,11 @@ class Reply:
     @property
     def stored_text(self) -> str:
         """`text` as stores of replies keep it, the thinking before it; `reading.split_thinking` takes it apart."""
-        return f"<think>\n{self.thinking}\n</think>\n\n{self.text}" if self.thinking else self.text
+        return (
+            f"<think>\n{self.thinking}\n</think>\n\n{self.text}"
+            if self.thinking
+            else self.text
+        )
 
 
 class Engine(Protocol):
@@ -196,6 +212,12 @@ class ReplyStore(Protocol):
         """The reply stored under that digest."""
         ...
 
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+    async def keep(
+        self,
+        request_digest: str,
+        request: Request,
+        identity: EngineIdentity,
+        reply: Reply,
+    ) -> None:
         """Store a reply, durably, before anybody uses it."""
         ...

@@ -32,7 +32,10 @@ def render(request: Request) -> list[dict[str, str]]:
 
     Raises ValueError for a number that JSON cannot hold and TypeError for a value it cannot.
     """
-    messages = [{"role": "system", "content": request.prompt.text}, {"role": "user", "content": data(request)}]
+    messages = [
+        {"role": "system", "content": request.prompt.text},
+        {"role": "user", "content": data(request)},
+    ]
     if request.repair:
         # A reply may hold what the thread told it to say, and so may the fault that is named.
         raw, problem = (inert(neutralise(text)) for text in request.repair)
@@ -49,13 +52,17 @@ def data(request: Request) -> str:
 
 def fenced(inputs: Mapping[str, Any]) -> str:
     """The inputs as the JSON text that stands between the fences; their names are the agents' own."""
-    return "{" + ",".join([_member(name, value) for name, value in inputs.items()]) + "}"
+    return (
+        "{" + ",".join([_member(name, value) for name, value in inputs.items()]) + "}"
+    )
 
 
 def _member(name: str, value: Any) -> str:
     if isinstance(value, str) and len(value) <= LONGEST:
         return _remembered(name, value)
-    text = json.dumps(_neutral(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(
+        _neutral(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    )
     return f"{_written(name)}:{inert(text)}"
 
 
@@ -83,8 +90,14 @@ def read_inputs(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The inputs that `render` fenced, or None when there are none: how a server finds a task's inputs."""
     for message in messages:
         content = message.get("content")
-        if message.get("role") == "user" and isinstance(content, str) and content.startswith(OPEN):
-            body = content[len(OPEN) : content.rindex(CLOSE)] if CLOSE in content else ""
+        if (
+            message.get("role") == "user"
+            and isinstance(content, str)
+            and content.startswith(OPEN)
+        ):
+            body = (
+                content[len(OPEN) : content.rindex(CLOSE)] if CLOSE in content else ""
+            )
             try:
                 value = json.loads(body)
             except (ValueError, RecursionError):

@@ -154,9 +154,14 @@ class Limiter:
         if ended is Ended.ANSWERED:
             self._answered_at = min(now, self._answered_at)
             self._quickest = min(now - began, self._quickest * AGEING)
-        queued = began < self._answered_at or now - began > QUEUED * self._quickest + SLACK_S
+        queued = (
+            began < self._answered_at or now - began > QUEUED * self._quickest + SLACK_S
+        )
         if ended is Ended.ANSWERED and self._waiting and not queued:
-            self._limit = min(self._most, self._limit + (GROWTH if self._cut_at < 0 else 1 / self._limit))
+            self._limit = min(
+                self._most,
+                self._limit + (GROWTH if self._cut_at < 0 else 1 / self._limit),
+            )
         elif ended in (Ended.LIMITED, Ended.OVERLOADED) and began > self._cut_at:
             self._limit, self._cut_at = max(1.0, self._limit * CUT), now
             self._lowest = min(self._lowest, int(self._limit))
@@ -174,7 +179,9 @@ class Limiter:
                         hint="it is tried again by itself",
                     )
         except BaseException:
-            if turn.done() and turn.exception() is None:  # the turn had come when its caller left
+            if (
+                turn.done() and turn.exception() is None
+            ):  # the turn had come when its caller left
                 self._release()
             turn.cancel()
             raise
@@ -190,7 +197,9 @@ class Limiter:
         self._wake()
 
     def _wake(self) -> None:
-        while self._waiting and (self._waiting[0].done() or self._under_way < self._allowed):
+        while self._waiting and (
+            self._waiting[0].done() or self._under_way < self._allowed
+        ):
             turn = self._waiting.popleft()
             if not turn.done():
                 self._begin()
@@ -210,18 +219,25 @@ class Limiters:
         """The limiter of that address and key; its maximum is the largest that was asked for."""
         address = base_url.rstrip("/")
         place = (address, digest_text(key.strip()))
-        limiter = self._of.setdefault(place, Limiter(urlsplit(address).netloc.rpartition("@")[2], most))
+        limiter = self._of.setdefault(
+            place, Limiter(urlsplit(address).netloc.rpartition("@")[2], most)
+        )
         limiter.allow(most)
         return limiter
 
     def circuit(self, base_url: str, key: str, model: str) -> Circuit:
         """The circuit of that model there."""
         place = circuit_key(base_url, key, model)
-        return self._circuits.setdefault(place, Circuit(place, circuit_name(base_url, model), self._store))
+        return self._circuits.setdefault(
+            place, Circuit(place, circuit_name(base_url, model), self._store)
+        )
 
     def by_place(self) -> dict[str, Limiter]:
         """The limiter of each address and key, by a digest of both."""
-        return {digest_text("\n".join(place)): limiter for place, limiter in self._of.items()}
+        return {
+            digest_text("\n".join(place)): limiter
+            for place, limiter in self._of.items()
+        }
 
     def states(self) -> list[EndpointState]:
         """The state of each."""

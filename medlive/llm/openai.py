@@ -22,7 +22,12 @@ from yarl import URL
 from medlive.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
 from medlive.clock import parse_retry_after
 from medlive.digest import canonical_json
-from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
+from medlive.errors import (
+    CallerRefused,
+    ConfigError,
+    EndpointUnavailable,
+    RequestRefused,
+)
 from medlive.llm.budget import BudgetSpent, pay_again
 from medlive.llm.circuit import Circuit
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
@@ -52,24 +57,41 @@ RULES_MODEL: Final = "rules"
 """Model ids that start so are the rules engine behind HTTP; what it makes is labelled as the rules engine's."""
 BYTES_A_TOKEN: Final = 3
 """For estimates, on the safe side: English has about 4.5 bytes a token, Chinese from 2.5 to 4."""
-ASSUMED_OUTPUT: Final = 4096  # Tokens a reply is reserved for where the model's parameters set no limit
+ASSUMED_OUTPUT: Final = (
+    4096  # Tokens a reply is reserved for where the model's parameters set no limit
+)
 MOST_SPARED: Final = 50
 """How often a call is turned away with 429, while others are served, before that counts as an attempt."""
 
-_OURS: Final = frozenset({"model", "messages", "response_format", "stream", "stream_options", "n"})
-_NOT_THE_FORMAT: Final = frozenset({"context_length_exceeded", "model_not_found", "invalid_api_key"})
-_PARAMETER_CODES: Final = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})
+_OURS: Final = frozenset(
+    {"model", "messages", "response_format", "stream", "stream_options", "n"}
+)
+_NOT_THE_FORMAT: Final = frozenset(
+    {"context_length_exceeded", "model_not_found", "invalid_api_key"}
+)
+_PARAMETER_CODES: Final = frozenset(
+    {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
+)
 _PARAMETER_WORDS: Final = (
-    "unsupported", "not support", "unrecognized", "unknown param", "unexpected", "not permitted"
-)  # fmt: skip
+    "unsupported",
+    "not support",
+    "unrecognized",
+    "unknown param",
+    "unexpected",
+    "not permitted",
+)
 """How endpoints without such a code put it, in lower case."""
 _THE_CALLERS: Final = frozenset({"model_not_found", "invalid_api_key"})
-_FILTERED: Final = frozenset({"content_filter", "content_policy_violation", "responsibleaipolicyviolation"})
+_FILTERED: Final = frozenset(
+    {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
+)
 _NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_MONEY_WORDS: Final = ("insufficient_quota", "insufficient balance", "余额不足")
 """How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
 """Characters from which on a key is secret, and removed from messages: a local endpoint's may be one letter."""
-_VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")  # How the paths of most endpoints end
+_VERSIONED: Final = re.compile(
+    r"/v\d+[a-z0-9]*(?:/openai)?$"
+)  # How the paths of most endpoints end
 _AZURE_DEPLOYMENT: Final = "/openai/deployments/"
 _PATH: Final = "/chat/completions"
 _PAGE: Final = "a web page came, not JSON"
@@ -105,7 +127,12 @@ class _TroubleError(Exception):
     ) -> None:
         """`usage` is what a body without a usable reply took; None: unknown, or nothing."""
         super().__init__(cause)
-        self.cause, self.ended, self.retry_after, self.usage = cause, ended, retry_after, usage
+        self.cause, self.ended, self.retry_after, self.usage = (
+            cause,
+            ended,
+            retry_after,
+            usage,
+        )
         self.patience, self.timed_out = retry_after or 0.0, timed_out
 
 
@@ -125,9 +152,17 @@ class _RejectedError(Exception):
     @property
     def kind(self) -> type[EndpointUnavailable]:
         """Whether this request, this caller, or the endpoint is concerned."""
-        if self.status in {400, 413, 422} and not self.broke and self.code not in _THE_CALLERS:
+        if (
+            self.status in {400, 413, 422}
+            and not self.broke
+            and self.code not in _THE_CALLERS
+        ):
             return RequestRefused
-        return CallerRefused if self.status in {401, 403, 404} or self.broke else EndpointUnavailable
+        return (
+            CallerRefused
+            if self.status in {401, 403, 404} or self.broke
+            else EndpointUnavailable
+        )
 
 
 class OpenAIEngine:
@@ -169,15 +204,23 @@ class OpenAIEngine:
         self._parameters = _checked_parameters(model, parameters or {})
         if timeout_s <= 0 or max_retries < 0 or concurrency < 1 or backoff_s < 0:
             raise ConfigError(f"The limits of model {model!r} must be positive")
-        self._secret = (api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key).strip()
+        self._secret = (
+            api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key
+        ).strip()
         if not (self._secret.isascii() and self._secret.isprintable()):
-            raise ConfigError(f"The key of model {model!r} holds characters that no key has")
+            raise ConfigError(
+                f"The key of model {model!r} holds characters that no key has"
+            )
         remember(self._secret)
         access = access or Access()
         self._url, self._endpoint = _checked_address(model, base_url, access.query)
         self._headers = _request_headers(self._url, self._secret, access)
         self._model, self._pinned, self._price = model, pinned, price
-        self._timeout_s, self._max_retries, self._backoff_s = timeout_s, max_retries, backoff_s
+        self._timeout_s, self._max_retries, self._backoff_s = (
+            timeout_s,
+            max_retries,
+            backoff_s,
+        )
         self._mode, self._key_variable = JsonMode(json_mode), key_variable
         self._limiter = limiter or Limiter(self._endpoint, concurrency)
         self.circuit = circuit or Circuit("", f"{self._endpoint} ({model})")
@@ -192,8 +235,12 @@ class OpenAIEngine:
     def identity(self) -> EngineIdentity:
         """The configured model and parameters; the rules engine behind HTTP still counts as the rules engine."""
         alias = self._model == RULES_MODEL  # the reply names its version
-        engine = "rules" if alias or self._model.startswith(RULES_MODEL + "-") else "openai"
-        return EngineIdentity(engine, self._model, self._parameters, pinned=self._pinned and not alias)
+        engine = (
+            "rules" if alias or self._model.startswith(RULES_MODEL + "-") else "openai"
+        )
+        return EngineIdentity(
+            engine, self._model, self._parameters, pinned=self._pinned and not alias
+        )
 
     @property
     def price(self) -> Price | None:
@@ -210,13 +257,24 @@ class OpenAIEngine:
         mode = self._mode
         first: _RejectedError | None = None
         while True:
-            body = chat_body(self._model, render(request), self._parameters, response_format(mode, request))
+            body = chat_body(
+                self._model,
+                render(request),
+                self._parameters,
+                response_format(mode, request),
+            )
             try:
                 reply = await self._ask(encoded(body))
             except _RejectedError as rejected:
                 first = first or rejected
-                looser = None if self._rejected_parameter(rejected) else _LOOSER.get(mode)
-                if looser is None or rejected.status not in {400, 415, 422} or rejected.code in _NOT_THE_FORMAT:
+                looser = (
+                    None if self._rejected_parameter(rejected) else _LOOSER.get(mode)
+                )
+                if (
+                    looser is None
+                    or rejected.status not in {400, 415, 422}
+                    or rejected.code in _NOT_THE_FORMAT
+                ):
                     raise self._refused(first) from None
                 mode = looser
                 await pay_again(None)
@@ -227,7 +285,12 @@ class OpenAIEngine:
 
     def body(self, request: Request) -> dict[str, Any]:
         """The body that `answer` sends first, for whoever sends it another way."""
-        return chat_body(self._model, render(request), self._parameters, response_format(self._mode, request))
+        return chat_body(
+            self._model,
+            render(request),
+            self._parameters,
+            response_format(self._mode, request),
+        )
 
     def read(self, body: object) -> Reply:
         """The reply in a chat completion that came another way. Raises NotACompletion."""
@@ -239,16 +302,25 @@ class OpenAIEngine:
 
     def estimate_chat(self, messages: Sequence[Mapping[str, str]]) -> Usage:
         """The same for plain messages."""
-        sent = sum(len(message["content"].encode("utf-8", "replace")) for message in messages)
-        limits = (self._parameters.get(name) for name in ("max_completion_tokens", "max_tokens"))
+        sent = sum(
+            len(message["content"].encode("utf-8", "replace")) for message in messages
+        )
+        limits = (
+            self._parameters.get(name)
+            for name in ("max_completion_tokens", "max_tokens")
+        )
         most = next((limit for limit in map(count, limits) if limit), ASSUMED_OUTPUT)
         asked = -(-sent // BYTES_A_TOKEN)
-        return Usage(asked, 0, most, self._price.cost(asked, 0, most) if self._price else None)
+        return Usage(
+            asked, 0, most, self._price.cost(asked, 0, most) if self._price else None
+        )
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """The endpoint's plain reply to chat messages, for models under evaluation; raises as `answer` does."""
         try:
-            return await self._ask(encoded(chat_body(self._model, messages, self._parameters)))
+            return await self._ask(
+                encoded(chat_body(self._model, messages, self._parameters))
+            )
         except _RejectedError as rejected:
             raise self._refused(rejected) from None
 
@@ -270,9 +342,13 @@ class OpenAIEngine:
                 return replace(reply, usage=lost + reply.usage, last_usage=reply.usage)
             lost += trouble.usage or _NOTHING
             # Turned away while others were served is waiting in line: the limit was lowered for it.
-            turned_away = trouble.ended is Ended.LIMITED and self._limiter.answered > served
+            turned_away = (
+                trouble.ended is Ended.LIMITED and self._limiter.answered > served
+            )
             in_line = turned_away and spared < MOST_SPARED
-            if trouble.patience > ENDPOINT_WAIT_S or not (in_line or attempt <= self._max_retries):
+            if trouble.patience > ENDPOINT_WAIT_S or not (
+                in_line or attempt <= self._max_retries
+            ):
                 raise self._unavailable(trouble, attempt)
             await self._wait(trouble.retry_after, 1 if in_line else attempt)
             if not in_line:
@@ -280,25 +356,31 @@ class OpenAIEngine:
                     await pay_again(trouble.usage)
                 except BudgetSpent:
                     raise self._unavailable(trouble, attempt) from None
-            spared, attempt = (spared + 1, attempt) if in_line else (spared, attempt + 1)
+            spared, attempt = (
+                (spared + 1, attempt) if in_line else (spared, attempt + 1)
+            )
 
     async def _wait(self, retry_after: float | None, attempt: int) -> None:
         if retry_after is None:
-            wait = min(self._backoff_s * 2.0 ** (attempt - 1), MAX_BACKOFF_S) * random.uniform(0.75, 1.0)
+            wait = min(
+                self._backoff_s * 2.0 ** (attempt - 1), MAX_BACKOFF_S
+            ) * random.uniform(0.75, 1.0)
         else:
             wait = retry_after
             # The rate limit is the key's, not the call's: nobody else asks before it is over either.
             self._limiter.pause(wait)
         await asyncio.sleep(wait)
 
-    def _unavailable(self, trouble: _TroubleError, attempts: int) -> EndpointUnavailable:
+    def _unavailable(
+        self, trouble: _TroubleError, attempts: int
+    ) -> EndpointUnavailable:
         patience = trouble.patience
-        cause = trouble.cause + (f"; asks to wait {patience:.0f} s" if patience > ENDPOINT_WAIT_S else "")
+        cause = trouble.cause + (
+            f"; asks to wait {patience:.0f} s" if patience > ENDPOINT_WAIT_S else ""
+        )
         hint = "Check that the endpoint is up and reachable; what failed is tried again with the next run."
         if trouble.cause == _PAGE:
-            hint = (
-                "Does the address end in /v1, as most do? This one is a web site's, or a proxy stands before it."
-            )
+            hint = "Does the address end in /v1, as most do? This one is a web site's, or a proxy stands before it."
         error = EndpointUnavailable(
             f"{self._endpoint} gave no answer for model {self._model!r} in {attempts} "
             f"attempt{'s' if attempts > 1 else ''}: {self._clean(cause)}",
@@ -313,7 +395,9 @@ class OpenAIEngine:
         try:
             await self.circuit.check()
             try:
-                with call_span(self._model, self._url.host or "", self._parameters) as answered:
+                with call_span(
+                    self._model, self._url.host or "", self._parameters
+                ) as answered:
                     reply = await self._exchange(content)
                     answered(reply)
             except _RejectedError as rejected:
@@ -322,7 +406,9 @@ class OpenAIEngine:
             except _TroubleError as trouble:
                 ended = trouble.ended
                 if ended is not Ended.LIMITED:
-                    await self.circuit.failed(self._clean(trouble.cause), began, timed_out=trouble.timed_out)
+                    await self.circuit.failed(
+                        self._clean(trouble.cause), began, timed_out=trouble.timed_out
+                    )
                 raise
             ended = Ended.ANSWERED
             await self.circuit.answered()
@@ -333,7 +419,9 @@ class OpenAIEngine:
     async def _learn_refusal(self, rejected: _RejectedError) -> None:
         if rejected.kind is CallerRefused:
             cause = f"status {rejected.status}: {self._clean(rejected.message)}"
-            await self.circuit.refused(cause, certain=rejected.status == 401 or rejected.broke)
+            await self.circuit.refused(
+                cause, certain=rejected.status == 401 or rejected.broke
+            )
         else:
             await self.circuit.answered()
 
@@ -344,22 +432,35 @@ class OpenAIEngine:
                 status, headers, raw = await self._post(content)
         except TimeoutError:
             raise _TroubleError(
-                f"no answer within {self._timeout_s:g} s", Ended.OVERLOADED, timed_out=True
+                f"no answer within {self._timeout_s:g} s",
+                Ended.OVERLOADED,
+                timed_out=True,
             ) from None
         except aiohttp.ClientConnectorError as error:
             raise _TroubleError(f"no connection: {error}") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _TroubleError(f"the connection broke: {error or type(error).__name__}") from None
+            raise _TroubleError(
+                f"the connection broke: {error or type(error).__name__}"
+            ) from None
         latency_ms = (time.perf_counter() - started) * 1000
         if not 200 <= status < 300:
             message = self._clean(_filter_message(status, headers, raw))
             # A filter that refuses a prompt has read it, and providers charge for that.
-            return Reply(message, Finish.REFUSAL, usage_bound(content, "", self._price, latency_ms), self._model)
+            return Reply(
+                message,
+                Finish.REFUSAL,
+                usage_bound(content, "", self._price, latency_ms),
+                self._model,
+            )
         try:
             return read_completion(raw, content, self._price, latency_ms)
         except NotACompletion as fault:
             page = raw.lstrip()[:1] == b"<"
-            spent = fault.usage if fault.usage and fault.usage.input_tokens + fault.usage.output_tokens else None
+            spent = (
+                fault.usage
+                if fault.usage and fault.usage.input_tokens + fault.usage.output_tokens
+                else None
+            )
             raise _TroubleError(_PAGE if page else str(fault), usage=spent) from None
 
     async def _post(self, content: bytes) -> tuple[int, Mapping[str, str], bytes]:
@@ -372,14 +473,22 @@ class OpenAIEngine:
                 timeout=aiohttp.ClientTimeout(total=None),
             )
         async with self._session.post(
-            self._url, data=content, headers=self._headers, proxy=self._proxy, allow_redirects=False
+            self._url,
+            data=content,
+            headers=self._headers,
+            proxy=self._proxy,
+            allow_redirects=False,
         ) as response:
             raw = bytearray()
             while part := await response.content.readany():
                 raw += part
                 if len(raw) > ENDPOINT_BODY_BYTES:
-                    raise _TroubleError(f"the answer is longer than {ENDPOINT_BODY_BYTES} bytes")
-            kept = hide_known(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+                    raise _TroubleError(
+                        f"the answer is longer than {ENDPOINT_BODY_BYTES} bytes"
+                    )
+            kept = hide_known(raw.decode("utf-8", "surrogateescape")).encode(
+                "utf-8", "surrogateescape"
+            )
             return response.status, response.headers, kept
 
     def _rejected_parameter(self, rejected: _RejectedError) -> str | None:
@@ -387,7 +496,9 @@ class OpenAIEngine:
         if rejected.status not in {400, 422} or rejected.code in _NOT_THE_FORMAT:
             return None
         message = rejected.message.casefold()
-        if rejected.code not in _PARAMETER_CODES and not any(word in message for word in _PARAMETER_WORDS):
+        if rejected.code not in _PARAMETER_CODES and not any(
+            word in message for word in _PARAMETER_WORDS
+        ):
             return None
         named = rejected.named.split(".")[0]
         if named in self._parameters:
@@ -425,7 +536,9 @@ class OpenAIEngine:
         if rejected.status != 404:
             return "Check the parameters that the model is asked with, and that the input fits its context."
         known = f"the endpoint knows no model {self._model!r}"
-        if rejected.code == "model_not_found" or _VERSIONED.search(self._url.path.removesuffix(_PATH)):
+        if rejected.code == "model_not_found" or _VERSIONED.search(
+            self._url.path.removesuffix(_PATH)
+        ):
             return f"T{known[1:]}: look for its id in the endpoint's list of models."
         return f"Does the address end in /v1, as most do? Else {known}."
 
@@ -440,40 +553,65 @@ _LOOSER: Final = {JsonMode.SCHEMA: JsonMode.OBJECT, JsonMode.OBJECT: JsonMode.NO
 
 def _checked_parameters(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     if taken := _OURS & parameters.keys():
-        raise ConfigError(f"The parameters of model {model!r} may not set {', '.join(sorted(taken))}")
+        raise ConfigError(
+            f"The parameters of model {model!r} may not set {', '.join(sorted(taken))}"
+        )
     try:
         canonical_json(parameters)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"The parameters of model {model!r} cannot be written as JSON: {error}") from error
+        raise ConfigError(
+            f"The parameters of model {model!r} cannot be written as JSON: {error}"
+        ) from error
     return dict(parameters)
 
 
-def _checked_address(model: str, base_url: str, query: Mapping[str, str]) -> tuple[URL, str]:
+def _checked_address(
+    model: str, base_url: str, query: Mapping[str, str]
+) -> tuple[URL, str]:
     """The URL of requests, and host and port for people."""
     try:
         parts, url = urlsplit(base_url), URL(base_url)
         host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
     except ValueError:
         host = None
-    if not host or parts.scheme not in {"http", "https"} or "@" in parts.netloc or parts.fragment:
+    if (
+        not host
+        or parts.scheme not in {"http", "https"}
+        or "@" in parts.netloc
+        or parts.fragment
+    ):
         raise ConfigError(
             f"The base_url of model {model!r} must be an http(s) address without user, password or fragment",
             hint="Write it like https://host/v1; a key is named by its variable.",
         )
     path = parts.path.rstrip("/") + _PATH
-    return url.with_path(path, encoded=True).with_query({**dict(parse_qsl(parts.query)), **query}), host
+    return url.with_path(path, encoded=True).with_query(
+        {**dict(parse_qsl(parts.query)), **query}
+    ), host
 
 
 def _environment_proxy(url: URL) -> str | None:
     proxies = getproxies()
-    return None if proxy_bypass(url.host or "") else proxies.get(url.scheme) or proxies.get("all")
+    return (
+        None
+        if proxy_bypass(url.host or "")
+        else proxies.get(url.scheme) or proxies.get("all")
+    )
 
 
 def _request_headers(url: URL, secret: str, access: Access) -> dict[str, str]:
-    key_header = access.key_header or ("api-key" if _AZURE_DEPLOYMENT in url.path else None)
-    headers = {"Content-Type": "application/json", "Accept": "application/json", **access.headers}
+    key_header = access.key_header or (
+        "api-key" if _AZURE_DEPLOYMENT in url.path else None
+    )
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        **access.headers,
+    }
     if secret:
-        headers[key_header or "Authorization"] = secret if key_header else f"Bearer {secret}"
+        headers[key_header or "Authorization"] = (
+            secret if key_header else f"Bearer {secret}"
+        )
     return headers
 
 
@@ -482,8 +620,22 @@ def _filter_message(status: int, headers: Mapping[str, str], raw: bytes) -> str:
     text, codes, param = read_error(raw)
     if status in {400, 403} and not _FILTERED.isdisjoint(codes):
         return text
-    broke = not _NO_MONEY.isdisjoint(codes) or any(words in text.casefold() for words in _NO_MONEY_WORDS)
+    broke = not _NO_MONEY.isdisjoint(codes) or any(
+        words in text.casefold() for words in _NO_MONEY_WORDS
+    )
     if (status in _RETRIED or status >= 500) and not broke:
-        ended = Ended.LIMITED if status == 429 else Ended.OVERLOADED if status in _OVERLOADED else Ended.OTHER
-        raise _TroubleError(f"status {status}: {text}", ended, parse_retry_after(headers.get("retry-after", "")))
-    raise _RejectedError(status, "insufficient_quota" if broke else next(iter(codes), ""), text, param)
+        ended = (
+            Ended.LIMITED
+            if status == 429
+            else Ended.OVERLOADED
+            if status in _OVERLOADED
+            else Ended.OTHER
+        )
+        raise _TroubleError(
+            f"status {status}: {text}",
+            ended,
+            parse_retry_after(headers.get("retry-after", "")),
+        )
+    raise _RejectedError(
+        status, "insufficient_quota" if broke else next(iter(codes), ""), text, param
+    )

@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
-DRAIN_S: Final = 10.0  # How long calls under way are waited for when no other is to begin
+DRAIN_S: Final = (
+    10.0  # How long calls under way are waited for when no other is to begin
+)
 
 Progress = Callable[[int, int], None]  # Called with (done, of how many) now and then
 
@@ -51,7 +53,9 @@ async def work_through(
     return stopped
 
 
-async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], concurrency: int) -> None:
+async def for_each(
+    items: Iterable[T], work: Callable[[T], Awaitable[None]], concurrency: int
+) -> None:
     """Do `work` on every item, at most `concurrency` at a time, taking items as workers get free.
 
     The first exception is raised as it is. When it comes, or the caller is cancelled, no other item is taken, and
@@ -76,7 +80,9 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
 
     tasks = [asyncio.create_task(worker()) for _ in range(max(1, concurrency))]
     try:
-        ended, under_way = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        ended, under_way = await asyncio.wait(
+            tasks, return_when=asyncio.FIRST_EXCEPTION
+        )
         stopping = True
         if under_way:
             await asyncio.wait(under_way, timeout=DRAIN_S)

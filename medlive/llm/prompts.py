@@ -18,7 +18,11 @@ def load_prompt(package: str, task: str) -> Prompt:
     cache holds. The digest is that of the composed text. Raises FileNotFoundError when the file is missing: a
     packaging fault, no user's error.
     """
-    text = files(package).joinpath("prompts", task.replace(".", "_") + ".md").read_text(encoding="utf-8")
+    text = (
+        files(package)
+        .joinpath("prompts", task.replace(".", "_") + ".md")
+        .read_text(encoding="utf-8")
+    )
     return Prompt(task=task, text=f"{_fence()}\n\n{text.strip()}\n")
 
 

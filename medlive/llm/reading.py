@@ -18,12 +18,22 @@ from medlive.text.neutral import neutralise
 
 LONGEST_REFUSAL: Final = 2000
 """Characters of the longest text that is taken for a refusal: models that refuse are brief."""
-REFUSAL_OPENING: Final = 400  # Characters at the beginning in which the refusal must stand
+REFUSAL_OPENING: Final = (
+    400  # Characters at the beginning in which the refusal must stand
+)
 
-_THINKING: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-_THINKING_ENDS: Final = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_THINKING_OPENS: Final = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
-_THINKING_TAG: Final = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THINKING: Final = re.compile(
+    r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE
+)
+_THINKING_ENDS: Final = re.compile(
+    r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE
+)
+_THINKING_OPENS: Final = re.compile(
+    r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE
+)
+_THINKING_TAG: Final = re.compile(
+    r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE
+)
 _SECOND_THOUGHTS: Final = re.compile(
     r"\b(?:actually|correction|corrected|instead|mistake|mistaken|wrong|sorry|apologi[sz]e|should (?:be|have|read)"
     r"|on second thought|wait|revised?|ignore|disregard)\b|\bno,"
@@ -90,8 +100,14 @@ def _after_lone_end(text: str) -> str:
     if len(ends) != 1 or _THINKING_OPENS.search(text):
         return text
     before, after = text[: ends[0].start()], text[ends[0].end() :]
-    own_line = before.endswith("\n") and after.startswith(("\n", "\r")) and "{" not in before
-    return after if own_line or after.strip().removeprefix("```json").lstrip().startswith("{") else text
+    own_line = (
+        before.endswith("\n") and after.startswith(("\n", "\r")) and "{" not in before
+    )
+    return (
+        after
+        if own_line or after.strip().removeprefix("```json").lstrip().startswith("{")
+        else text
+    )
 
 
 def without_thinking(text: str) -> str:
@@ -125,7 +141,10 @@ _REFUSALS: Final = re.compile(
 def is_refusal(text: str) -> bool:
     """Whether a text in which no JSON stands is a model that declines, in English or Chinese."""
     text = without_thinking(text)
-    return 0 < len(text) <= LONGEST_REFUSAL and _REFUSALS.search(text[:REFUSAL_OPENING]) is not None
+    return (
+        0 < len(text) <= LONGEST_REFUSAL
+        and _REFUSALS.search(text[:REFUSAL_OPENING]) is not None
+    )
 
 
 def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]:
@@ -136,7 +155,9 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]
     if start < 0:
         if text.startswith(("[", '"')):
             raise ValueError(f"not JSON: {fault}")
-        raise NoObject("the reply holds no JSON object" if text else "the reply is empty")
+        raise NoObject(
+            "the reply holds no JSON object" if text else "the reply is empty"
+        )
     try:
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as exc:
@@ -168,7 +189,9 @@ def _no_number(name: str) -> Any:
 
 
 # Line ends within a text are what a model copies; nothing else could be meant by them.
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_no_doubles, parse_constant=_no_number, strict=False)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_no_doubles, parse_constant=_no_number, strict=False
+)
 
 
 def _stands_in(spelt: str, inputs: Mapping[str, Any]) -> bool:

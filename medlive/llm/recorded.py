@@ -24,12 +24,16 @@ class Recording:
     model: str  # Who wrote them
     made_on: str  # The day, as an ISO date
     how: str  # In a sentence for people
-    replies: dict[str, tuple[str, str]] = field(default_factory=dict)  # `reply_key` → (task, the reply's text)
+    replies: dict[str, tuple[str, str]] = field(
+        default_factory=dict
+    )  # `reply_key` → (task, the reply's text)
 
     @property
     def digest(self) -> str:
         """What the recording holds: other replies are another engine."""
-        return digest_json([[key, task, text] for key, (task, text) in sorted(self.replies.items())])
+        return digest_json(
+            [[key, task, text] for key, (task, text) in sorted(self.replies.items())]
+        )
 
 
 def reply_key(task: str, inputs: Mapping[str, Any]) -> str:
@@ -42,15 +46,22 @@ def load_recording(path: Path) -> Recording:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         head = json.loads(lines[0])
-        recording = Recording(str(head["model"]), str(head["made_on"]), str(head["how"]))
+        recording = Recording(
+            str(head["model"]), str(head["made_on"]), str(head["how"])
+        )
     except (OSError, ValueError, LookupError, TypeError) as exc:
         raise BadInput(f"{path} is not a recording of replies: {exc}") from exc
     for number, line in enumerate(lines[1:], 2):
         try:
             row = json.loads(line)
-            recording.replies[str(row["key"])] = (str(row["task"]), json.dumps(row["reply"], ensure_ascii=False))
+            recording.replies[str(row["key"])] = (
+                str(row["task"]),
+                json.dumps(row["reply"], ensure_ascii=False),
+            )
         except (ValueError, LookupError, TypeError) as exc:
-            raise BadInput(f"{path}, line {number}: not a recorded reply: {exc}") from exc
+            raise BadInput(
+                f"{path}, line {number}: not a recorded reply: {exc}"
+            ) from exc
     return recording
 
 
@@ -59,9 +70,14 @@ def save_recording(recording: Recording, path: Path) -> None:
     rows: list[Mapping[str, Any]] = [{name: getattr(recording, name) for name in _HEAD}]
     rows += [
         {"task": task, "key": key, "reply": json.loads(text)}
-        for key, (task, text) in sorted(recording.replies.items(), key=lambda item: (item[1][0], item[0]))
+        for key, (task, text) in sorted(
+            recording.replies.items(), key=lambda item: (item[1][0], item[0])
+        )
     ]
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
+        encoding="utf-8",
+    )
 
 
 class RecordedEngine:
@@ -74,7 +90,10 @@ class RecordedEngine:
         self.identity = EngineIdentity(
             "recorded",
             recording.model,
-            {"recording": recording.digest, "otherwise": f"{other.engine} {other.model}"},
+            {
+                "recording": recording.digest,
+                "otherwise": f"{other.engine} {other.model}",
+            },
             pinned=False,
         )
         """ "recorded", with the model whose replies they are."""
@@ -111,7 +130,10 @@ class RecordingEngine:
                 text = json.dumps(json.loads(reply.text), ensure_ascii=False)
             except ValueError:
                 return reply
-            self._recording.replies[reply_key(request.task, request.inputs)] = (request.task, text)
+            self._recording.replies[reply_key(request.task, request.inputs)] = (
+                request.task,
+                text,
+            )
         return reply
 
     async def aclose(self) -> None:

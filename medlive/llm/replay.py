@@ -17,7 +17,9 @@ class ReplayEngine:
     for; whoever asked decides what to do with it.
     """
 
-    def __init__(self, engine: Engine, store: ReplyStore, budget: Budget | None = None) -> None:
+    def __init__(
+        self, engine: Engine, store: ReplyStore, budget: Budget | None = None
+    ) -> None:
         """`budget` is asked before and charged after every call that is really made."""
         self._engine = engine
         self._store = store

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_AUTHORITIES: Final = ("OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE")
+_AUTHORITIES: Final = (
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+)
 _SYSTEM: Final = "openai"
 """Which API is spoken, whoever serves it."""
 _IDS: Final = ("thread", "job", "run", "step", "week")
@@ -45,9 +48,13 @@ def configure(environment: Mapping[str, str]) -> None:
         sender = exporter(environment)
     except ImportError as error:
         raise MissingExtra(
-            f"{ENDPOINT} is set, but OpenTelemetry is not installed", hint="pip install 'medlive[otel]'"
+            f"{ENDPOINT} is set, but OpenTelemetry is not installed",
+            hint="pip install 'medlive[otel]'",
         ) from error
-    named = {"service.name": environment.get("OTEL_SERVICE_NAME", "medlive"), "service.version": __version__}
+    named = {
+        "service.name": environment.get("OTEL_SERVICE_NAME", "medlive"),
+        "service.version": __version__,
+    }
     provider = TracerProvider(resource=Resource.create(named))
     provider.add_span_processor(BatchSpanProcessor(sender))
     _tracer = provider.get_tracer("medlive", __version__)
@@ -67,14 +74,20 @@ def exporter(environment: Mapping[str, str]) -> "OTLPSpanExporter":
 
 
 @contextmanager
-def call_span(model: str, host: str, parameters: Mapping[str, Any]) -> Iterator[Callable[[Reply], None]]:
+def call_span(
+    model: str, host: str, parameters: Mapping[str, Any]
+) -> Iterator[Callable[[Reply], None]]:
     """A span around one request; the block passes the reply to what is yielded."""
     if _tracer is None:
         yield lambda reply: None
         return
     from opentelemetry.trace import SpanKind, StatusCode
 
-    sent = {name: parameters[name] for name in ("temperature", "top_p", "max_tokens") if name in parameters}
+    sent = {
+        name: parameters[name]
+        for name in ("temperature", "top_p", "max_tokens")
+        if name in parameters
+    }
     attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.system": _SYSTEM,
@@ -82,12 +95,19 @@ def call_span(model: str, host: str, parameters: Mapping[str, Any]) -> Iterator[
         "gen_ai.request.model": model,
         "server.address": host,
         **{f"gen_ai.request.{name}": value for name, value in sent.items()},
-        **{f"medlive.{key}": value for key, value in get_contextvars().items() if key in _IDS},
+        **{
+            f"medlive.{key}": value
+            for key, value in get_contextvars().items()
+            if key in _IDS
+        },
     }
     with _tracer.start_as_current_span(
-        f"chat {model}", kind=SpanKind.CLIENT, attributes=attributes, record_exception=False,
+        f"chat {model}",
+        kind=SpanKind.CLIENT,
+        attributes=attributes,
+        record_exception=False,
         set_status_on_exception=False,
-    ) as span:  # fmt: skip
+    ) as span:
 
         def answered(reply: Reply) -> None:
             span.set_attributes(
@@ -103,6 +123,8 @@ def call_span(model: str, host: str, parameters: Mapping[str, Any]) -> Iterator[
             yield answered
         except Exception as error:
             # Its class or status alone: messages may repeat what an endpoint sent.
-            span.set_attribute("error.type", str(getattr(error, "status", type(error).__name__)))
+            span.set_attribute(
+                "error.type", str(getattr(error, "status", type(error).__name__))
+            )
             span.set_status(StatusCode.ERROR)
             raise

@@ -15,10 +15,23 @@ from medlive.llm.fence import schema_name
 from medlive.llm.reading import split_thinking
 
 _FINISH: Final = {
-    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"), Finish.STOP),
-    **dict.fromkeys(("length", "max_tokens", "model_length", "max_output_tokens"), Finish.LENGTH),
     **dict.fromkeys(
-        ("content_filter", "refusal", "safety", "sensitive", "recitation", "blocklist", "prohibited_content"),
+        ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"),
+        Finish.STOP,
+    ),
+    **dict.fromkeys(
+        ("length", "max_tokens", "model_length", "max_output_tokens"), Finish.LENGTH
+    ),
+    **dict.fromkeys(
+        (
+            "content_filter",
+            "refusal",
+            "safety",
+            "sensitive",
+            "recitation",
+            "blocklist",
+            "prohibited_content",
+        ),
         Finish.REFUSAL,
     ),
 }
@@ -57,7 +70,9 @@ class Price:
         """Dollars for one answer; the cached tokens are among the input tokens."""
         cached = self.input if self.cached is None else self.cached
         fresh = max(0, input_tokens - cached_tokens)
-        return (fresh * self.input + cached_tokens * cached + output_tokens * self.output) / 1e6
+        return (
+            fresh * self.input + cached_tokens * cached + output_tokens * self.output
+        ) / 1e6
 
 
 def chat_body(
@@ -67,7 +82,11 @@ def chat_body(
     response_format: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The body of a chat request."""
-    body: dict[str, Any] = {"model": model, "messages": [dict(message) for message in messages], **parameters}
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [dict(message) for message in messages],
+        **parameters,
+    }
     if response_format is not None:
         body["response_format"] = dict(response_format)
     return body
@@ -84,11 +103,17 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
         return None
     if mode is JsonMode.OBJECT:
         return {"type": "json_object"}
-    shape = {"name": schema_name(request.task), "strict": True, "schema": strict_schema(request.schema)}
+    shape = {
+        "name": schema_name(request.task),
+        "strict": True,
+        "schema": strict_schema(request.schema),
+    }
     return {"type": "json_schema", "json_schema": shape}
 
 
-def read_completion(raw: bytes, sent: bytes, price: Price | None, latency_ms: float = 0.0) -> Reply:
+def read_completion(
+    raw: bytes, sent: bytes, price: Price | None, latency_ms: float = 0.0
+) -> Reply:
     """The reply in a chat completion's body; `sent` is the request's, for an endpoint that reports no usage.
 
     Raises NotACompletion.
@@ -100,10 +125,14 @@ def read_completion(raw: bytes, sent: bytes, price: Price | None, latency_ms: fl
     reply = completion(body, price, latency_ms)
     if reply.usage.input_tokens:
         return reply
-    return replace(reply, usage=usage_bound(sent, reply.thinking + reply.text, price, latency_ms))
+    return replace(
+        reply, usage=usage_bound(sent, reply.thinking + reply.text, price, latency_ms)
+    )
 
 
-def usage_bound(sent: bytes, answer: str, price: Price | None, latency_ms: float) -> Usage:
+def usage_bound(
+    sent: bytes, answer: str, price: Price | None, latency_ms: float
+) -> Usage:
     """The most tokens that a request and its visible answer can have taken: one for each byte.
 
     A byte-level tokenizer never makes more tokens than there are bytes. The JSON around the messages is longer
@@ -124,7 +153,9 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
 
     Raises NotACompletion.
     """
-    usage = _usage(body.get("usage") if isinstance(body, dict) else None, price, latency_ms)
+    usage = _usage(
+        body.get("usage") if isinstance(body, dict) else None, price, latency_ms
+    )
     choice = _first_choice(body, usage)
     reason, message = choice.get("finish_reason"), choice["message"]
     # An endpoint that gives no reason is taken to have stopped. Others: a tool call, an error, an unknown word.
@@ -134,9 +165,14 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         finish, text = Finish.REFUSAL, refusal
     if finish is None or (text is None and finish is Finish.STOP):
         fault = "may not be whole" if finish is None else "holds no text"
-        raise NotACompletion(f"the answer's message {fault} (finish_reason {reason!r:.40})", usage)
+        raise NotACompletion(
+            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
+        )
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
-    thinking = next((found for name in _THINKING_FIELDS if (found := _text(message.get(name)))), thinking)
+    thinking = next(
+        (found for name in _THINKING_FIELDS if (found := _text(message.get(name)))),
+        thinking,
+    )
     return Reply(text, finish, usage, choice["model"], thinking=thinking)
 
 
@@ -146,10 +182,15 @@ def _first_choice(body: object, usage: Usage) -> dict[str, Any]:
         raise NotACompletion("the answer holds no choice", usage)
     choices, error, model = body.get("choices"), body.get("error"), body.get("model")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise NotACompletion(f"the answer holds no choice{f': {error}' if error else ''}", usage)
+        raise NotACompletion(
+            f"the answer holds no choice{f': {error}' if error else ''}", usage
+        )
     if not isinstance(choices[0].get("message"), dict):
         raise NotACompletion("the answer's choice holds no message", usage)
-    return {**choices[0], "model": model if isinstance(model, str) and model else UNNAMED}
+    return {
+        **choices[0],
+        "model": model if isinstance(model, str) and model else UNNAMED,
+    }
 
 
 def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
@@ -160,7 +201,10 @@ def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
         details = usage.get(of)
         return count(details.get(name)) if isinstance(details, dict) else 0
 
-    asked, answered = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    asked, answered = (
+        count(usage.get("prompt_tokens")),
+        count(usage.get("completion_tokens")),
+    )
     # Every request has input: a usage with neither, or with half of it, is not a usage.
     if not asked or (not answered and usage.get("completion_tokens") != 0):
         return Usage(latency_ms=latency_ms)
@@ -188,11 +232,17 @@ def read_error(raw: bytes) -> tuple[str, list[str], str]:
     except (ValueError, RecursionError):
         return plain, [], ""
     body = body[0] if isinstance(body, list) and body else body  # Google
-    error = body.get("error", body) if isinstance(body, dict) else None  # vLLM: no envelope
+    error = (
+        body.get("error", body) if isinstance(body, dict) else None
+    )  # vLLM: no envelope
     if not isinstance(error, dict):
         return error if isinstance(error, str) else plain, [], ""  # Ollama: a string
     inner = error.get("innererror")
-    names = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
+    names = [
+        error.get("code"),
+        error.get("type"),
+        inner.get("code") if isinstance(inner, dict) else None,
+    ]
     codes = [name.casefold() for name in names if isinstance(name, str) and name]
     param = error.get("param")
     message = str(error.get("message") or error.get("detail") or plain)
@@ -201,10 +251,16 @@ def read_error(raw: bytes) -> tuple[str, list[str], str]:
 
 def count(value: object) -> int:
     """A number of tokens; 0 if the value is not one."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0
+        else 0
+    )
 
 
-_LEFT_OUT: Final = frozenset({"title", "description", "default", "examples", "minLength", "maxLength"})
+_LEFT_OUT: Final = frozenset(
+    {"title", "description", "default", "examples", "minLength", "maxLength"}
+)
 _BY_NAME: Final = frozenset({"properties", "$defs"})
 
 
@@ -221,7 +277,10 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Mapping):
             found[key] = strict_schema(value)
         elif isinstance(value, list):
-            found[key] = [strict_schema(part) if isinstance(part, Mapping) else part for part in value]
+            found[key] = [
+                strict_schema(part) if isinstance(part, Mapping) else part
+                for part in value
+            ]
         else:
             found[key] = value
     if found.get("type") == "object":

@@ -59,10 +59,16 @@ class Fetched:
     digest: str
     path: Path
     already: bool  # Whether it existed with the same bytes
-    complete: bool  # False if a step of the verification was skipped (without pyarrow, say)
+    complete: (
+        bool  # False if a step of the verification was skipped (without pyarrow, say)
+    )
     bytes_fetched: int
-    errata: int | None  # How many errata concern this version; None if the place has no errata
-    errata_kept: str | None = None  # Why the errata that were here already were not replaced
+    errata: (
+        int | None
+    )  # How many errata concern this version; None if the place has no errata
+    errata_kept: str | None = (
+        None  # Why the errata that were here already were not replaced
+    )
 
 
 async def fetch_snapshot(
@@ -95,7 +101,9 @@ async def fetch_snapshot(
             or cannot be reached; if the disk is full.
     """
     if version != "latest" and week_end(version) is None:
-        raise UsageError(f"{version!r} is neither a version such as 2026.W47 nor latest")
+        raise UsageError(
+            f"{version!r} is neither a version such as 2026.W47 nor latest"
+        )
     budget = Budget(pace)
     with writing_to(out):
         await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
@@ -128,7 +136,9 @@ class _Fetch:
         folder = target if already else await self._files(version, sums)
         report = await asyncio.to_thread(verify_snapshot, folder, public_key=self.key)
         if not report.ok:
-            if not already:  # every byte is as it was published, so another try would not help
+            if (
+                not already
+            ):  # every byte is as it was published, so another try would not help
                 shutil.rmtree(folder)
             raise CheckFailed(report.summary())
         if not already:
@@ -155,22 +165,34 @@ class _Fetch:
 
     async def _latest(self) -> _Latest:
         if (data := await self._small(LATEST)) is None:
-            raise BadInput(f"{self.source} has no {LATEST}", hint="name the version, or check --from")
+            raise BadInput(
+                f"{self.source} has no {LATEST}",
+                hint="name the version, or check --from",
+            )
         try:
             return _Latest.model_validate_json(data)
         except ValidationError as exc:
-            raise CheckFailed(f"{LATEST} at {self.source} cannot be read: {exc.error_count()} faults") from exc
+            raise CheckFailed(
+                f"{LATEST} at {self.source} cannot be read: {exc.error_count()} faults"
+            ) from exc
 
     async def _sums(self, version: str, stated: str | None) -> bytes:
         """Fetch SHA256SUMS and check its signature, before anything else is fetched."""
         if (data := await self._small(f"{folder_name(version)}/{SUMS}")) is None:
             raise BadInput(
-                f"medlive {version} is not published at {self.source}", hint=f"{LATEST} there lists all versions"
+                f"medlive {version} is not published at {self.source}",
+                hint=f"{LATEST} there lists all versions",
             )
         if stated not in (None, digest_bytes(data)):
-            raise CheckFailed(f"{SUMS} of {version} does not have the digest that {LATEST} states")
+            raise CheckFailed(
+                f"{SUMS} of {version} does not have the digest that {LATEST} states"
+            )
         if self.key is not None:
-            check_signature(data, (await self._signature(version)).decode("utf-8", "replace"), self.key)
+            check_signature(
+                data,
+                (await self._signature(version)).decode("utf-8", "replace"),
+                self.key,
+            )
         return data
 
     async def _signature(self, version: str) -> bytes:
@@ -182,7 +204,9 @@ class _Fetch:
         """Fetch every file into a hidden folder beside the target, each with its digest."""
         root, digests = folder_name(version), _parse_sums(sums)
         partial = f".{root}.fetched"
-        data = await self._file(f"{root}/manifest.json", digests["manifest.json"], _MOST_SMALL)
+        data = await self._file(
+            f"{root}/manifest.json", digests["manifest.json"], _MOST_SMALL
+        )
         manifest = _manifest(data, version)
         self._write(f"{partial}/manifest.json", data)
         self._write(f"{partial}/{SUMS}", sums)
@@ -213,7 +237,9 @@ class _Fetch:
         if (data := await self._small(name, most)) is None:
             raise BadInput(f"{name} is missing at {self.source}")
         if digest_bytes(data) != digest:
-            raise CheckFailed(f"{name} at {self.source} has another digest than {SUMS} states")
+            raise CheckFailed(
+                f"{name} at {self.source} has another digest than {SUMS} states"
+            )
         return data
 
     async def _errata(self) -> ErrataUpdate | None:
@@ -221,7 +247,9 @@ class _Fetch:
         if (data := await self._small(ERRATA)) is None:
             return None
         signature = await self._small(ERRATA_SIGNATURE)
-        return update_errata(self.out, Offered(data, signature, f"{ERRATA} at {self.source}"), self.key)
+        return update_errata(
+            self.out, Offered(data, signature, f"{ERRATA} at {self.source}"), self.key
+        )
 
 
 def _check_not_older(version: str, source: str, out: Path) -> None:
@@ -261,7 +289,9 @@ def _parse_sums(sums: bytes) -> dict[str, str]:
     found = [match for match in map(_SUM_LINE.fullmatch, rows) if match]
     digests = {match[2]: f"sha256:{match[1]}" for match in found}
     if not len(found) == len(rows) == len(digests) or digests.keys() != set(REQUIRED):
-        raise CheckFailed(f"{SUMS} names other files than a snapshot's", hint="nothing was fetched")
+        raise CheckFailed(
+            f"{SUMS} names other files than a snapshot's", hint="nothing was fetched"
+        )
     return digests
 
 
@@ -270,10 +300,13 @@ def _manifest(data: bytes, version: str) -> Manifest:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as exc:
         raise CheckFailed(
-            f"the manifest cannot be read: {exc.error_count()} faults", hint="a newer medlive may read it"
+            f"the manifest cannot be read: {exc.error_count()} faults",
+            hint="a newer medlive may read it",
         ) from exc
     if manifest.version != version:
-        raise CheckFailed(f"what is published as {version} is medlive {manifest.version}")
+        raise CheckFailed(
+            f"what is published as {version} is medlive {manifest.version}"
+        )
     if manifest.files.keys() != set(REQUIRED) - {"manifest.json"}:
         raise CheckFailed("the manifest names other files than a snapshot's")
     if sum(entry.size for entry in manifest.files.values()) > FETCH_BYTES:

@@ -10,7 +10,14 @@ from medlive.bounds import SMALL_FILE_BYTES
 from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.paths import open_below
 from medlive.integrity.signing import BadKey, BadSignature, PublicKey, check_signature
-from medlive.snapshot.errata import ERRATA, SIGNATURE, Errata, parse_errata, put_errata, read_errata
+from medlive.snapshot.errata import (
+    ERRATA,
+    SIGNATURE,
+    Errata,
+    parse_errata,
+    put_errata,
+    read_errata,
+)
 from medlive.snapshot.locate import versions_in
 from medlive.snapshot.manifest import Manifest
 
@@ -29,10 +36,14 @@ class ErrataUpdate:
     """The errata that hold after a fetch."""
 
     errata: Errata
-    kept: str | None  # Why those that were here are kept; None if those that came replaced them
+    kept: (
+        str | None
+    )  # Why those that were here are kept; None if those that came replaced them
 
 
-def update_errata(folder: Path, offered: Offered, key: PublicKey | None) -> ErrataUpdate:
+def update_errata(
+    folder: Path, offered: Offered, key: PublicKey | None
+) -> ErrataUpdate:
     """Put errata beside the snapshots of a folder, unless those that lie there are newer.
 
     Signed errata are only replaced by errata of the same signer: of `key`, or of a key that a snapshot in the
@@ -51,22 +62,34 @@ def update_errata(folder: Path, offered: Offered, key: PublicKey | None) -> Erra
     try:
         existing = parse_errata(data, str(folder / ERRATA))
     except BadInput as exc:
-        raise BadInput(exc.message, hint=f"remove {folder / ERRATA} and fetch again") from exc
-    if data == offered.data and offered.signature in (None, signature) and (key is None or signature is not None):
+        raise BadInput(
+            exc.message, hint=f"remove {folder / ERRATA} and fetch again"
+        ) from exc
+    if (
+        data == offered.data
+        and offered.signature in (None, signature)
+        and (key is None or signature is not None)
+    ):
         return ErrataUpdate(existing, None)
     comparable = key is None
     if signature is not None:
-        signer = _signer(data, signature, [key] if key is not None else known_keys(folder))
+        signer = _signer(
+            data, signature, [key] if key is not None else known_keys(folder)
+        )
         if key is None:
             _check_same_signer(offered, signer, folder)
         comparable = signer is not None
     if comparable and (lost := found.find_lost(existing)) is not None:
-        return ErrataUpdate(existing, f"{offered.name} is older than the errata here: it lacks {lost}")
+        return ErrataUpdate(
+            existing, f"{offered.name} is older than the errata here: it lacks {lost}"
+        )
     put_errata(folder, offered.data, offered.signature)
     return ErrataUpdate(found, None)
 
 
-def _check_same_signer(offered: Offered, signer: PublicKey | None, folder: Path) -> None:
+def _check_same_signer(
+    offered: Offered, signer: PublicKey | None, folder: Path
+) -> None:
     if signer is None:
         raise CheckFailed(
             f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
@@ -85,14 +108,18 @@ def known_keys(folder: Path) -> Iterator[PublicKey]:
     """Yield the keys that the snapshots of a folder name, the newest first."""
     for _, snapshot in reversed(list(versions_in(folder))):
         try:
-            manifest = Manifest.model_validate_json(_read(folder, f"{snapshot.name}/manifest.json") or b"")
+            manifest = Manifest.model_validate_json(
+                _read(folder, f"{snapshot.name}/manifest.json") or b""
+            )
             if manifest.signing is not None:
                 yield PublicKey.parse(manifest.signing.public_key)
         except (ValidationError, BadInput, BadKey):
             continue
 
 
-def _signer(data: bytes, signature: bytes, keys: Iterable[PublicKey]) -> PublicKey | None:
+def _signer(
+    data: bytes, signature: bytes, keys: Iterable[PublicKey]
+) -> PublicKey | None:
     """Return the first key that has signed the data."""
     text = signature.decode("utf-8", "replace")
     for key in keys:
@@ -112,5 +139,8 @@ def _read(folder: Path, name: str) -> bytes | None:
     except FileNotFoundError:
         return None
     if len(data) > SMALL_FILE_BYTES:
-        raise BadInput(f"{folder / name} has more than {SMALL_FILE_BYTES} bytes", hint="remove it and fetch again")
+        raise BadInput(
+            f"{folder / name} has more than {SMALL_FILE_BYTES} bytes",
+            hint="remove it and fetch again",
+        )
     return data

@@ -18,8 +18,23 @@ from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.target import IMMUTABLE, Item, RemoteState, Target, page
-from medlive.snapshot.describe.feed import FEED, INDEX, LATEST, Place, Release, feed_xml, index_html, latest_json
-from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, Errata, load_errata, parse_errata
+from medlive.snapshot.describe.feed import (
+    FEED,
+    INDEX,
+    LATEST,
+    Place,
+    Release,
+    feed_xml,
+    index_html,
+    latest_json,
+)
+from medlive.snapshot.errata import (
+    ERRATA,
+    PUBLIC_ERRATA,
+    Errata,
+    load_errata,
+    parse_errata,
+)
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest
@@ -65,8 +80,16 @@ class PreparedRelease:
         """The immutable files in the order they are sent."""
         root = folder_name(self.manifest.version)
         return [
-            Item(f"{root}/{name}", self.folder / name, entry.size, entry.sha256, IMMUTABLE)
-            for name, entry in sorted(self.sums.items(), key=lambda item: (_LAST.get(item[0], 0), item[0]))
+            Item(
+                f"{root}/{name}",
+                self.folder / name,
+                entry.size,
+                entry.sha256,
+                IMMUTABLE,
+            )
+            for name, entry in sorted(
+                self.sums.items(), key=lambda item: (_LAST.get(item[0], 0), item[0])
+            )
         ]
 
 
@@ -80,34 +103,56 @@ class Published:
     signed: bool
     dry_run: bool = False
     sent: list[str] = field(default_factory=list)  # Immutable files that were added
-    already: list[str] = field(default_factory=list)  # Immutable files that existed with the same bytes
+    already: list[str] = field(
+        default_factory=list
+    )  # Immutable files that existed with the same bytes
     updated: list[str] = field(default_factory=list)  # Mutable files that were written
     bytes_sent: int = 0  # Of immutable files
-    latest: str | None = None  # The newest version on the target afterwards; None for a dry run
-    unfinished: list[str] = field(default_factory=list)  # Other versions on the target that are incomplete
+    latest: str | None = (
+        None  # The newest version on the target afterwards; None for a dry run
+    )
+    unfinished: list[str] = field(
+        default_factory=list
+    )  # Other versions on the target that are incomplete
 
 
-def prepare_release(folder: Path, public_key: PublicKey | None = None) -> PreparedRelease:
+def prepare_release(
+    folder: Path, public_key: PublicKey | None = None
+) -> PreparedRelease:
     """Verify a snapshot, with the given key or the one that it names, and read what its publication needs.
 
     Raises CheckFailed if it fails verification, cannot be verified completely, is not publishable, or its errata
     cannot be read.
     """
     manifest = _verified(folder, public_key)
-    others = [folder / name for name in ("manifest.json", SUMS, SIGNATURE) if (folder / name).is_file()]
-    entries = dict(manifest.files) | {path.name: _entry(path.read_bytes()) for path in others}
+    others = [
+        folder / name
+        for name in ("manifest.json", SUMS, SIGNATURE)
+        if (folder / name).is_file()
+    ]
+    entries = dict(manifest.files) | {
+        path.name: _entry(path.read_bytes()) for path in others
+    }
     errata = _errata(folder.parent, public_key or _key_of(manifest))
-    return PreparedRelease(folder, manifest, entries, errata, _known_errata(folder.parent))
+    return PreparedRelease(
+        folder, manifest, entries, errata, _known_errata(folder.parent)
+    )
 
 
 def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
     report = verify_snapshot(folder, public_key=public_key)
     if not report.ok or report.manifest is None:
-        raise CheckFailed(report.summary(), hint="only a snapshot that verifies can be published")
+        raise CheckFailed(
+            report.summary(), hint="only a snapshot that verifies can be published"
+        )
     # Two steps may be skipped: the signature of an unsigned release, and the parent where it is not here, since
     # the digests of ancestors are compared with those on the target.
     skippable = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
-    skipped = [s for s in report.steps if s.state is StepState.SKIPPED and s.number not in skippable]
+    skipped = [
+        s
+        for s in report.steps
+        if s.state is StepState.SKIPPED and s.number not in skippable
+    ]
     if skipped:
         reasons = "; ".join(f"step {s.number}: {s.why}" for s in skipped)
         raise CheckFailed(f"{folder} could not be verified completely: {reasons}")
@@ -135,7 +180,13 @@ def publish(
             line, or errata that ours lack. Nothing is written then.
         MedliveError: If the target refuses.
     """
-    done = Published(prepared.manifest.version, prepared.digest, target.where, prepared.signed, dry_run)
+    done = Published(
+        prepared.manifest.version,
+        prepared.digest,
+        target.where,
+        prepared.signed,
+        dry_run,
+    )
     with target.session(write=not dry_run):
         missing = _missing_items(prepared, target, done)
         _check_line(prepared, target, _releases(target, done))
@@ -152,12 +203,16 @@ def publish(
     return done
 
 
-def _missing_items(prepared: PreparedRelease, target: Target, done: Published) -> list[Item]:
+def _missing_items(
+    prepared: PreparedRelease, target: Target, done: Published
+) -> list[Item]:
     """Return what has yet to be sent. Raises CheckFailed if the target has other files of this version."""
     existing = target.names(f"{folder_name(prepared.manifest.version)}/")
     by_state: dict[RemoteState, list[Item]] = {state: [] for state in RemoteState}
     for item in prepared.items():
-        by_state[target.compare(item) if item.name in existing else RemoteState.ABSENT].append(item)
+        by_state[
+            target.compare(item) if item.name in existing else RemoteState.ABSENT
+        ].append(item)
     done.already = [item.name for item in by_state[RemoteState.SAME]]
     extra = existing - {item.name for item in prepared.items()}
     if wrong := sorted([*(item.name for item in by_state[RemoteState.OTHER]), *extra]):
@@ -170,18 +225,26 @@ def _missing_items(prepared: PreparedRelease, target: Target, done: Published) -
     return by_state[RemoteState.ABSENT]
 
 
-def _check_line(prepared: PreparedRelease, target: Target, releases: Sequence[Release]) -> None:
+def _check_line(
+    prepared: PreparedRelease, target: Target, releases: Sequence[Release]
+) -> None:
     """Raise CheckFailed if the snapshot and a published version disagree about an ancestor."""
     mine = prepared.ancestry
     for release in releases:
         theirs = release.manifest.ancestry | {release.version: release.digest}
-        if conflicting := sorted(v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]):
+        if conflicting := sorted(
+            v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]
+        ):
             raise CheckFailed(
                 f"medlive {prepared.manifest.version} and {release.version} in {target.where} descend from "
                 f"different snapshots that are both called {', '.join(conflicting)}; nothing was written",
                 hint="publish the other line of releases elsewhere",
             )
-    signed = sorted(r.version for r in releases if r.manifest.signing is not None and r.version in mine)
+    signed = sorted(
+        r.version
+        for r in releases
+        if r.manifest.signing is not None and r.version in mine
+    )
     if signed and not prepared.signed:
         raise CheckFailed(
             f"medlive {prepared.manifest.version} has no signature, and {signed[-1]}, which it continues, "
@@ -216,15 +279,23 @@ def read_release(target: Target, version: str, sums: bytes) -> Release:
     except ValidationError as exc:
         text = f"{name} in {target.where} cannot be listed: {exc.error_count()} faults in its manifest"
         raise CheckFailed(text, hint=hint) from exc
-    if f"{entry.sha256}  manifest.json\n".encode() not in sums or manifest.version != version:
-        raise CheckFailed(f"{name} in {target.where} cannot be listed: it has another manifest", hint=hint)
+    if (
+        f"{entry.sha256}  manifest.json\n".encode() not in sums
+        or manifest.version != version
+    ):
+        raise CheckFailed(
+            f"{name} in {target.where} cannot be listed: it has another manifest",
+            hint=hint,
+        )
     others = {"manifest.json": entry}
     if (signature := target.read(f"{name}/{SIGNATURE}")) is not None:
         others[SIGNATURE] = _entry(signature)
     return Release(manifest, _entry(sums), others)
 
 
-def _update_pages(prepared: PreparedRelease, target: Target, place: Place, done: Published) -> None:
+def _update_pages(
+    prepared: PreparedRelease, target: Target, place: Place, done: Published
+) -> None:
     """Write the mutable files until they list every version on the target.
 
     Another publisher may finish a version meanwhile, so the versions are read again after writing.
@@ -246,24 +317,37 @@ def _update_pages(prepared: PreparedRelease, target: Target, place: Place, done:
     done.latest = max(before)
 
 
-def _pages(releases: Sequence[Release], target: Target, place: Place) -> dict[str, bytes]:
+def _pages(
+    releases: Sequence[Release], target: Target, place: Place
+) -> dict[str, bytes]:
     data = target.read(ERRATA)
-    errata = parse_errata(data, f"{ERRATA} in {target.where}") if data is not None else None
+    errata = (
+        parse_errata(data, f"{ERRATA} in {target.where}") if data is not None else None
+    )
     key = _key_of(max(releases, key=lambda r: r.version).manifest)
     return ({PUBLIC_KEY: key.text().encode("ascii")} if key is not None else {}) | {
-        INDEX: index_html(releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None),
+        INDEX: index_html(
+            releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None
+        ),
         FEED: feed_xml(releases, place, errata),
         LATEST: latest_json(releases, place),
     }
 
 
 def _key_of(manifest: Manifest) -> PublicKey | None:
-    return PublicKey.parse(manifest.signing.public_key) if manifest.signing is not None else None
+    return (
+        PublicKey.parse(manifest.signing.public_key)
+        if manifest.signing is not None
+        else None
+    )
 
 
 def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
     """Return the errata beside the snapshot and their signature, of publishable snapshots where there are both."""
-    path = next((folder / name for name in (PUBLIC_ERRATA, ERRATA) if (folder / name).exists()), None)
+    path = next(
+        (folder / name for name in (PUBLIC_ERRATA, ERRATA) if (folder / name).exists()),
+        None,
+    )
     if path is None:
         return {}
     try:
@@ -279,13 +363,19 @@ def _known_errata(folder: Path) -> Errata | None:
     return load_errata(folder / ERRATA) if (folder / ERRATA).exists() else None
 
 
-def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]) -> None:
+def check_errata_kept(
+    prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]
+) -> None:
     """Raise CheckFailed if what a published erratum says, or its signature, is missing in ours.
 
     `where` is the target for messages; `read` returns the bytes of a published file, or None.
     """
     published = read(ERRATA)
-    if published is None or ERRATA not in prepared.errata or published == prepared.errata[ERRATA]:
+    if (
+        published is None
+        or ERRATA not in prepared.errata
+        or published == prepared.errata[ERRATA]
+    ):
         return
     theirs = parse_errata(published, f"{ERRATA} in {where}")
     ours = prepared.known_errata or parse_errata(prepared.errata[ERRATA])

@@ -12,7 +12,12 @@ from urllib.parse import quote, urlsplit
 
 from yarl import URL
 
-from medlive.bounds import FETCH_BASE_S, FETCH_GRACE_S, FETCH_LEAST_RATE, FETCH_REDIRECTS
+from medlive.bounds import (
+    FETCH_BASE_S,
+    FETCH_GRACE_S,
+    FETCH_LEAST_RATE,
+    FETCH_REDIRECTS,
+)
 from medlive.errors import BadInput, ServiceUnavailable, UsageError
 from medlive.integrity.addresses import may_connect
 from medlive.integrity.paths import UnsafePath, open_below
@@ -39,7 +44,9 @@ Read = Callable[[str, int], Awaitable[bytes | None]]
 
 async def resolve_name(host: str) -> list[str]:
     """Return the addresses of a host's name. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host, None, type=socket.SOCK_STREAM
+    )
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -81,36 +88,55 @@ class Budget:
 
 
 @asynccontextmanager
-async def open_source(source: str, network: Network, budget: Budget) -> AsyncIterator[Read]:
+async def open_source(
+    source: str, network: Network, budget: Budget
+) -> AsyncIterator[Read]:
     """Open an http(s) address or a folder for reading. Raises UsageError."""
     if "://" not in source:
         yield _folder_reader(Path(source))
         return
     parts = urlsplit(source)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise UsageError(f"{source!r} is not an address to fetch from", hint="write https://host/path")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+    ):
+        raise UsageError(
+            f"{source!r} is not an address to fetch from",
+            hint="write https://host/path",
+        )
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
     base = URL(source.rstrip("/"))
     gate = _Gate(network, (base.raw_host or "", base.port or 0))
-    connector = TCPConnector(resolver=_resolver(gate), use_dns_cache=False, ssl=tls_context())
+    connector = TCPConnector(
+        resolver=_resolver(gate), use_dns_cache=False, ssl=tls_context()
+    )
     timeout = ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENCE_S)
     headers = {"User-Agent": "medlive"}
-    async with ClientSession(timeout=timeout, headers=headers, connector=connector) as session:
+    async with ClientSession(
+        timeout=timeout, headers=headers, connector=connector
+    ) as session:
         site = _Site(session, gate, budget)
         yield lambda name, most: site.read(f"{base}/{quote(name)}", most)
 
 
 def _folder_reader(root: Path) -> Read:
     if not root.is_dir():
-        raise UsageError(f"{root} is not a folder", hint="--from names a folder or an https:// address")
+        raise UsageError(
+            f"{root} is not a folder",
+            hint="--from names a folder or an https:// address",
+        )
 
     async def read(name: str, most: int) -> bytes | None:
         try:
             with open_below(root, name) as handle:
                 return _read_at_most(handle.read, most)
         except UnsafePath as exc:
-            raise BadInput(f"{root}: {exc.message}", hint="published files are plain ones") from exc
+            raise BadInput(
+                f"{root}: {exc.message}", hint="published files are plain ones"
+            ) from exc
         except FileNotFoundError:
             return None
 
@@ -141,14 +167,18 @@ class _Gate:
             try:
                 found = [str(ipaddress.ip_address(host.partition("%")[0]))]
             except ValueError as exc:
-                raise _Refused(f"{printable(host)} is not an address as it is usually written") from exc
+                raise _Refused(
+                    f"{printable(host)} is not an address as it is usually written"
+                ) from exc
         else:
             found = await self.network.resolve(host)
         inner = [address for address in found if not self.network.is_public(address)]
         if self.public_only is None:
             self.public_only = len(inner) < len(found)
         if inner and (self.public_only or (host, port) != self.own):
-            raise _Refused(f"{printable(host)} leads to {inner[0]}, which is not a public address")
+            raise _Refused(
+                f"{printable(host)} leads to {inner[0]}, which is not a public address"
+            )
         return found
 
 
@@ -158,9 +188,15 @@ def _resolver(gate: _Gate) -> "AbstractResolver":
 
     class Resolver(AbstractResolver):
         async def resolve(
-            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+            self,
+            host: str,
+            port: int = 0,
+            family: socket.AddressFamily = socket.AF_INET,
         ) -> "list[ResolveResult]":
-            return [_result(host, address, port) for address in await gate.addresses(host, port)]
+            return [
+                _result(host, address, port)
+                for address in await gate.addresses(host, port)
+            ]
 
         async def close(self) -> None:
             """Hold nothing open."""
@@ -200,8 +236,14 @@ class _Site:
                 if not self._problem:
                     return data
             except _Refused as exc:
-                raise ServiceUnavailable(f"{url} cannot be fetched: {exc}", hint="check --from") from exc
-            except (ClientError, OSError, UnicodeError) as exc:  # a time-out is an OSError
+                raise ServiceUnavailable(
+                    f"{url} cannot be fetched: {exc}", hint="check --from"
+                ) from exc
+            except (
+                ClientError,
+                OSError,
+                UnicodeError,
+            ) as exc:  # a time-out is an OSError
                 self._problem = str(exc) or type(exc).__name__
             if self.budget.left_s <= 0:
                 self._problem = "the server is too slow: all answers together took longer than their bytes may"
@@ -226,7 +268,9 @@ class _Site:
         finally:
             self.budget.left_s -= loop.time() - started
 
-    async def _answer(self, answer: "ClientResponse", url: str, most: int) -> bytes | None:
+    async def _answer(
+        self, answer: "ClientResponse", url: str, most: int
+    ) -> bytes | None:
         self._problem = ""
         if answer.status == 404:
             return None
@@ -238,7 +282,9 @@ class _Site:
         self._problem = f"HTTP {answer.status}"
         if answer.status in _RETRIED:
             return None
-        raise ServiceUnavailable(f"{url} cannot be fetched: {self._problem}", hint="check --from")
+        raise ServiceUnavailable(
+            f"{url} cannot be fetched: {self._problem}", hint="check --from"
+        )
 
     async def _body(self, answer: "ClientResponse", most: int) -> bytes | None:
         """Read a body while it comes fast enough."""
@@ -261,8 +307,14 @@ def _target(place: URL, location: str | None) -> URL:
         host = target.raw_host
     except ValueError as exc:
         raise _Refused("a redirect to an invalid address") from exc
-    if target.scheme not in ("http", "https") or not host or target.raw_user is not None:
-        raise _Refused(f"a redirect to no plain http or https address: {printable(location or 'none')[:200]}")
+    if (
+        target.scheme not in ("http", "https")
+        or not host
+        or target.raw_user is not None
+    ):
+        raise _Refused(
+            f"a redirect to no plain http or https address: {printable(location or 'none')[:200]}"
+        )
     if place.scheme == "https" and target.scheme == "http":
         raise _Refused("a redirect from https to http")
     return target

@@ -16,7 +16,13 @@ from typing import Final, Protocol
 from medlive.errors import CheckFailed, DiskFull, UsageError
 from medlive.integrity.folder import sha256, sync
 from medlive.integrity.lock import exclusive
-from medlive.integrity.paths import UnsafePath, create_below, open_below, path_below, walk
+from medlive.integrity.paths import (
+    UnsafePath,
+    create_below,
+    open_below,
+    path_below,
+    walk,
+)
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 MUTABLE: Final = "public, max-age=300, must-revalidate"
@@ -79,7 +85,9 @@ class Item:
 
     def read(self) -> bytes:
         """Return the bytes. Raises CheckFailed if they changed since they were verified, or OSError."""
-        data = self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+        data = (
+            self.source if isinstance(self.source, bytes) else self.source.read_bytes()
+        )
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise CheckFailed(
                 f"{self.name} changed while it was being published",
@@ -149,7 +157,9 @@ class FolderTarget:
             name = folder.rstrip("/")
             path = self._plain(name)
             entries = walk(path) if path.is_dir() else ()
-            return frozenset(f"{name}/{entry.name}" for entry in entries if not entry.is_folder)
+            return frozenset(
+                f"{name}/{entry.name}" for entry in entries if not entry.is_folder
+            )
 
     def folders(self) -> frozenset[str]:
         """Return the folders right below the root."""
@@ -162,7 +172,11 @@ class FolderTarget:
             path = self._plain(item.name)
             if not os.path.lexists(path):
                 return RemoteState.ABSENT
-            return RemoteState.SAME if path.is_file() and sha256(path) == item.sha256 else RemoteState.OTHER
+            return (
+                RemoteState.SAME
+                if path.is_file() and sha256(path) == item.sha256
+                else RemoteState.OTHER
+            )
 
     def add(self, item: Item) -> None:
         """Write the file under another name, then rename it; the lock keeps other publishers away."""
@@ -179,7 +193,9 @@ class FolderTarget:
             if partial.is_dir():  # an earlier version left a folder when it was killed
                 shutil.rmtree(partial)
             try:
-                with io.BufferedWriter(create_below(self.root, _PARTIAL, mode=_PUBLIC_FILE)) as out:
+                with io.BufferedWriter(
+                    create_below(self.root, _PARTIAL, mode=_PUBLIC_FILE)
+                ) as out:
                     out.write(item.read())
                     out.flush()
                     os.fchmod(out.fileno(), PUBLIC_FILE)
@@ -219,7 +235,9 @@ class FolderTarget:
         try:
             yield
         except UnsafePath as exc:
-            raise UsageError(f"{self.root}: {exc.message}", hint="remove what lies there") from exc
+            raise UsageError(
+                f"{self.root}: {exc.message}", hint="remove what lies there"
+            ) from exc
         except OSError as exc:
             if exc.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull(

@@ -24,8 +24,11 @@ _OPENING: Final = 140
 _MAIN_ENDS: Final = "</main>"
 _FIELDS: Final = ("month", "language", "specialty", "theme", "source")
 _STATES: Final = {
-    CaseState.SCORED: "s", CaseState.PARTLY_GRADED: "p", CaseState.UNANSWERED: "u", CaseState.UNSCORABLE: "x",
-}  # fmt: skip
+    CaseState.SCORED: "s",
+    CaseState.PARTLY_GRADED: "p",
+    CaseState.UNANSWERED: "u",
+    CaseState.UNSCORABLE: "x",
+}
 _STATE_NAMES: Final = {
     "s": "scored",
     "p": "partly graded",
@@ -66,7 +69,9 @@ def entries(report: Report) -> list[Entry]:
     for place, model in enumerate(report.models):
         for score in model.cases:
             cases.setdefault(score.case.case_id, score.case)
-            found.setdefault(score.case.case_id, [None] * len(report.models))[place] = score
+            found.setdefault(score.case.case_id, [None] * len(report.models))[place] = (
+                score
+            )
     return [Entry(cases[cid], tuple(found[cid])) for cid in sorted(found)]
 
 
@@ -75,20 +80,42 @@ def list_name(number: int) -> str:
     return "cases.html" if number == 1 else f"cases-{number}.html"
 
 
-def case_lists(report: Report, found: Sequence[Entry], *, linked: bool) -> Iterator[tuple[str, str]]:
+def case_lists(
+    report: Report, found: Sequence[Entry], *, linked: bool
+) -> Iterator[tuple[str, str]]:
     """(file name, page) of each list; `linked`: whether each case has a page of its own."""
     parts = dict(_lists(found))
     for number, part in parts.items():
-        yield list_name(number), _list(report, part, number, len(parts), len(found), linked)
+        yield (
+            list_name(number),
+            _list(report, part, number, len(parts), len(found), linked),
+        )
 
 
-def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total: int, linked: bool) -> str:
+def _list(
+    report: Report,
+    part: Sequence[Entry],
+    number: int,
+    lists: int,
+    total: int,
+    linked: bool,
+) -> str:
     others = (k for k in range(1, lists + 1) if k != number)
-    selects = {name: sorted({getattr(e.case, name) or "" for e in part} - {""}) for name in _FIELDS}
+    selects = {
+        name: sorted({getattr(e.case, name) or "" for e in part} - {""})
+        for name in _FIELDS
+    }
     body = render(
-        "case_list.html", report=report, part=part, number=number, lists=lists, total=total, linked=linked,
-        selects=selects, states=_STATE_NAMES,
-    )  # fmt: skip
+        "case_list.html",
+        report=report,
+        part=part,
+        number=number,
+        lists=lists,
+        total=total,
+        linked=linked,
+        selects=selects,
+        states=_STATE_NAMES,
+    )
     data = {
         "about": report.basis,
         "list": number,
@@ -98,7 +125,10 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
     return page(
         f"medlive: cases of {report.cases_named}",
         body,
-        [("index.html", "Scores"), *((list_name(k), f"Cases, list {k}") for k in others)],
+        [
+            ("index.html", "Scores"),
+            *((list_name(k), f"Cases, list {k}") for k in others),
+        ],
         script=resource("script.js"),
         data=json_text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
     )
@@ -130,10 +160,15 @@ def write_own_texts(found: Sequence[Entry], folder: Path) -> None:
 
 def _lists(found: Sequence[Entry]) -> Iterator[tuple[int, Sequence[Entry]]]:
     starts = range(0, len(found), CASES_A_LIST)
-    return ((number, found[start : start + CASES_A_LIST]) for number, start in enumerate(starts, start=1))
+    return (
+        (number, found[start : start + CASES_A_LIST])
+        for number, start in enumerate(starts, start=1)
+    )
 
 
-def write_case_pages(report: Report, found: Sequence[Entry], folder: Path, texts: Path) -> int:
+def write_case_pages(
+    report: Report, found: Sequence[Entry], folder: Path, texts: Path
+) -> int:
     """A page for each case in `folder`, which is empty, and the models' words into `texts`, for each list to be
     searched; the bytes of the pages.
 
@@ -144,7 +179,9 @@ def write_case_pages(report: Report, found: Sequence[Entry], folder: Path, texts
     for place, entry in enumerate(found):
         # What is the reader's text was escaped: the last end of this kind is the page's own.
         head, *ends = page(
-            f"medlive: case {entry.case.case_id}", _head(report, entry), _nav(found, place)
+            f"medlive: case {entry.case.case_id}",
+            _head(report, entry),
+            _nav(found, place),
         ).rpartition(_MAIN_ENDS)
         foot = "".join(ends)
         size += _append(folder / file_name(entry.case.case_id), head)
@@ -157,14 +194,25 @@ def write_case_pages(report: Report, found: Sequence[Entry], folder: Path, texts
             if (score := entry.scores[number]) is not None:
                 case = score.case
                 text = render(
-                    "answer.html", case=case, model=model, number=number, score=score, whole=whole,
-                    answer=answers.get(case.case_id), grades=grades.get(case.case_id, {}),
-                )  # fmt: skip
+                    "answer.html",
+                    case=case,
+                    model=model,
+                    number=number,
+                    score=score,
+                    whole=whole,
+                    answer=answers.get(case.case_id),
+                    grades=grades.get(case.case_id, {}),
+                )
                 size += _append(folder / file_name(case.case_id), text)
         for at, part in _lists(found):
-            words = [model_text(answers.get(cid := e.case.case_id), grades.get(cid, {})) for e in part]
+            words = [
+                model_text(answers.get(cid := e.case.case_id), grades.get(cid, {}))
+                for e in part
+            ]
             write_texts(texts, at, part_of(number), words)
-    return size + sum(_append(folder / file_name(entry.case.case_id), foot) for entry in found)
+    return size + sum(
+        _append(folder / file_name(entry.case.case_id), foot) for entry in found
+    )
 
 
 def _append(path: Path, text: str) -> int:
@@ -185,12 +233,26 @@ def _grades(model: ModelScore) -> Mapping[str, Mapping[str, Grade]]:
 
 def _nav(found: Sequence[Entry], place: int) -> list[tuple[str, str]]:
     near = ((place - 1, "previous case"), (place + 1, "next case"))
-    links = [(file_name(found[k].case.case_id), name) for k, name in near if 0 <= k < len(found)]
-    return [("../index.html", "Scores"), (f"../{list_name(place // CASES_A_LIST + 1)}", "Cases"), *links]
+    links = [
+        (file_name(found[k].case.case_id), name)
+        for k, name in near
+        if 0 <= k < len(found)
+    ]
+    return [
+        ("../index.html", "Scores"),
+        (f"../{list_name(place // CASES_A_LIST + 1)}", "Cases"),
+        *links,
+    ]
 
 
 def _head(report: Report, entry: Entry) -> Markup:
     about = {name: value for name in _FIELDS if (value := getattr(entry.case, name))}
     numbered = enumerate(zip(report.models, entry.scores, strict=True))
-    standings = [(k, model, judged(model), score) for k, (model, score) in numbered if score is not None]
-    return render("case.html", report=report, case=entry.case, about=about, standings=standings)
+    standings = [
+        (k, model, judged(model), score)
+        for k, (model, score) in numbered
+        if score is not None
+    ]
+    return render(
+        "case.html", report=report, case=entry.case, about=about, standings=standings
+    )

@@ -29,7 +29,11 @@ def clean(value: object) -> object:
     that follow as U+FFFD."""
     if value is None:
         return "–"
-    return value if hasattr(value, "__html__") else _UNSAFE_OR_TURNING.sub("\ufffd", str(value))
+    return (
+        value
+        if hasattr(value, "__html__")
+        else _UNSAFE_OR_TURNING.sub("\ufffd", str(value))
+    )
 
 
 def box(text: str) -> Markup:
@@ -37,9 +41,9 @@ def box(text: str) -> Markup:
     shown = escape(_UNSAFE.sub("\ufffd", text[:MOST_TEXT]))
     if len(text) <= MOST_TEXT:
         return shown
-    return shown + Markup(' <span class="open" lang="en">[cut here: {:,} characters in all]</span>').format(
-        len(text)
-    )
+    return shown + Markup(
+        ' <span class="open" lang="en">[cut here: {:,} characters in all]</span>'
+    ).format(len(text))
 
 
 def lang_of(case: EvaluationCase) -> str:
@@ -102,16 +106,26 @@ def whole(text: object) -> Markup:
         return text
     shown, end = Markup(), 0
     cleaned = str(clean(text))
-    for found in (one for one in _NUMBER.finditer(cleaned) if len(one[0]) <= _MOST_WHOLE):
-        shown += escape(cleaned[end : found.start()]) + Markup('<span class="nb">{}</span>').format(found[0])
+    for found in (
+        one for one in _NUMBER.finditer(cleaned) if len(one[0]) <= _MOST_WHOLE
+    ):
+        shown += escape(cleaned[end : found.start()]) + Markup(
+            '<span class="nb">{}</span>'
+        ).format(found[0])
         end = found.end()
     return shown + escape(cleaned[end:])
 
 
 TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.report"), autoescape=True, finalize=clean, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False,
-)  # fmt: skip
+    loader=PackageLoader("medlive.report"),
+    autoescape=True,
+    finalize=clean,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    auto_reload=False,
+)
 TEMPLATES.filters.update(
     file_name=file_name,
     whole=whole,
@@ -140,7 +154,10 @@ def render(name: str, **values: Any) -> Markup:
 
 
 def _part(name: str) -> Callable[..., Markup]:
-    return cast(Callable[..., Markup], getattr(TEMPLATES.get_template("parts.html").module, name))
+    return cast(
+        Callable[..., Markup],
+        getattr(TEMPLATES.get_template("parts.html").module, name),
+    )
 
 
 row_of: Final = _part("row_of")
@@ -166,7 +183,10 @@ class Section:
     @property
     def lacking(self) -> bool:
         """Whether it only says what is missing."""
-        return all(part.strip().startswith(_LACKS) and part.count("</p>") == 1 for part in self.parts)
+        return all(
+            part.strip().startswith(_LACKS) and part.count("</p>") == 1
+            for part in self.parts
+        )
 
 
 @dataclass(slots=True)
@@ -179,13 +199,23 @@ class Figures:
     styles: dict[str, None] = field(default_factory=dict)
     """The figures' CSS, which the page holds once."""
 
-    def add(self, name: str, frame: Frame, draw: Callable[[Frame], str], *, width: int = WIDE) -> Markup:
+    def add(
+        self,
+        name: str,
+        frame: Frame,
+        draw: Callable[[Frame], str],
+        *,
+        width: int = WIDE,
+    ) -> Markup:
         """Keep a figure, `width` units wide and with its note, and return it as HTML without the note.
 
         A wide one is drawn once more for narrow screens, unless it is scrolled there.
         """
         self.drawn[name] = draw(replace(frame, width=width))
-        shown = [draw(replace(frame, width=units, note="")) for units in sorted({width, WIDTH}, reverse=True)]
+        shown = [
+            draw(replace(frame, width=units, note=""))
+            for units in sorted({width, WIDTH}, reverse=True)
+        ]
         kinds = [f"w{k}" for k in range(len(shown))] if len(shown) > 1 else [""]
         if _SCROLLED in shown[-1]:
             shown, kinds = shown[:1], ["scroll"]
@@ -194,7 +224,9 @@ class Figures:
             self.styles |= dict.fromkeys(_STYLES.findall(svg))
             parts.append(_STYLES.sub("", svg))
         over = int(_WIDTH.findall(parts[0])[0]) > 1.5 * width
-        return _part("figure")(name, frame.title, list(zip(kinds, parts, strict=True)), self.png, over)
+        return _part("figure")(
+            name, frame.title, list(zip(kinds, parts, strict=True)), self.png, over
+        )
 
 
 _WIDTH: Final = re.compile(r'width="(\d+)"')
@@ -212,9 +244,14 @@ def resource(name: str) -> str:
 
 
 def page(
-    title: str, body: Markup, nav: Sequence[tuple[str, str]], *, script: str = "", data: str = "",
+    title: str,
+    body: Markup,
+    nav: Sequence[tuple[str, str]],
+    *,
+    script: str = "",
+    data: str = "",
     styles: Iterable[str] = (),
-) -> Markup:  # fmt: skip
+) -> Markup:
     """A whole page that runs `script` alone, asks for nothing and needs no other file.
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
@@ -228,7 +265,14 @@ def page(
         "form-action 'none'; img-src 'none'"
     )
     return render(
-        "page.html", title=title, body=body, nav=nav, script=script, data=data, style=style, policy=policy
+        "page.html",
+        title=title,
+        body=body,
+        nav=nav,
+        script=script,
+        data=data,
+        style=style,
+        policy=policy,
     )
 
 
@@ -239,4 +283,8 @@ def _digest(text: str) -> str:
 
 def json_text(text: str) -> str:
     """JSON as a script element may hold it: no `<` that could end the element."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return (
+        text.replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )

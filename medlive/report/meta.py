@@ -105,7 +105,9 @@ def read_json(path: Path, shape: type[Shape], name: str) -> Shape:
     try:
         return shape.model_validate_json(read_bytes(path))
     except ValidationError as exc:
-        raise BadInput(f"{path} is not a {name} of medlive: {first_fault(exc)}") from exc
+        raise BadInput(
+            f"{path} is not a {name} of medlive: {first_fault(exc)}"
+        ) from exc
 
 
 def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:

@@ -8,10 +8,20 @@ from typing import Final
 from medlive.charts import Frame
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.audit import AUDIT, AuditTable, Finding, RootCause, load_audit
-from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, contamination, score_arms
+from medlive.evaluation.scoring.contamination import (
+    BookArm,
+    ContaminationTable,
+    contamination,
+    score_arms,
+)
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.overlap import Profiles, WorstCases, profiles, worst_cases
+from medlive.evaluation.scoring.overlap import (
+    Profiles,
+    WorstCases,
+    profiles,
+    worst_cases,
+)
 from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
 from medlive.report.html import Figures, lang_of, upper_first
 from medlive.report.meta import MetaFile
@@ -26,7 +36,10 @@ _METRIC: Final = {
 }
 
 
-_BASIS: Final = {CaseBasis.OWN: "each model on its own", CaseBasis.COMMON: "those that all are scored on"}
+_BASIS: Final = {
+    CaseBasis.OWN: "each model on its own",
+    CaseBasis.COMMON: "those that all are scored on",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,11 @@ class Report:
     def case_name(self, model: ModelScore) -> str:
         """The name of a model's cases as `cases_named` has it."""
         used = model.run.run.info.cases
-        named = {m.run.run.info.cases.digest for m in self.models if m.run.run.info.cases.name == used.name}
+        named = {
+            m.run.run.info.cases.digest
+            for m in self.models
+            if m.run.run.info.cases.name == used.name
+        }
         return f"{used.name} [{_short(used.digest)}]" if len(named) > 1 else used.name
 
     @property
@@ -100,7 +117,9 @@ class Report:
 
     def frame(self, title: str, description: str) -> Frame:
         """What a figure says of itself; its file alone shows the description and names what it rests on."""
-        return Frame(title, description, note=f"{description} {upper_first(self.basis)}.")
+        return Frame(
+            title, description, note=f"{description} {upper_first(self.basis)}."
+        )
 
     @property
     def rests_on(self) -> str:
@@ -118,7 +137,11 @@ class Report:
 
     def examples(self, most: int) -> list[tuple[str, RootCause, str, Finding]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
-        langs = {score.case.case_id: lang_of(score.case) for model in self.models for score in model.cases}
+        langs = {
+            score.case.case_id: lang_of(score.case)
+            for model in self.models
+            for score in model.cases
+        }
         return [
             (label, cause, langs.get(found.case_id, "en"), found)
             for label, audit in self.audits.items()
@@ -129,7 +152,11 @@ class Report:
     @property
     def errata_files(self) -> list[str]:
         """Where errata were looked for, and what was found there."""
-        return sorted({_looked_in(run) for run in self.table.errata.runs}) if self.table.errata else []
+        return (
+            sorted({_looked_in(run) for run in self.table.errata.runs})
+            if self.table.errata
+            else []
+        )
 
     def labels(self, places: Sequence[int]) -> list[str]:
         """The labels of the models at these places."""
@@ -157,8 +184,14 @@ def analyse(
     known = any(registry.cutoff(m.run.run.info.model) for m in table.models)
     overlaps = None
     if len(table.models) > 1:
-        overlaps = Overlaps(profiles(table, "theme"), profiles(table, "specialty"), worst_cases(table))
-    graded = (m for m in table.models if m.run.grader is not None and (m.run.run.path / AUDIT).is_file())
+        overlaps = Overlaps(
+            profiles(table, "theme"), profiles(table, "specialty"), worst_cases(table)
+        )
+    graded = (
+        m
+        for m in table.models
+        if m.run.grader is not None and (m.run.run.path / AUDIT).is_file()
+    )
     audits = {m.label: load_audit(m.run) for m in graded}
     return Report(
         table,
@@ -181,7 +214,10 @@ def in_parts(count: int, size: int) -> list[tuple[str, range]]:
     number = max(1, -(-count // size))
     starts = [count * k // number for k in range(number + 1)]
     return [
-        ("" if number == 1 else f", models {first + 1} to {last} of {count}", range(first, last))
+        (
+            "" if number == 1 else f", models {first + 1} to {last} of {count}",
+            range(first, last),
+        )
         for first, last in pairwise(starts)
     ]
 
@@ -196,8 +232,16 @@ def _looked_in(run: RunErrata) -> str:
         return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
     if found.problem:
         return f"{found.path.name} of {run.version} could not be read"
-    checked = f"its signature checked with key {found.key}" if found.key else "its signature not checked"
-    what = "withdraws some of what these runs hold" if run.concerned else "withdraws nothing that these runs hold"
+    checked = (
+        f"its signature checked with key {found.key}"
+        if found.key
+        else "its signature not checked"
+    )
+    what = (
+        "withdraws some of what these runs hold"
+        if run.concerned
+        else "withdraws nothing that these runs hold"
+    )
     return f"{found.path.name} of {run.version} {what} ({found.digest}; {checked})"
 
 

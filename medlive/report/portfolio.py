@@ -7,7 +7,16 @@ from typing import Final
 
 from markupsafe import Markup
 
-from medlive.charts import Cell, Frame, Interval, IntervalGroup, IntervalRow, Scale, intervals, matrix
+from medlive.charts import (
+    Cell,
+    Frame,
+    Interval,
+    IntervalGroup,
+    IntervalRow,
+    Scale,
+    intervals,
+    matrix,
+)
 from medlive.evaluation.log import writing
 from medlive.evaluation.protocols.model import Table, format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio, TaskResults
@@ -23,7 +32,9 @@ _NO_GAPS: Final = (
 )
 
 
-def portfolio_page(portfolio: Portfolio, figures: Figures, nav: Sequence[tuple[str, str]] = ()) -> str:
+def portfolio_page(
+    portfolio: Portfolio, figures: Figures, nav: Sequence[tuple[str, str]] = ()
+) -> str:
     """The page; what it draws is added to `figures`, `nav` are other pages."""
     _, ranks, alike, gaps = portfolio.tables
     drawn = {
@@ -31,22 +42,36 @@ def portfolio_page(portfolio: Portfolio, figures: Figures, nav: Sequence[tuple[s
         "alike": _matrix(figures, "protocol-tasks", alike, Scale.AROUND_ZERO),
         "gaps": _gaps(figures, gaps),
     }
-    forests = {task.task: [_forest(figures, task, table) for table in task.tables] for task in portfolio.tasks}
+    forests = {
+        task.task: [_forest(figures, task, table) for table in task.tables]
+        for task in portfolio.tasks
+    }
     body = render(
-        "portfolio.html", portfolio=portfolio, drawn=drawn, forests=forests, numeric=_numeric, cell=format_cell,
-        states=lambda reasons: "; ".join(f"{n}: {why}" for why, n in reasons.items()), slug=_slug,
+        "portfolio.html",
+        portfolio=portfolio,
+        drawn=drawn,
+        forests=forests,
+        numeric=_numeric,
+        cell=format_cell,
+        states=lambda reasons: "; ".join(f"{n}: {why}" for why, n in reasons.items()),
+        slug=_slug,
         upper_first=upper_first,
-    )  # fmt: skip
+    )
     parts = [("#ranks", "Ranks"), ("#alike", "How alike tasks are"), ("#gaps", "Gaps")]
     tasks = [(f"#{_slug(task.task)}", task.task) for task in portfolio.tasks]
-    return page("medlive: protocols", body, [*nav, *parts, *tasks], styles=figures.styles)
+    return page(
+        "medlive: protocols", body, [*nav, *parts, *tasks], styles=figures.styles
+    )
 
 
 def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
     """Write `portfolio.json`, `portfolio.html` and its figures into a folder; return the page. Raises BadInput."""
     figures = Figures()
     html = portfolio_page(portfolio, figures)
-    files = {PORTFOLIO: portfolio.model_dump_json(indent=1) + "\n", "portfolio.html": html}
+    files = {
+        PORTFOLIO: portfolio.model_dump_json(indent=1) + "\n",
+        "portfolio.html": html,
+    }
     files |= {f"figures/{name}.svg": svg for name, svg in figures.drawn.items()}
     with writing(folder):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -64,12 +89,17 @@ def _matrix(figures: Figures, name: str, table: Table, scale: Scale) -> Markup:
     """Ranks, the first the deepest, or correlations."""
     sign = -1.0 if scale is Scale.FROM_LOW else 1.0
     cells = [
-        [Cell(sign * cell if isinstance(cell, int | float) else None, _short(cell)) for cell in row[1:]]
+        [
+            Cell(sign * cell if isinstance(cell, int | float) else None, _short(cell))
+            for cell in row[1:]
+        ]
         for row in table.rows
     ]
     rows, columns = [str(row[0]) for row in table.rows], list(table.columns[1:])
     frame = Frame(table.title, table.note, note=table.note)
-    return figures.add(name, frame, lambda frame: matrix(frame, rows, columns, cells, scale=scale))
+    return figures.add(
+        name, frame, lambda frame: matrix(frame, rows, columns, cells, scale=scale)
+    )
 
 
 def _short(cell: object) -> str:
@@ -80,7 +110,10 @@ def _gaps(figures: Figures, table: Table) -> Markup:
     """Both gaps of every model, around nothing."""
     names = list(table.columns[-2:])
     rows = [
-        IntervalRow(str(row[0]), [_mark(cell) if isinstance(cell, float) else None for cell in row[-2:]])
+        IntervalRow(
+            str(row[0]),
+            [_mark(cell) if isinstance(cell, float) else None for cell in row[-2:]],
+        )
         for row in table.rows
         if any(isinstance(cell, float) for cell in row[-2:])
     ]
@@ -90,7 +123,9 @@ def _gaps(figures: Figures, table: Table) -> Markup:
     groups = [IntervalGroup("", rows)]
 
     def draw(frame: Frame) -> str:
-        return intervals(frame, names, groups, origin=0.0, axis="difference of means, 0 to 1")
+        return intervals(
+            frame, names, groups, origin=0.0, axis="difference of means, 0 to 1"
+        )
 
     return figures.add("protocol-gaps", frame, draw)
 
@@ -109,7 +144,11 @@ def _forest(figures: Figures, task: TaskResults, table: Table) -> Markup:
     if not rows:
         return Markup()
     axis = table.columns[list(table.columns).index("low") - 1]
-    frame = Frame(f"{table.title}: {axis}", f"{table.title}, with 95 % intervals.", note=table.note)
+    frame = Frame(
+        f"{table.title}: {axis}",
+        f"{table.title}, with 95 % intervals.",
+        note=table.note,
+    )
 
     def draw(frame: Frame) -> str:
         return intervals(frame, [""], [IntervalGroup("", rows)], axis=axis)
@@ -118,7 +157,11 @@ def _forest(figures: Figures, task: TaskResults, table: Table) -> Markup:
 
 
 def _span(value: float, low: float | None, high: float | None) -> str:
-    ends = "" if low is None or high is None else f" ({format_cell(low)} to {format_cell(high)})"
+    ends = (
+        ""
+        if low is None or high is None
+        else f" ({format_cell(low)} to {format_cell(high)})"
+    )
     return format_cell(value) + ends
 
 

@@ -39,7 +39,9 @@ from medlive.report.tables import scores_csv, scores_json
 
 def _written(name: str, title: str, template: str) -> Callable[[Report], Section]:
     """What makes a section that has no figure."""
-    return lambda report: Section(name, title, [render(template, report=report, causes=tuple(RootCause))])
+    return lambda report: Section(
+        name, title, [render(template, report=report, causes=tuple(RootCause))]
+    )
 
 
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
@@ -124,7 +126,10 @@ def write_report(
             _write_figures(report, made)
             _write(
                 made / "scores.json",
-                json.dumps(scores_json(table), ensure_ascii=False, indent=2, sort_keys=True) + "\n",
+                json.dumps(
+                    scores_json(table), ensure_ascii=False, indent=2, sort_keys=True
+                )
+                + "\n",
             )
             _write(made / "scores.csv", scores_csv(table))
             _write(made / "scores.tsv", month_table(table).tsv())
@@ -165,7 +170,13 @@ def _check_place(out: Path) -> None:
 
 def _replace(made: Path, out: Path) -> None:
     """Put what was made in the place of what an earlier report left, and take away what it alone had."""
-    for old in (*out.glob("cases-*.html"), out / PROTOCOLS, out / "cases", out / "figures", out / "search"):
+    for old in (
+        *out.glob("cases-*.html"),
+        out / PROTOCOLS,
+        out / "cases",
+        out / "figures",
+        out / "search",
+    ):
         if old.is_dir():
             shutil.rmtree(old)
         else:
@@ -175,7 +186,9 @@ def _replace(made: Path, out: Path) -> None:
         os.replace(path, out / path.name)
 
 
-def _write_pages(report: Report, found: list[Entry], made: Path, protocols: bool) -> None:
+def _write_pages(
+    report: Report, found: list[Entry], made: Path, protocols: bool
+) -> None:
     _write(made / "index.html", index(report, len(found), protocols=protocols))
     for name, text in case_lists(report, found, linked=report.case_pages):
         _write(made / name, text)
@@ -200,7 +213,9 @@ def _drawing_library() -> Any:
     try:
         import resvg_py
     except ModuleNotFoundError as exc:
-        raise MissingExtra("figures as PNG need the extra report", hint="pip install 'medlive[report]'") from exc
+        raise MissingExtra(
+            "figures as PNG need the extra report", hint="pip install 'medlive[report]'"
+        ) from exc
     return resvg_py
 
 
@@ -222,9 +237,23 @@ def index(report: Report, cases: int, *, protocols: bool = False) -> str:
         "few cases": report.few_note,
     }
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
-    nav = [(f"#{section.name}", section.title) for section in sections if not section.lacking]
+    nav = [
+        (f"#{section.name}", section.title)
+        for section in sections
+        if not section.lacking
+    ]
     nav += [("#absent", "Not in this report")] if len(nav) < len(sections) else []
     nav += [(PROTOCOLS, "Protocols")] if protocols else []
-    nav += [(list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists]
-    body = render("index.html", report=report, sections=sections, facts=facts, summary=summarise(report))
-    return page(f"{_TITLE}{report.cases_named}", body, nav, styles=report.figures.styles)
+    nav += [
+        (list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists
+    ]
+    body = render(
+        "index.html",
+        report=report,
+        sections=sections,
+        facts=facts,
+        summary=summarise(report),
+    )
+    return page(
+        f"{_TITLE}{report.cases_named}", body, nav, styles=report.figures.styles
+    )

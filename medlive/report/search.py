@@ -28,7 +28,13 @@ def part_of(model: int) -> str:
 
 def own_text(case: EvaluationCase) -> str:
     """A case's own words: id, narrative, question, advice, criteria."""
-    parts = (case.case_id, case.narrative, case.query, case.advice, *(c.criterion for c in case.criteria))
+    parts = (
+        case.case_id,
+        case.narrative,
+        case.query,
+        case.advice,
+        *(c.criterion for c in case.criteria),
+    )
     return _joined(parts)
 
 
@@ -49,4 +55,6 @@ def write_texts(folder: Path, number: int, part: str, texts: Sequence[str]) -> i
     data = _BETWEEN.join(texts).encode("utf-8", "backslashreplace")
     packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = base64.b64encode(packer.compress(data) + packer.flush()).decode("ascii")
-    return (folder / f"{number}-{part}.js").write_bytes(f'medlive({json.dumps(part)},"{packed}");\n'.encode())
+    return (folder / f"{number}-{part}.js").write_bytes(
+        f'medlive({json.dumps(part)},"{packed}");\n'.encode()
+    )

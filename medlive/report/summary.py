@@ -22,8 +22,16 @@ def summarise(report: Report) -> dict[str, str]:
     """
     table, fresh = report.table, report.table.fresh
     ranked, pairs, where = _scored(table.models), table.comparisons, "On all cases"
-    if fresh is not None and (later := _scored(fresh.models)) and not later[0].overall.few:
-        ranked, pairs, where = later, fresh.comparisons, f"On cases posted after every cutoff ({fresh.after})"
+    if (
+        fresh is not None
+        and (later := _scored(fresh.models))
+        and not later[0].overall.few
+    ):
+        ranked, pairs, where = (
+            later,
+            fresh.comparisons,
+            f"On cases posted after every cutoff ({fresh.after})",
+        )
     leads, sure = "Nobody: no model has a score.", "No score, so no interval."
     if ranked:
         leads, sure = f"{where}, {_lead(ranked, pairs)}", _certainty(ranked, pairs)
@@ -37,7 +45,9 @@ def _scored(models: Ranked) -> Ranked:
     return [model for model in models if model.overall.mean is not None]
 
 
-def tied_with(leader: str, others: Sequence[str], pairs: Sequence[Comparison]) -> list[str]:
+def tied_with(
+    leader: str, others: Sequence[str], pairs: Sequence[Comparison]
+) -> list[str]:
     """The others that are not significantly below the leader, those that nothing compares it with among them."""
     below = {
         c.second if c.first == leader else c.first
@@ -68,7 +78,9 @@ def _certainty(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
     if len(ranked) < 2:
         return f"One model is compared with nothing; its interval rests on {first.overall.n} cases.{few}"
     second = ranked[1].label
-    pair = next((c for c in pairs if {c.first, c.second} == {first.label, second}), None)
+    pair = next(
+        (c for c in pairs if {c.first, c.second} == {first.label, second}), None
+    )
     if pair is None or pair.difference is None:
         return f"{first.label} and {second}, the next, have no scored case in common and are not compared.{few}"
     better = pair if pair.first == first.label else pair.turned()
@@ -90,8 +102,16 @@ def _missing(report: Report) -> str:
         for label, drop in table.drops.items()
     ]
     for count, total, what in (
-        (sum(r.ungraded for r in rates), sum(r.criteria for r in rates), "verdicts are ungraded"),
-        (sum(r.unanswered for r in rates), sum(r.cases for r in rates), "cases are unanswered"),
+        (
+            sum(r.ungraded for r in rates),
+            sum(r.criteria for r in rates),
+            "verdicts are ungraded",
+        ),
+        (
+            sum(r.unanswered for r in rates),
+            sum(r.cases for r in rates),
+            "cases are unanswered",
+        ),
         (
             sum(r.unscorable for r in rates),
             sum(r.cases for r in rates),
@@ -101,11 +121,17 @@ def _missing(report: Report) -> str:
         if count:
             found.append(f"{count:,} of {total:,} {what}")
     if unknown := [model.label for model in report.models if model.cutoff is None]:
-        found.append(f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training")
+        found.append(
+            f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training"
+        )
     if not report.metas:
         found.append("the grader was not compared with people")
     if table.warnings:
-        found.append(f"{len(table.warnings)} warning{'s' * (len(table.warnings) > 1)} below")
+        found.append(
+            f"{len(table.warnings)} warning{'s' * (len(table.warnings) > 1)} below"
+        )
     return (
-        "; ".join(found).join(("", ".")) if found else "Nothing: every answer is there and every criterion graded."
+        "; ".join(found).join(("", "."))
+        if found
+        else "Nothing: every answer is there and every criterion graded."
     )

@@ -12,11 +12,30 @@ from typing import Any, Final
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.log import writing
 from medlive.evaluation.runs import folder
-from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, Mix, ModelContamination
-from medlive.evaluation.scoring.score import Estimate, ModelScore, ScoreTable, month_table
+from medlive.evaluation.scoring.contamination import (
+    BookArm,
+    ContaminationTable,
+    Mix,
+    ModelContamination,
+)
+from medlive.evaluation.scoring.score import (
+    Estimate,
+    ModelScore,
+    ScoreTable,
+    month_table,
+)
 from medlive.snapshot.parquet import require
 
-_FIGURES: Final = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over", "few")
+_FIGURES: Final = (
+    "n",
+    "mean",
+    "ci_low",
+    "ci_high",
+    "least",
+    "most",
+    "bounds_over",
+    "few",
+)
 
 
 def _row(value: object | None, names: str) -> dict[str, Any] | None:
@@ -73,7 +92,10 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "rank_worst": standing.rank_worst if standing else None,
         "rates": _row(model.rates, _RATES),
         "axis_errors": _rows(model.axes, _AXIS),
-        "slices": [{"kind": s.kind, "value": s.value, **estimate_row(s.estimate)} for s in model.slices],
+        "slices": [
+            {"kind": s.kind, "value": s.value, **estimate_row(s.estimate)}
+            for s in model.slices
+        ],
     }
 
 
@@ -91,9 +113,15 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "errata": errata_row(table),
         "models": [model_row(model) for model in table.models],
         "comparisons": _rows(table.comparisons, _COMPARISON),
-        "window": {"since": _iso(table.window.since), "until": _iso(table.window.until)},
+        "window": {
+            "since": _iso(table.window.since),
+            "until": _iso(table.window.until),
+        },
         "after_every_cutoff": fresh_row(table),
-        "drops": {label: _row(drop, _DROP.replace(" p ", " p_holm=p ")) for label, drop in table.drops.items()},
+        "drops": {
+            label: _row(drop, _DROP.replace(" p ", " p_holm=p "))
+            for label, drop in table.drops.items()
+        },
     }
 
 
@@ -106,7 +134,11 @@ def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
     if (fresh := table.fresh) is None:
         return None
     models = [
-        {"model": m.label, "overall": estimate_row(m.overall), **(_row(m.standing, _STANDING) or {})}
+        {
+            "model": m.label,
+            "overall": estimate_row(m.overall),
+            **(_row(m.standing, _STANDING) or {}),
+        }
         for m in fresh.models
     ]
     about = _row(fresh, "set_by unknown common_cases=common") or {}
@@ -122,7 +154,10 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
     """What was done about errata and what they concern of each model's run; None when nobody looked."""
     if table.errata is None:
         return None
-    runs = [{"model": label, **run.row()} for label, run in zip(table.labels, table.errata.runs, strict=True)]
+    runs = [
+        {"model": label, **run.row()}
+        for label, run in zip(table.labels, table.errata.runs, strict=True)
+    ]
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
@@ -141,14 +176,28 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
             "cases": model.run.run.info.cases.name,
             "grader": grader,
         }
-        sliced = [("overall", "", model.overall), *((s.kind, s.value, s.estimate) for s in model.slices)]
+        sliced = [
+            ("overall", "", model.overall),
+            *((s.kind, s.value, s.estimate) for s in model.slices),
+        ]
         for name, value, estimate in sliced:
             figures = estimate_row(estimate)
-            rows.append(head | {"slice": name, "value": value} | {c: figures[c] for c in _FIGURES})
+            rows.append(
+                head
+                | {"slice": name, "value": value}
+                | {c: figures[c] for c in _FIGURES}
+            )
         for axis in model.axes:
-            figures = {"n": axis.n, "mean": axis.rate, "ci_low": axis.low, "ci_high": axis.high}
+            figures = {
+                "n": axis.n,
+                "mean": axis.rate,
+                "ci_low": axis.low,
+                "ci_high": axis.high,
+            }
             blank: dict[str, Any] = dict.fromkeys(_FIGURES)
-            rows.append(head | {"slice": "errors by axis", "value": axis.axis} | blank | figures)
+            rows.append(
+                head | {"slice": "errors by axis", "value": axis.axis} | blank | figures
+            )
     return rows if kind is None else [row for row in rows if row["slice"] == kind]
 
 
@@ -158,7 +207,12 @@ def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["model", "metric", "cases", "grader", "slice", "value", *_FIGURES])
     for row in score_rows(table, kind):
-        writer.writerow(["" if x is None else _plain(x) if isinstance(x, str) else x for x in row.values()])
+        writer.writerow(
+            [
+                "" if x is None else _plain(x) if isinstance(x, str) else x
+                for x in row.values()
+            ]
+        )
     return out.getvalue()
 
 
@@ -179,7 +233,10 @@ def scores_parquet(table: ScoreTable, kind: str | None = None) -> bytes:
     texts = ("model", "metric", "cases", "grader", "slice", "value")
     whole = ("n", "bounds_over")
     fields: list[tuple[str, Any]] = [(name, pa.string()) for name in texts]
-    fields += [(n, pa.bool_() if n == "few" else pa.int64() if n in whole else pa.float64()) for n in _FIGURES]
+    fields += [
+        (n, pa.bool_() if n == "few" else pa.int64() if n in whole else pa.float64())
+        for n in _FIGURES
+    ]
     about = {
         "metric": table.metric.value,
         "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
@@ -195,13 +252,21 @@ def scores_parquet(table: ScoreTable, kind: str | None = None) -> bytes:
 
 def _sound(value: Any) -> Any:
     """A text that UTF-8 can hold: a lone surrogate, as a model's name may have, becomes its escape."""
-    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
+    return (
+        value.encode("utf-8", "backslashreplace").decode("utf-8")
+        if isinstance(value, str)
+        else value
+    )
 
 
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
-    "tsv": lambda table, kind: month_table(table).tsv().encode("utf-8", "backslashreplace"),
+    "tsv": lambda table, kind: (
+        month_table(table).tsv().encode("utf-8", "backslashreplace")
+    ),
     "json": lambda table, kind: json_bytes(scores_json(table)),
-    "csv": lambda table, kind: scores_csv(table, kind).encode("utf-8", "backslashreplace"),
+    "csv": lambda table, kind: scores_csv(table, kind).encode(
+        "utf-8", "backslashreplace"
+    ),
     "parquet": scores_parquet,
 }
 """Format → the bytes of a table in it, of one kind of slice where the format has rows."""
@@ -233,7 +298,12 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
         "pooled_effect_of_having_seen": _row(table.pooled, _EFFECT),
         "models": [_contamination_row(model) for model in table.models],
         "raw_against_rewritten": [
-            {"model": a.model, "raw": a.raw, "rewritten": a.rewritten, "drop_of_difference": _row(a.drop, _DROP)}
+            {
+                "model": a.model,
+                "raw": a.raw,
+                "rewritten": a.rewritten,
+                "drop_of_difference": _row(a.drop, _DROP),
+            }
             for a in table.arms
         ],
     }
@@ -243,20 +313,26 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     paper, placebo = model.paper, model.placebo
     newer = None
     if model.newer is not None and model.newer_than is not None:
-        newer = {"than": model.newer_than.isoformat(), **(_row(model.newer, _MEAN) or {})}
+        newer = {
+            "than": model.newer_than.isoformat(),
+            **(_row(model.newer, _MEAN) or {}),
+        }
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
         **(_row(model, "scored undated few") or {}),
         "drop": _row(model.drop, _DROP),
         "p_holm": model.p_holm,
-        "post_against_full_set_as_in_the_paper": paper and {
-            "full": _row(paper.full, _MEAN), "post": _row(paper.post, _MEAN),
+        "post_against_full_set_as_in_the_paper": paper
+        and {
+            "full": _row(paper.full, _MEAN),
+            "post": _row(paper.post, _MEAN),
             **(_row(paper, f"difference {_INTERVAL}") or {}),
         },
         "difference_in_differences": _row(model.did, _EFFECT),
         "held_against": list(model.did_against),
-        "placebo": placebo and {
+        "placebo": placebo
+        and {
             "dates": len(placebo.drops),
             "at_least_as_large": placebo.at_least,
             "drops": [
@@ -271,13 +347,20 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         "adjusted": [_mix_row(mix) for mix in model.mixes],
         "newer_than_the_model": newer,
         "notes": list(model.notes),
-    }  # fmt: skip
+    }
 
 
 def _mix_row(mix: Mix) -> dict[str, Any]:
     one = asdict(mix.adjusted)
     strata = zip(mix.strata, one.pop("strata"), strict=True)
-    ends = {name: one.pop(old) for name, old in (("drop", "difference"), ("ci_low", "low"), ("ci_high", "high"))}
+    ends = {
+        name: one.pop(old)
+        for name, old in (
+            ("drop", "difference"),
+            ("ci_low", "low"),
+            ("ci_high", "high"),
+        )
+    }
     return {
         "by": mix.by,
         **one,
@@ -288,7 +371,10 @@ def _mix_row(mix: Mix) -> dict[str, Any]:
 
 def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
     """Open book against closed, a row for each pair of runs."""
-    first, last = "model closed closed_template open open_template", f"n difference {_INTERVAL} p p_holm few"
+    first, last = (
+        "model closed closed_template open open_template",
+        f"n difference {_INTERVAL} p p_holm few",
+    )
     return [
         {
             **(_row(arm, first) or {}),

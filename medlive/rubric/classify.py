@@ -27,4 +27,6 @@ async def classify(text: CaseText, rubric: Rubric, agent: Agent) -> Rubric:
         reply = await agent.ask(ClassifyReply, asdict(text))
     except (AgentFailure, CircuitOpen):
         return rubric
-    return replace(rubric, difficulty=reply.difficulty, dialogue_register=reply.dialogue_register)
+    return replace(
+        rubric, difficulty=reply.difficulty, dialogue_register=reply.dialogue_register
+    )

@@ -66,7 +66,12 @@ _ERROR: Final = re.compile(
 
 
 def lint(
-    language: str, criteria: Sequence[Criterion], advice: Mapping[str, str], case: str, *, no_negative: str = ""
+    language: str,
+    criteria: Sequence[Criterion],
+    advice: Mapping[str, str],
+    case: str,
+    *,
+    no_negative: str = "",
 ) -> tuple[Finding, ...]:
     """Every fault of a rubric in `language` ("en" or "zh") that is certain; empty when there is none.
 
@@ -75,9 +80,21 @@ def lint(
     """
     count = f"{len(criteria)} criteria"
     of_whole = (
-        (len(criteria) < MIN_CRITERIA, Fault.TOO_FEW, f"{count}, at least {MIN_CRITERIA}"),
-        (len(criteria) > MAX_CRITERIA, Fault.TOO_MANY, f"{count}, at most {MAX_CRITERIA}"),
-        (all(c.points <= 0 for c in criteria), Fault.NO_POSITIVE, "no criterion earns points"),
+        (
+            len(criteria) < MIN_CRITERIA,
+            Fault.TOO_FEW,
+            f"{count}, at least {MIN_CRITERIA}",
+        ),
+        (
+            len(criteria) > MAX_CRITERIA,
+            Fault.TOO_MANY,
+            f"{count}, at most {MAX_CRITERIA}",
+        ),
+        (
+            all(c.points <= 0 for c in criteria),
+            Fault.NO_POSITIVE,
+            "no criterion earns points",
+        ),
         (
             all(c.points >= 0 for c in criteria) and not no_negative.strip(),
             Fault.NO_NEGATIVE,
@@ -85,19 +102,40 @@ def lint(
         ),
     )
     whole = [Finding(fault, None, detail) for found, fault, detail in of_whole if found]
-    return (*whole, *(finding for c in criteria for finding in _lint_one(language, c, advice, case)))
+    return (
+        *whole,
+        *(
+            finding
+            for c in criteria
+            for finding in _lint_one(language, c, advice, case)
+        ),
+    )
 
 
-def _lint_one(language: str, c: Criterion, advice: Mapping[str, str], case: str) -> Iterator[Finding]:
+def _lint_one(
+    language: str, c: Criterion, advice: Mapping[str, str], case: str
+) -> Iterator[Finding]:
     if c.points == 0:
         yield Finding(Fault.ZERO_POINTS, c.id, "points are never 0")
     if not _in_language(c.criterion, language):
-        yield Finding(Fault.LANGUAGE, c.id, f"is not in the case's language ({language})")
+        yield Finding(
+            Fault.LANGUAGE, c.id, f"is not in the case's language ({language})"
+        )
     if c.advice_id not in advice:
-        yield Finding(Fault.UNKNOWN_ADVICE, c.id, f"{c.advice_id!r} is not an advice element of the case")
+        yield Finding(
+            Fault.UNKNOWN_ADVICE,
+            c.id,
+            f"{c.advice_id!r} is not an advice element of the case",
+        )
     # An error may well be a number that nobody stated.
-    elif c.points > 0 and (missing := numbers_missing(c.criterion, advice[c.advice_id], case)):
-        yield Finding(Fault.NUMBERS, c.id, f"asks for {', '.join(missing)[:80]}, which the case does not state")
+    elif c.points > 0 and (
+        missing := numbers_missing(c.criterion, advice[c.advice_id], case)
+    ):
+        yield Finding(
+            Fault.NUMBERS,
+            c.id,
+            f"asks for {', '.join(missing)[:80]}, which the case does not state",
+        )
 
 
 def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
@@ -114,14 +152,22 @@ def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
             found.append(f"{c.id}: earns points and seems to describe an error")
         words = _shingles(small)
         for earlier, others in seen:
-            alike = words and others and len(words & others) >= SIMILAR * len(words | others)
+            alike = (
+                words
+                and others
+                and len(words & others) >= SIMILAR * len(words | others)
+            )
             if alike and (earlier.points > 0) == (c.points > 0):
-                found.append(f"{c.id}: much like {earlier.id}: would one sentence always meet both?")
+                found.append(
+                    f"{c.id}: much like {earlier.id}: would one sentence always meet both?"
+                )
         seen.append((c, words))
     return tuple(found)
 
 
-def without_faulty(criteria: Sequence[Criterion], findings: Sequence[Finding]) -> tuple[Criterion, ...]:
+def without_faulty(
+    criteria: Sequence[Criterion], findings: Sequence[Finding]
+) -> tuple[Criterion, ...]:
     """The criteria without the faulty ones, cut to the most weighty 19.
 
     Ids and positions are given anew. The whole must be linted again: what was dropped may have been needed.
@@ -129,16 +175,23 @@ def without_faulty(criteria: Sequence[Criterion], findings: Sequence[Finding]) -
     faulty = {f.criterion for f in findings}
     kept = [c for c in criteria if c.id not in faulty]
     if len(kept) > MAX_CRITERIA:
-        heaviest = sorted(kept, key=lambda c: (-abs(c.points), c.position))[:MAX_CRITERIA]
+        heaviest = sorted(kept, key=lambda c: (-abs(c.points), c.position))[
+            :MAX_CRITERIA
+        ]
         kept = sorted(heaviest, key=lambda c: c.position)
-    return tuple(replace(criterion, id=f"c{i}", position=i) for i, criterion in enumerate(kept, 1))
+    return tuple(
+        replace(criterion, id=f"c{i}", position=i)
+        for i, criterion in enumerate(kept, 1)
+    )
 
 
 def _in_language(text: str, language: str) -> bool:
     han = len(_HAN.findall(text))
     if language == "zh":
         return han >= 2
-    return han * 4 <= len(_LATIN.findall(text)) if han else _LATIN.search(text) is not None
+    return (
+        han * 4 <= len(_LATIN.findall(text)) if han else _LATIN.search(text) is not None
+    )
 
 
 def _shingles(folded: str) -> frozenset[str]:

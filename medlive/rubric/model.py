@@ -50,7 +50,9 @@ _SPECIALTY_NAMES = (
     "Pediatrics; Physical Medicine & Rehabilitation; Plastic Surgery; Psychiatry; Pulmonary & Critical Care; "
     "Radiation Oncology; Radiology & Nuclear Medicine; Rheumatology; Urology; Vascular Surgery"
 )
-SPECIALTIES: tuple[str, ...] = tuple(_SPECIALTY_NAMES.split("; "))  # The closed list of 38 (docs/method.md §1)
+SPECIALTIES: tuple[str, ...] = tuple(
+    _SPECIALTY_NAMES.split("; ")
+)  # The closed list of 38 (docs/method.md §1)
 
 UNKNOWN_SPECIALTY = "unknown"
 
@@ -63,7 +65,9 @@ class Criterion:
     position: int
     criterion: str
     axis: Axis
-    points: int  # In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only
+    points: (
+        int  # In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only
+    )
     advice_id: str  # The advice element it came from
     fact: str | None = None
     """The fact of that element that it asks for; None where it was written before facts were listed."""

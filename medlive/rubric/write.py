@@ -16,13 +16,29 @@ from pydantic import Field, StringConstraints
 from medlive.curation.agent import Agent, AgentFailure, check_known
 from medlive.curation.chain import with_holds
 from medlive.curation.elements import element_inputs
-from medlive.curation.model import CaseText, Curation, Element, Hold, Outcome, Reason, Side, Stage
+from medlive.curation.model import (
+    CaseText,
+    Curation,
+    Element,
+    Hold,
+    Outcome,
+    Reason,
+    Side,
+    Stage,
+)
 from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Criterion,
+    Rubric,
+    Theme,
+)
 
 LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
 
@@ -31,14 +47,18 @@ class FactItem(ReplyModel):
     """A fact of the advice that matters for the theme."""
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
-    fact: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    fact: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+    ]
     advice_id: str  # The advice element that states it
 
 
 class CriterionItem(ReplyModel):
     """A criterion as an engine proposes it."""
 
-    criterion: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    criterion: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+    ]
     axis: Annotated[Axis, Field(strict=False)]
     points: Annotated[int, Field(ge=-10, le=10)]
     fact_id: str  # The fact that it asks for
@@ -56,14 +76,18 @@ class RubricReply(ReplyModel):
     specialty: str
     facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
     criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
-    no_negative: Annotated[str, StringConstraints(max_length=1000)]  # Why no criterion costs points; else empty
+    no_negative: Annotated[
+        str, StringConstraints(max_length=1000)
+    ]  # Why no criterion costs points; else empty
 
 
 class ProblemItem(ReplyModel):
     """What a reviewer objects to in one criterion."""
 
     criterion_id: str
-    fault: Literal["duplicate", "two_facts", "not_standalone", "polarity", "ungrounded", "false"]
+    fault: Literal[
+        "duplicate", "two_facts", "not_standalone", "polarity", "ungrounded", "false"
+    ]
     detail: Annotated[str, StringConstraints(max_length=1000)]
 
 
@@ -92,9 +116,13 @@ async def write_rubric(
         try:
             draft = await drafting.draft(draft)
         except AgentFailure as failure:
-            raise AgentFailure(failure.reason, f"revision round: {failure.detail}") from failure
+            raise AgentFailure(
+                failure.reason, f"revision round: {failure.detail}"
+            ) from failure
     reply, criteria = draft.reply, draft.criteria
-    no_negative = "" if any(c.points < 0 for c in criteria) else reply.no_negative.strip()
+    no_negative = (
+        "" if any(c.points < 0 for c in criteria) else reply.no_negative.strip()
+    )
     return Rubric(reply.theme, reply.specialty, criteria, no_negative), draft.remaining
 
 
@@ -111,7 +139,9 @@ class _Draft:
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, and not because others say the same."""
         repeated = {f.criterion for f in self.findings if f.fault is Fault.DUPLICATE}
-        earned = {c.advice_id for c in self.whole if c.points > 0 and c.id not in repeated}
+        earned = {
+            c.advice_id for c in self.whole if c.points > 0 and c.id not in repeated
+        }
         return not earned <= {c.advice_id for c in self.criteria if c.points > 0}
 
 
@@ -130,7 +160,10 @@ class _Drafting:
         if earlier:
             inputs["earlier"] = [_shown(c) for c in _criteria(earlier.reply)]
             inputs["findings"] = [
-                {"criterion": f.criterion or "", "finding": f"{f.fault.value}: {f.detail}"}
+                {
+                    "criterion": f.criterion or "",
+                    "finding": f"{f.fault.value}: {f.detail}",
+                }
                 for f in earlier.findings
             ]
         reply = await self.writer.ask(RubricReply, inputs, _fault_of)
@@ -138,7 +171,9 @@ class _Drafting:
         certain = self._lint(criteria, reply)
         review = await self._review(criteria)
         whole = tuple(_weigh(c, c.id in review.life_critical) for c in criteria)
-        problems = tuple(Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems)
+        problems = tuple(
+            Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems
+        )
         kept = without_faulty(whole, certain + problems)
         return _Draft(reply, whole, certain + problems, kept, self._lint(kept, reply))
 
@@ -146,12 +181,19 @@ class _Drafting:
         text = {"query": self.text.query, "narrative": self.text.narrative}
         return {**text, "advice": element_inputs(self.advice, *fields)}
 
-    def _lint(self, criteria: Sequence[Criterion], reply: RubricReply) -> tuple[Finding, ...]:
-        return lint_case(self.writer.language, criteria, self.text, self.advice, reply.no_negative)
+    def _lint(
+        self, criteria: Sequence[Criterion], reply: RubricReply
+    ) -> tuple[Finding, ...]:
+        return lint_case(
+            self.writer.language, criteria, self.text, self.advice, reply.no_negative
+        )
 
     async def _review(self, criteria: Sequence[Criterion]) -> ReviewReply:
         shown = [_shown(c) for c in criteria]
-        inputs = self._inputs() | {"criteria": shown, "suspicions": list(suspicions(criteria))}
+        inputs = self._inputs() | {
+            "criteria": shown,
+            "suspicions": list(suspicions(criteria)),
+        }
 
         def check(reply: ReviewReply) -> str | None:
             named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
@@ -162,8 +204,12 @@ class _Drafting:
 
 def _shown(c: Criterion) -> dict[str, Any]:
     return {
-        "id": c.id, "criterion": c.criterion, "axis": c.axis.value, "points": c.points, "advice_id": c.advice_id
-    }  # fmt: skip
+        "id": c.id,
+        "criterion": c.criterion,
+        "axis": c.axis.value,
+        "points": c.points,
+        "advice_id": c.advice_id,
+    }
 
 
 def _weigh(c: Criterion, critical: bool) -> Criterion:
@@ -186,7 +232,15 @@ def _fault_of(reply: RubricReply) -> str | None:
 def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
     facts = {fact.id: fact for fact in reply.facts}
     return tuple(
-        Criterion(f"c{i}", i, item.criterion, item.axis, item.points, fact.advice_id, fact.fact)
+        Criterion(
+            f"c{i}",
+            i,
+            item.criterion,
+            item.axis,
+            item.points,
+            fact.advice_id,
+            fact.fact,
+        )
         for i, item in enumerate(reply.criteria, 1)
         for fact in (facts[item.fact_id],)
     )
@@ -207,15 +261,22 @@ async def complete_case(
     text, journal = curation.text, list(curation.calls)
     assert text is not None
     writer, reader = (
-        Agent(respondents[role], journal, language, first_rounds.get(role, 0)) for role in ("rubric", "reader")
+        Agent(respondents[role], journal, language, first_rounds.get(role, 0))
+        for role in ("rubric", "reader")
     )
     engines = {**curation.engines, "rubric": writer.identity.as_json()}
     try:
-        rubric, faults = await write_rubric(text, curation.side(Side.ADVICE), writer=writer, reviewer=reader)
+        rubric, faults = await write_rubric(
+            text, curation.side(Side.ADVICE), writer=writer, reviewer=reader
+        )
         redacted = await redact_texts(texts_of(text, rubric), reader)
     except AgentFailure as exc:
         failed = replace(
-            curation, outcome=Outcome.FAILED, stage=Stage.RUBRIC, reason=exc.reason, detail=exc.detail
+            curation,
+            outcome=Outcome.FAILED,
+            stage=Stage.RUBRIC,
+            reason=exc.reason,
+            detail=exc.detail,
         )
         return replace(failed, holds=(), calls=tuple(journal), engines=engines), None
     text, rubric = with_texts(text, rubric, redacted)
@@ -223,15 +284,27 @@ async def complete_case(
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
     holds = []
     if faults:
-        detail = "; ".join(f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults)
-        holds.append(Hold(Reason.RUBRIC_FAULTY, detail[:2000], tuple(f.criterion for f in faults if f.criterion)))
+        detail = "; ".join(
+            f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults
+        )
+        holds.append(
+            Hold(
+                Reason.RUBRIC_FAULTY,
+                detail[:2000],
+                tuple(f.criterion for f in faults if f.criterion),
+            )
+        )
     if redacted.remaining:
         holds.append(Hold(Reason.IDENTIFIER, "; ".join(redacted.remaining)[:2000]))
     return with_holds(done, tuple(holds)), rubric
 
 
 def lint_case(
-    language: str, criteria: Sequence[Criterion], text: CaseText, advice: Sequence[Element], no_negative: str
+    language: str,
+    criteria: Sequence[Criterion],
+    text: CaseText,
+    advice: Sequence[Element],
+    no_negative: str,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements."""
     words = {e.id: f"{e.statement}\n{e.quote}" for e in advice}
@@ -244,7 +317,13 @@ def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:
     return {**asdict(text), **{c.id: c.criterion for c in rubric.criteria}}
 
 
-def with_texts(text: CaseText, rubric: Rubric, redacted: Redacted) -> tuple[CaseText, Rubric]:
+def with_texts(
+    text: CaseText, rubric: Rubric, redacted: Redacted
+) -> tuple[CaseText, Rubric]:
     """The case's texts and rubric as they are after the look for identifiers."""
-    criteria = tuple(replace(c, criterion=redacted.texts[c.id]) for c in rubric.criteria)
-    return CaseText(**{name: redacted.texts[name] for name in asdict(text)}), replace(rubric, criteria=criteria)
+    criteria = tuple(
+        replace(c, criterion=redacted.texts[c.id]) for c in rubric.criteria
+    )
+    return CaseText(**{name: redacted.texts[name] for name in asdict(text)}), replace(
+        rubric, criteria=criteria
+    )

@@ -41,7 +41,9 @@ def weeks_before(week: str, count: int) -> list[str]:
 def without_identifiers(rows: Iterable[R]) -> list[R]:
     """Rows as they are shown: what came from a thread without the names of people and places."""
     return [
-        replace(row, title=redact(row.title, row.language or None)) if isinstance(row, ThreadItem) else row
+        replace(row, title=redact(row.title, row.language or None))
+        if isinstance(row, ThreadItem)
+        else row
         for row in rows
     ]
 
@@ -62,7 +64,12 @@ async def stream_csv(rows: AsyncIterator[Any], row: type[Any]) -> AsyncIterator[
 async def stream_jsonl(rows: AsyncIterator[Any]) -> AsyncIterator[str]:
     """Rows as lines of JSON, without identifiers."""
     async for found in rows:
-        yield json.dumps(asdict(without_identifiers([found])[0]), ensure_ascii=False, default=str) + "\n"
+        yield (
+            json.dumps(
+                asdict(without_identifiers([found])[0]), ensure_ascii=False, default=str
+            )
+            + "\n"
+        )
 
 
 def cells(row: Any) -> list[str]:
@@ -94,7 +101,14 @@ async def show_prompt(session: Session, name: str) -> dict[str, Any]:
     if (stored := await find_request(session, digest)) is not None:
         request, row = stored
         reply = {"text": row.text, "finish": row.finish.value, "model": row.reply_model}
-        return {"task": row.task, "digest": row.request_digest, "messages": render(request), "reply": reply}
+        return {
+            "task": row.task,
+            "digest": row.request_digest,
+            "messages": render(request),
+            "reply": reply,
+        }
     if (found := await find_prompt(session, digest)) is not None:
         return {"task": found.task, "digest": found.digest, "text": found.text}
-    raise UsageError(f"{name[:100]!r} names no task, and no one stored prompt or request")
+    raise UsageError(
+        f"{name[:100]!r} names no task, and no one stored prompt or request"
+    )

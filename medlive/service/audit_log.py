@@ -17,7 +17,11 @@ from medlive.snapshot.manifest import Manifest
 
 
 async def verify_audit_log(
-    database: Database, settings: Settings, *, head: str | None = None, snapshots: Path | None = None
+    database: Database,
+    settings: Settings,
+    *,
+    head: str | None = None,
+    snapshots: Path | None = None,
 ) -> tuple[LogCheck, int]:
     """Check the audit log's chain, and its anchors in the database and in manifests on disk.
 
@@ -33,10 +37,16 @@ async def verify_audit_log(
     Raises:
         BadInput: If a manifest in the folder cannot be read.
     """
-    anchors = await asyncio.to_thread(read_anchors, snapshots or snapshots_path(settings))
+    anchors = await asyncio.to_thread(
+        read_anchors, snapshots or snapshots_path(settings)
+    )
     async with database.begin() as session:
         for version, stated in (await list_log_heads(session)).items():
-            anchors.append(Anchor(f"snapshot {version} in the database", stated.entries, stated.head))
+            anchors.append(
+                Anchor(
+                    f"snapshot {version} in the database", stated.entries, stated.head
+                )
+            )
         return await verify_log(session, head=head, anchors=anchors), len(anchors)
 
 
@@ -56,5 +66,7 @@ def read_anchors(folder: Path) -> list[Anchor]:
             ) from exc
         if manifest.audit_log is not None:
             stated = manifest.audit_log
-            anchors.append(Anchor(f"{place.name}/manifest.json", stated.entries, stated.head))
+            anchors.append(
+                Anchor(f"{place.name}/manifest.json", stated.entries, stated.head)
+            )
     return anchors

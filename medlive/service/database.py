@@ -12,7 +12,12 @@ from medlive.config import Settings
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database, check_room, parse_url, ping
-from medlive.errors import ConfigError, DatabaseForbidden, DatabaseFull, DatabaseUnavailable
+from medlive.errors import (
+    ConfigError,
+    DatabaseForbidden,
+    DatabaseFull,
+    DatabaseUnavailable,
+)
 from medlive.home import close_home
 from medlive.service.key_files import create_key_file
 from medlive.service.liveness import Health
@@ -32,7 +37,9 @@ WATCH_S: Final = 10.0
 def database_url(settings: Settings) -> str:
     """The URL of the configured server, or of the embedded one, started if necessary."""
     if settings.database_url is not None:
-        return parse_url(settings.database_url.get_secret_value()).render_as_string(hide_password=False)
+        return parse_url(settings.database_url.get_secret_value()).render_as_string(
+            hide_password=False
+        )
     return embedded.start(settings.home)
 
 
@@ -85,7 +92,9 @@ async def outlast(
             if lasted_s > CALM_S:
                 wait_s, message = RETRY_S, ""
             if error.message != message:  # else the same trouble goes on
-                _log.warning("%s; going on when the database can be used", error.message)
+                _log.warning(
+                    "%s; going on when the database can be used", error.message
+                )
             message = health.waiting = error.message
             if lasted_s < wait_s:
                 await rest(wait_s)
@@ -133,10 +142,16 @@ def _close_home(settings: Settings) -> None:
     closed, left = close_home(settings.home)
     if closed:
         names = ", ".join(path.name for path in closed)
-        _log.warning("other users could read these in %s; no longer: %s", settings.home, names)
+        _log.warning(
+            "other users could read these in %s; no longer: %s", settings.home, names
+        )
     if left:
         names = ", ".join(path.name for path in left)
-        _log.warning("other users can read these in %s: %s; run chmod go= on them", settings.home, names)
+        _log.warning(
+            "other users can read these in %s: %s; run chmod go= on them",
+            settings.home,
+            names,
+        )
 
 
 def handle_key(settings: Settings) -> bytes:
@@ -152,12 +167,17 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
     """
     path = settings.home / name
     if not path.exists():
-        create_key_file(path, secrets.token_hex(32))  # where another process was first, its key is the key
+        create_key_file(
+            path, secrets.token_hex(32)
+        )  # where another process was first, its key is the key
     if path.stat().st_mode & 0o077:
-        raise ConfigError(f"{path} can be read by others than its owner", hint=f"run chmod 600 {path}")
+        raise ConfigError(
+            f"{path} can be read by others than its owner", hint=f"run chmod 600 {path}"
+        )
     key = path.read_bytes()
     if len(key) < 32:
         raise ConfigError(
-            f"{path} does not contain a key", hint=f"restore it from a backup: with a new key {if_lost}"
+            f"{path} does not contain a key",
+            hint=f"restore it from a backup: with a new key {if_lost}",
         )
     return key

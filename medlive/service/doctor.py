@@ -117,11 +117,19 @@ async def examine_home(settings: Settings) -> list[Finding]:
     home = settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not os.access(home, os.W_OK | os.X_OK):
-        return [_bad("home", f"{home} cannot be written by this user", "run as its owner, or set MEDLIVE_HOME")]
+        return [
+            _bad(
+                "home",
+                f"{home} cannot be written by this user",
+                "run as its owner, or set MEDLIVE_HOME",
+            )
+        ]
     findings = [_good("home", f"{home} can be written")]
     if home.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         step = f"chmod go-r {home}"
-        findings.append(_warning("home", f"{home} is readable by other users of this machine", step))
+        findings.append(
+            _warning("home", f"{home} is readable by other users of this machine", step)
+        )
     return findings
 
 
@@ -129,7 +137,9 @@ async def examine_disk(settings: Settings) -> list[Finding]:
     """Whether the disk of the home has room for a year of weeks like those before."""
     usage = shutil.disk_usage(settings.home)
     weeks = await _weeks_harvested(settings)
-    used = sum(path.lstat().st_size for path in settings.home.rglob("*") if path.is_file())
+    used = sum(
+        path.lstat().st_size for path in settings.home.rglob("*") if path.is_file()
+    )
     per_week = used / weeks / _GB if weeks else GB_A_WEEK
     basis = f"{weeks} weeks so far" if weeks else "10,000 threads a week are assumed"
     if weeks is None:
@@ -158,11 +168,23 @@ async def examine_database(settings: Settings) -> list[Finding]:
     async with open_database(settings) as database, database.begin() as session:
         off = clock_problem(now(), await read_clock(session))
     if off is not None:
-        return [_bad("database", off, "let both machines set their clocks by the network (NTP)")]
+        return [
+            _bad(
+                "database",
+                off,
+                "let both machines set their clocks by the network (NTP)",
+            )
+        ]
     differences = schema_differences(database_url(settings))
     if differences:
         step = "medlive db check lists them; restore a backup, or upgrade with the version that made the tables"
-        return [_bad("database", f"{len(differences)} differences between tables and model", step)]
+        return [
+            _bad(
+                "database",
+                f"{len(differences)} differences between tables and model",
+                step,
+            )
+        ]
     return [_good("database", "it answers, and its tables are this version's")]
 
 
@@ -177,13 +199,19 @@ async def examine_extras(settings: Settings) -> list[Finding]:
             text = f"{extra} is configured and {', '.join(absent)} cannot be imported"
             missing.append(_bad("extras", text, f"install medlive[{package}]"))
     return missing or [
-        _good("extras", f"all that is configured is installed ({', '.join(needed) or 'none needed'})")
+        _good(
+            "extras",
+            f"all that is configured is installed ({', '.join(needed) or 'none needed'})",
+        )
     ]
 
 
 def _needed_extras(settings: Settings) -> list[str]:
     needed = []
-    if settings.evidence.retriever in ("dense", "hybrid") or settings.evidence.reranker == "medcpt":
+    if (
+        settings.evidence.retriever in ("dense", "hybrid")
+        or settings.evidence.reranker == "medcpt"
+    ):
         needed.append("medcpt")
     if settings.publish.to in ("s3", "huggingface"):
         needed.append(settings.publish.to)
@@ -204,7 +232,13 @@ async def examine_keys(settings: Settings) -> list[Finding]:
     key = load_signing_key(os.environ)
     if key is None:
         step = "medlive snapshot keygen, and MEDLIVE_SIGNING_KEY_FILE"
-        return [_warning("signing key", "none: snapshots are not signed, so nobody can prove their origin", step)]
+        return [
+            _warning(
+                "signing key",
+                "none: snapshots are not signed, so nobody can prove their origin",
+                step,
+            )
+        ]
     return [_good("signing key", f"key {key.public.id_text()} signs snapshots")]
 
 
@@ -220,7 +254,9 @@ async def _examine_role(name: str, role: RoleSettings, settings: Settings) -> Fi
     subject = f"role {name}"
     if role.engine != "openai":
         step = f"set engine, base_url and model under [roles.{name}] in models.toml"
-        return _warning(subject, f"engine {role.engine}: what it decides is not publishable", step)
+        return _warning(
+            subject, f"engine {role.engine}: what it decides is not publishable", step
+        )
     price = settings.prices.get(role.model or "")
     try:
         engine = open_endpoint(role, price)
@@ -229,14 +265,14 @@ async def _examine_role(name: str, role: RoleSettings, settings: Settings) -> Fi
         finally:
             await engine.aclose()
     except MedliveError as exc:
-        return _bad(subject, exc.message, exc.hint or f"see [roles.{name}] in models.toml")
+        return _bad(
+            subject, exc.message, exc.hint or f"see [roles.{name}] in models.toml"
+        )
     return _judge_reply(subject, role, reply, priced=bool(role.price or price))
 
 
 def _request() -> Request:
-    instructions = (
-        'This is a test of the connection. Answer with the JSON object {"ready": true} and nothing else.'
-    )
+    instructions = 'This is a test of the connection. Answer with the JSON object {"ready": true} and nothing else.'
     return Request(
         task="doctor.ready",
         prompt=Prompt("doctor.ready", instructions),
@@ -245,7 +281,9 @@ def _request() -> Request:
     )
 
 
-def _judge_reply(subject: str, role: RoleSettings, reply: Reply, *, priced: bool) -> Finding:
+def _judge_reply(
+    subject: str, role: RoleSettings, reply: Reply, *, priced: bool
+) -> Finding:
     if reply.model != role.model and not role.allow_unpinned:
         answered = "an unnamed model" if reply.model == UNNAMED else repr(reply.model)
         step = "name that model, or set allow_unpinned = true in the role's table"
@@ -255,16 +293,26 @@ def _judge_reply(subject: str, role: RoleSettings, reply: Reply, *, priced: bool
     except (NoObject, ValueError):
         words = " ".join(reply.text.split())[:80]
         step = "another model, or another json_mode in the role's table"
-        return _bad(subject, f"the reply is not the JSON object that was asked for: {words!r}", step)
+        return _bad(
+            subject,
+            f"the reply is not the JSON object that was asked for: {words!r}",
+            step,
+        )
     usage = reply.usage
     if usage.estimated:
         step = "budgets count an upper bound of tokens instead; ask the endpoint to send usage"
         return _warning(subject, f"{reply.model} answers and sends no usage", step)
     if not priced:
         step = f'set a price under [prices."{role.model}"] in models.toml'
-        return _warning(subject, f"{reply.model} answers and has no price: its cost is unknown", step)
+        return _warning(
+            subject,
+            f"{reply.model} answers and has no price: its cost is unknown",
+            step,
+        )
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    return _good(subject, f"{reply.model} answers: {tokens}, {usage.cost_usd or 0:.6f} USD")
+    return _good(
+        subject, f"{reply.model} answers: {tokens}, {usage.cost_usd or 0:.6f} USD"
+    )
 
 
 async def examine_evidence(settings: Settings) -> list[Finding]:
@@ -296,13 +344,17 @@ async def _examine_service(retriever: "Retriever", name: str) -> Finding:
     from medlive.evidence.passage import Query
 
     try:
-        (hits,) = await retriever.search([Query("fever treatment")], k=3, corpora=[name])
+        (hits,) = await retriever.search(
+            [Query("fever treatment")], k=3, corpora=[name]
+        )
     except LiteratureUnavailable as error:
         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
         return _bad(f"evidence {name}", error.message, step)
     if not hits:
         step = "[evidence] online_addresses in medlive.toml: does it name the service?"
-        return _warning(f"evidence {name}", "it answers, and has nothing on fever", step)
+        return _warning(
+            f"evidence {name}", "it answers, and has nothing on fever", step
+        )
     return _good(f"evidence {name}", "it answers with passages")
 
 
@@ -311,12 +363,17 @@ async def _examine_index(settings: Settings) -> Finding:
     from medlive.service.wiring import open_retriever
 
     retriever = open_retriever(settings)
-    (hits,) = await retriever.search([Query("fever treatment")], k=3)  # verifies the files first
+    (hits,) = await retriever.search(
+        [Query("fever treatment")], k=3
+    )  # verifies the files first
     passages = retriever.identity.passages
     if not hits:
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
         return _warning("evidence", f"{passages:,} passages, and none on fever", step)
-    return _good("evidence", f"{passages:,} passages at {index_path(settings)}, every file as it was built")
+    return _good(
+        "evidence",
+        f"{passages:,} passages at {index_path(settings)}, every file as it was built",
+    )
 
 
 async def examine_messages(settings: Settings) -> list[Finding]:
@@ -340,15 +397,25 @@ async def examine_backup(settings: Settings) -> list[Finding]:
         return [_warning("backup", "no weekly backup is made", step)]
     parent = _existing_parent(folder)
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        return [_bad("backup", f"{folder} cannot be written by this user", "let this user write there")]
+        return [
+            _bad(
+                "backup",
+                f"{folder} cannot be written by this user",
+                "let this user write there",
+            )
+        ]
     if parent.stat().st_dev == settings.home.stat().st_dev:
         step = "name a folder on another disk: one failure would take both"
-        return [_warning("backup", f"{folder} is on the same disk as {settings.home}", step)]
+        return [
+            _warning("backup", f"{folder} is on the same disk as {settings.home}", step)
+        ]
     return [_good("backup", f"{folder} can be written")]
 
 
 def _existing_parent(path: Path) -> Path:
-    return next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    return next(
+        parent for parent in (path, *path.absolute().parents) if parent.exists()
+    )
 
 
 async def examine_sites(settings: Settings) -> list[Finding]:
@@ -364,7 +431,11 @@ async def examine_sites(settings: Settings) -> list[Finding]:
             site = build_site(name, overrides)
             base_url = site.settings.base_url
             policy = FetchPolicy.of(site, base_url)
-            findings.append(await _examine_site(name, fetcher, site.listing_requests(base_url), policy))
+            findings.append(
+                await _examine_site(
+                    name, fetcher, site.listing_requests(base_url), policy
+                )
+            )
     return findings
 
 
@@ -373,17 +444,25 @@ async def _examine_site(
 ) -> Finding:
     subject = f"site {name}"
     if not lists:
-        return _bad(subject, "it has no list to read", f"set boards under [sources.{name}] in sources.toml")
+        return _bad(
+            subject,
+            "it has no list to read",
+            f"set boards under [sources.{name}] in sources.toml",
+        )
     try:
         robots = await fetcher.robots_of(lists[0].url, policy)
     except MedliveError as exc:
-        return _bad(subject, exc.message, exc.hint or "medlive source check tries one page")
+        return _bad(
+            subject, exc.message, exc.hint or "medlive source check tries one page"
+        )
     denied = [page.url for page in lists if not robots.allows(page.url)]
     if denied:
         why = robots.detail or f"it disallows {denied[0]}"
         step = f"ask the community, or set enabled = false under [sources.{name}] in sources.toml"
         return _bad(subject, f"robots.txt of {robots.host}: {why}", step)
-    return _good(subject, f"robots.txt of {robots.host} allows its lists ({robots.state.value})")
+    return _good(
+        subject, f"robots.txt of {robots.host} allows its lists ({robots.state.value})"
+    )
 
 
 EXAMINATIONS: Final[tuple[tuple[str, Examination], ...]] = (

@@ -21,12 +21,18 @@ async def record_evaluations(settings: Settings, table: ScoreTable) -> None:
         for model in table.models:
             run, grader = model.run.run, model.run.grader
             # Unset fields are left out, so that older runs keep their identity.
-            identity = run.info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)
+            identity = run.info.model_dump(
+                mode="json", exclude={"snapshots"}, exclude_unset=True
+            )
             await record_evaluation(
-                session, run_digest=digest_json(identity), snapshot_version=run.info.cases.name,
-                model=run.info.model, grader=grader.model if grader else "none", path=str(run.path),
+                session,
+                run_digest=digest_json(identity),
+                snapshot_version=run.info.cases.name,
+                model=run.info.model,
+                grader=grader.model if grader else "none",
+                path=str(run.path),
                 scores={"metric": table.metric.value, "overall": asdict(model.overall)},
-            )  # fmt: skip
+            )
 
 
 async def raw_cases(settings: Settings, cases: CaseSet) -> CaseSet:
@@ -35,12 +41,18 @@ async def raw_cases(settings: Settings, cases: CaseSet) -> CaseSet:
     Raises UsageError for cases that are not from a snapshot of this database, and DatabaseUnavailable.
     """
     if cases.origin != "snapshot":
-        raise UsageError("--raw needs a snapshot's folder or version as --cases, not a file")
+        raise UsageError(
+            "--raw needs a snapshot's folder or version as --cases, not a file"
+        )
     async with open_database(settings) as database, database.begin() as session:
-        revisions = await thread_revisions_of(session, cases.name, (case.case_id for case in cases.cases))
+        revisions = await thread_revisions_of(
+            session, cases.name, (case.case_id for case in cases.cases)
+        )
         threads = await load_threads(session, sorted(set(revisions.values())))
     ready = {}
     for revision, thread in threads.items():
         plain = normalised(thread)
         ready[revision] = deidentified(plain, thread_language(plain))
-    return in_own_words(cases, {case_id: ready[pk] for case_id, pk in revisions.items() if pk in ready})
+    return in_own_words(
+        cases, {case_id: ready[pk] for case_id, pk in revisions.items() if pk in ready}
+    )

@@ -9,7 +9,14 @@ time. Jobs wait by the database's clock.
 import asyncio
 import copy
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
@@ -28,12 +35,28 @@ from medlive.db.jobs import (
     count_servers,
     hurry,
     queued_locks,
-)  # fmt: skip
+)
 from medlive.db.release.weeks import note_queued
-from medlive.db.session import Claims, Connection, Database, Session, lock_connection, translate
+from medlive.db.session import (
+    Claims,
+    Connection,
+    Database,
+    Session,
+    lock_connection,
+    translate,
+)
 from medlive.errors import DatabaseUnavailable
 from medlive.service.readiness import Readiness
-from medlive.service.taken import CLAIMS, QUEUE_UNAVAILABLE, TAKEN, Jobs, Retry, TakenJobs, queue_errors, run_job
+from medlive.service.taken import (
+    CLAIMS,
+    QUEUE_UNAVAILABLE,
+    TAKEN,
+    Jobs,
+    Retry,
+    TakenJobs,
+    queue_errors,
+    run_job,
+)
 
 CURATE = "medlive:curate_revision"
 STEP = "medlive:step"
@@ -56,12 +79,18 @@ Works = Mapping[str, Callable[..., Awaitable[None]]]
 
 def open_app(database: Database) -> procrastinate.App:
     """The job queue of a database, with its own connections; open it with `open_async()`."""
-    url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    url = database.engine.url.set(drivername="postgresql").render_as_string(
+        hide_password=False
+    )
     # Without sorts a claim walks the index by priority, also where the server has no statistics of what was just
     # queued; otherwise it sorts the whole queue.
     app = procrastinate.App(
         connector=procrastinate.PsycopgConnector(
-            conninfo=url, min_size=1, max_size=8, timeout=CONNECT_S, kwargs={"options": "-c enable_sort=off"}
+            conninfo=url,
+            min_size=1,
+            max_size=8,
+            timeout=CONNECT_S,
+            kwargs={"options": "-c enable_sort=off"},
         )
     )
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
@@ -71,7 +100,11 @@ def open_app(database: Database) -> procrastinate.App:
 
 
 async def defer_revisions(
-    app: procrastinate.App, session: Session, revisions: Sequence[int], *, week: str | None = None
+    app: procrastinate.App,
+    session: Session,
+    revisions: Sequence[int],
+    *,
+    week: str | None = None,
 ) -> int:
     """Defer a job for each revision in the session's transaction; how many were not queued already.
 
@@ -82,7 +115,9 @@ async def defer_revisions(
     locks = {f"curate:{n}": n for n in revisions}
     queued = await queued_locks(session, list(locks)) if locks else set()
     jobs = [
-        app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock).make_new_job(revision=n)
+        app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock).make_new_job(
+            revision=n
+        )
         for lock, n in locks.items()
         if lock not in queued
     ]
@@ -94,12 +129,18 @@ def step_lock(name: str, week: str) -> str:
     return f"step:{name}:{week}"
 
 
-async def defer_step(app: procrastinate.App, session: Session, queue: Queue, name: str, week: str) -> str:
+async def defer_step(
+    app: procrastinate.App, session: Session, queue: Queue, name: str, week: str
+) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
     lock = step_lock(name, week)
     if not await queued_locks(session, [lock]):
         task = app.configure_task(
-            STEP, queue=queue, lock=f"step:{name}", queueing_lock=lock, priority=STEP_PRIORITY
+            STEP,
+            queue=queue,
+            lock=f"step:{name}",
+            queueing_lock=lock,
+            priority=STEP_PRIORITY,
         )
         await _defer(app, session, [task.make_new_job(step=name, week=week)])
     return lock
@@ -124,7 +165,9 @@ async def run_shard_jobs(
             if not await count_servers(session, Queue.EMBED):
                 return False
             jobs = [
-                app.configure_task(EMBED, queue=Queue.EMBED, queueing_lock=lock).make_new_job(
+                app.configure_task(
+                    EMBED, queue=Queue.EMBED, queueing_lock=lock
+                ).make_new_job(
                     index=index, data=data, encoder=encoder, first=first, end=end
                 )
                 for lock, (first, end) in locks.items()
@@ -134,13 +177,23 @@ async def run_shard_jobs(
             async with database.begin() as session:
                 left = await queued_locks(session, list(locks))
                 served = await count_servers(session, Queue.EMBED)
-            progress(sum(end - first for lock, (first, end) in locks.items() if lock not in left))
+            progress(
+                sum(
+                    end - first
+                    for lock, (first, end) in locks.items()
+                    if lock not in left
+                )
+            )
             if not left:
                 return True
             if not served:
-                for job in await app.job_manager.list_jobs_async(queue=Queue.EMBED, status="todo"):
+                for job in await app.job_manager.list_jobs_async(
+                    queue=Queue.EMBED, status="todo"
+                ):
                     if job.queueing_lock in left and job.id is not None:
-                        await app.job_manager.cancel_job_by_id_async(job.id, delete_job=True)
+                        await app.job_manager.cancel_job_by_id_async(
+                            job.id, delete_job=True
+                        )
                 return True
             await asyncio.sleep(POLL_S)
 
@@ -154,7 +207,11 @@ async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> i
             await app.job_manager.batch_defer_jobs_async(jobs, connection=driver)
     except exceptions.AlreadyEnqueued:
         # Another process queued some of them meanwhile.
-        return sum([await _defer(app, session, [job]) for job in jobs]) if len(jobs) > 1 else 0
+        return (
+            sum([await _defer(app, session, [job]) for job in jobs])
+            if len(jobs) > 1
+            else 0
+        )
     except exceptions.ConnectorException as exc:
         known = translate(connection.engine.url, exc.__cause__ or exc)
         if known is None:
@@ -164,7 +221,9 @@ async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> i
 
 
 @asynccontextmanager
-async def serving(database: Database, queues: Sequence[str]) -> AsyncIterator[Connection]:
+async def serving(
+    database: Database, queues: Sequence[str]
+) -> AsyncIterator[Connection]:
     """Make it known while the block runs that this process serves these queues; the connection that says so."""
     async with lock_connection(database) as connection:
         await announce_serving(connection, queues)
@@ -197,7 +256,11 @@ async def run_until_drained(
                 worker = _Worker(app, database, works, queues, concurrency, readiness)
                 await worker.run(Claims(connection), wait=False, grace_s=grace_s)
             waiting, todo = [
-                list(await app.job_manager.list_jobs_async(queue=Queue.CURATE, status=status))
+                list(
+                    await app.job_manager.list_jobs_async(
+                        queue=Queue.CURATE, status=status
+                    )
+                )
                 for status in ("doing", "todo")
             ]
             if readiness.pauses:
@@ -240,19 +303,29 @@ async def run_until_stopped(
     taken = taken or TakenJobs(Readiness())
     async with serving(database, queues) as connection:
         claims = Claims(connection)
-        running = _Worker(app, database, works, queues, concurrency, taken.readiness, taken)
+        running = _Worker(
+            app, database, works, queues, concurrency, taken.readiness, taken
+        )
         worker = asyncio.create_task(running.run(claims, wait=True, grace_s=grace_s))
         stopping = asyncio.create_task(stop.wait())
         vital = [
             asyncio.create_task(work)
-            for work in (TakingOver(app, queues).keep_looking(), _keep_connected(claims), *beside)
+            for work in (
+                TakingOver(app, queues).keep_looking(),
+                _keep_connected(claims),
+                *beside,
+            )
         ]
         try:
-            await asyncio.wait([worker, stopping, *vital], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [worker, stopping, *vital], return_when=asyncio.FIRST_COMPLETED
+            )
             if stop.is_set():
                 # On cancellation Procrastinate fetches no more jobs and finishes the running ones.
                 worker.cancel()
-                await asyncio.wait([worker, *vital], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [worker, *vital], return_when=asyncio.FIRST_COMPLETED
+                )
             ended = [task for task in vital if task.done()]
             if ended or not stop.is_set():
                 await _raise_lost(taken, database, ended)
@@ -268,7 +341,9 @@ async def run_until_stopped(
             await asyncio.gather(*vital, return_exceptions=True)
 
 
-async def _raise_lost(taken: TakenJobs, database: Database, ended: Sequence["asyncio.Task[None]"]) -> None:
+async def _raise_lost(
+    taken: TakenJobs, database: Database, ended: Sequence["asyncio.Task[None]"]
+) -> None:
     """Raises what ended a vital task, after which no job can be ended here; without one the queue was lost."""
     cause = taken.cause or DatabaseUnavailable(QUEUE_UNAVAILABLE)
     taken.lose(cause)
@@ -279,7 +354,12 @@ async def _raise_lost(taken: TakenJobs, database: Database, ended: Sequence["asy
 
 
 async def run_step_job(
-    app: procrastinate.App, database: Database, works: Works, queue: Queue, name: str, week: str
+    app: procrastinate.App,
+    database: Database,
+    works: Works,
+    queue: Queue,
+    name: str,
+    week: str,
 ) -> None:
     """Defer a weekly step and wait for its end: in a worker that serves its queue, else in this process.
 
@@ -297,7 +377,9 @@ async def run_step_job(
                 served = await count_servers(session, queue)
             if not served:
                 await taking_over.look()
-                if await app.job_manager.list_jobs_async(queueing_lock=lock, status="todo"):
+                if await app.job_manager.list_jobs_async(
+                    queueing_lock=lock, status="todo"
+                ):
                     async with lock_connection(database) as connection:
                         worker = _Worker(app, database, works, [queue], 1, readiness)
                         await worker.run(Claims(connection), wait=False, grace_s=0)
@@ -332,12 +414,20 @@ class _Worker:
         app, taken = copy.copy(self._app), self._taken
         app.job_manager = Jobs(self._app.connector, taken, self._database)
         worker = Worker(
-            app, queues=self._queues, concurrency=self._concurrency, wait=wait, listen_notify=wait,
-            install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
+            app,
+            queues=self._queues,
+            concurrency=self._concurrency,
+            wait=wait,
+            listen_notify=wait,
+            install_signal_handlers=False,
+            delete_jobs="successful",
+            update_heartbeat_interval=HEARTBEAT_S,
             # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
-            stalled_worker_timeout=NEVER_S, additional_context={**self._works, CLAIMS: claims, TAKEN: taken},
-            abort_job_polling_interval=ABORT_POLL_S, fetch_job_polling_interval=HEARTBEAT_S,
-        )  # fmt: skip
+            stalled_worker_timeout=NEVER_S,
+            additional_context={**self._works, CLAIMS: claims, TAKEN: taken},
+            abort_job_polling_interval=ABORT_POLL_S,
+            fetch_job_polling_interval=HEARTBEAT_S,
+        )
         running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
         lost = asyncio.create_task(taken.lost.wait())
         try:
@@ -346,11 +436,15 @@ class _Worker:
                 await running
         except asyncio.CancelledError:
             running.cancel()
-            await asyncio.wait([running, lost], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                [running, lost], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED
+            )
             raise
         finally:
             if not running.done():
-                if not running.cancelling():  # a second time it would not wait for the jobs to end
+                if (
+                    not running.cancelling()
+                ):  # a second time it would not wait for the jobs to end
                     running.cancel()
                 taken.break_off()
                 await asyncio.wait([running], timeout=LOST_GRACE_S)
@@ -378,12 +472,20 @@ class TakingOver:
 
     async def look(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Look at the heartbeats once."""
-        rows = await self._connector.execute_query_all_async(HEARTBEATS, queues=self._queues)
+        rows = await self._connector.execute_query_all_async(
+            HEARTBEATS, queues=self._queues
+        )
         moment = clock()
         beats = [(row["id"], row["last_heartbeat"]) for row in rows]
         self._seen = {beat: self._seen.get(beat, moment) for beat in beats}
-        dead = [worker for (worker, _), since in self._seen.items() if moment - since >= STALLED_AFTER_S]
-        await self._connector.execute_query_async(TAKE_OVER, queues=self._queues, dead=dead)
+        dead = [
+            worker
+            for (worker, _), since in self._seen.items()
+            if moment - since >= STALLED_AFTER_S
+        ]
+        await self._connector.execute_query_async(
+            TAKE_OVER, queues=self._queues, dead=dead
+        )
 
     async def keep_looking(self) -> None:
         """Look with every heartbeat."""

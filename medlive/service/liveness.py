@@ -22,7 +22,9 @@ class Health:
 
 
 @asynccontextmanager
-async def answer_probes(port: int | None, health: Health | None = None) -> AsyncIterator[None]:
+async def answer_probes(
+    port: int | None, health: Health | None = None
+) -> AsyncIterator[None]:
     """Answer GET /healthz on every address while the block runs; None: do not listen.
 
     The answer comes from the event loop that does the work, so that one that hangs answers nothing. Its status is
@@ -37,7 +39,9 @@ async def answer_probes(port: int | None, health: Health | None = None) -> Async
 
     async def alive(request: "web.Request") -> "web.Response":
         if (problem := told.find_problem()) is not None:
-            return web.json_response({"status": "failing", "reason": problem}, status=503)
+            return web.json_response(
+                {"status": "failing", "reason": problem}, status=503
+            )
         if told.waiting is not None:
             return web.json_response({"status": "waiting", "reason": told.waiting})
         return web.json_response({"status": "ok"})
@@ -51,7 +55,8 @@ async def answer_probes(port: int | None, health: Health | None = None) -> Async
             await web.TCPSite(runner, None, port).start()
         except OSError as error:
             raise ServiceUnavailable(
-                f"cannot listen on port {port}: {error.strerror or error}", hint="choose another --health-port"
+                f"cannot listen on port {port}: {error.strerror or error}",
+                hint="choose another --health-port",
             ) from error
         yield
     finally:

@@ -23,35 +23,71 @@ from medlive.service.week_budget import week_limits
 NAMES: Final = {
     "medlive_info": ("The program's version.", "version"),
     "medlive_problem": ("1 while a check finds a problem, else 0.", "code severity"),
-    "medlive_problem_acknowledged": ("1 while somebody has acknowledged all that the check finds.", "code"),
+    "medlive_problem_acknowledged": (
+        "1 while somebody has acknowledged all that the check finds.",
+        "code",
+    ),
     "medlive_scheduler_active": ("1 while a scheduler works.", ""),
-    "medlive_scheduler_heard_seconds": ("Seconds since a scheduler was last heard; absent if never.", ""),
+    "medlive_scheduler_heard_seconds": (
+        "Seconds since a scheduler was last heard; absent if never.",
+        "",
+    ),
     "medlive_queue_workers": ("Processes that serve a queue.", "queue"),
     "medlive_queue_ready_jobs": ("Jobs that could begin now.", "queue"),
     "medlive_failed_jobs": ("Failed jobs that no later job has done.", "queue"),
-    "medlive_undelivered_messages": ("Messages to operators that failed and are sent again.", "place"),
-    "medlive_backup_timestamp_seconds": ("When the latest weekly backup was made; absent if never.", ""),
-    "medlive_certificate_expiry_timestamp_seconds": ("When a certificate ends.", "host"),
+    "medlive_undelivered_messages": (
+        "Messages to operators that failed and are sent again.",
+        "place",
+    ),
+    "medlive_backup_timestamp_seconds": (
+        "When the latest weekly backup was made; absent if never.",
+        "",
+    ),
+    "medlive_certificate_expiry_timestamp_seconds": (
+        "When a certificate ends.",
+        "host",
+    ),
     "medlive_threads": ("Threads by where they stand.", "stage outcome reason"),
     "medlive_recent_threads": ("Threads that engines decided within a day.", "outcome"),
     "medlive_jobs": ("Jobs in the queue.", "queue status"),
     "medlive_oldest_job_seconds": ("Age of a queue's oldest waiting job.", "queue"),
     "medlive_week_replies": ("Replies stored since Monday, UTC.", "task"),
     "medlive_week_replies_unpriced": ("Those of them without a price.", "task"),
-    "medlive_week_replies_estimated": ("Those counted by an upper bound of their tokens.", "task"),
+    "medlive_week_replies_estimated": (
+        "Those counted by an upper bound of their tokens.",
+        "task",
+    ),
     "medlive_week_spend_usd": (
         "What the replies with a price cost in US dollars; absent if none has one.",
         "task",
     ),
-    "medlive_week_budget_usd": ("[budget] week_usd and stage_week_usd; absent without a limit.", "stage"),
-    "medlive_week_budget_spent_usd": ("What is known to be spent of each of these limits.", "stage"),
+    "medlive_week_budget_usd": (
+        "[budget] week_usd and stage_week_usd; absent without a limit.",
+        "stage",
+    ),
+    "medlive_week_budget_spent_usd": (
+        "What is known to be spent of each of these limits.",
+        "stage",
+    ),
     "medlive_budget_usd": ("[budget] max_usd of one run; absent without a limit.", ""),
-    "medlive_circuit_open": ("1 for a configured endpoint that is not asked for a while.", "endpoint"),
+    "medlive_circuit_open": (
+        "1 for a configured endpoint that is not asked for a while.",
+        "endpoint",
+    ),
     "medlive_source_quarantined": ("1 while a source is quarantined.", "source"),
-    "medlive_step_overdue": ("1 when a weekly step is not done a day after its time.", "step"),
+    "medlive_step_overdue": (
+        "1 when a weekly step is not done a day after its time.",
+        "step",
+    ),
     "medlive_step_failed": ("1 when a weekly step's last run failed.", "step"),
-    "medlive_step_last_run_timestamp_seconds": ("When a weekly step last began.", "step"),
-    "medlive_disk_free_bytes": ("Free space of each file system that is written to.", "place"),
+    "medlive_step_last_run_timestamp_seconds": (
+        "When a weekly step last began.",
+        "step",
+    ),
+    "medlive_disk_free_bytes": (
+        "Free space of each file system that is written to.",
+        "place",
+    ),
     "medlive_disk_size_bytes": ("Size of that file system.", "place"),
 }
 """Metric → its help and its labels."""
@@ -62,11 +98,18 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     facts = await read_facts(database, settings)
     problems = await read_problems(database, settings, facts)
     moment = facts.moment
-    monday = (moment - timedelta(days=moment.weekday())).replace(hour=0, minute=0, second=0, microsecond=0)
+    monday = (moment - timedelta(days=moment.weekday())).replace(
+        hour=0, minute=0, second=0, microsecond=0
+    )
     async with database.begin() as session:
-        gauges = await read_gauges(session, recent=moment - timedelta(days=1), week=monday)
+        gauges = await read_gauges(
+            session, recent=moment - timedelta(days=1), week=monday
+        )
     registry = CollectorRegistry()
-    made = {name: Gauge(name, text, labels.split(), registry=registry) for name, (text, labels) in NAMES.items()}
+    made = {
+        name: Gauge(name, text, labels.split(), registry=registry)
+        for name, (text, labels) in NAMES.items()
+    }
     for name, labels, value in (
         ("medlive_info", [__version__], 1),
         ("medlive_scheduler_active", [], facts.scheduler_active),
@@ -106,14 +149,24 @@ def _counted(gauges: Gauges) -> Iterable[Sample]:
             yield "medlive_week_spend_usd", [task], usd
 
 
-def _weekly(sources: Sequence[SourceInfo], states: Sequence[StepState]) -> Iterable[Sample]:
+def _weekly(
+    sources: Sequence[SourceInfo], states: Sequence[StepState]
+) -> Iterable[Sample]:
     for source in sources:
-        yield "medlive_source_quarantined", [source.name], source.quarantined_at is not None
+        yield (
+            "medlive_source_quarantined",
+            [source.name],
+            source.quarantined_at is not None,
+        )
     for state in states:
         yield "medlive_step_overdue", [state.name], state.overdue
         if (run := state.latest) is not None:
             yield "medlive_step_failed", [state.name], run.outcome is RunOutcome.FAILED
-            yield "medlive_step_last_run_timestamp_seconds", [state.name], run.started_at.timestamp()
+            yield (
+                "medlive_step_last_run_timestamp_seconds",
+                [state.name],
+                run.started_at.timestamp(),
+            )
 
 
 def _found(problems: Sequence[Problem]) -> Iterable[Sample]:
@@ -155,6 +208,10 @@ def _without_labels(facts: Facts) -> dict[str, float | None]:
     heard, backup = facts.scheduler_heard, facts.history.done.get(command_of(BACKUP))
     return {
         "medlive_budget_usd": facts.settings.budget.max_usd,
-        "medlive_scheduler_heard_seconds": None if heard is None else (facts.moment - heard).total_seconds(),
-        "medlive_backup_timestamp_seconds": None if backup is None else backup.started_at.timestamp(),
+        "medlive_scheduler_heard_seconds": None
+        if heard is None
+        else (facts.moment - heard).total_seconds(),
+        "medlive_backup_timestamp_seconds": None
+        if backup is None
+        else backup.started_at.timestamp(),
     }

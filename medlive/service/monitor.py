@@ -66,7 +66,12 @@ class Monitor:
             find_evidence: Opens the evidence index; raises EvidenceUnavailable.
             stop: Set when the worker is to end.
         """
-        self._app, self._database, self._queues, self._taken = app, database, [*queues], taken
+        self._app, self._database, self._queues, self._taken = (
+            app,
+            database,
+            [*queues],
+            taken,
+        )
         self._pipeline, self._find_evidence, self._stop = pipeline, find_evidence, stop
         self._readiness = taken.readiness
         self._number: int | None = None
@@ -102,12 +107,22 @@ class Monitor:
         moment = time.monotonic()
         if (late_s := moment - self._looked_at) > LATE_S:
             return f"the worker has not reported for {late_s:.0f} s"
-        limiters = [] if self._pipeline is None else [*self._pipeline.endpoints.by_place().values()]
+        limiters = (
+            []
+            if self._pipeline is None
+            else [*self._pipeline.endpoints.by_place().values()]
+        )
         if any(limiter.state().under_way for limiter in limiters):
             return None
-        idle_s = min([moment - self._taken.moved_at, *(limiter.idle_s for limiter in limiters)])
+        idle_s = min(
+            [moment - self._taken.moved_at, *(limiter.idle_s for limiter in limiters)]
+        )
         held = self._taken.count(Queue.CURATE)
-        return f"{held} threads have not moved for {idle_s:.0f} s" if held and idle_s > STUCK_S else None
+        return (
+            f"{held} threads have not moved for {idle_s:.0f} s"
+            if held and idle_s > STUCK_S
+            else None
+        )
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what only reports: without room no jobs are taken either, without the right the worker goes on."""
@@ -118,12 +133,16 @@ class Monitor:
                 self._readiness.pause(queue, error)
         except DatabaseForbidden as error:
             if not self._forbidden:
-                _log.warning("this worker cannot be reported: %s (%s)", error.message, error.hint)
+                _log.warning(
+                    "this worker cannot be reported: %s (%s)", error.message, error.hint
+                )
             self._forbidden = True
 
     async def _enter(self) -> None:
         async with self._database.begin() as session:
-            self._number = await add_worker(session, socket.gethostname(), os.getpid(), self._queues)
+            self._number = await add_worker(
+                session, socket.gethostname(), os.getpid(), self._queues
+            )
 
     async def _leave(self) -> None:
         if self._number is not None:
@@ -149,7 +168,9 @@ class Monitor:
         state = WorkerState.WAITING if reason else state
         if self._number is not None:
             async with self._database.begin() as session:
-                await report_worker(session, self._number, state, reason, sorted(self._readiness.pauses))
+                await report_worker(
+                    session, self._number, state, reason, sorted(self._readiness.pauses)
+                )
 
     async def _is_over(self, obstacle: MedliveError) -> bool:
         """Whether it is certain that an obstacle is gone; else a job that is let through finds out."""

@@ -48,16 +48,25 @@ async def beat(section: NotifySection, failing: Sequence[str]) -> None:
     assert section.heartbeat_url is not None
     url = section.heartbeat_url.get_secret_value()
     remember(url)
-    await _delivered("heartbeat", _ping(f"{url.rstrip('/')}/fail" if failing else url, "\n".join(failing)))
+    await _delivered(
+        "heartbeat",
+        _ping(f"{url.rstrip('/')}/fail" if failing else url, "\n".join(failing)),
+    )
 
 
 async def _delivered(what: str, sending: Awaitable[None]) -> None:
     try:
         await sending
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, smtplib.SMTPException) as error:
+    except (
+        httpx2.HTTPError,
+        httpx2.InvalidURL,
+        OSError,
+        smtplib.SMTPException,
+    ) as error:
         # Neither the address nor what it answers is shown: both may hold a secret.
         raise ServiceUnavailable(
-            f"the {what} was not delivered ({type(error).__name__})", hint="see [notify] in medlive.toml"
+            f"the {what} was not delivered ({type(error).__name__})",
+            hint="see [notify] in medlive.toml",
         ) from error
 
 
@@ -74,7 +83,9 @@ async def _post(section: NotifySection, message: dict[str, Any]) -> None:
     async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
         # As ASCII: a lone surrogate of a stranger's text has no other spelling.
         content = json.dumps(message).encode("ascii")
-        answer = await client.post(url, content=content, headers={"Content-Type": "application/json"})
+        answer = await client.post(
+            url, content=content, headers={"Content-Type": "application/json"}
+        )
         answer.raise_for_status()
 
 
@@ -86,10 +97,18 @@ def _mail(section: NotifySection, text: str) -> None:
     mail["Date"], mail["Message-ID"] = localtime(), make_msgid()
     mail["Subject"] = f"medlive: {subject[:150]}"
     mail.set_content(text)
-    with smtplib.SMTP(section.smtp_host, section.smtp_port, timeout=_TIMEOUT_S) as server:
+    with smtplib.SMTP(
+        section.smtp_host, section.smtp_port, timeout=_TIMEOUT_S
+    ) as server:
         if section.smtp_starttls:
-            server.starttls(context=tls_context())  # raises where the server has no STARTTLS
+            server.starttls(
+                context=tls_context()
+            )  # raises where the server has no STARTTLS
         if section.smtp_user is not None:
-            password = section.smtp_password.get_secret_value() if section.smtp_password else ""
+            password = (
+                section.smtp_password.get_secret_value()
+                if section.smtp_password
+                else ""
+            )
             server.login(section.smtp_user, password)
         server.send_message(mail)

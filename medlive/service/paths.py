@@ -22,7 +22,9 @@ def corpora_path(settings: Settings) -> Path:
 
 def encoder_settings(settings: Settings) -> EncoderSettings:
     """Where encoder models are searched for, and how they are run."""
-    how = settings.evidence.model_dump(include={"models", "backend", "device", "batch", "threads"})
+    how = settings.evidence.model_dump(
+        include={"models", "backend", "device", "batch", "threads"}
+    )
     return EncoderSettings(home=settings.home, **how)
 
 
@@ -59,7 +61,14 @@ def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
     place = Path(version_or_path)
     if version_or_path and "\0" not in version_or_path and os.path.lexists(place):
         return place
-    frozen = snapshots_path(settings) / folder_name(version_or_path.removeprefix(folder_name("")))
-    if week_end(frozen.name.removeprefix(folder_name(""))) is not None and frozen.is_dir():
+    frozen = snapshots_path(settings) / folder_name(
+        version_or_path.removeprefix(folder_name(""))
+    )
+    if (
+        week_end(frozen.name.removeprefix(folder_name(""))) is not None
+        and frozen.is_dir()
+    ):
         return frozen
-    return find_snapshot(version_or_path, {**os.environ, "MEDLIVE_HOME": str(settings.home)})
+    return find_snapshot(
+        version_or_path, {**os.environ, "MEDLIVE_HOME": str(settings.home)}
+    )

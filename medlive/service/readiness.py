@@ -43,7 +43,9 @@ def find_obstacle(error: BaseException) -> MedliveError | None:
     A lost database is no obstacle: its jobs are given back, and the worker begins again when it is back.
     """
     if isinstance(error, OSError) and error.errno in _NO_SPACE:
-        return DiskFull(f"no space is left on this machine: {error.filename or error.strerror}")
+        return DiskFull(
+            f"no space is left on this machine: {error.filename or error.strerror}"
+        )
     if isinstance(error, DatabaseUnavailable) and not isinstance(error, DatabaseFull):
         return None
     return error if isinstance(error, _SURROUNDINGS) else None
@@ -121,7 +123,9 @@ class Readiness:
 
     def describe(self) -> str | None:
         """Why jobs of some queues are not taken; None: all are."""
-        reasons = [f"{queue}: {pause.reason}" for queue, pause in sorted(self.pauses.items())]
+        reasons = [
+            f"{queue}: {pause.reason}" for queue, pause in sorted(self.pauses.items())
+        ]
         return "; ".join(reasons) or None
 
     @staticmethod

@@ -25,17 +25,28 @@ from medlive.service.week_budget import read_week
 async def read_steps(settings: Settings) -> list[dict[str, Any]]:
     """Every weekly step as JSON values, without running any. Raises ConfigError and DatabaseUnavailable."""
     async with open_database(settings) as database:
-        return [step_as_json(state) for state in await read_states(database, settings, now())]
+        return [
+            step_as_json(state)
+            for state in await read_states(database, settings, now())
+        ]
 
 
 async def read_problems(settings: Settings) -> list[dict[str, Any]]:
     """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
     async with open_database(settings) as database:
-        return [problem.as_json() for problem in await watched.read_problems(database, settings)]
+        return [
+            problem.as_json()
+            for problem in await watched.read_problems(database, settings)
+        ]
 
 
 async def acknowledge(
-    settings: Settings, code: str, *, lasts: timedelta | None, why: str | None, by: str | None
+    settings: Settings,
+    code: str,
+    *,
+    lasts: timedelta | None,
+    why: str | None,
+    by: str | None,
 ) -> list[dict[str, Any]]:
     """Take on every problem of a code, so that no more messages are sent about it; the problems.
 
@@ -47,7 +58,9 @@ async def acknowledge(
         if not active:
             await watched.store_problems(database, settings)
         async with database.begin() as session:
-            problems = await db_watch.acknowledge(session, code, lasts=lasts, why=why, by=by)
+            problems = await db_watch.acknowledge(
+                session, code, lasts=lasts, why=why, by=by
+            )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 
 
@@ -62,7 +75,9 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)
         counts = {} if harvests is None else harvests.latest.counts
-        sources.append({**asdict(source), "not_modified_share": not_modified_share(counts)})
+        sources.append(
+            {**asdict(source), "not_modified_share": not_modified_share(counts)}
+        )
     return {
         "sources": sources,
         "steps": [step_as_json(state) for state in facts.steps],
@@ -82,10 +97,15 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             rows = await funnel(session)
             spent = await costs(session)
             failures = await recent_failures(session)
-            queued, usd = await count_waiting(session, Queue.CURATE), spent.total.cost_usd
+            queued, usd = (
+                await count_waiting(session, Queue.CURATE),
+                spent.total.cost_usd,
+            )
             waiting = await count_ready(session, Queue.CURATE) + queued.delayed
             mean = usd / spent.curated if usd is not None and spent.curated else None
-            week = await read_week(session, settings.budget, waiting=waiting, usd_a_thread=mean)
+            week = await read_week(
+                session, settings.budget, waiting=waiting, usd_a_thread=mean
+            )
         health = await read_health(database, settings)
     return (
         {
@@ -94,7 +114,9 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             "ever_kept": spent.kept,
             "cost_usd": spent.total.cost_usd,
             "costs": [cost_as_json(cost, spent) for cost in spent.tasks],
-            "stages": [cost_as_json(cost, spent) for cost in (*spent.stages, spent.total)],
+            "stages": [
+                cost_as_json(cost, spent) for cost in (*spent.stages, spent.total)
+            ],
             "answers": [answers_as_json(answers) for answers in spent.answers],
             "curated": spent.curated,
             "failures": [asdict(failure) for failure in failures],
@@ -124,7 +146,9 @@ def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
     return {
         **asdict(cost),
         "cost_usd": usd,
-        "usd_a_curated_thread": usd / spent.curated if usd is not None and spent.curated else None,
+        "usd_a_curated_thread": usd / spent.curated
+        if usd is not None and spent.curated
+        else None,
         "usd_a_kept_case": usd / spent.kept if usd is not None and spent.kept else None,
         "cached_share": cost.cached_share,
     }
@@ -133,7 +157,10 @@ def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
 def answers_as_json(answers: Answers) -> dict[str, Any]:
     """The outcomes of a stage's calls, as counts and as shares; None without calls."""
     ends = ("repairs", "invalid", "refused", "truncated")
-    return {**asdict(answers), **{f"{end}_share": answers.share(getattr(answers, end)) for end in ends}}
+    return {
+        **asdict(answers),
+        **{f"{end}_share": answers.share(getattr(answers, end)) for end in ends},
+    }
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:
@@ -141,14 +168,26 @@ def step_as_json(state: StepState) -> dict[str, Any]:
     last = None
     if (run := state.latest) is not None:
         last = {
-            "week": run.week, "outcome": run.outcome.value, "started_at": run.started_at,
-            "finished_at": run.finished_at, "counts": dict(run.counts), "in_short": summarize_counts(run.counts),
-            "took": None if run.finished_at is None else format_duration(run.finished_at - run.started_at),
-        }  # fmt: skip
+            "week": run.week,
+            "outcome": run.outcome.value,
+            "started_at": run.started_at,
+            "finished_at": run.finished_at,
+            "counts": dict(run.counts),
+            "in_short": summarize_counts(run.counts),
+            "took": None
+            if run.finished_at is None
+            else format_duration(run.finished_at - run.started_at),
+        }
     return {
-        "step": state.name, "week": state.week, "status": state.status.value, "why": state.why,
-        "due": state.next_at, "retry_at": state.retry_at, "overdue": state.overdue, "last": last,
-    }  # fmt: skip
+        "step": state.name,
+        "week": state.week,
+        "status": state.status.value,
+        "why": state.why,
+        "due": state.next_at,
+        "retry_at": state.retry_at,
+        "overdue": state.overdue,
+        "last": last,
+    }
 
 
 def format_duration(span: timedelta) -> str:

@@ -22,9 +22,22 @@ from medlive.db.studies import Candidate, RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act, Blinding, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
-from medlive.evaluation.agreement.case_ratings import ASPECTS, AspectQuality, Item, aspect_figures, case_items
+from medlive.evaluation.agreement.case_ratings import (
+    ASPECTS,
+    AspectQuality,
+    Item,
+    aspect_figures,
+    case_items,
+)
 from medlive.evaluation.agreement.meta import agreed_codes
-from medlive.evaluation.agreement.reliability import ABSENT, Panel, Reliability, code_of, grader_of, reliability
+from medlive.evaluation.agreement.reliability import (
+    ABSENT,
+    Panel,
+    Reliability,
+    code_of,
+    grader_of,
+    reliability,
+)
 from medlive.evaluation.agreement.settle import two_judges
 from medlive.evaluation.agreement.sheets import items_of
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
@@ -58,9 +71,13 @@ class Results:
     items: int
     progress: dict[str, int]  # Rater → items rated
     aspects: tuple[AspectQuality, ...]  # Of cases, over what two raters rated
-    grading: Reliability | None  # Of a grader, as `eval meta --human` has it; None: nothing is rated
+    grading: (
+        Reliability | None
+    )  # Of a grader, as `eval meta --human` has it; None: nothing is rated
     disagreements: tuple[Disagreement, ...]  # Of the items that all raters rated
-    overturned: tuple[StudyItem, ...]  # What all raters, two or more, decided against the grader
+    overturned: tuple[
+        StudyItem, ...
+    ]  # What all raters, two or more, decided against the grader
 
     @property
     def is_rated(self) -> bool:
@@ -95,27 +112,43 @@ async def start_study(
             not rate, no run that can be read, or no case to draw.
     """
     if not _NAME.fullmatch(study.name) or not 0 <= study.seed <= _MOST_SEED:
-        raise UsageError("a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647")
+        raise UsageError(
+            "a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647"
+        )
     people = {*study.raters, *([study.adjudicator] if study.adjudicator else [])}
-    if len(set(study.raters)) < 2 or len(people) < len(study.raters) + bool(study.adjudicator):
-        raise UsageError("a study needs two raters or more, each once, and another one as adjudicator")
+    if len(set(study.raters)) < 2 or len(people) < len(study.raters) + bool(
+        study.adjudicator
+    ):
+        raise UsageError(
+            "a study needs two raters or more, each once, and another one as adjudicator"
+        )
     async with database.begin() as session:
-        able = {a.name for a in await list_accounts(session) if a.may(Role.REVIEWER) and a.disabled_at is None}
+        able = {
+            a.name
+            for a in await list_accounts(session)
+            if a.may(Role.REVIEWER) and a.disabled_at is None
+        }
         if unable := sorted(people - able):
             raise UsageError(f"no account that may rate: {', '.join(unable)}")
         run = other = None
         if study.kind is StudyKind.GRADER_CHECK:
             run, other, version = await _recorded_run(session, study.run, judges)
             against = None if other is None else grader_of(other).model
-            study = replace(study, version=version, grader=grader_of(run).model, against=against)
+            study = replace(
+                study, version=version, grader=grader_of(run).model, against=against
+            )
         candidates = await studies.list_candidates(session, study.version)
         if run is not None:
             candidates = [c for c in candidates if _to_check(run, other, c.case_id)]
         drawn = draw(candidates, sample, study.stratum, study.seed)
         if not drawn:
             raise UsageError("no case to draw from")
-        cases = await studies.read_revisions(session, [(c.case_id, c.revision) for c in drawn])
-        evaluated = [_as_evaluated(c.case_id, cases[c.case_id, c.revision]) for c in drawn]
+        cases = await studies.read_revisions(
+            session, [(c.case_id, c.revision) for c in drawn]
+        )
+        evaluated = [
+            _as_evaluated(c.case_id, cases[c.case_id, c.revision]) for c in drawn
+        ]
         revisions = {c.case_id: c.revision for c in drawn}
         found = (
             _case_items(study, evaluated, revisions)
@@ -129,12 +162,21 @@ async def start_study(
             study = replace(study, blinding=_blinding(public, keep_reports))
         await studies.add_study(session, study, items)
         details = {"items": len(items), "blinding": study.blinding.value}
-        await record(session, Act.START_STUDY, f"study:{study.name}", by=study.created_by, **details)
+        await record(
+            session,
+            Act.START_STUDY,
+            f"study:{study.name}",
+            by=study.created_by,
+            **details,
+        )
     return len(items)
 
 
 def _any_report(settings: Settings, versions: Iterable[str]) -> bool:
-    return any((report_path(settings, version) / "index.html").is_file() for version in versions)
+    return any(
+        (report_path(settings, version) / "index.html").is_file()
+        for version in versions
+    )
 
 
 def _blinding(public: bool, keep_reports: bool) -> Blinding:
@@ -147,7 +189,10 @@ async def _recorded_run(
     session: Session, path: str | None, judges: Sequence[str]
 ) -> tuple[GradedRun, GradedRun | None, str]:
     """A recorded run as it was graded, by the second of two judges too, and its snapshot. Raises UsageError."""
-    version = next((e.snapshot_version for e in await list_evaluations(session) if e.path == path), None)
+    version = next(
+        (e.snapshot_version for e in await list_evaluations(session) if e.path == path),
+        None,
+    )
     if path is None or version is None:
         raise UsageError("a grader check needs a run that medlive eval score recorded")
     try:
@@ -177,11 +222,21 @@ def _case_items(
     for item in (item for case in cases for item in case_items(case)):
         if item.aspect in ASPECTS_OF[study.kind]:
             case_id = item.case.case_id
-            yield StudyItem(item.id, 0, case_id, revisions[case_id], item.aspect, _criterion_id(item))
+            yield StudyItem(
+                item.id,
+                0,
+                case_id,
+                revisions[case_id],
+                item.aspect,
+                _criterion_id(item),
+            )
 
 
 def _verdicts(
-    run: GradedRun, other: GradedRun | None, cases: Sequence[EvaluationCase], revisions: Mapping[str, int]
+    run: GradedRun,
+    other: GradedRun | None,
+    cases: Sequence[EvaluationCase],
+    revisions: Mapping[str, int],
 ) -> Iterator[StudyItem]:
     """What is rated of a run's answers (`_to_check`). Raises UsageError."""
     questions = {case.case_id: case.question for case in cases}
@@ -193,23 +248,40 @@ def _verdicts(
         if item.case.question != questions[case_id]:
             raise UsageError(f"the run's case {case_id} is not as the snapshot has it")
         yield StudyItem(
-            item.id, 0, case_id, revisions[case_id], "verdict", item.criterion.id.removeprefix(f"{case_id}-"),
-            item.answer.response, verdict,
-        )  # fmt: skip
+            item.id,
+            0,
+            case_id,
+            revisions[case_id],
+            "verdict",
+            item.criterion.id.removeprefix(f"{case_id}-"),
+            item.answer.response,
+            verdict,
+        )
 
 
-def draw(candidates: Sequence[Candidate], sample: int, stratum: Stratum, seed: int) -> list[Candidate]:
+def draw(
+    candidates: Sequence[Candidate], sample: int, stratum: Stratum, seed: int
+) -> list[Candidate]:
     """Draw `sample` cases, in equal numbers from each stratum as far as it goes; by case id."""
     by_stratum: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in sorted(candidates, key=lambda c: c.case_id):
-        by_stratum["" if stratum is Stratum.NONE else getattr(candidate, stratum.value)].append(candidate)
+        by_stratum[
+            "" if stratum is Stratum.NONE else getattr(candidate, stratum.value)
+        ].append(candidate)
     order = random.Random(seed)
     for _, members in sorted(by_stratum.items()):
         order.shuffle(members)
     groups = [members for _, members in sorted(by_stratum.items())]
     order.shuffle(groups)  # So that no stratum has the odd one by its name
-    turns = (group[n] for n in range(max(map(len, groups), default=0)) for group in groups if n < len(group))
-    return sorted([c for _, c in zip(range(sample), turns, strict=False)], key=lambda c: c.case_id)
+    turns = (
+        group[n]
+        for n in range(max(map(len, groups), default=0))
+        for group in groups
+        if n < len(group)
+    )
+    return sorted(
+        [c for _, c in zip(range(sample), turns, strict=False)], key=lambda c: c.case_id
+    )
 
 
 def order_for(study: Study, rater: str, items: Sequence[StudyItem]) -> list[StudyItem]:
@@ -220,7 +292,14 @@ def order_for(study: Study, rater: str, items: Sequence[StudyItem]) -> list[Stud
     return sorted(items, key=lambda item: (places[item.case_id], item.position))
 
 
-async def rate(database: Database, study: Study, rater: str, position: int, rating: str, comment: str) -> None:
+async def rate(
+    database: Database,
+    study: Study,
+    rater: str,
+    position: int,
+    rating: str,
+    comment: str,
+) -> None:
     """Store a rater's or the adjudicator's rating of an item; "" says that it could not be decided.
 
     Raises:
@@ -229,20 +308,35 @@ async def rate(database: Database, study: Study, rater: str, position: int, rati
     """
     async with database.begin() as session:
         results = await evaluate(session, study) if rater == study.adjudicator else None
-        study = await studies.find_study(session, study.name, lock=True)  # Nobody closes it meanwhile
-        item = next((i for i in await studies.items_of(session, study.name) if i.position == position), None)
+        study = await studies.find_study(
+            session, study.name, lock=True
+        )  # Nobody closes it meanwhile
+        item = next(
+            (
+                i
+                for i in await studies.items_of(session, study.name)
+                if i.position == position
+            ),
+            None,
+        )
         if item is None:
             raise UsageError(f"study {study.name} has no item {position}")
         values = SCALES[item.aspect]
         if rating not in ("", *map(str, range(values))):
-            raise UsageError(f"a rating of this is a whole number from 0 to {values - 1}")
+            raise UsageError(
+                f"a rating of this is a whole number from 0 to {values - 1}"
+            )
         if len(comment) > COMMENT_CHARS:
             raise UsageError(f"a comment has at most {COMMENT_CHARS:,} characters")
         if study.closed_at is not None:
             raise CheckFailed(f"study {study.name} is closed")
-        if rater not in study.raters and (results is None or item not in [d.item for d in results.disagreements]):
+        if rater not in study.raters and (
+            results is None or item not in [d.item for d in results.disagreements]
+        ):
             raise CheckFailed(f"{rater} has nothing to rate here")
-        given = Rating(item.item, rater, int(rating) if rating else None, comment.strip())
+        given = Rating(
+            item.item, rater, int(rating) if rating else None, comment.strip()
+        )
         await studies.save_rating(session, study.name, given)
 
 
@@ -253,24 +347,55 @@ async def evaluate(session: Session, study: Study) -> Results:
     for rating in await studies.ratings_of(session, study.name):
         given[rating.item][rating.rater] = rating
     decided = {
-        item: {rater: r.rating for rater in study.raters if (r := by.get(rater)) and r.rating is not None}
+        item: {
+            rater: r.rating
+            for rater in study.raters
+            if (r := by.get(rater)) and r.rating is not None
+        }
         for item, by in given.items()
     }
     disagreements, overturned = [], []
     for item in items:
-        ratings = tuple(given[item.item][rater] for rater in study.raters if rater in given[item.item])
+        ratings = tuple(
+            given[item.item][rater]
+            for rater in study.raters
+            if rater in given[item.item]
+        )
         values = {rating.rating for rating in ratings}
         if len(ratings) == len(study.raters) and (len(values) > 1 or None in values):
-            disagreements.append(Disagreement(item, ratings, given[item.item].get(study.adjudicator or "")))
-        elif len(ratings) == len(study.raters) and values == {not item.verdict} and item.verdict is not None:
+            disagreements.append(
+                Disagreement(
+                    item, ratings, given[item.item].get(study.adjudicator or "")
+                )
+            )
+        elif (
+            len(ratings) == len(study.raters)
+            and values == {not item.verdict}
+            and item.verdict is not None
+        ):
             overturned.append(item)
-    progress = {rater: sum(rater in given[i.item] for i in items) for rater in study.raters}
+    progress = {
+        rater: sum(rater in given[i.item] for i in items) for rater in study.raters
+    }
     decided = {item: by for item, by in decided.items() if by}
     figures = aspect_figures(map(_as_rated, items), decided, study.raters)
-    aspects = tuple(figure for figure in figures if figure.aspect in ASPECTS_OF[study.kind])
-    settled = {item: r.rating for item, by in given.items() if (r := by.get(study.adjudicator or ""))}
-    grading = _grading(study, [i for i in items if i.item in decided and i.answer is not None], decided, settled)
-    return Results(len(items), progress, aspects, grading, tuple(disagreements), tuple(overturned))
+    aspects = tuple(
+        figure for figure in figures if figure.aspect in ASPECTS_OF[study.kind]
+    )
+    settled = {
+        item: r.rating
+        for item, by in given.items()
+        if (r := by.get(study.adjudicator or ""))
+    }
+    grading = _grading(
+        study,
+        [i for i in items if i.item in decided and i.answer is not None],
+        decided,
+        settled,
+    )
+    return Results(
+        len(items), progress, aspects, grading, tuple(disagreements), tuple(overturned)
+    )
 
 
 def _grading(
@@ -282,12 +407,22 @@ def _grading(
     """How far the grader, the raters and the adjudicator agree on what was rated."""
     if not items:
         return None
-    codes = np.array([[_code(decided[item.item].get(rater)) for rater in study.raters] for item in items])
+    codes = np.array(
+        [
+            [_code(decided[item.item].get(rater)) for rater in study.raters]
+            for item in items
+        ]
+    )
     decisions = np.array([_code(settled.get(item.item)) for item in items])
-    places = {case_id: n for n, case_id in enumerate(dict.fromkeys(item.case_id for item in items))}
+    places = {
+        case_id: n
+        for n, case_id in enumerate(dict.fromkeys(item.case_id for item in items))
+    }
     clusters = np.array([places[item.case_id] for item in items])
     agreed = agreed_codes(codes, decisions) if study.adjudicator else None
-    panel = Panel(study.raters, codes, clusters, tuple(places), study.grader or "grader", agreed)
+    panel = Panel(
+        study.raters, codes, clusters, tuple(places), study.grader or "grader", agreed
+    )
     return reliability(panel, np.array([code_of(item.verdict) for item in items]))
 
 
@@ -305,16 +440,29 @@ async def close(database: Database, study: Study, *, by: str) -> None:
 
 def _as_evaluated(case_id: str, case: RatedCase) -> EvaluationCase:
     """The case as a run on a snapshot has it, so that its items have the same ids."""
-    criteria = (EvaluationCriterion(f"{case_id}-{number}", text, 0.0) for number, text in case.criteria.items())
+    criteria = (
+        EvaluationCriterion(f"{case_id}-{number}", text, 0.0)
+        for number, text in case.criteria.items()
+    )
     text = case.text
     return EvaluationCase(
-        case_id=case_id, language=case.language, narrative=text.narrative, query=text.query, advice=text.advice,
-        criteria=tuple(criteria), post_time="", month=None,
-    )  # fmt: skip
+        case_id=case_id,
+        language=case.language,
+        narrative=text.narrative,
+        query=text.query,
+        advice=text.advice,
+        criteria=tuple(criteria),
+        post_time="",
+        month=None,
+    )
 
 
 def _as_rated(item: StudyItem) -> Item:
-    return Item(item.item, EvaluationCase(item.case_id, "", "", "", "", (), "", None), item.aspect)
+    return Item(
+        item.item,
+        EvaluationCase(item.case_id, "", "", "", "", (), "", None),
+        item.aspect,
+    )
 
 
 def _criterion_id(item: Item) -> str | None:

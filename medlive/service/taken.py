@@ -30,7 +30,9 @@ from medlive.logs import bound
 from medlive.service.database import RETRY_S
 from medlive.service.readiness import Readiness, find_obstacle
 
-RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)}
+RETRY_AFTER_S: Mapping[str, Sequence[int]] = {
+    "endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)
+}
 """Reason for which a thread failed → how long its job waits, attempt by attempt, for a day in all. A job that has
 waited so often, or failed for another reason, is left to the next `medlive curate` or weekly step."""
 
@@ -100,13 +102,17 @@ class _GivenBack(Exception):
 
 
 class Retry(BaseRetryStrategy):
-    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+    def get_retry_decision(
+        self, *, exception: BaseException, job: Job
+    ) -> RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError | _GivenBack):
             return RetryDecision(retry_in={"seconds": 0})
         if isinstance(exception, DatabaseUnavailable | _BeingDone):
             return RetryDecision(retry_in={"milliseconds": int(RETRY_S * 1000)})
         if isinstance(exception, RetryLater):
-            return RetryDecision(retry_in={"seconds": exception.waits[max(job.attempts, 0)]})
+            return RetryDecision(
+                retry_in={"seconds": exception.waits[max(job.attempts, 0)]}
+            )
         return None
 
 
@@ -117,7 +123,9 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
     assert job.id is not None
     with bound(job=job.id, **arguments), taken.holding(job):
         try:
-            async with more[CLAIMS].claim(f"{job.task_name} {sorted(arguments.items())}") as alone:
+            async with more[CLAIMS].claim(
+                f"{job.task_name} {sorted(arguments.items())}"
+            ) as alone:
                 if not alone:
                     raise _BeingDone
                 await more[job.task_name](**arguments)
@@ -136,7 +144,9 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
             taken.readiness.worked(job.queue, job.id)
 
 
-async def _sort_out(app: procrastinate.App, job: Job, taken: TakenJobs, error: Exception) -> None:
+async def _sort_out(
+    app: procrastinate.App, job: Job, taken: TakenJobs, error: Exception
+) -> None:
     """Raises _GivenBack where the job's surroundings are at fault; else keeps why it failed."""
     assert job.id is not None
     obstacle = find_obstacle(error)
@@ -151,7 +161,11 @@ async def _sort_out(app: procrastinate.App, job: Job, taken: TakenJobs, error: E
     taken.readiness.worked(job.queue, job.id)
     # Where it cannot be kept the thread counts as lost, and is queued again.
     with suppress(exceptions.ConnectorException):
-        values = {"job_id": job.id, "queue": job.queue, "reason": to_stored(describe(error))}
+        values = {
+            "job_id": job.id,
+            "queue": job.queue,
+            "reason": to_stored(describe(error)),
+        }
         await app.connector.execute_query_async(SAVE_FAILURE, **values)
 
 
@@ -170,12 +184,16 @@ class Jobs(JobManager):
     process, which says so in its `TakenJobs`.
     """
 
-    def __init__(self, connector: BaseConnector, taken: TakenJobs, database: Database) -> None:
+    def __init__(
+        self, connector: BaseConnector, taken: TakenJobs, database: Database
+    ) -> None:
         """`taken` holds what a worker does."""
         super().__init__(connector)
         self._taken, self._database = taken, database
 
-    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+    async def fetch_job(
+        self, queues: Iterable[str] | None, worker_id: int
+    ) -> Job | None:
         """See JobManager; None, too, while none of the queues is ready."""
         ready = self._taken.readiness.select([*(queues or ())])
         job = await super().fetch_job(ready, worker_id) if ready else None
@@ -187,7 +205,9 @@ class Jobs(JobManager):
         """See JobManager."""
         await self._end(job, partial(super().finish_job, job, status, delete_job))
 
-    async def retry_job(self, job: Job, retry_at: datetime | None = None, *more: Any, **named: Any) -> None:
+    async def retry_job(
+        self, job: Job, retry_at: datetime | None = None, *more: Any, **named: Any
+    ) -> None:
         """See JobManager; `retry_at` is by this process's clock."""
         wait = retry_at - utcnow() if retry_at else timedelta()
         retry, finish = super().retry_job, super().finish_job
@@ -210,7 +230,11 @@ class Jobs(JobManager):
             except exceptions.ConnectorException as exc:
                 cause = exc.__cause__ or exc
                 if getattr(cause, "sqlstate", "") == _RAISED:
-                    _log.info("job %s was not ended here: %s", job.id, str(cause).partition("\n")[0])
+                    _log.info(
+                        "job %s was not ended here: %s",
+                        job.id,
+                        str(cause).partition("\n")[0],
+                    )
                     break
                 if last:
                     self._taken.lose(_lost_queue(self._database, exc))
@@ -222,11 +246,17 @@ def queue_errors(database: Database) -> Iterator[None]:
     try:
         yield
     except exceptions.ConnectorException as exc:
-        raise translate(database.engine.url, exc.__cause__ or exc) or DatabaseUnavailable(
-            QUEUE_UNAVAILABLE
-        ) from exc
+        raise translate(
+            database.engine.url, exc.__cause__ or exc
+        ) or DatabaseUnavailable(QUEUE_UNAVAILABLE) from exc
 
 
-def _lost_queue(database: Database, exc: exceptions.ConnectorException) -> DatabaseUnavailable:
+def _lost_queue(
+    database: Database, exc: exceptions.ConnectorException
+) -> DatabaseUnavailable:
     known = translate(database.engine.url, exc.__cause__ or exc)
-    return known if isinstance(known, DatabaseUnavailable) else DatabaseUnavailable(QUEUE_UNAVAILABLE)
+    return (
+        known
+        if isinstance(known, DatabaseUnavailable)
+        else DatabaseUnavailable(QUEUE_UNAVAILABLE)
+    )

@@ -11,7 +11,12 @@ from medlive.db.audit.gauges import count_stages
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import STAGES
-from medlive.db.release.snapshots import find_snapshot, latest_frozen, load_fixed, load_kept_out
+from medlive.db.release.snapshots import (
+    find_snapshot,
+    latest_frozen,
+    load_fixed,
+    load_kept_out,
+)
 from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Session
@@ -30,30 +35,53 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     since, until = week_bounds(week)
     async with open_database(settings) as database, database.begin() as session:
         harvests, steps = await runs_of_week(session, week)
-        counts = sorted(await count_stages(session, week), key=lambda row: STAGES.index(row[0]))
+        counts = sorted(
+            await count_stages(session, week), key=lambda row: STAGES.index(row[0])
+        )
         spent = await spending(session, since, until)
         snapshot = await _read_snapshot(session, week)
-        standing = await week_standing(session, week, failure_share=settings.schedule.failure_share)
+        standing = await week_standing(
+            session, week, failure_share=settings.schedule.failure_share
+        )
         costs = await _costs_of_steps(session, steps)
     return {
         "week": week,
         "harvests": [run_as_json(name, run) for name, run in harvests.items()],
-        "steps": [run_as_json(name, run) | {"cost_usd": costs.get(name)} for name, run in steps.items()],
-        "standing": asdict(standing) | {"whole": standing.whole, "in_short": standing.in_short},
-        "threads": [dict(zip(("stage", "outcome", "reason", "count"), row, strict=True)) for row in counts],
-        "cost": [asdict(one) | {"cost_usd": one.cost_usd} for one in spent if one.by in ("task", "engine", "all")],
+        "steps": [
+            run_as_json(name, run) | {"cost_usd": costs.get(name)}
+            for name, run in steps.items()
+        ],
+        "standing": asdict(standing)
+        | {"whole": standing.whole, "in_short": standing.in_short},
+        "threads": [
+            dict(zip(("stage", "outcome", "reason", "count"), row, strict=True))
+            for row in counts
+        ],
+        "cost": [
+            asdict(one) | {"cost_usd": one.cost_usd}
+            for one in spent
+            if one.by in ("task", "engine", "all")
+        ],
         "snapshot": snapshot,
     }
 
 
-async def _costs_of_steps(session: Session, runs: Mapping[str, Run]) -> dict[str, float | None]:
+async def _costs_of_steps(
+    session: Session, runs: Mapping[str, Run]
+) -> dict[str, float | None]:
     """Step's command → US dollars; None where a reply has no price. Only threads are asked about."""
     queue, freeze = runs.get(command_of(QUEUE)), runs.get(command_of(FREEZE))
     if queue is None:
         return {}
-    until = now() if freeze is None else max(freeze.started_at, queue.finished_at or queue.started_at)
+    until = (
+        now()
+        if freeze is None
+        else max(freeze.started_at, queue.finished_at or queue.started_at)
+    )
     spent = await spending(session, queue.started_at, until)
-    return {command_of(QUEUE): next((row.cost_usd for row in spent if row.by == "all"), 0.0)}
+    return {
+        command_of(QUEUE): next((row.cost_usd for row in spent if row.by == "all"), 0.0)
+    }
 
 
 async def newest_partial(session: Session) -> str | None:
@@ -72,17 +100,32 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     fixed = await load_fixed(session, week)
     kept_out = await load_kept_out(session, week)
     return {
-        "state": info.state.value, "frozen_at": info.frozen_at, "cases": info.cases, "criteria": info.criteria,
-        "held_out": fixed.numbers.held if fixed else None, "kept_out": dict(Counter(hit.gate for hit in kept_out)),
-        "publishable": info.publishable, "why_not": info.why_not, "signed": info.signature is not None,
-    }  # fmt: skip
+        "state": info.state.value,
+        "frozen_at": info.frozen_at,
+        "cases": info.cases,
+        "criteria": info.criteria,
+        "held_out": fixed.numbers.held if fixed else None,
+        "kept_out": dict(Counter(hit.gate for hit in kept_out)),
+        "publishable": info.publishable,
+        "why_not": info.why_not,
+        "signed": info.signature is not None,
+    }
 
 
 def run_as_json(name: str, run: Run) -> dict[str, Any]:
     """A run of a step as `medlive week` shows it."""
-    seconds = None if run.finished_at is None else (run.finished_at - run.started_at).total_seconds()
+    seconds = (
+        None
+        if run.finished_at is None
+        else (run.finished_at - run.started_at).total_seconds()
+    )
     return {
-        "name": name, "outcome": run.outcome.value, "started_at": run.started_at,
-        "finished_at": run.finished_at, "seconds": seconds, "counts": dict(run.counts),
-        "in_short": summarize_counts(run.counts), "log": list(run.log),
-    }  # fmt: skip
+        "name": name,
+        "outcome": run.outcome.value,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "seconds": seconds,
+        "counts": dict(run.counts),
+        "in_short": summarize_counts(run.counts),
+        "log": list(run.log),
+    }

@@ -20,7 +20,10 @@ class WeekSpent(BudgetSpent):
 
     def __init__(self, message: str, retry_at: datetime) -> None:
         """`retry_at` is the next week's first moment."""
-        super().__init__(message, hint="the next week goes on; [budget] in config/medlive.toml limits it")
+        super().__init__(
+            message,
+            hint="the next week goes on; [budget] in config/medlive.toml limits it",
+        )
         self.retry_at = retry_at
 
 
@@ -48,7 +51,11 @@ async def check_week(database: Database, budget: BudgetSection) -> None:
 
 
 async def read_week(
-    session: Session, budget: BudgetSection, *, waiting: int = 0, usd_a_thread: float | None = None
+    session: Session,
+    budget: BudgetSection,
+    *,
+    waiting: int = 0,
+    usd_a_thread: float | None = None,
 ) -> dict[str, Any]:
     """What the present ISO week has cost by stage, beside its budget, as JSON values.
 
@@ -70,13 +77,17 @@ async def read_week(
         "unpriced": unpriced,
         "estimated": sum(stage.estimated for stage in stages),
         "budget_usd": budget.week_usd,
-        "stages": {stage.stage: None if stage.unpriced else stage.known_usd for stage in stages},
+        "stages": {
+            stage.stage: None if stage.unpriced else stage.known_usd for stage in stages
+        },
         "known_stages": {stage.stage: stage.known_usd for stage in stages},
         "stage_budget_usd": dict(budget.stage_week_usd),
         "kept": kept,
         "usd_a_kept_case": total / kept if kept and total is not None else None,
         "waiting": waiting,
-        "projected_usd": None if usd_a_thread is None or total is None else total + waiting * usd_a_thread,
+        "projected_usd": None
+        if usd_a_thread is None or total is None
+        else total + waiting * usd_a_thread,
     }
 
 

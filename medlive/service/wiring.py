@@ -58,13 +58,24 @@ JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
 """Role → the roles whose output it judges."""
 PROMPTS = {
     "medlive.curation": (
-        "screener.extract", "screener.revise", "validator.query",
-        "validator.sufficiency", "validator.claims", "validator.alignment", "validator.veto",
-        "controller.support", "controller.doubt", "controller.write", "controller.questions",
-        "controller.answers", "reader.text", "reader.case", "reader.identifiers",
+        "screener.extract",
+        "screener.revise",
+        "validator.query",
+        "validator.sufficiency",
+        "validator.claims",
+        "validator.alignment",
+        "validator.veto",
+        "controller.support",
+        "controller.doubt",
+        "controller.write",
+        "controller.questions",
+        "controller.answers",
+        "reader.text",
+        "reader.case",
+        "reader.identifiers",
     ),
     "medlive.rubric": ("rubric.write", "reader.rubric", "rubric.classify"),
-}  # fmt: skip
+}
 
 
 def open_endpoint(
@@ -77,14 +88,26 @@ def open_endpoint(
     if settings.base_url is None or settings.model is None:
         raise ConfigError('engine "openai" needs base_url and model')
     key, price = read_key(settings.api_key_env), settings.price or price
-    same = {"model", "base_url", "parameters", "timeout_s", "max_retries", "concurrency", "json_mode"}
+    same = {
+        "model",
+        "base_url",
+        "parameters",
+        "timeout_s",
+        "max_retries",
+        "concurrency",
+        "json_mode",
+    }
     return OpenAIEngine(
         **settings.model_dump(include=same),
         api_key=key,
         price=EnginePrice(price.input, price.output, price.cached) if price else None,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
-        limiter=limiters.of(settings.base_url, key, settings.concurrency) if limiters else None,
-        circuit=limiters.circuit(settings.base_url, key, settings.model) if limiters else None,
+        limiter=limiters.of(settings.base_url, key, settings.concurrency)
+        if limiters
+        else None,
+        circuit=limiters.circuit(settings.base_url, key, settings.model)
+        if limiters
+        else None,
         access=Access(settings.query, settings.headers, settings.key_header),
         pinned=not settings.allow_unpinned,
     )
@@ -98,21 +121,34 @@ def read_key(variable: str | None) -> str:
     return key
 
 
-def open_batches(settings: Settings, base_url: str, api_key_env: str | None) -> "BatchApi":
+def open_batches(
+    settings: Settings, base_url: str, api_key_env: str | None
+) -> "BatchApi":
     """Open an endpoint's batch API, with the key and the headers that are configured for its address, if any."""
-    from medlive.llm.batches import BatchApi  # 21 MB of the openai package, which nobody else needs
+    from medlive.llm.batches import (
+        BatchApi,
+    )  # 21 MB of the openai package, which nobody else needs
 
-    configured: list[RoleSettings | Candidate] = [settings.roles.grader, *settings.candidates.values()]
+    configured: list[RoleSettings | Candidate] = [
+        settings.roles.grader,
+        *settings.candidates.values(),
+    ]
     known = next((one for one in configured if one.base_url == base_url), None)
     access = Access(known.query, known.headers, known.key_header) if known else Access()
-    return BatchApi(base_url, read_key(api_key_env or (known.api_key_env if known else None)), access)
+    return BatchApi(
+        base_url,
+        read_key(api_key_env or (known.api_key_env if known else None)),
+        access,
+    )
 
 
 _recording = cache(load_recording)  # several roles share a recording
 
 
 def build_engine(
-    settings: RoleSettings, prices: Mapping[str, Price] | None = None, limiters: Limiters | None = None
+    settings: RoleSettings,
+    prices: Mapping[str, Price] | None = None,
+    limiters: Limiters | None = None,
 ) -> Engine:
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
     if settings.engine == "rules":
@@ -125,7 +161,9 @@ def build_engine(
 def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
     """Raise ConfigError when a budget is in dollars and a model has no price (None): before the first call, since
     afterwards the money would be spent and unknown."""
-    if max_usd is not None and (unpriced := [model for model, price in prices.items() if price is None]):
+    if max_usd is not None and (
+        unpriced := [model for model, price in prices.items() if price is None]
+    ):
         raise ConfigError(
             f"a budget of {max_usd:g} US dollars cannot be kept: there is no price for {', '.join(unpriced)}",
             hint=f"set prices under [prices] in {models_file()}, or limit calls or tokens instead",
@@ -165,17 +203,30 @@ def choose_candidate(
             f"{name} has no endpoint",
             hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file()}',
         )
-    model, own = known.model or name, known if address == known.base_url else Candidate()
+    model, own = (
+        known.model or name,
+        known if address == known.base_url else Candidate(),
+    )
     price = settings.prices.get(model) or settings.prices.get(name)
     return RoleSettings(
-        engine="openai", model=model, base_url=address, api_key_env=api_key_env or own.api_key_env,
-        parameters=_merged(known.sent(), parameters), price=price, query=own.query, headers=own.headers,
+        engine="openai",
+        model=model,
+        base_url=address,
+        api_key_env=api_key_env or own.api_key_env,
+        parameters=_merged(known.sent(), parameters),
+        price=price,
+        query=own.query,
+        headers=own.headers,
         key_header=own.key_header,
-    )  # fmt: skip
+    )
 
 
 def _merged(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {key: value for key, value in {**own, **(given or {})}.items() if value is not None}
+    return {
+        key: value
+        for key, value in {**own, **(given or {})}.items()
+        if value is not None
+    }
 
 
 def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
@@ -203,13 +254,21 @@ def grader_engine(
     beside those of the role; one that is None is not sent. Raises UsageError if only one of the two is given.
     """
     if (model is None) != (base_url is None):
-        raise UsageError("give --grader and --base-url together, or neither to use the configured grader")
+        raise UsageError(
+            "give --grader and --base-url together, or neither to use the configured grader"
+        )
     if model is not None:
         settings = RoleSettings(
-            engine="openai", model=model, base_url=base_url, api_key_env=api_key_env, concurrency=concurrency
+            engine="openai",
+            model=model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            concurrency=concurrency,
         )
     sent = _merged(settings.parameters, parameters)
-    settings = settings.model_copy(update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent})
+    settings = settings.model_copy(
+        update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent}
+    )
     return build_engine(settings, prices)
 
 
@@ -231,7 +290,9 @@ async def serve_rules(
         if index_path(settings).exists():
             retriever = await asyncio.to_thread(open_retriever, settings)
     if retriever is None:
-        warn(f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic")
+        warn(
+            f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic"
+        )
 
     async def search(question: str) -> list[str]:
         from medlive.evidence.passage import Query
@@ -241,7 +302,9 @@ async def serve_rules(
         return [hit.passage.text for hit in hits]
 
     found = search if retriever else None
-    async with serve(RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found) as url:
+    async with serve(
+        RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found
+    ) as url:
         yield url
 
 
@@ -253,10 +316,17 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
     from medlive.evidence.open_index import open_index
 
     how = settings.evidence.model_dump(include={"reranker", "retriever"})
-    return open_index(at or index_path(settings), settings=encoder_settings(settings), verify=True, **how)
+    return open_index(
+        at or index_path(settings),
+        settings=encoder_settings(settings),
+        verify=True,
+        **how,
+    )
 
 
-def literature_circuits(settings: Settings, store: CircuitStore | None = None) -> dict[str, Circuit]:
+def literature_circuits(
+    settings: Settings, store: CircuitStore | None = None
+) -> dict[str, Circuit]:
     """Return the circuit of each literature service that is configured; without a store each is its own."""
     circuits: dict[str, Circuit] = {}
     for name in settings.evidence.online:
@@ -315,9 +385,13 @@ def open_online(
         at = {} if address is None else {"address": address}
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
-            services.append(PubMed(client.post, store, gates[name], contact=contact, key=key, **at))
+            services.append(
+                PubMed(client.post, store, gates[name], contact=contact, key=key, **at)
+            )
         else:
-            services.append(EuropePMC(client.post, store, gates[name], contact=contact, **at))
+            services.append(
+                EuropePMC(client.post, store, gates[name], contact=contact, **at)
+            )
     local = None
     with suppress(IndexMissing):
         local = open_retriever(settings)
@@ -341,19 +415,28 @@ def evidence_folder(settings: Settings, named: str) -> Path:
         return indexes / named
     if place.is_dir():
         return place
-    names = sorted(path.name for path in indexes.iterdir() if path.is_dir()) if indexes.is_dir() else []
+    names = (
+        sorted(path.name for path in indexes.iterdir() if path.is_dir())
+        if indexes.is_dir()
+        else []
+    )
     raise UsageError(
-        f"unknown evidence index {named!r}" + (f"; known indexes: {', '.join(names)}" if names else ""),
+        f"unknown evidence index {named!r}"
+        + (f"; known indexes: {', '.join(names)}" if names else ""),
         hint="build one with medlive evidence build",
     )
 
 
-def open_book(settings: Settings, named: str, *, top_k: int, undated: bool) -> "OpenBook":
+def open_book(
+    settings: Settings, named: str, *, top_k: int, undated: bool
+) -> "OpenBook":
     """The open book of a run; its index is opened at the first search."""
     from medlive.evaluation.asking.open_book import OpenBook
 
     async def opened() -> "Retriever":
-        return await asyncio.to_thread(open_retriever, settings, evidence_folder(settings, named))
+        return await asyncio.to_thread(
+            open_retriever, settings, evidence_folder(settings, named)
+        )
 
     return OpenBook(os.path.basename(os.path.normpath(named)), top_k, undated, opened)
 
@@ -372,15 +455,24 @@ class Pipeline:
     scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
     endpoints: Limiters
-    thread_timeout_s: float | None = None  # The longest that one thread may take; None for no limit
+    thread_timeout_s: float | None = (
+        None  # The longest that one thread may take; None for no limit
+    )
     money: BudgetSection = field(default_factory=BudgetSection)
-    online: "OnlineRetriever | None" = None  # The retriever, where it asks literature services
-    literature: Mapping[str, Circuit] = field(default_factory=dict)  # Service → its circuit
+    online: "OnlineRetriever | None" = (
+        None  # The retriever, where it asks literature services
+    )
+    literature: Mapping[str, Circuit] = field(
+        default_factory=dict
+    )  # Service → its circuit
 
     @property
     def circuits(self) -> set[Circuit]:
         """The circuits that its engines and literature services are asked through."""
-        return {*filter(None, map(circuit_of, self.respondents.values())), *self.literature.values()}
+        return {
+            *filter(None, map(circuit_of, self.respondents.values())),
+            *self.literature.values(),
+        }
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
@@ -401,7 +493,11 @@ class Pipeline:
 
 
 def build_pipeline(
-    settings: Settings, database: "Database", *, exhaustive: bool = False, record: Recording | None = None
+    settings: Settings,
+    database: "Database",
+    *,
+    exhaustive: bool = False,
+    record: Recording | None = None,
 ) -> Pipeline:
     """Build the agents, the index and the thresholds of a run; `record` collects the agents' replies.
 
@@ -422,7 +518,9 @@ def build_pipeline(
     check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)
-    budget = Budget(**settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"}))
+    budget = Budget(
+        **settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
+    )
     respondents = {}
     for role, own in used.items():
         engine = build_engine(own, settings.prices, limiters)
@@ -433,18 +531,47 @@ def build_pipeline(
     retriever = online or open_retriever(settings)
     section = settings.curation
     curation = CurationSettings(
-        Thresholds(section.sufficiency, section.alignment), section.top_k, section.confirm_veto,
-        section.cross_questions, section.strict, exhaustive,
-    )  # fmt: skip
-    prompts = {task: load_prompt(package, task).digest for package, tasks in PROMPTS.items() for task in tasks}
-    engines = {role: respondent.identity.as_json() for role, respondent in respondents.items()}
+        Thresholds(section.sufficiency, section.alignment),
+        section.top_k,
+        section.confirm_veto,
+        section.cross_questions,
+        section.strict,
+        exhaustive,
+    )
+    prompts = {
+        task: load_prompt(package, task).digest
+        for package, tasks in PROMPTS.items()
+        for task in tasks
+    }
+    engines = {
+        role: respondent.identity.as_json() for role, respondent in respondents.items()
+    }
     index = retriever.identity.index_digest
-    digest = digest_json({"settings": curation.as_json(), "prompts": prompts, "index": index, "engines": engines})
+    digest = digest_json(
+        {
+            "settings": curation.as_json(),
+            "prompts": prompts,
+            "index": index,
+            "engines": engines,
+        }
+    )
     scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
     return Pipeline(
-        database, handle_key(settings), section.concurrency, respondents, retriever, curation, digest, scanner,
-        budget, limiters, section.thread_timeout_s, settings.budget, online, literature,
-    )  # fmt: skip
+        database,
+        handle_key(settings),
+        section.concurrency,
+        respondents,
+        retriever,
+        curation,
+        digest,
+        scanner,
+        budget,
+        limiters,
+        section.thread_timeout_s,
+        settings.budget,
+        online,
+        literature,
+    )
 
 
 def build_filters(settings: Settings) -> "FilterChain":

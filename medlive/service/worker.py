@@ -71,7 +71,8 @@ async def run_worker(
             works[STEP] = step_work(database, settings)
             if Queue.EMBED in queues:
                 works[EMBED] = embed_work(
-                    settings.home, partial(open_encoder, settings=encoder_settings(settings))
+                    settings.home,
+                    partial(open_encoder, settings=encoder_settings(settings)),
                 )
             pipeline = None
             if Queue.CURATE in queues:
@@ -79,7 +80,9 @@ async def run_worker(
             if pipeline is not None:
                 works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
                 inputs["pipeline"] = pipeline.digest
-            run = await stack.enter_async_context(recorded_run(database, "worker", inputs))
+            run = await stack.enter_async_context(
+                recorded_run(database, "worker", inputs)
+            )
             app = await stack.enter_async_context(_open_queue(database))
             monitor = Monitor(
                 app,
@@ -102,7 +105,8 @@ async def run_worker(
                 stop=monitor.ended,
                 grace_s=grace_s,
                 # A shard takes the whole GPU: the next one is for another machine.
-                concurrency=concurrency or (1 if queues == [Queue.EMBED] else settings.curation.concurrency),
+                concurrency=concurrency
+                or (1 if queues == [Queue.EMBED] else settings.curation.concurrency),
                 taken=taken,
                 beside=[monitor.keep_looking()],
             )
@@ -136,7 +140,9 @@ async def _open_queue(database: Database) -> AsyncIterator[procrastinate.App]:
             yield app
 
 
-def embed_work(home: Path, opening: Callable[[str], Encoder]) -> Callable[..., Awaitable[None]]:
+def embed_work(
+    home: Path, opening: Callable[[str], Encoder]
+) -> Callable[..., Awaitable[None]]:
     """The work of the queue `embed`: one shard at a time, by encoders that stay open."""
     from medlive.evidence.build import embed_shard  # imports NumPy
 
@@ -153,7 +159,9 @@ def embed_work(home: Path, opening: Callable[[str], Encoder]) -> Callable[..., A
         def embed() -> None:
             if encoder not in opened:
                 opened[encoder] = opening(encoder)
-            done = embed_shard(folder, folder / data, opened[encoder], first, end, go_on)
+            done = embed_shard(
+                folder, folder / data, opened[encoder], first, end, go_on
+            )
             _log.info("embedded %d passages from number %d on", done, first)
 
         async with turn:

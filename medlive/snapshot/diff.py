@@ -83,7 +83,9 @@ class CaseDiff:
     from_revision: int | None
     to_revision: int | None
     fields: tuple[FieldEdit, ...] = ()
-    criteria: tuple[CriterionEdit, ...] = ()  # If `fields` is empty too, only the revision's number changed
+    criteria: tuple[
+        CriterionEdit, ...
+    ] = ()  # If `fields` is empty too, only the revision's number changed
 
     def field(self, name: str) -> FieldEdit | None:
         """Return the edit of a field, if it changed."""
@@ -92,7 +94,9 @@ class CaseDiff:
     def edited(self) -> Iterator[str]:
         """Yield what changed, each once: names of fields, and `criteria <edit>`."""
         yield from (edit.name for edit in self.fields)
-        yield from (f"criteria {e}" for e in Edit if any(e in c.edits for c in self.criteria))
+        yield from (
+            f"criteria {e}" for e in Edit if any(e in c.edits for c in self.criteria)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +106,20 @@ class SnapshotDiff:
     old: Manifest
     new: Manifest
     counts: Mapping[ChangeKind, int]
-    touched: Mapping[str, int]  # Changed field, or `criteria <edit>` → how many revised cases have it
+    touched: Mapping[
+        str, int
+    ]  # Changed field, or `criteria <edit>` → how many revised cases have it
     listed: tuple[CaseDiff, ...]  # The first cases of each kind, by kind and case id
     reasons: Mapping[str, str]  # Case id → reason, for the listed cases
     reasons_from: str  # Where the reasons were read, or why there are none
-    settings: tuple[FieldEdit, ...]  # Where the manifests differ in how the releases were made
+    settings: tuple[
+        FieldEdit, ...
+    ]  # Where the manifests differ in how the releases were made
 
 
-_CASE_CONTENT: Final = tuple(name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary"))
+_CASE_CONTENT: Final = tuple(
+    name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary")
+)
 _CRITERION_CONTENT: Final = ("criterion_id", "position", "criterion", "axis", "points")
 
 
@@ -130,7 +140,9 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
         if limit is None or len(by_kind[case.kind]) < limit:
             by_kind[case.kind].append(case)
     listed = tuple(case for cases in by_kind.values() for case in cases)
-    reasons, reasons_from = _reasons(old, new, before, now, {case.case_id for case in listed})
+    reasons, reasons_from = _reasons(
+        old, new, before, now, {case.case_id for case in listed}
+    )
     return SnapshotDiff(
         old=before,
         new=now,
@@ -157,11 +169,20 @@ def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
 
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
     before, now = old.row, new.row
-    fields = tuple(FieldEdit(n, before[n], now[n]) for n in _CASE_CONTENT if before[n] != now[n])
+    fields = tuple(
+        FieldEdit(n, before[n], now[n]) for n in _CASE_CONTENT if before[n] != now[n]
+    )
     criteria = tuple(_criteria(old.criteria, new.criteria))
     if not fields and not criteria and before["revision"] == now["revision"]:
         return None
-    return CaseDiff(ChangeKind.REVISED, new.case_id, before["revision"], now["revision"], fields, criteria)
+    return CaseDiff(
+        ChangeKind.REVISED,
+        new.case_id,
+        before["revision"],
+        now["revision"],
+        fields,
+        criteria,
+    )
 
 
 def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
@@ -179,7 +200,9 @@ def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEd
         yield CriterionEdit((Edit.REMOVED,), row, None)
 
 
-def _pair_criteria(left: list[Row], right: list[Row]) -> tuple[dict[int, Row], list[Row]]:
+def _pair_criteria(
+    left: list[Row], right: list[Row]
+) -> tuple[dict[int, Row], list[Row]]:
     """Return the former criterion for each place in the present rubric that has one, and those that were removed.
 
     A criterion is recognised by its text, and by its id only where its text is new: ids that are numbered anew
@@ -198,7 +221,12 @@ def _pair_criteria(left: list[Row], right: list[Row]) -> tuple[dict[int, Row], l
 
 
 def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:
-    names = {"criterion": Edit.REWORDED, "points": Edit.WEIGHTED, "axis": Edit.AXIS, "criterion_id": Edit.NUMBERED}
+    names = {
+        "criterion": Edit.REWORDED,
+        "points": Edit.WEIGHTED,
+        "axis": Edit.AXIS,
+        "criterion_id": Edit.NUMBERED,
+    }
     yield from (edit for name, edit in names.items() if old[name] != new[name])
     # Added and removed criteria shift the positions of the others.
     if not shifted and old["position"] != new["position"]:
@@ -213,7 +241,9 @@ def _manifest(root: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(read_small(root / "manifest.json"))
     except (OSError, TooLong, ValueError) as exc:
-        raise BadInput(f"{root} cannot be read as a snapshot: {str(exc)[:300]}") from exc
+        raise BadInput(
+            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
+        ) from exc
 
 
 def _reasons(
@@ -223,15 +253,31 @@ def _reasons(
     if now.parent != before.version:
         ancestors = [ancestor.version for ancestor in now.lineage]
         if before.version not in ancestors:
-            return {}, f"{now.version} does not continue {before.version}: nothing states reasons for what differs"
-        later = ", ".join([*(version for version in ancestors if version > before.version), now.version])
-        return {}, f"{before.version} is not the parent of {now.version}: the reasons are in {CHANGES} of {later}"
+            return (
+                {},
+                f"{now.version} does not continue {before.version}: nothing states reasons for what differs",
+            )
+        later = ", ".join(
+            [
+                *(version for version in ancestors if version > before.version),
+                now.version,
+            ]
+        )
+        return (
+            {},
+            f"{before.version} is not the parent of {now.version}: the reasons are in {CHANGES} of {later}",
+        )
     try:
         if now.parent_digest != "sha256:" + sha256(old / SUMS):
             other = f"{now.version} continues a {before.version} of other bytes"
             return {}, f"{other}: its reasons may be for other changes"
         sections = read_ledger(new, CHANGES)[1].values()
-        found = {e["case_id"]: e["reason"] for entries in sections for e in entries if e["case_id"] in case_ids}
+        found = {
+            e["case_id"]: e["reason"]
+            for entries in sections
+            for e in entries
+            if e["case_id"] in case_ids
+        }
     except (OSError, TooLong, LedgerFault) as exc:
         raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
     return found, f"{CHANGES} of {now.version}"
@@ -256,7 +302,10 @@ def _stated(manifest: Manifest) -> dict[str, Any]:
         "why not publishable": list(manifest.why_not),
         "signing key": manifest.signing.key_id if manifest.signing else None,
         "held-out cases": manifest.counts.held,
-        "evidence": sorted(f"{e.retriever} {e.index_digest}, {e.passages} passages" for e in made.evidence),
+        "evidence": sorted(
+            f"{e.retriever} {e.index_digest}, {e.passages} passages"
+            for e in made.evidence
+        ),
         **{name: sorted(models) for name, models in engines.items()},
         **{f"prompt {task}": digest for task, digest in made.prompts.items()},
         **{f"threshold {name}": value for name, value in made.thresholds.items()},

@@ -51,7 +51,11 @@ def _check_storable(text: str) -> str:
 
 
 Id = Annotated[str, StringConstraints(pattern=f"^{CASE_ID.pattern}$")]
-Reason = Annotated[str, StringConstraints(min_length=1, max_length=MOST_REASON), AfterValidator(_check_storable)]
+Reason = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=MOST_REASON),
+    AfterValidator(_check_storable),
+]
 
 
 class _Frozen(BaseModel):
@@ -72,7 +76,9 @@ class Erratum(_Frozen):
     """Of a criterion: the latest frozen revision of its case that holds it under this id; None for a case."""
     snapshots: Annotated[tuple[Version, ...], Field(min_length=1)]
     """The frozen snapshots that hold it, oldest first."""
-    fixed_in: Version | None  # The first frozen snapshot after these; None while there is none
+    fixed_in: (
+        Version | None
+    )  # The first frozen snapshot after these; None while there is none
     reinstated_at: AwareDatetime | None = None
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
@@ -83,7 +89,11 @@ class Erratum(_Frozen):
     @model_serializer(mode="wrap")
     def _leave_out(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         row: dict[str, Any] = write(self)
-        return row if self.reinstated_at else {k: v for k, v in row.items() if k != "reinstated_at"}
+        return (
+            row
+            if self.reinstated_at
+            else {k: v for k, v in row.items() if k != "reinstated_at"}
+        )
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -93,7 +103,9 @@ class Erratum(_Frozen):
             raise ValueError("fixed_in must be a later snapshot")
         if (self.criterion_id is None) != (self.revision is None):
             raise ValueError("a criterion has a revision, and a case has none")
-        if self.criterion_id is not None and not self.criterion_id.startswith(f"{self.case_id}-"):
+        if self.criterion_id is not None and not self.criterion_id.startswith(
+            f"{self.case_id}-"
+        ):
             raise ValueError("the criterion is of another case")
         return self
 
@@ -123,14 +135,21 @@ class Errata(_Frozen):
         """
         entries = {_key(entry): entry for entry in self.entries}
         for entry in known.entries:
-            own, name = entries.get(_key(entry)), f"{entry.id} ({entry.criterion_id or entry.case_id})"
+            own, name = (
+                entries.get(_key(entry)),
+                f"{entry.id} ({entry.criterion_id or entry.case_id})",
+            )
             if own is None:
                 return f"entry {name}"
             if entry.reinstated_at is not None and own.reinstated_at is None:
                 return f"the reinstatement of entry {name}"
             if not set(entry.snapshots) <= set(own.snapshots):
                 return f"a snapshot of entry {name}"
-            if own.snapshots == entry.snapshots and entry.fixed_in is not None and own.fixed_in is None:
+            if (
+                own.snapshots == entry.snapshots
+                and entry.fixed_in is not None
+                and own.fixed_in is None
+            ):
                 return f"the snapshot that fixed entry {name}"
         return None
 
@@ -153,13 +172,19 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     try:
         errata = Errata.model_validate_json(data)
     except ValidationError as exc:
-        raise BadInput(f"{name} is not a valid errata file: {first_fault(exc)[:300]}") from exc
+        raise BadInput(
+            f"{name} is not a valid errata file: {first_fault(exc)[:300]}"
+        ) from exc
     if missing := sorted(Errata.model_fields.keys() - errata.model_fields_set):
-        raise BadInput(f"{name} is not a valid errata file: {', '.join(missing)} missing")
+        raise BadInput(
+            f"{name} is not a valid errata file: {', '.join(missing)} missing"
+        )
     return errata
 
 
-def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None, given: bool = False) -> Errata:
+def load_errata(
+    path: str | Path, *, public_key: "PublicKey | None" = None, given: bool = False
+) -> Errata:
     """Load an errata file.
 
     Args:
@@ -175,15 +200,23 @@ def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None, give
     beside = path.with_name(f"{path.name}.minisig")
     try:
         read = read_given if given else read_small
-        signature = read(beside, SMALL_FILE_BYTES) if public_key is not None and beside.is_file() else None
-        return read_errata(read(path, SMALL_FILE_BYTES), signature, str(path), public_key)
+        signature = (
+            read(beside, SMALL_FILE_BYTES)
+            if public_key is not None and beside.is_file()
+            else None
+        )
+        return read_errata(
+            read(path, SMALL_FILE_BYTES), signature, str(path), public_key
+        )
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except TooLong as exc:
         raise BadInput(str(exc)) from exc
 
 
-def read_errata(data: bytes, signature: bytes | None, name: str, public_key: "PublicKey | None") -> Errata:
+def read_errata(
+    data: bytes, signature: bytes | None, name: str, public_key: "PublicKey | None"
+) -> Errata:
     """Parse the bytes of an errata file and, given a key, check its signature; `name` names it in messages.
 
     Raises:
@@ -194,22 +227,32 @@ def read_errata(data: bytes, signature: bytes | None, name: str, public_key: "Pu
         return parse_errata(data, name)
     if signature is None:
         raise CheckFailed(
-            f"{name} is not signed", hint="leave the key out to use unsigned errata at your own risk"
+            f"{name} is not signed",
+            hint="leave the key out to use unsigned errata at your own risk",
         )
     from medlive.integrity.signing import BadSignature, check_signature
 
     try:
-        comment = check_signature(data, signature.decode("utf-8", "replace"), public_key)
+        comment = check_signature(
+            data, signature.decode("utf-8", "replace"), public_key
+        )
     except BadSignature as exc:
-        raise CheckFailed(f"the signature beside {name} is not a valid signature: {exc}") from exc
+        raise CheckFailed(
+            f"the signature beside {name} is not a valid signature: {exc}"
+        ) from exc
     errata = parse_errata(data, name)
     if comment != (expected := trusted_comment(errata)):
-        raise CheckFailed(f"the signature beside {name}: expected the comment {expected!r}, got {comment!r}")
+        raise CheckFailed(
+            f"the signature beside {name}: expected the comment {expected!r}, got {comment!r}"
+        )
     return errata
 
 
 def write_errata_file(
-    folder: Path, errata: Errata, sign: Callable[[bytes], str] | None, name: str = ERRATA
+    folder: Path,
+    errata: Errata,
+    sign: Callable[[bytes], str] | None,
+    name: str = ERRATA,
 ) -> Path:
     """Write errata and their signature, each file as a whole; return the path.
 
@@ -227,13 +270,20 @@ def write_errata_file(
         folder.mkdir(parents=True, exist_ok=True)
         changed = not path.is_file() or path.read_bytes() != data
         if changed or sign is not None:
-            put_errata(folder, data, sign(data).encode("utf-8") if sign is not None else None, name)
+            put_errata(
+                folder,
+                data,
+                sign(data).encode("utf-8") if sign is not None else None,
+                name,
+            )
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     return path
 
 
-def put_errata(folder: Path, data: bytes, signature: bytes | None, name: str = ERRATA) -> None:
+def put_errata(
+    folder: Path, data: bytes, signature: bytes | None, name: str = ERRATA
+) -> None:
     """Replace the errata of a folder and their signature, each file as a whole. Raises OSError."""
     beside = f"{name}.minisig"
     if signature is None:
@@ -241,13 +291,20 @@ def put_errata(folder: Path, data: bytes, signature: bytes | None, name: str = E
     for file, content in ((beside, signature), (name, data)):
         if content is not None:
             draft = f".{file}.partial"
-            with io.BufferedWriter(create_below(folder, draft, mode=PUBLIC_FILE)) as out:
+            with io.BufferedWriter(
+                create_below(folder, draft, mode=PUBLIC_FILE)
+            ) as out:
                 out.write(content)
             (folder / draft).replace(folder / file)
 
 
 def trusted_comment(errata: Errata) -> str:
     """Return the signature's trusted comment: the last moment of an entry and the number of entries."""
-    moments = (moment for entry in errata.entries for moment in (entry.issued_at, entry.reinstated_at) if moment)
+    moments = (
+        moment
+        for entry in errata.entries
+        for moment in (entry.issued_at, entry.reinstated_at)
+        if moment
+    )
     moment = max((int(moment.timestamp()) for moment in moments), default=0)
     return f"timestamp:{moment}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

@@ -30,7 +30,9 @@ class ExportFormat(StrEnum):
     LIVEMEDBENCH = "livemedbench"
     """One JSON list, as LiveMedBench's scripts and `medlive eval run --cases` read it."""
     JSONL = "jsonl"  # A case a line, its criteria nested
-    CSV = "csv"  # A case a row for spreadsheets, its criteria as JSON in the last column
+    CSV = (
+        "csv"  # A case a row for spreadsheets, its criteria as JSON in the last column
+    )
     PARQUET = "parquet"  # A case a row, its criteria as a list of structs
 
 
@@ -66,12 +68,18 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
         DiskFull, BadInput: If the file cannot be written.
     """
     if out.is_symlink() or out.exists():
-        raise UsageError(f"{out} exists already", hint="name another file, or remove it")
+        raise UsageError(
+            f"{out} exists already", hint="name another file, or remove it"
+        )
     if out.absolute().resolve().is_relative_to(snapshot.path.absolute().resolve()):
-        raise UsageError(f"{out} lies inside the snapshot, which would not verify any more")
+        raise UsageError(
+            f"{out} lies inside the snapshot, which would not verify any more"
+        )
     cases = snapshot.cases
     if not cases:
-        raise UsageError(f"no case of {snapshot.version} fits the filters: nothing was written")
+        raise UsageError(
+            f"no case of {snapshot.version} fits the filters: nothing was written"
+        )
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     with writing_to(out):
         try:
@@ -80,19 +88,33 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
             partial.rename(out)
         finally:
             partial.unlink(missing_ok=True)
-    return Exported(out, form, len(cases), sum(len(case.criteria) for case in cases), digest, snapshot.digest)
+    return Exported(
+        out,
+        form,
+        len(cases),
+        sum(len(case.criteria) for case in cases),
+        digest,
+        snapshot.digest,
+    )
 
 
-_NESTED: Final = tuple(n for n in CRITERION_FIELDS if n not in ("case_id", "revision", "canary"))
+_NESTED: Final = tuple(
+    n for n in CRITERION_FIELDS if n not in ("case_id", "revision", "canary")
+)
 
 
 def _record(case: SnapshotCase, canary: str) -> dict[str, Any]:
     """The case's stamped row and its criteria, without what they repeat of the case."""
-    criteria = [{name: getattr(criterion, name) for name in _NESTED} for criterion in case.criteria]
+    criteria = [
+        {name: getattr(criterion, name) for name in _NESTED}
+        for criterion in case.criteria
+    ]
     return {**stamped(case.row(), canary), "criteria": criteria}
 
 
-def _livemedbench(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
+def _livemedbench(
+    cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path
+) -> None:
     canary = snapshot.manifest.canary
     with path.open("wb") as handle:
         for number, case in enumerate(cases):
@@ -134,8 +156,12 @@ def _parquet(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> N
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    nested = pa.struct([f for f in parquet.schema(CRITERION_FIELDS) if f.name in _NESTED])
-    schema = parquet.schema(CASE_FIELDS).append(pa.field("criteria", pa.list_(nested), nullable=False))
+    nested = pa.struct(
+        [f for f in parquet.schema(CRITERION_FIELDS) if f.name in _NESTED]
+    )
+    schema = parquet.schema(CASE_FIELDS).append(
+        pa.field("criteria", pa.list_(nested), nullable=False)
+    )
     schema = schema.with_metadata(
         {
             parquet.CANARY_KEY: snapshot.manifest.canary,
@@ -143,11 +169,18 @@ def _parquet(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> N
             "medlive.source_digest": snapshot.digest,
         }
     )
-    records = [{**_record(c, snapshot.manifest.canary), "posted_at": c.posted_at} for c in cases]
-    pq.write_table(pa.Table.from_pylist(records, schema=schema), path, compression="zstd")
+    records = [
+        {**_record(c, snapshot.manifest.canary), "posted_at": c.posted_at}
+        for c in cases
+    ]
+    pq.write_table(
+        pa.Table.from_pylist(records, schema=schema), path, compression="zstd"
+    )
 
 
-WRITERS: Final[Mapping[ExportFormat, Callable[[Sequence[SnapshotCase], Snapshot, Path], None]]] = {
+WRITERS: Final[
+    Mapping[ExportFormat, Callable[[Sequence[SnapshotCase], Snapshot, Path], None]]
+] = {
     ExportFormat.LIVEMEDBENCH: _livemedbench,
     ExportFormat.JSONL: _jsonl,
     ExportFormat.CSV: _csv,

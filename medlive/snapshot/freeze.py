@@ -15,14 +15,29 @@ from typing import Any, Protocol
 
 from medlive.digest import digest_file, digest_json
 from medlive.errors import CheckFailed, UsageError
-from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, list_files, sha256, sync, writing_to
+from medlive.integrity.folder import (
+    FOLDERS,
+    REQUIRED,
+    SIGNATURE,
+    SUMS,
+    list_files,
+    sha256,
+    sync,
+    writing_to,
+)
 from medlive.integrity.lock import exclusive
 from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.identity import folder_name, trusted_comment
 from medlive.snapshot.ledgers import CHANGES, HOLDOUT_SECTIONS, HOLDOUTS, write_ledger
-from medlive.snapshot.manifest import FileEntry, Manifest, SnapshotMeta, Tally, pretty_json
+from medlive.snapshot.manifest import (
+    FileEntry,
+    Manifest,
+    SnapshotMeta,
+    Tally,
+    pretty_json,
+)
 from medlive.snapshot.model import (
     CASE_FIELDS,
     CRITERION_FIELDS,
@@ -63,12 +78,17 @@ class ListedEntries:
 
     def changes(self, kind: ChangeKind) -> Iterable[Change]:
         """Return the changes of that kind, by case id."""
-        return sorted((c for c in self.changed if c.kind is kind), key=lambda c: c.case_id)
+        return sorted(
+            (c for c in self.changed if c.kind is kind), key=lambda c: c.case_id
+        )
 
     def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
         """Return the entries of that section, by its key."""
         listed: tuple[Mapping[str, Any], ...] = getattr(self, section)
-        return sorted(listed, key=lambda e: str(e["case_id" if section == "revealed" else "commitment"]))
+        return sorted(
+            listed,
+            key=lambda e: str(e["case_id" if section == "revealed" else "commitment"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +127,15 @@ def write_snapshot(
         with exclusive(out_root / ".freeze.lock"):
             for leftover in out_root.glob(".medlive-*.partial"):
                 shutil.rmtree(leftover)
-            partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", suffix=".partial", dir=out_root))
+            partial = Path(
+                tempfile.mkdtemp(
+                    prefix=f".{target.name}-", suffix=".partial", dir=out_root
+                )
+            )
             try:
-                manifest, signature = _build(rows, meta, entries or ListedEntries(), sign, partial)
+                manifest, signature = _build(
+                    rows, meta, entries or ListedEntries(), sign, partial
+                )
                 digest = digest_file(partial / SUMS)
                 unchanged = os.path.lexists(target)
                 if unchanged and (differing := differences(partial, target)):
@@ -123,26 +149,38 @@ def write_snapshot(
                     sync(out_root)
                 return FrozenSnapshot(target, manifest, digest, signature, unchanged)
             except UnicodeEncodeError as exc:
-                raise CheckFailed(f"a text cannot be encoded as UTF-8: {exc.reason}") from exc
+                raise CheckFailed(
+                    f"a text cannot be encoded as UTF-8: {exc.reason}"
+                ) from exc
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
 
 
 def _checked(meta: SnapshotMeta, sign: Sign | None) -> SnapshotMeta:
     if week_end(meta.version) is None:
-        raise UsageError(f"expected an ISO week such as 2026.W47 as version, got {meta.version!r}")
+        raise UsageError(
+            f"expected an ISO week such as 2026.W47 as version, got {meta.version!r}"
+        )
     if meta.created_at.tzinfo is None:
         raise UsageError("created_at must have a time zone")
     versions = [ancestor.version for ancestor in meta.lineage] + [meta.version]
     if versions != sorted(set(versions)):
-        raise UsageError(f"a snapshot follows its ancestors, in order: {', '.join(versions[-3:])}")
+        raise UsageError(
+            f"a snapshot follows its ancestors, in order: {', '.join(versions[-3:])}"
+        )
     if (sign is None) is not (meta.signing is None):
         raise UsageError("a snapshot is signed exactly when it names its key")
-    return replace(meta, created_at=meta.created_at.astimezone(UTC).replace(microsecond=0))
+    return replace(
+        meta, created_at=meta.created_at.astimezone(UTC).replace(microsecond=0)
+    )
 
 
 def _build(
-    rows: Iterable[SnapshotCase], meta: SnapshotMeta, entries: Entries, sign: Sign | None, out: Path
+    rows: Iterable[SnapshotCase],
+    meta: SnapshotMeta,
+    entries: Entries,
+    sign: Sign | None,
+    out: Path,
 ) -> tuple[Manifest, str | None]:
     """Write every file; return the manifest and the signature."""
 
@@ -155,13 +193,30 @@ def _build(
     numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as change_note:
-        change_note.writelines(card.changes_md(meta, numbers, new.counts(0), entries.changes))
+        change_note.writelines(
+            card.changes_md(meta, numbers, new.counts(0), entries.changes)
+        )
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
         write(name, text)
     write("LICENSE", card.licence(meta.canary))
-    write("README.md", card.readme(meta, counts, digest_json([sha256(out / name) for name in (CASES, CRITERIA)])))
-    row_counts = {"cases": tally.cases, "livemedbench": tally.cases, "criteria": tally.criteria}
-    files = {name: _entry(out / name, row_counts) for name in REQUIRED if (out / name).is_file()}
+    write(
+        "README.md",
+        card.readme(
+            meta,
+            counts,
+            digest_json([sha256(out / name) for name in (CASES, CRITERIA)]),
+        ),
+    )
+    row_counts = {
+        "cases": tally.cases,
+        "livemedbench": tally.cases,
+        "criteria": tally.criteria,
+    }
+    files = {
+        name: _entry(out / name, row_counts)
+        for name in REQUIRED
+        if (out / name).is_file()
+    }
     write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
     files["croissant.json"] = _entry(out / "croissant.json", row_counts)
     manifest = Manifest(
@@ -186,21 +241,32 @@ def _build(
     write(SUMS, sums)
     if sign is None:
         return manifest, None
-    signature = sign(sums.encode("utf-8"), trusted_comment(meta.version, meta.created_at, meta.canary))
+    signature = sign(
+        sums.encode("utf-8"),
+        trusted_comment(meta.version, meta.created_at, meta.canary),
+    )
     write(SIGNATURE, signature)
     return manifest, signature
 
 
 def _entry(path: Path, row_counts: Mapping[str, int]) -> FileEntry:
-    rows = row_counts.get(path.stem) if path.suffix in (".jsonl", ".parquet", ".json") else None
+    rows = (
+        row_counts.get(path.stem)
+        if path.suffix in (".jsonl", ".parquet", ".json")
+        else None
+    )
     return FileEntry(size=path.stat().st_size, sha256=sha256(path), rows=rows)
 
 
-def _write_rows(rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path) -> tuple[Tally, Tally]:
+def _write_rows(
+    rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path
+) -> tuple[Tally, Tally]:
     """Write the rows; return the tally of all cases, and of those that are new in this release."""
     tally, new = Tally(), Tally()
     cases = ParquetRows(out / "data" / "cases.parquet", CASE_FIELDS, meta.canary)
-    criteria = ParquetRows(out / "data" / "criteria.parquet", CRITERION_FIELDS, meta.canary)
+    criteria = ParquetRows(
+        out / "data" / "criteria.parquet", CRITERION_FIELDS, meta.canary
+    )
     with (
         (out / CASES).open("wb") as case_lines,
         (out / CRITERIA).open("wb") as criterion_lines,
@@ -208,13 +274,17 @@ def _write_rows(rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path) -> 
     ):
         for case in _legal(rows, meta):
             row = stamped(case.row(), meta.canary)
-            mine = [stamped(criterion.row(), meta.canary) for criterion in case.criteria]
+            mine = [
+                stamped(criterion.row(), meta.canary) for criterion in case.criteria
+            ]
             try:
                 case_lines.write(line(row))
                 criterion_lines.write(b"".join(map(line, mine)))
                 plain.write(livemedbench_piece(tally.cases, row, mine))
             except ValueError as exc:
-                raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {exc}") from exc
+                raise CheckFailed(
+                    f"case {case.case_id!r} cannot be frozen: {exc}"
+                ) from exc
             cases.add(row)
             for criterion_row in mine:
                 criteria.add(criterion_row)
@@ -236,9 +306,15 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
     for case in rows:
         faults = [f"{hit.gate}: {hit.detail}" for hit in row_hits(case)]
         if case.first_release not in releases:
-            faults.append(f"first release {case.first_release} is neither {meta.version} nor one of its ancestors")
+            faults.append(
+                f"first release {case.first_release} is neither {meta.version} nor one of its ancestors"
+            )
         if case.case_id <= previous:
-            faults.append("it came twice" if case.case_id == previous else f"it came after {previous!r}")
+            faults.append(
+                "it came twice"
+                if case.case_id == previous
+                else f"it came after {previous!r}"
+            )
         if faults:
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")
         previous = case.case_id
@@ -248,7 +324,9 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
 def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str, int]:
     """Write both ledgers and return how many entries each section has."""
     head = {"canary": meta.canary, "version": meta.version}
-    changes = ((kind.value, (c.row() for c in entries.changes(kind))) for kind in ChangeKind)
+    changes = (
+        (kind.value, (c.row() for c in entries.changes(kind))) for kind in ChangeKind
+    )
     holdouts = ((section, entries.holdouts(section)) for section in HOLDOUT_SECTIONS)
     with (out / CHANGES).open("wb") as ledger:
         numbers = write_ledger(ledger, {**head, "parent": meta.parent}, changes)
@@ -259,5 +337,14 @@ def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str,
 def differences(built: Path, existing: Path) -> list[str]:
     """Return the names that differ between two folders, with everything that is not a snapshot's file."""
     one, other = list_files(built), list_files(existing)
-    unexpected = {fault.file for fault in (*one.faults, *other.faults)} | (one.files ^ other.files)
-    return sorted(unexpected | {n for n in one.files & other.files if sha256(built / n) != sha256(existing / n)})
+    unexpected = {fault.file for fault in (*one.faults, *other.faults)} | (
+        one.files ^ other.files
+    )
+    return sorted(
+        unexpected
+        | {
+            n
+            for n in one.files & other.files
+            if sha256(built / n) != sha256(existing / n)
+        }
+    )

@@ -16,7 +16,14 @@ from typing import BinaryIO, Final
 
 from medlive.child_environment import child_environment
 from medlive.errors import CheckFailed
-from medlive.snapshot.gates import GateHit, Linter, Scanner, content_hits, standard_linter, standard_scanner
+from medlive.snapshot.gates import (
+    GateHit,
+    Linter,
+    Scanner,
+    content_hits,
+    standard_linter,
+    standard_scanner,
+)
 from medlive.snapshot.model import SnapshotCase
 
 Checked = tuple[str, list[GateHit]]
@@ -68,7 +75,10 @@ class _Worker:
 
     def __init__(self) -> None:
         # It reads what strangers wrote: of the variables it gets none but where modules lie.
-        places = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
+        places = {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONUTF8": "1",
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,

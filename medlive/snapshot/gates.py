@@ -21,10 +21,23 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes, digest_json
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Difficulty,
+    Register,
+    Theme,
+)
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, week_end
-from medlive.snapshot.verify.text_checks import as_read, find_contact, find_disguise, find_markup, find_unstorable
+from medlive.snapshot.verify.text_checks import (
+    as_read,
+    find_contact,
+    find_disguise,
+    find_markup,
+    find_unstorable,
+)
 
 if TYPE_CHECKING:
     from medlive.deidentify.identifiers import Identifier
@@ -77,11 +90,20 @@ def standard_linter() -> Linter:
         if not all(c.axis in _AXES for c in case.criteria):
             return []  # `row_hits` reports the axis
         criteria = [
-            Criterion(c.criterion_id, c.position, c.criterion, Axis(c.axis), c.points, "") for c in case.criteria
+            Criterion(
+                c.criterion_id, c.position, c.criterion, Axis(c.axis), c.points, ""
+            )
+            for c in case.criteria
         ]
         whole = f"{case.narrative}\n{case.query}\n{case.advice}"
         # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
-        findings = lint(case.language, criteria, {"": case.advice}, whole, no_negative="unknown here")
+        findings = lint(
+            case.language,
+            criteria,
+            {"": case.advice},
+            whole,
+            no_negative="unknown here",
+        )
         return [f"{f.fault.value}: {f.detail}" for f in findings]
 
     return lint_case
@@ -89,10 +111,12 @@ def standard_linter() -> Linter:
 
 _AXES: Final = frozenset(axis.value for axis in Axis)
 _ALLOWED: Final[Mapping[str, frozenset[str]]] = {
-    "language": frozenset(("en", "zh")), "theme": frozenset(Theme),
-    "specialty": frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY)), "difficulty": frozenset(Difficulty),
+    "language": frozenset(("en", "zh")),
+    "theme": frozenset(Theme),
+    "specialty": frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY)),
+    "difficulty": frozenset(Difficulty),
     "dialogue_register": frozenset(Register),
-}  # fmt: skip
+}
 
 MAX_TEXT: Final = 100_000
 """Characters of one text; with this limit no line of a snapshot reaches `bounds.SNAPSHOT_LINE_BYTES`."""
@@ -126,7 +150,9 @@ def _case_faults(case: SnapshotCase) -> Iterator[str]:
             yield f"{name} is empty"
 
 
-def _criterion_faults(criterion: SnapshotCriterion, place: int, case: SnapshotCase) -> Iterator[str]:
+def _criterion_faults(
+    criterion: SnapshotCriterion, place: int, case: SnapshotCase
+) -> Iterator[str]:
     points, text = criterion.points, criterion.criterion
     if criterion.axis not in _AXES:
         yield f"axis {criterion.axis!r}"
@@ -137,7 +163,11 @@ def _criterion_faults(criterion: SnapshotCriterion, place: int, case: SnapshotCa
     if criterion.case_id != case.case_id or criterion.revision != case.revision:
         yield f"belongs to {criterion.case_id} revision {criterion.revision}"
     owner, _, number = criterion.criterion_id.rpartition("-c")
-    if owner != case.case_id or not re.fullmatch("[1-9][0-9]*", number) or len(criterion.criterion_id) > 200:
+    if (
+        owner != case.case_id
+        or not re.fullmatch("[1-9][0-9]*", number)
+        or len(criterion.criterion_id) > 200
+    ):
         yield "its id is not the case's, -c and a number"
     if not text.strip():
         yield "is empty"
@@ -148,8 +178,15 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
 
     The result depends only on the texts, the language, the criteria, and what `gates_digest` covers.
     """
-    texts = [("narrative", case.narrative), ("query", case.query), ("advice", case.advice)]
-    texts += [(f"criterion {place}", c.criterion) for place, c in enumerate(case.criteria, start=1)]
+    texts = [
+        ("narrative", case.narrative),
+        ("query", case.query),
+        ("advice", case.advice),
+    ]
+    texts += [
+        (f"criterion {place}", c.criterion)
+        for place, c in enumerate(case.criteria, start=1)
+    ]
     texts.append(("source", case.source))
     if long := [name for name, text in texts if len(text) > MAX_TEXT]:
         detail = f"has more than {MAX_TEXT:,} characters"
@@ -159,7 +196,9 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
         for name, text in texts
         for gate, what in _text_hits(text, case.language, scan)
     ]
-    return hits + [GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)]
+    return hits + [
+        GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)
+    ]
 
 
 def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, str]]:
@@ -187,30 +226,54 @@ def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, 
 class CaseFacts:
     """What the database knows of a case on the day of a release."""
 
-    publishable: bool  # False if the case may only be in a release that is not published
+    publishable: (
+        bool  # False if the case may only be in a release that is not published
+    )
     unpublishable_reason: str | None  # Why it is not publishable; None if it is
-    index_known: bool  # Whether the evidence index by which its claims were judged is recorded
+    index_known: (
+        bool  # Whether the evidence index by which its claims were judged is recorded
+    )
     claims_without_evidence: int  # Claims judged as supported without stored evidence
     open_disputes: int
     withdrawn: str | None = None  # Why the case was withdrawn; None if it was not
 
 
-def fact_hits(case_id: str, facts: CaseFacts, *, publishable_only: bool) -> list[GateHit]:
+def fact_hits(
+    case_id: str, facts: CaseFacts, *, publishable_only: bool
+) -> list[GateHit]:
     """Find the reasons beside its rows to keep a case out."""
     hits = []
     if facts.withdrawn is not None:
         hits.append(GateHit(Gate.WITHDRAWN, case_id, f"withdrawn: {facts.withdrawn}"))
     if facts.open_disputes:
-        disputes = "a dispute is" if facts.open_disputes == 1 else f"{facts.open_disputes} disputes are"
+        disputes = (
+            "a dispute is"
+            if facts.open_disputes == 1
+            else f"{facts.open_disputes} disputes are"
+        )
         hits.append(GateHit(Gate.DISPUTE, case_id, f"{disputes} open"))
     if facts.claims_without_evidence:
         number = facts.claims_without_evidence
-        verdicts = "a supported verdict" if number == 1 else f"{number} supported verdicts"
-        hits.append(GateHit(Gate.EVIDENCE, case_id, f"{verdicts} without stored evidence"))
+        verdicts = (
+            "a supported verdict" if number == 1 else f"{number} supported verdicts"
+        )
+        hits.append(
+            GateHit(Gate.EVIDENCE, case_id, f"{verdicts} without stored evidence")
+        )
     if not facts.index_known:
-        hits.append(GateHit(Gate.EVIDENCE, case_id, "the evidence index it was judged by is not recorded"))
+        hits.append(
+            GateHit(
+                Gate.EVIDENCE,
+                case_id,
+                "the evidence index it was judged by is not recorded",
+            )
+        )
     if publishable_only and not facts.publishable:
-        hits.append(GateHit(Gate.ENGINE, case_id, facts.unpublishable_reason or "not publishable"))
+        hits.append(
+            GateHit(
+                Gate.ENGINE, case_id, facts.unpublishable_reason or "not publishable"
+            )
+        )
     return hits
 
 
@@ -235,7 +298,11 @@ def release_hits(
             detail = f"the provenance names no {name.replace('_', ' ')}"
             hits.append(GateHit(Gate.PROVENANCE, None, detail))
     if cases < minimum:
-        hits.append(GateHit(Gate.MINIMUM, None, f"{cases} cases, at least {minimum} are asked for"))
+        hits.append(
+            GateHit(
+                Gate.MINIMUM, None, f"{cases} cases, at least {minimum} are asked for"
+            )
+        )
     for language, least in sorted(minimum_by_language.items()):
         if (number := by_language.get(language, 0)) < least:
             detail = f"{number} cases in {language!r}, at least {least} are asked for"
@@ -278,7 +345,10 @@ def gates_digest(package: Path = PACKAGE) -> str:
     """
     return digest_json(
         {
-            "modules": {name: digest_bytes((package / name).read_bytes()) for name in DECIDING_MODULES},
+            "modules": {
+                name: digest_bytes((package / name).read_bytes())
+                for name in DECIDING_MODULES
+            },
             "libraries": {name: version(name) for name in _LIBRARIES},
             "python": ".".join(platform.python_version_tuple()[:2]),
             "unicode": unicodedata.unidata_version,

@@ -17,14 +17,26 @@ from medlive.errors import first_fault
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong, lines
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
-from medlive.snapshot.verify.text_checks import find_contact, find_disguise, find_unstorable
+from medlive.snapshot.verify.text_checks import (
+    find_contact,
+    find_disguise,
+    find_unstorable,
+)
 
 CHANGES: Final = "changes.json"
-CHANGE_SECTIONS: Final = {"added": "case_id", "revised": "case_id", "withdrawn": "case_id"}
+CHANGE_SECTIONS: Final = {
+    "added": "case_id",
+    "revised": "case_id",
+    "withdrawn": "case_id",
+}
 """Section → the key by which its entries are in order, each once."""
 
 HOLDOUTS: Final = "holdouts.json"
-HOLDOUT_SECTIONS: Final = {"held": "commitment", "revealed": "case_id", "dropped": "commitment"}
+HOLDOUT_SECTIONS: Final = {
+    "held": "commitment",
+    "revealed": "case_id",
+    "dropped": "commitment",
+}
 """The same of held-out cases: committed to, shown now with their proof, withdrawn without having been shown."""
 
 Entry = dict[str, Any]
@@ -43,7 +55,9 @@ class Sink(Protocol):
 
 
 def write_ledger(
-    out: Sink, head: Mapping[str, Any], sections: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]
+    out: Sink,
+    head: Mapping[str, Any],
+    sections: Iterable[tuple[str, Iterable[Mapping[str, Any]]]],
 ) -> dict[str, int]:
     """Write a ledger, its entries in the given order; return how many entries each section has."""
     out.write(canonical_json(dict(head))[:-1].encode("utf-8") + b"\n")
@@ -52,7 +66,11 @@ def write_ledger(
         out.write(f",{canonical_json(name)}:[\n".encode())
         number = 0
         for number, entry in enumerate(entries, start=1):
-            out.write((b"," if number > 1 else b"") + canonical_json(dict(entry)).encode("utf-8") + b"\n")
+            out.write(
+                (b"," if number > 1 else b"")
+                + canonical_json(dict(entry)).encode("utf-8")
+                + b"\n"
+            )
         counts[name] = number
         out.write(b"]\n")
     out.write(b"}\n")
@@ -72,7 +90,12 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
     try:
         head = json.loads(file.line[:-1] + b"}")
         write_ledger(
-            file, head, ((section, file.parse(section, key, found[section])) for section, key in keys.items())
+            file,
+            head,
+            (
+                (section, file.parse(section, key, found[section]))
+                for section, key in keys.items()
+            ),
         )
         file.write(b"")
     except ValidationError as exc:
@@ -136,9 +159,13 @@ class _Dropped(_Held):
 
 
 _MODELS: Final[Mapping[str, type[_Model]]] = {
-    "added": _Change, "revised": _Change, "withdrawn": _Change,
-    "held": _Held, "revealed": _Revealed, "dropped": _Dropped,
-}  # fmt: skip
+    "added": _Change,
+    "revised": _Change,
+    "withdrawn": _Change,
+    "held": _Held,
+    "revealed": _Revealed,
+    "dropped": _Dropped,
+}
 
 
 @dataclass(slots=True)
@@ -156,7 +183,11 @@ class Ledgers:
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
         sections = (self.holdouts or {}).items()
-        return {e["commitment"]: (section, e["held_since"]) for section, es in sections for e in es.values()}
+        return {
+            e["commitment"]: (section, e["held_since"])
+            for section, es in sections
+            for e in es.values()
+        }
 
 
 def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
@@ -164,13 +195,17 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     ledgers = Ledgers()
     head = {"canary": manifest.canary, "version": manifest.version}
     changes, holdouts = ledgers.change_faults, ledgers.holdout_faults
-    ledgers.changes = _read(root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers.leaks)
+    ledgers.changes = _read(
+        root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers.leaks
+    )
     ledgers.holdouts = _read(root, HOLDOUTS, head, holdouts, ledgers.leaks)
     for section, case_id, entry in _entries(ledgers.changes):
         where = f"{CHANGES}: {section} {case_id!r}"[:300]
         given = (entry["from_revision"] is not None, entry["to_revision"] is not None)
         if given != (section != "added", section != "withdrawn"):
-            changes.add(where, f"the revisions of a case that was {section}", f"{given}")
+            changes.add(
+                where, f"the revisions of a case that was {section}", f"{given}"
+            )
         if manifest.parent is None and section != "added":
             changes.add(where, "only added cases, since there is no parent", section)
     ancestors, seen = {ancestor.version for ancestor in manifest.lineage}, set[str]()
@@ -185,8 +220,14 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     return ledgers
 
 
-def _entries(sections: Mapping[str, Mapping[str, Entry]] | None) -> Iterable[tuple[str, str, Entry]]:
-    return [(section, key, e) for section, entries in (sections or {}).items() for key, e in entries.items()]
+def _entries(
+    sections: Mapping[str, Mapping[str, Entry]] | None,
+) -> Iterable[tuple[str, str, Entry]]:
+    return [
+        (section, key, e)
+        for section, entries in (sections or {}).items()
+        for key, e in entries.items()
+    ]
 
 
 def _read(
@@ -201,10 +242,19 @@ def _read(
     if head != expected:
         faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    found = {section: {entry[key]: entry for entry in sections[section]} for section, key in keys.items()}
+    found = {
+        section: {entry[key]: entry for entry in sections[section]}
+        for section, key in keys.items()
+    }
     for section, key, entry in _entries(found):
-        if leak := next((leak for find in _LEAKS if (leak := find(entry.get("reason", "")))), None):
-            leaks.add(f"{name}: {section} {key!r}"[:300], "a reason of plain text without addresses", leak)
+        if leak := next(
+            (leak for find in _LEAKS if (leak := find(entry.get("reason", "")))), None
+        ):
+            leaks.add(
+                f"{name}: {section} {key!r}"[:300],
+                "a reason of plain text without addresses",
+                leak,
+            )
     return found
 
 

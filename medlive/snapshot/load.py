@@ -13,7 +13,13 @@ from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, SnapshotCase, case_from_rows, week_end
+from medlive.snapshot.model import (
+    CASE_FIELDS,
+    CRITERION_FIELDS,
+    SnapshotCase,
+    case_from_rows,
+    week_end,
+)
 from medlive.snapshot.rows import CASES, CRITERIA, read_cases
 from medlive.snapshot.verify.run import verify_snapshot
 
@@ -28,7 +34,10 @@ Keep = Callable[[SnapshotCase], bool]
 OneOrMore = str | Collection[str] | None
 """A value, or any of several; None accepts all."""
 Table = Literal["cases", "criteria"]
-_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {"cases": CASE_FIELDS, "criteria": CRITERION_FIELDS}
+_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {
+    "cases": CASE_FIELDS,
+    "criteria": CRITERION_FIELDS,
+}
 _DATA: Final = (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet")
 
 
@@ -41,9 +50,13 @@ class Snapshot:
 
     path: Path
     manifest: Manifest = field(repr=False)
-    digest: str  # `sha256:` and the digest of SHA256SUMS, which identifies the whole folder
+    digest: (
+        str  # `sha256:` and the digest of SHA256SUMS, which identifies the whole folder
+    )
     verified: bool = False
-    keep: tuple[Keep, ...] = ()  # The tests of `filter` and `where`; empty for the whole snapshot
+    keep: tuple[
+        Keep, ...
+    ] = ()  # The tests of `filter` and `where`; empty for the whole snapshot
     _files: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     """File → what its status was when the snapshot was opened."""
 
@@ -62,7 +75,11 @@ class Snapshot:
 
     @cached_property
     def _count(self) -> int:
-        return self.manifest.counts.cases if self.verified and not self.keep else sum(1 for _ in self)
+        return (
+            self.manifest.counts.cases
+            if self.verified and not self.keep
+            else sum(1 for _ in self)
+        )
 
     def __bool__(self) -> bool:
         return next(iter(self), None) is not None
@@ -119,22 +136,34 @@ class Snapshot:
             UsageError: If a date or version is not valid.
         """
         given = {
-            "language": language, "source": source, "theme": theme, "specialty": specialty,
-            "first_release": first_release, "difficulty": difficulty, "dialogue_register": dialogue_register,
-        }  # fmt: skip
+            "language": language,
+            "source": source,
+            "theme": theme,
+            "specialty": specialty,
+            "first_release": first_release,
+            "difficulty": difficulty,
+            "dialogue_register": dialogue_register,
+        }
         wanted = {
             name: {values} if isinstance(values, str) else set(values)
             for name, values in given.items()
             if values is not None
         }
-        first, end = _day("posted_from", posted_from, date.min), _day("posted_before", posted_before, date.max)
+        first, end = (
+            _day("posted_from", posted_from, date.min),
+            _day("posted_before", posted_before, date.max),
+        )
         after = (first_release_after or "").removeprefix("medlive-")
         if first_release_after is not None and week_end(after) is None:
-            raise UsageError(f"first_release_after: expected a version such as 2026.W47, got {after!r}")
+            raise UsageError(
+                f"first_release_after: expected a version such as 2026.W47, got {after!r}"
+            )
 
         def fits(case: SnapshotCase) -> bool:
             in_time = first <= case.posted_at < end and case.first_release > after
-            return in_time and all(getattr(case, name) in values for name, values in wanted.items())
+            return in_time and all(
+                getattr(case, name) in values for name, values in wanted.items()
+            )
 
         return self.where(fits)
 
@@ -161,11 +190,17 @@ class Snapshot:
         self._check_same(name)
         chosen = None
         if self.keep:
-            chosen = pc.field("case_id").isin(pa.array([case.case_id for case in self], pa.string()))
+            chosen = pc.field("case_id").isin(
+                pa.array([case.case_id for case in self], pa.string())
+            )
         try:
-            return pq.read_table(self.path / name, columns=list(_FIELDS[table]), filters=chosen)
+            return pq.read_table(
+                self.path / name, columns=list(_FIELDS[table]), filters=chosen
+            )
         except (pa.ArrowException, OSError, ValueError) as exc:
-            raise BadInput(f"{self.path / name} cannot be read: {str(exc)[:300]}") from exc
+            raise BadInput(
+                f"{self.path / name} cannot be read: {str(exc)[:300]}"
+            ) from exc
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
         """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
@@ -181,15 +216,21 @@ class Snapshot:
 
     def _check_same(self, name: str) -> None:
         if not (self.path / name).is_file():
-            raise BadInput(f"{self.path} cannot be read as a snapshot: {name} is not a file")
+            raise BadInput(
+                f"{self.path} cannot be read as a snapshot: {name} is not a file"
+            )
         if _state(self.path / name) != self._files.get(name):
             raise CheckFailed(
-                f"{self.path / name} was changed after the snapshot was opened", hint="load the snapshot again"
+                f"{self.path / name} was changed after the snapshot was opened",
+                hint="load the snapshot again",
             )
 
 
 def load_snapshot(
-    path_or_version: str | Path, *, verify: bool = True, public_key: "PublicKey | str | Path | None" = None
+    path_or_version: str | Path,
+    *,
+    verify: bool = True,
+    public_key: "PublicKey | str | Path | None" = None,
 ) -> Snapshot:
     """Load a snapshot.
 
@@ -217,16 +258,22 @@ def load_snapshot(
         report = verify_snapshot(root, public_key=key)
         if not report.ok:
             raise CheckFailed(
-                report.summary(), hint="fetch it again, or load it with verify=False at your own risk"
+                report.summary(),
+                hint="fetch it again, or load it with verify=False at your own risk",
             )
     with _readable(root):
         manifest = Manifest.model_validate_json(read_small(root / "manifest.json"))
-        return Snapshot(root, manifest, "sha256:" + sha256(root / SUMS), verify, _files=files)
+        return Snapshot(
+            root, manifest, "sha256:" + sha256(root / SUMS), verify, _files=files
+        )
 
 
 def _require(library: str, what: str) -> None:
     if find_spec(library) is None:
-        raise MissingExtra(f"{what} needs {library}, which is not installed", hint=f"pip install {library}")
+        raise MissingExtra(
+            f"{what} needs {library}, which is not installed",
+            hint=f"pip install {library}",
+        )
 
 
 @contextmanager
@@ -235,7 +282,9 @@ def _readable(root: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, TooLong, ValueError) as exc:
-        raise BadInput(f"{root} cannot be read as a snapshot: {str(exc)[:300]}") from exc
+        raise BadInput(
+            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
+        ) from exc
 
 
 def _state(path: Path) -> tuple[int, ...]:
@@ -248,5 +297,7 @@ def _day(name: str, given: date | str | None, default: date) -> date:
     try:
         day = date.fromisoformat(given) if isinstance(given, str) else given or default
     except ValueError as exc:
-        raise UsageError(f"{name}: expected a date as YYYY-MM-DD, got {given!r}") from exc
+        raise UsageError(
+            f"{name}: expected a date as YYYY-MM-DD, got {given!r}"
+        ) from exc
     return date(day.year, day.month, day.day)

@@ -19,11 +19,15 @@ _NAME: Final = re.compile(r"(?:medlive-)?(?P<version>\d{4}\.W\d{2})")
 def snapshot_roots(environment: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the folders of MEDLIVE_SNAPSHOTS, else the working folder and `snapshots` under the home."""
     if named := environment.get(VARIABLE):
-        return tuple(Path(part).expanduser() for part in named.split(os.pathsep) if part)
+        return tuple(
+            Path(part).expanduser() for part in named.split(os.pathsep) if part
+        )
     return (Path(), home_folder(environment) / "snapshots")
 
 
-def find_snapshot(path_or_version: str | Path, environment: Mapping[str, str] | None = None) -> Path:
+def find_snapshot(
+    path_or_version: str | Path, environment: Mapping[str, str] | None = None
+) -> Path:
     """Find the folder of a snapshot.
 
     Args:
@@ -45,7 +49,11 @@ def find_snapshot(path_or_version: str | Path, environment: Mapping[str, str] | 
             hint='give a snapshot\'s folder, a version such as "2026.W47", or "latest"',
         )
     roots = snapshot_roots(os.environ if environment is None else environment)
-    versions = {version: folder for root in reversed(roots) for version, folder in versions_in(root)}
+    versions = {
+        version: folder
+        for root in reversed(roots)
+        for version, folder in versions_in(root)
+    }
     chosen = version or max(versions, default="")
     if chosen not in versions:
         searched = ", ".join(str(root.absolute()) for root in roots)
@@ -60,11 +68,18 @@ def versions_in(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the snapshots of a folder as (version, folder), the oldest first."""
     try:
         entries = sorted(root.iterdir())
-    except OSError:  # a missing folder has no versions; the error names the folders searched
+    except (
+        OSError
+    ):  # a missing folder has no versions; the error names the folders searched
         return
     for entry in entries:
         match = _NAME.fullmatch(entry.name)
-        if match and entry.name.startswith("medlive-") and week_end(match["version"]) and _has_manifest(entry):
+        if (
+            match
+            and entry.name.startswith("medlive-")
+            and week_end(match["version"])
+            and _has_manifest(entry)
+        ):
             yield match["version"], entry
 
 

@@ -14,7 +14,12 @@ from medlive.snapshot.model import SnapshotCase
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9]{4}\.W[0-9]{2}$")]
-Guid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
+Guid = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+    ),
+]
 KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
@@ -54,7 +59,9 @@ class Provenance(_Frozen):
     code_version: str
     engines: tuple[EngineUse, ...]
     prompts: dict[str, Digest]  # Task name → prompt digest
-    evidence: tuple[EvidenceUse, ...]  # One entry for each index that a case of this snapshot was judged by
+    evidence: tuple[
+        EvidenceUse, ...
+    ]  # One entry for each index that a case of this snapshot was judged by
     thresholds: dict[str, bool | int | float | str]
 
 
@@ -72,7 +79,9 @@ class Counts(_Frozen):
     by_axis: dict[str, Count]
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
-    criteria_per_case: dict[str, Count]  # Number of criteria → how many cases have as many
+    criteria_per_case: dict[
+        str, Count
+    ]  # Number of criteria → how many cases have as many
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 
@@ -81,7 +90,9 @@ class Tally:
 
     def __init__(self) -> None:
         self.cases = self.criteria = 0
-        self._by = {name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS}
+        self._by = {
+            name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS
+        }
 
     def add(self, case: SnapshotCase) -> None:
         """Count a case and its criteria."""
@@ -96,10 +107,20 @@ class Tally:
     def counts(self, held: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
         by = {name: dict(sorted(counter.items())) for name, counter in self._by.items()}
-        return Counts.model_validate({"cases": self.cases, "criteria": self.criteria, "held": held, **by})
+        return Counts.model_validate(
+            {"cases": self.cases, "criteria": self.criteria, "held": held, **by}
+        )
 
 
-_FIELDS: Final = ("language", "source", "theme", "specialty", "difficulty", "dialogue_register", "first_release")
+_FIELDS: Final = (
+    "language",
+    "source",
+    "theme",
+    "specialty",
+    "difficulty",
+    "dialogue_register",
+    "first_release",
+)
 _NUMBERS: Final = ("cases", "criteria", "held")
 
 
@@ -148,19 +169,29 @@ class Manifest(_Frozen):
     created_at: AwareDatetime
     parent: Version | None
     parent_digest: Digest | None  # Of the parent's SHA256SUMS
-    lineage: tuple[Ancestor, ...]  # Every ancestor, the oldest first; the last is the parent
-    signing: Signing | None  # None: the release was made without a key, and nothing proves where it came from
+    lineage: tuple[
+        Ancestor, ...
+    ]  # Every ancestor, the oldest first; the last is the parent
+    signing: (
+        Signing | None
+    )  # None: the release was made without a key, and nothing proves where it came from
     publishable: bool
     why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
-    partial: Partial | None = Field(default=None, exclude_if=lambda value: value is None)
+    partial: Partial | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     """None, and not written: all threads queued for the week were decided, or it is older than this field."""
     counts: Counts
     provenance: Provenance
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
     canary: Guid  # A text that holds this GUID was copied from the snapshot
-    audit_log: AuditLogHead | None = None  # None, and not in the file: frozen before it was noted
-    files: dict[str, FileEntry]  # Every file of the folder but this one, SHA256SUMS and its signature
+    audit_log: AuditLogHead | None = (
+        None  # None, and not in the file: frozen before it was noted
+    )
+    files: dict[
+        str, FileEntry
+    ]  # Every file of the folder but this one, SHA256SUMS and its signature
 
     @property
     def ancestry(self) -> dict[str, str]:
@@ -169,7 +200,9 @@ class Manifest(_Frozen):
 
     def as_json(self) -> dict[str, Any]:
         """The manifest as a JSON object."""
-        return self.model_dump(mode="json", exclude={"audit_log"} if self.audit_log is None else None)
+        return self.model_dump(
+            mode="json", exclude={"audit_log"} if self.audit_log is None else None
+        )
 
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
@@ -183,10 +216,16 @@ class SnapshotMeta:
     version: str  # An ISO week, `2026.W47`
     created_at: datetime  # With a time zone; stored to the second
     provenance: Provenance
-    lineage: tuple[Ancestor, ...] = ()  # Its ancestors, oldest first; the last is the parent
+    lineage: tuple[
+        Ancestor, ...
+    ] = ()  # Its ancestors, oldest first; the last is the parent
     signing: Signing | None = None
-    why_not: tuple[str, ...] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
-    audit_log: AuditLogHead | None = None  # None: frozen before it was noted, or not from a database
+    why_not: tuple[
+        str, ...
+    ] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
+    audit_log: AuditLogHead | None = (
+        None  # None: frozen before it was noted, or not from a database
+    )
     partial: Partial | None = None  # How far the week was; None: whole
 
     @property
@@ -212,4 +251,7 @@ def moment_text(moment: datetime) -> str:
 
 def pretty_json(value: object) -> str:
     """JSON for people: two spaces, keys sorted, UTF-8 kept, a line end."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2, allow_nan=False) + "\n"
+    return (
+        json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2, allow_nan=False)
+        + "\n"
+    )

@@ -52,7 +52,9 @@ class SnapshotCriterion:
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
-        return {name: getattr(self, name) for name in CRITERION_FIELDS if name != "canary"}
+        return {
+            name: getattr(self, name) for name in CRITERION_FIELDS if name != "canary"
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,9 @@ class SnapshotCase:
     narrative: str
     query: str
     advice: str
-    criteria: tuple[SnapshotCriterion, ...] = field(default=())  # In the order of their positions
+    criteria: tuple[SnapshotCriterion, ...] = field(
+        default=()
+    )  # In the order of their positions
     difficulty: str = "unknown"  # One of `medlive.rubric.model.Difficulty`
     dialogue_register: str = "unknown"  # One of `medlive.rubric.model.Register`
 
@@ -91,16 +95,33 @@ class SnapshotCase:
 
 
 CASE_FIELDS: Final[Mapping[str, type]] = {
-    "case_id": str, "revision": int, "first_release": str, "language": str, "source": str, "posted_at": str,
-    "specialty": str, "theme": str, "narrative": str, "query": str, "advice": str,
-    "difficulty": str, "dialogue_register": str, "canary": str,
-}  # fmt: skip
+    "case_id": str,
+    "revision": int,
+    "first_release": str,
+    "language": str,
+    "source": str,
+    "posted_at": str,
+    "specialty": str,
+    "theme": str,
+    "narrative": str,
+    "query": str,
+    "advice": str,
+    "difficulty": str,
+    "dialogue_register": str,
+    "canary": str,
+}
 """Columns of cases, in order, with the type of their JSON value."""
 
 CRITERION_FIELDS: Final[Mapping[str, type]] = {
-    "criterion_id": str, "case_id": str, "revision": int, "position": int, "criterion": str, "axis": str,
-    "points": int, "canary": str,
-}  # fmt: skip
+    "criterion_id": str,
+    "case_id": str,
+    "revision": int,
+    "position": int,
+    "criterion": str,
+    "axis": str,
+    "points": int,
+    "canary": str,
+}
 """Columns of criteria, in order, with the type of their JSON value."""
 
 
@@ -118,13 +139,25 @@ def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
     return None
 
 
-def case_from_rows(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> SnapshotCase:
+def case_from_rows(
+    row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
+) -> SnapshotCase:
     """Return the case of rows in which `row_fault` found nothing. Raises ValueError for an invalid date."""
-    case = {name: value for name, value in row.items() if name not in ("canary", "posted_at")}
-    rubric = [{name: value for name, value in c.items() if name != "canary"} for c in criteria]
+    case = {
+        name: value
+        for name, value in row.items()
+        if name not in ("canary", "posted_at")
+    }
+    rubric = [
+        {name: value for name, value in c.items() if name != "canary"} for c in criteria
+    ]
     rubric.sort(key=lambda c: int(c["position"]))
     posted_at = date.fromisoformat(row["posted_at"])
-    return SnapshotCase(**case, posted_at=posted_at, criteria=tuple(SnapshotCriterion(**c) for c in rubric))
+    return SnapshotCase(
+        **case,
+        posted_at=posted_at,
+        criteria=tuple(SnapshotCriterion(**c) for c in rubric),
+    )
 
 
 def stamped(row: Mapping[str, Any], canary: str) -> dict[str, Any]:
@@ -137,11 +170,15 @@ def commitment(case: SnapshotCase, salt: str) -> str:
 
     `salt` is 64 lower hexadecimal digits. The first release is left out, since a held-out case has none yet.
     """
-    record = {name: value for name, value in case.record().items() if name != "first_release"}
+    record = {
+        name: value for name, value in case.record().items() if name != "first_release"
+    }
     return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
 
 
-def livemedbench_record(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def livemedbench_record(
+    row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return a case in LiveMedBench's format, with the canary, from its stamped row and its criteria's rows."""
     return {
         "canary": row["canary"],
@@ -150,11 +187,16 @@ def livemedbench_record(row: Mapping[str, Any], criteria: Sequence[Mapping[str, 
         "narrative": row["narrative"],
         "core_request": row["query"],
         "doctor_advice": row["advice"],
-        "rubric_items": [{"criterion": c["criterion"], "points": c["points"], "axe": c["axis"]} for c in criteria],
+        "rubric_items": [
+            {"criterion": c["criterion"], "points": c["points"], "axe": c["axis"]}
+            for c in criteria
+        ],
     }
 
 
-def livemedbench_piece(number: int, row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> bytes:
+def livemedbench_piece(
+    number: int, row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
+) -> bytes:
     """Return the bytes that the case at this place, from 0, adds to `livemedbench.json`."""
     before = b",\n" if number else b"[\n"
     return before + canonical_json(livemedbench_record(row, criteria)).encode("utf-8")

@@ -43,7 +43,9 @@ def writer_name() -> str:
 def require() -> None:
     """Raise MissingExtra without pyarrow."""
     if not available():
-        raise MissingExtra("parquet needs pyarrow, which is not installed", hint="pip install pyarrow")
+        raise MissingExtra(
+            "parquet needs pyarrow, which is not installed", hint="pip install pyarrow"
+        )
 
 
 def schema(fields: Mapping[str, type]) -> "pa.Schema":
@@ -51,9 +53,20 @@ def schema(fields: Mapping[str, type]) -> "pa.Schema":
     import pyarrow as pa
 
     def kind(name: str, python: type) -> Any:
-        return pa.date32() if name == "posted_at" else pa.int32() if python is int else pa.string()
+        return (
+            pa.date32()
+            if name == "posted_at"
+            else pa.int32()
+            if python is int
+            else pa.string()
+        )
 
-    return pa.schema([pa.field(name, kind(name, python), nullable=False) for name, python in fields.items()])
+    return pa.schema(
+        [
+            pa.field(name, kind(name, python), nullable=False)
+            for name, python in fields.items()
+        ]
+    )
 
 
 class ParquetRows:
@@ -93,7 +106,9 @@ class ParquetRows:
         import pyarrow as pa
 
         if self._rows:
-            self._writer.write_table(pa.Table.from_pydict(self._columns, schema=self._schema))
+            self._writer.write_table(
+                pa.Table.from_pydict(self._columns, schema=self._schema)
+            )
             self._columns = {name: [] for name in self._columns}
             self._rows = 0
 
@@ -107,12 +122,20 @@ class ParquetFault(Exception):
     """A parquet file cannot be read as rows of the expected columns."""
 
 
-_ENCODINGS: Final = frozenset({"PLAIN", "RLE", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "BIT_PACKED"})
+_ENCODINGS: Final = frozenset(
+    {"PLAIN", "RLE", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "BIT_PACKED"}
+)
 """Others, such as DELTA_BYTE_ARRAY, let few bytes stand for many."""
 
 
 def find_difference(
-    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, *, rows: int, max_bytes: int
+    source: io.FileIO,
+    twin: io.FileIO,
+    fields: Mapping[str, type],
+    canary: str,
+    *,
+    rows: int,
+    max_bytes: int,
 ) -> str | None:
     """Find the first row at which a parquet file and its JSON Lines differ.
 
@@ -134,7 +157,9 @@ def find_difference(
     first = 1
     try:
         _check_frame(pq.ParquetFile(source), schema(fields), canary, rows, max_bytes)
-        texts = [field.name for field in schema(fields) if pa.types.is_string(field.type)]
+        texts = [
+            field.name for field in schema(fields) if pa.types.is_string(field.type)
+        ]
         file = pq.ParquetFile(source, read_dictionary=texts)
         for group in range(file.num_row_groups):
             number = file.metadata.row_group(group).num_rows
@@ -149,8 +174,17 @@ def find_difference(
                     return f"row {first + place}: {name}"
             first += number
         return f"row {first}: the twin has more rows" if next(remaining, None) else None
-    except (pa.ArrowException, LookupError, ValueError, AttributeError, MemoryError, OverflowError) as exc:
-        raise ParquetFault(f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}") from exc
+    except (
+        pa.ArrowException,
+        LookupError,
+        ValueError,
+        AttributeError,
+        MemoryError,
+        OverflowError,
+    ) as exc:
+        raise ParquetFault(
+            f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}"
+        ) from exc
 
 
 def _first_difference(column: Any, twin: Any) -> int | None:
@@ -161,21 +195,46 @@ def _first_difference(column: Any, twin: Any) -> int | None:
     found, expected = column.combine_chunks(), twin.combine_chunks()
     if pa.types.is_dictionary(found.type):
         # A long entry repeated in every row would unpack to gigabytes, so lengths are compared first.
-        lengths, allowed = pc.binary_length(found.dictionary).take(found.indices), pc.binary_length(expected)
-        found, expected = (found.dictionary_decode(), expected) if lengths.equals(allowed) else (lengths, allowed)
-    return None if found.equals(expected) else int(pc.index(pc.not_equal(found, expected), True).as_py())
+        lengths, allowed = (
+            pc.binary_length(found.dictionary).take(found.indices),
+            pc.binary_length(expected),
+        )
+        found, expected = (
+            (found.dictionary_decode(), expected)
+            if lengths.equals(allowed)
+            else (lengths, allowed)
+        )
+    return (
+        None
+        if found.equals(expected)
+        else int(pc.index(pc.not_equal(found, expected), True).as_py())
+    )
 
 
 def _parse(data: bytes) -> dict[str, Any]:
     row: dict[str, Any] = json.loads(data)
-    return {**row, "posted_at": date.fromisoformat(row["posted_at"])} if "posted_at" in row else row
+    return (
+        {**row, "posted_at": date.fromisoformat(row["posted_at"])}
+        if "posted_at" in row
+        else row
+    )
 
 
-def _check_frame(file: "pq.ParquetFile", expected: "pa.Schema", canary: str, rows: int, max_bytes: int) -> None:
+def _check_frame(
+    file: "pq.ParquetFile",
+    expected: "pa.Schema",
+    canary: str,
+    rows: int,
+    max_bytes: int,
+) -> None:
     """Raise ParquetFault for another canary, other columns or row counts, or a claim of more than `max_bytes`."""
     stated = file.schema_arrow.metadata or {}
     if stated != {CANARY_KEY.encode(): canary.encode()}:
-        raise ParquetFault(f"expected the metadata {CANARY_KEY} = {canary!r} alone, got {stated!r}"[:300])
+        raise ParquetFault(
+            f"expected the metadata {CANARY_KEY} = {canary!r} alone, got {stated!r}"[
+                :300
+            ]
+        )
     if not file.schema_arrow.remove_metadata().equals(expected):
         found = [(field.name, str(field.type)) for field in file.schema_arrow]
         raise ParquetFault(f"unexpected columns: {found}"[:300])
@@ -188,9 +247,17 @@ def _check_groups(metadata: "pq.FileMetaData", rows: int, max_bytes: int) -> Non
         raise ParquetFault(f"claims {stated} rows, expected {rows}")
     for group in groups:
         if not 0 < group.num_rows <= ROWS_PER_GROUP:
-            raise ParquetFault(f"has a row group of {group.num_rows} rows, expected 1 to {ROWS_PER_GROUP}")
+            raise ParquetFault(
+                f"has a row group of {group.num_rows} rows, expected 1 to {ROWS_PER_GROUP}"
+            )
         for chunk in map(group.column, range(group.num_columns)):
-            if chunk.num_values != group.num_rows or not _ENCODINGS.issuperset(chunk.encodings):
-                raise ParquetFault(f"column {chunk.path_in_schema} claims another number of values or encoding")
+            if chunk.num_values != group.num_rows or not _ENCODINGS.issuperset(
+                chunk.encodings
+            ):
+                raise ParquetFault(
+                    f"column {chunk.path_in_schema} claims another number of values or encoding"
+                )
     if (claimed := sum(group.total_byte_size for group in groups)) > max_bytes:
-        raise ParquetFault(f"claims {claimed} bytes of columns, expected at most {max_bytes}")
+        raise ParquetFault(
+            f"claims {claimed} bytes of columns, expected at most {max_bytes}"
+        )

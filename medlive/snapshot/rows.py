@@ -24,7 +24,12 @@ class RowReader:
     """Iterates over (line number from 1, row) of one file; lines that hold no row are skipped and reported."""
 
     def __init__(
-        self, handle: "io.FileIO", name: str, canary: str | None = None, *, trusted: bool = False
+        self,
+        handle: "io.FileIO",
+        name: str,
+        canary: str | None = None,
+        *,
+        trusted: bool = False,
     ) -> None:
         """Prepare to read.
 
@@ -34,7 +39,12 @@ class RowReader:
             canary: What every row must state; None accepts any.
             trusted: Whether the file was verified, so that rows need not be checked again.
         """
-        self._handle, self._name, self._canary, self._trusted = handle, name, canary, trusted
+        self._handle, self._name, self._canary, self._trusted = (
+            handle,
+            name,
+            canary,
+            trusted,
+        )
         self._fields = CASE_FIELDS if name == CASES else CRITERION_FIELDS
         self.faults, self.canary_faults = Faults(), Faults()
 
@@ -45,8 +55,14 @@ class RowReader:
             if (row := self._parse(data, where)) is None:
                 continue
             case_id = row["case_id"]
-            if case_id < previous or (case_id == previous and number > 1 and self._name == CASES):
-                self.faults.add(where, "rows in the order of case_id", f"{case_id!r} after {previous!r}"[:300])
+            if case_id < previous or (
+                case_id == previous and number > 1 and self._name == CASES
+            ):
+                self.faults.add(
+                    where,
+                    "rows in the order of case_id",
+                    f"{case_id!r} after {previous!r}"[:300],
+                )
             previous = case_id
             yield number, row
 
@@ -63,9 +79,15 @@ class RowReader:
             self.faults.add(where, "a row of the format", fault)
             return None
         if canonical != data:
-            self.faults.add(where, "canonical JSON and a line end", "the same value spelled otherwise")
+            self.faults.add(
+                where,
+                "canonical JSON and a line end",
+                "the same value spelled otherwise",
+            )
         if self._canary not in (None, row["canary"]):
-            self.canary_faults.add(where, f"the canary {self._canary}", repr(row["canary"])[:100])
+            self.canary_faults.add(
+                where, f"the canary {self._canary}", repr(row["canary"])[:100]
+            )
         return row
 
 
@@ -82,7 +104,9 @@ class CaseRows(NamedTuple):
         return str(self.row["case_id"])
 
 
-def group_rows(cases: RowReader, criteria: RowReader, on_orphan: Callable[[int, Row], None]) -> Iterator[CaseRows]:
+def group_rows(
+    cases: RowReader, criteria: RowReader, on_orphan: Callable[[int, Row], None]
+) -> Iterator[CaseRows]:
     """Join both files by case.
 
     Both are in the order of their cases' ids; `on_orphan` gets the line number and row of each criterion without a
@@ -112,7 +136,9 @@ def read_cases(root: Path, *, trusted: bool = False) -> Iterator[CaseRows]:
 
     def refuse(number: int, row: Row) -> None:
         check()
-        raise BadInput(f"{root / CRITERIA}:{number}: there is no case {row['case_id']!r}")
+        raise BadInput(
+            f"{root / CRITERIA}:{number}: there is no case {row['case_id']!r}"
+        )
 
     def check() -> None:
         for fault in (fault for reader in readers for fault in reader.faults.findings):
@@ -120,16 +146,23 @@ def read_cases(root: Path, *, trusted: bool = False) -> Iterator[CaseRows]:
 
     try:
         with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:
-            readers = RowReader(cases, CASES, trusted=trusted), RowReader(criteria, CRITERIA, trusted=trusted)
+            readers = (
+                RowReader(cases, CASES, trusted=trusted),
+                RowReader(criteria, CRITERIA, trusted=trusted),
+            )
             for case in group_rows(*readers, refuse):
                 check()
                 positions = [row["position"] for row in case.criteria]
                 if positions != sorted(set(positions)):
-                    raise BadInput(f"{root / CRITERIA}: the criteria of {case.case_id!r} are not in order")
+                    raise BadInput(
+                        f"{root / CRITERIA}: the criteria of {case.case_id!r} are not in order"
+                    )
                 yield case
             check()
     except (OSError, TooLong) as exc:
-        raise BadInput(f"{root} cannot be read as a snapshot: {str(exc)[:300]}") from exc
+        raise BadInput(
+            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
+        ) from exc
 
 
 def pair_cases(

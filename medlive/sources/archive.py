@@ -45,7 +45,9 @@ _URL_HEADER = "WARC-X-Medlive-URL"
 """The requested address as a JSON string, if WARC-Target-URI cannot express it."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _NOT_STORED = frozenset({"content-encoding", "transfer-encoding", "content-length"})
-_PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '<>"\\^`{|}')
+_PRINTABLE = "".join(
+    chr(code) for code in range(0x21, 0x7F) if chr(code) not in '<>"\\^`{|}'
+)
 _WWW = re.compile(r"^www\d*\.")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _URL_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
@@ -57,7 +59,8 @@ class ArchiveDamaged(MedliveError):
     def __init__(self, path: Path, message: str) -> None:
         self.path = path
         super().__init__(
-            f"{path}: {message}", hint="restore the file from a backup; pages that are lost must be fetched again"
+            f"{path}: {message}",
+            hint="restore the file from a backup; pages that are lost must be fetched again",
         )
 
 
@@ -65,7 +68,12 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
     """Writes one archive file; a context manager. One file has one writer, used by one thread at a time."""
 
     def __init__(
-        self, path: Path, *, software: str, operator: str | None, created_at: datetime | None = None
+        self,
+        path: Path,
+        *,
+        software: str,
+        operator: str | None,
+        created_at: datetime | None = None,
     ) -> None:
         """Create the file and its folder; its first record names the program, its operator and the time.
 
@@ -122,9 +130,13 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
 def read_page(path: Path, place: Place) -> Fetched:
     """Read the page at a place and check its digests. Raises ArchiveDamaged."""
     with _opened(path) as file:
-        found, page = next(_pages(path, _records(path, file, place.offset)), (None, None))
+        found, page = next(
+            _pages(path, _records(path, file, place.offset)), (None, None)
+        )
     if page is None or found != place:
-        raise ArchiveDamaged(path, f"no page of {place.length} bytes at offset {place.offset}")
+        raise ArchiveDamaged(
+            path, f"no page of {place.length} bytes at offset {place.offset}"
+        )
     return page
 
 
@@ -172,12 +184,17 @@ def _copy_without(path: Path, copy: BinaryIO, places: set[Place]) -> dict[Place,
             if record.kind == "response" and record.place in places:
                 places.remove(record.place)
                 dropped_request = record.field("WARC-Concurrent-To")
-            elif record.kind != "request" or record.field("WARC-Record-ID") != dropped_request:
+            elif (
+                record.kind != "request"
+                or record.field("WARC-Record-ID") != dropped_request
+            ):
                 if record.kind == "response":
                     moved[record.place] = Place(copy.tell(), len(record.member))
                 copy.write(record.member)
     if places:
-        raise ArchiveDamaged(path, f"no page to erase at offset {min(place.offset for place in places)}")
+        raise ArchiveDamaged(
+            path, f"no page to erase at offset {min(place.offset for place in places)}"
+        )
     return moved
 
 
@@ -200,40 +217,62 @@ class _Record:
     @property
     def payload(self) -> bytes:
         """The block without its HTTP head, which only pages and forms have."""
-        return self.block if self.kind == "warcinfo" else self.block.partition(b"\r\n\r\n")[2]
+        return (
+            self.block
+            if self.kind == "warcinfo"
+            else self.block.partition(b"\r\n\r\n")[2]
+        )
 
     def page(self) -> Fetched:
         """Parse the page of a response record, without its form."""
         try:
             head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
             spelt = self.field(_URL_HEADER)
-            url = self.headers.get_header("WARC-Target-URI") if spelt is None else json.loads(spelt)
+            url = (
+                self.headers.get_header("WARC-Target-URI")
+                if spelt is None
+                else json.loads(spelt)
+            )
             if not isinstance(url, str):
                 raise ValueError("its address is not a text")
             return Fetched(
                 url=url,
                 status=int(head.get_statuscode()),
-                headers={name: value for name, value in head.headers if name != "content-length"},
+                headers={
+                    name: value
+                    for name, value in head.headers
+                    if name != "content-length"
+                },
                 body=self.payload,
                 fetched_at=datetime.fromisoformat(self.headers.get_header("WARC-Date")),
             )
         except (ValueError, TypeError, EOFError, RecursionError) as error:
-            raise ArchiveDamaged(self.path, f"no page at offset {self.place.offset}: {error}") from error
+            raise ArchiveDamaged(
+                self.path, f"no page at offset {self.place.offset}: {error}"
+            ) from error
 
     def form(self) -> tuple[tuple[str, str], ...]:
         """Parse the form of a request record."""
         try:
             posted = self.payload.decode("ascii")
-            return tuple(parse_qsl(posted, keep_blank_values=True, errors="surrogatepass"))
+            return tuple(
+                parse_qsl(posted, keep_blank_values=True, errors="surrogatepass")
+            )
         except ValueError as error:
-            raise ArchiveDamaged(self.path, f"no form at offset {self.place.offset}: {error}") from error
+            raise ArchiveDamaged(
+                self.path, f"no form at offset {self.place.offset}: {error}"
+            ) from error
 
 
 @contextmanager
 def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]:
     """Open an archive file; errors of the system are raised as ArchiveDamaged."""
     try:
-        with io.BufferedReader(open_plain(path)) if mode == "rb" else path.open(mode) as file:
+        with (
+            io.BufferedReader(open_plain(path))
+            if mode == "rb"
+            else path.open(mode) as file
+        ):
             yield file
     except OSError as error:
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error
@@ -247,12 +286,17 @@ def _pages(path: Path, records: Iterator[_Record]) -> Iterator[tuple[Place, Fetc
             if (request_id := record.field("WARC-Concurrent-To")) is not None:
                 following = next(records, None)
                 if following is None or following.field("WARC-Record-ID") != request_id:
-                    raise ArchiveDamaged(path, f"the form of the page at offset {record.place.offset} is missing")
+                    raise ArchiveDamaged(
+                        path,
+                        f"the form of the page at offset {record.place.offset} is missing",
+                    )
                 page = replace(page, form=following.form())
             yield record.place, page
 
 
-def _records(path: Path, file: BinaryIO, offset: int, size: int | None = None) -> Iterator[_Record]:
+def _records(
+    path: Path, file: BinaryIO, offset: int, size: int | None = None
+) -> Iterator[_Record]:
     """Iterate over the records from an offset on, to offset `size` or to the end. Raises ArchiveDamaged."""
     file.seek(offset)
     rest = b""
@@ -268,17 +312,22 @@ def _records(path: Path, file: BinaryIO, offset: int, size: int | None = None) -
             try:
                 content += member.decompress(chunk, RECORD_BYTES + 1 - len(content))
             except zlib.error as error:
-                raise ArchiveDamaged(path, f"the record at offset {offset} is broken: {error}") from error
+                raise ArchiveDamaged(
+                    path, f"the record at offset {offset} is broken: {error}"
+                ) from error
             if len(content) > RECORD_BYTES:
                 raise ArchiveDamaged(
-                    path, f"the record at offset {offset} unpacks to more than {RECORD_BYTES} bytes"
+                    path,
+                    f"the record at offset {offset} unpacks to more than {RECORD_BYTES} bytes",
                 )
             rest = member.unused_data
             packed += chunk[: len(chunk) - len(rest)]
         yield _parse_record(path, offset, bytes(packed), bytes(content))
         offset += len(packed)
     if size is not None and offset != end:
-        raise ArchiveDamaged(path, f"its records end at {offset} bytes, expected {size}")
+        raise ArchiveDamaged(
+            path, f"its records end at {offset} bytes, expected {size}"
+        )
 
 
 def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Record:
@@ -288,13 +337,27 @@ def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Re
             io.BytesIO(content), known_format="warc", no_record_parse=True
         )
         declared = int(raw.rec_headers.get_header("Content-Length"))
-        record = _Record(path, Place(offset, len(member)), member, raw.rec_headers, raw.raw_stream.read())
-    except (ArchiveLoadFailed, EOFError, ValueError, TypeError, AttributeError) as error:
+        record = _Record(
+            path,
+            Place(offset, len(member)),
+            member,
+            raw.rec_headers,
+            raw.raw_stream.read(),
+        )
+    except (
+        ArchiveLoadFailed,
+        EOFError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise ArchiveDamaged(path, f"no record at offset {offset}: {error}") from error
     if len(record.block) != declared:
         raise ArchiveDamaged(path, f"the record at offset {offset} is cut off")
     if record.field(_digest_header(record.kind)) != _digest(record.payload):
-        raise ArchiveDamaged(path, f"the record at offset {offset} does not match its digest")
+        raise ArchiveDamaged(
+            path, f"the record at offset {offset} does not match its digest"
+        )
     return record
 
 
@@ -305,7 +368,9 @@ def _digest_header(kind: str | None) -> str:
 
 def _digest(data: bytes) -> str:
     """Return the digest that WARC readers expect, SHA-1 in base 32 (the database has SHA-256)."""
-    return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode("ascii")
+    return "sha1:" + base64.b32encode(
+        hashlib.sha1(data, usedforsecurity=False).digest()
+    ).decode("ascii")
 
 
 def _page_members(page: Fetched) -> tuple[bytes, bytes]:
@@ -314,9 +379,19 @@ def _page_members(page: Fetched) -> tuple[bytes, bytes]:
         raise ValueError("expected an aware time and a status of three digits")
     moment = _moment(page.fetched_at)
     address = quote(page.url, safe=_PRINTABLE, errors="surrogatepass")
-    posted = None if page.form is None else urlencode(page.form, errors="surrogatepass").encode("ascii")
+    posted = (
+        None
+        if page.form is None
+        else urlencode(page.form, errors="surrogatepass").encode("ascii")
+    )
     identity = json.dumps(
-        [page.url, moment, page.status, _digest(page.body), None if posted is None else str(posted)]
+        [
+            page.url,
+            moment,
+            page.status,
+            _digest(page.body),
+            None if posted is None else str(posted),
+        ]
     )
     response_id = f"<{uuid5(NAMESPACE_URL, identity).urn}>"
     request_id = f"<{uuid5(NAMESPACE_URL, identity + ' request').urn}>"
@@ -329,13 +404,31 @@ def _page_members(page: Fetched) -> tuple[bytes, bytes]:
         about["WARC-Concurrent-To"] = request_id
         parts = urlsplit(address)
         first_line = f"POST {parts.path or '/'}{'?' + parts.query if parts.query else ''} HTTP/1.1"
-        head = _head(first_line, {"content-type": "application/x-www-form-urlencoded"}, len(posted))
-        its_own = {"WARC-Record-ID": request_id, "WARC-Concurrent-To": response_id, **common}
-        request = _member("request", "application/http; msgtype=request", its_own, head, posted)
-    headers = {name: value for name, value in page.headers.items() if name not in _NOT_STORED}
-    phrase = HTTPStatus(page.status).phrase if page.status in HTTPStatus._value2member_map_ else "Unknown"
+        head = _head(
+            first_line,
+            {"content-type": "application/x-www-form-urlencoded"},
+            len(posted),
+        )
+        its_own = {
+            "WARC-Record-ID": request_id,
+            "WARC-Concurrent-To": response_id,
+            **common,
+        }
+        request = _member(
+            "request", "application/http; msgtype=request", its_own, head, posted
+        )
+    headers = {
+        name: value for name, value in page.headers.items() if name not in _NOT_STORED
+    }
+    phrase = (
+        HTTPStatus(page.status).phrase
+        if page.status in HTTPStatus._value2member_map_
+        else "Unknown"
+    )
     head = _head(f"HTTP/1.1 {page.status} {phrase}", headers, len(page.body))
-    return _member("response", "application/http; msgtype=response", about, head, page.body), request
+    return _member(
+        "response", "application/http; msgtype=response", about, head, page.body
+    ), request
 
 
 def _warcinfo(software: str, operator: str | None, created_at: datetime) -> bytes:
@@ -347,18 +440,31 @@ def _warcinfo(software: str, operator: str | None, created_at: datetime) -> byte
         "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
         "description": "Response bodies are stored decompressed, as they were read.",
     }
-    lines = [f"{name}: {_CONTROLS.sub(' ', value)}\r\n" for name, value in fields.items() if value]
+    lines = [
+        f"{name}: {_CONTROLS.sub(' ', value)}\r\n"
+        for name, value in fields.items()
+        if value
+    ]
     content = "".join(lines).encode("utf-8", "replace")
     moment = _moment(created_at)
-    about = {"WARC-Record-ID": f"<{uuid5(NAMESPACE_URL, moment + _digest(content)).urn}>", "WARC-Date": moment}
+    about = {
+        "WARC-Record-ID": f"<{uuid5(NAMESPACE_URL, moment + _digest(content)).urn}>",
+        "WARC-Date": moment,
+    }
     return _member("warcinfo", "application/warc-fields", about, b"", content)
 
 
-def _member(kind: str, content_type: str, about: Mapping[str, str], head: bytes, body: bytes) -> bytes:
+def _member(
+    kind: str, content_type: str, about: Mapping[str, str], head: bytes, body: bytes
+) -> bytes:
     """Build a gzip member without time or name, so that equal records are equal bytes."""
     plain = io.BytesIO()
     writer = WARCWriter(plain, gzip=False, warc_version=_VERSION)
-    fields = [("WARC-Type", kind), *about.items(), (_digest_header(kind), _digest(body))]
+    fields = [
+        ("WARC-Type", kind),
+        *about.items(),
+        (_digest_header(kind), _digest(body)),
+    ]
     # No address: with one, the HTTP head would be read again and its non-ASCII values rewritten.
     record = writer.create_warc_record(
         "",
@@ -375,12 +481,22 @@ def _member(kind: str, content_type: str, about: Mapping[str, str], head: bytes,
 
 def _head(first_line: str, headers: Mapping[str, str], length: int) -> bytes:
     """Build an HTTP head; control characters in values become spaces, lone surrogates are replaced."""
-    lines = [first_line, *(f"{name}: {_CONTROLS.sub(' ', value).strip()}" for name, value in headers.items())]
-    return ("\r\n".join([*lines, f"content-length: {length}"]) + "\r\n\r\n").encode("utf-8", "replace")
+    lines = [
+        first_line,
+        *(
+            f"{name}: {_CONTROLS.sub(' ', value).strip()}"
+            for name, value in headers.items()
+        ),
+    ]
+    return ("\r\n".join([*lines, f"content-length: {length}"]) + "\r\n\r\n").encode(
+        "utf-8", "replace"
+    )
 
 
 def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return (
+        moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )
 
 
 def _sync(file: BinaryIO | io.FileIO, folder: Path | None = None) -> None:
@@ -408,14 +524,20 @@ def sort_key(url: str) -> str:
         return quote(url.lower(), safe=_URL_SAFE, errors="replace")
     host = parts.hostname.rstrip(".")
     if not host.isascii():
-        with suppress(UnicodeError):  # no name that a resolver would take is escaped as it is
+        with suppress(
+            UnicodeError
+        ):  # no name that a resolver would take is escaped as it is
             host = host.encode("idna").decode("ascii")
     host = _WWW.sub("", quote(host, safe=_URL_SAFE, errors="replace"))
     key = host if ":" in host else ",".join(reversed(host.split(".")))
     if port is not None and port != _DEFAULT_PORTS.get(parts.scheme):
         key += f":{port}"
     path = normpath("/" + _escaped(parts.path).lstrip("/"))
-    query = "&".join(sorted(_escaped(parts.query).lower().split("&"))) if parts.query else ""
+    query = (
+        "&".join(sorted(_escaped(parts.query).lower().split("&")))
+        if parts.query
+        else ""
+    )
     return f"{key}){path.lower()}{'?' + query if query else ''}"
 
 

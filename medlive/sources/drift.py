@@ -64,7 +64,11 @@ class Compared:
         """The figure in words, with its value now and before."""
         kind, _, what = self.name.partition(":")
         words, form = _WORDS[kind]
-        before = "nothing to compare with" if self.median is None else f"median before: {self.median:{form}}"
+        before = (
+            "nothing to compare with"
+            if self.median is None
+            else f"median before: {self.median:{form}}"
+        )
         return f"{words.format(what=what, value=self.value, n=self.n)} ({before})"
 
 
@@ -78,14 +82,18 @@ def thread_fields(thread: Thread) -> dict[str, bool | int]:
         "question": any(m.role is Role.PATIENT and m.text.strip() for m in messages),
         "reply": any(m.role is not Role.PATIENT and m.text.strip() for m in messages),
         "verified reply": any(m.verified for m in messages),
-        "dated messages": bool(messages) and all(m.posted_at is not None for m in messages),
-        "whole text": bool(messages) and all(m.text.strip() or m.media for m in messages),
+        "dated messages": bool(messages)
+        and all(m.posted_at is not None for m in messages),
+        "whole text": bool(messages)
+        and all(m.text.strip() or m.media for m in messages),
         "media": any(m.media for m in messages),
         "messages": len(messages),
     }
 
 
-def measures(fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]) -> dict[str, Measure]:
+def measures(
+    fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]
+) -> dict[str, Measure]:
     """A run's figures.
 
     `fields`: of the threads it read, field → (share or median, threads), keys as `thread_fields` gives them;
@@ -100,21 +108,32 @@ def measures(fields: Mapping[str, tuple[float, int]], ends: Mapping[str, int]) -
     found["count:listed"] = Measure(float(listed), listed)
     present = sum(ends.get(end, 0) for end in ("read", "not_modified", *_FAILURES))
     if gone_threads := ends.get("gone", 0):
-        found["end:gone"] = Measure(gone_threads / (gone_threads + present), gone_threads + present)
+        found["end:gone"] = Measure(
+            gone_threads / (gone_threads + present), gone_threads + present
+        )
     requested = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
     if requested:
-        found |= {f"end:{end}": Measure(ends.get(end, 0) / requested, requested) for end in _FAILURES}
+        found |= {
+            f"end:{end}": Measure(ends.get(end, 0) / requested, requested)
+            for end in _FAILURES
+        }
     return found
 
 
-def compare(now: Mapping[str, Measure], before: Sequence[Mapping[str, Measure]]) -> list[Compared]:
+def compare(
+    now: Mapping[str, Measure], before: Sequence[Mapping[str, Measure]]
+) -> list[Compared]:
     """Each figure beside the median of the runs before, which are newest first; by name.
 
     A field that runs before had and this one lacks altogether is compared as well.
     """
-    names = sorted(set(now) | {name for run in before for name in run if name.startswith("field:")})
+    names = sorted(
+        set(now) | {name for run in before for name in run if name.startswith("field:")}
+    )
     read = now.get("median:messages", Measure(0.0, 0)).n
-    return [_compared(name, now.get(name, Measure(0.0, read)), before) for name in names]
+    return [
+        _compared(name, now.get(name, Measure(0.0, read)), before) for name in names
+    ]
 
 
 def reads_nothing(ends: Mapping[str, int]) -> bool:
@@ -122,7 +141,9 @@ def reads_nothing(ends: Mapping[str, int]) -> bool:
     return not ends.get("read") and bool(ends.get("layout", 0) + ends.get("fault", 0))
 
 
-def _compared(name: str, measure: Measure, before: Sequence[Mapping[str, Measure]]) -> Compared:
+def _compared(
+    name: str, measure: Measure, before: Sequence[Mapping[str, Measure]]
+) -> Compared:
     kind = name.partition(":")[0]
     runs = [run[name] for run in before[:HISTORY] if name in run]
     past = [run.value for run in runs if kind == "count" or run.n >= LEAST_THREADS]
@@ -156,7 +177,11 @@ def _collapsed(kind: str, measure: Measure, middle: float | None) -> bool:
 def _tail(k: int, n: int, p: float) -> float:
     """The probability of `k` or more of `n`, each with probability `p` strictly between 0 and 1."""
     terms = (
-        lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(p) + (n - i) * log(1 - p)
+        lgamma(n + 1)
+        - lgamma(i + 1)
+        - lgamma(n - i + 1)
+        + i * log(p)
+        + (n - i) * log(1 - p)
         for i in range(k, n + 1)
     )
     return min(1.0, sum(exp(term) for term in terms))

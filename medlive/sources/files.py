@@ -11,7 +11,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from medlive.bounds import IMPORT_LINE_BYTES, THREAD_ID_CHARS
 from medlive.deidentify.detect import keyed_handle
@@ -126,7 +133,9 @@ class _ThreadLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    source: Annotated[str, BeforeValidator(_lowered), Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+    source: Annotated[
+        str, BeforeValidator(_lowered), Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")
+    ]
     thread_id: _Line | int = ""
     url: _Line = ""
     title: _Line = ""
@@ -166,18 +175,28 @@ def _lines(handle: BinaryIO) -> Iterator[bytes]:
         rest = line
         while len(line) > IMPORT_LINE_BYTES and rest and not rest.endswith(b"\n"):
             rest = handle.readline(_BLOCK)
-        yield line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00") if rest is line else line
+        yield (
+            line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00")
+            if rest is line
+            else line
+        )
 
 
-def _read_line(number: int, line: bytes, assumed: datetime | None, key: bytes) -> ImportedThread | ImportProblem:
+def _read_line(
+    number: int, line: bytes, assumed: datetime | None, key: bytes
+) -> ImportedThread | ImportProblem:
     notes: dict[Note, None] = {}
     try:
         if len(line) > IMPORT_LINE_BYTES:
-            raise _Malformed(ProblemReason.TOO_LONG, f"longer than {IMPORT_LINE_BYTES} bytes")
+            raise _Malformed(
+                ProblemReason.TOO_LONG, f"longer than {IMPORT_LINE_BYTES} bytes"
+            )
         thread = _thread(_parse(_decode(line, notes), notes), assumed, key, notes)
     except _Malformed as problem:
         text = line[: _EXCERPT * 4].decode("utf-8", "replace")
-        excerpt = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+", " ", text)[:_EXCERPT].strip()
+        excerpt = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+", " ", text)[
+            :_EXCERPT
+        ].strip()
         return ImportProblem(number, problem.reason, problem.detail, excerpt)
     return ImportedThread(number, thread, tuple(notes))
 
@@ -191,7 +210,9 @@ def _decode(line: bytes, notes: dict[Note, None]) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as exc:
         broken_at = exc.start
-    with suppress(UnicodeDecodeError):  # CESU-8: each half of a surrogate pair encoded by itself
+    with suppress(
+        UnicodeDecodeError
+    ):  # CESU-8: each half of a surrogate pair encoded by itself
         return line.decode("utf-8", "surrogatepass")
     rough = line.decode("utf-8", "replace")
     broken = rough.count("\ufffd")
@@ -201,7 +222,9 @@ def _decode(line: bytes, notes: dict[Note, None]) -> str:
     try:
         text = line.decode("gb18030")
     except UnicodeDecodeError as exc:
-        raise _Malformed(ProblemReason.NOT_TEXT, f"neither UTF-8 nor GB18030 at byte {exc.start}") from exc
+        raise _Malformed(
+            ProblemReason.NOT_TEXT, f"neither UTF-8 nor GB18030 at byte {exc.start}"
+        ) from exc
     notes[Note.GB18030] = None
     return text
 
@@ -212,10 +235,17 @@ def _parse(text: str, notes: dict[Note, None]) -> _ThreadLine:
         value = json.loads(text, strict=False)
         storable = _storable(value)
     except (ValueError, RecursionError) as exc:
-        detail = f"column {exc.colno}: {exc.msg}" if isinstance(exc, json.JSONDecodeError) else str(exc)
+        detail = (
+            f"column {exc.colno}: {exc.msg}"
+            if isinstance(exc, json.JSONDecodeError)
+            else str(exc)
+        )
         raise _Malformed(ProblemReason.NOT_JSON, detail) from exc
     if not isinstance(value, dict):
-        raise _Malformed(ProblemReason.NOT_AN_OBJECT, f"expected an object, found {type(value).__name__}")
+        raise _Malformed(
+            ProblemReason.NOT_AN_OBJECT,
+            f"expected an object, found {type(value).__name__}",
+        )
     if storable != value:
         notes[Note.STRIPPED] = None
     try:
@@ -227,7 +257,9 @@ def _parse(text: str, notes: dict[Note, None]) -> _ThreadLine:
             reason = ProblemReason.MISSING_FIELD
         elif error["type"] in ("value_error", "string_pattern_mismatch"):
             reason = ProblemReason(_REASONS[str(error["loc"][-1])])
-        raise _Malformed(reason, f"{'.'.join(map(str, error['loc']))}: {error['msg']}") from exc
+        raise _Malformed(
+            reason, f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
+        ) from exc
 
 
 def _storable(value: Any) -> Any:
@@ -241,7 +273,9 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict[Note, None]) -> Thread:
+def _thread(
+    line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict[Note, None]
+) -> Thread:
     if (length := len(str(line.thread_id))) > THREAD_ID_CHARS:
         detail = f"thread_id has {length} characters, more than the {THREAD_ID_CHARS} that are stored"
         raise _Malformed(ProblemReason.TOO_LONG, detail)
@@ -249,11 +283,26 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict
     if posted_at is None and assumed is not None:
         posted_at = _utc(assumed, {})
         notes[Note.DATE_ASSUMED] = None
-    messages = tuple(_message(n, message, key, notes) for n, message in enumerate(line.messages))
+    messages = tuple(
+        _message(n, message, key, notes) for n, message in enumerate(line.messages)
+    )
     language = _LANGUAGES.get(re.split("[-_]", line.language)[0], line.language) or None
     tags = tuple(filter(None, line.tags))
-    thread = Thread(line.source, str(line.thread_id), line.url, line.title, language, tags, posted_at, messages)
-    if len(messages) > 1 and messages[0].text.strip() == line.title and messages[1].author == messages[0].author:
+    thread = Thread(
+        line.source,
+        str(line.thread_id),
+        line.url,
+        line.title,
+        language,
+        tags,
+        posted_at,
+        messages,
+    )
+    if (
+        len(messages) > 1
+        and messages[0].text.strip() == line.title
+        and messages[1].author == messages[0].author
+    ):
         notes[Note.OPENING_DOUBLED] = None
     if not thread.thread_id:
         notes[Note.ID_MADE] = None
@@ -262,13 +311,26 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict
     return thread
 
 
-def _message(position: int, line: _MessageLine, key: bytes, notes: dict[Note, None]) -> Message:
+def _message(
+    position: int, line: _MessageLine, key: bytes, notes: dict[Note, None]
+) -> Message:
     if line.verified and line.role is not Role.PHYSICIAN:
         notes[Note.ROLE_UNVERIFIED] = None
     kinds = (kind.lower() for kind in line.media if kind)
     media = tuple(dict.fromkeys(kind if kind in _MEDIA else "file" for kind in kinds))
-    author, posted_at = keyed_handle(line.author or line.role.value, key), _utc(line.posted_at, notes)
-    return Message(f"m{position}", author, line.role, bool(line.verified), line.text, posted_at, media)
+    author, posted_at = (
+        keyed_handle(line.author or line.role.value, key),
+        _utc(line.posted_at, notes),
+    )
+    return Message(
+        f"m{position}",
+        author,
+        line.role,
+        bool(line.verified),
+        line.text,
+        posted_at,
+        media,
+    )
 
 
 def _utc(moment: datetime | None, notes: dict[Note, None]) -> datetime | None:
@@ -278,4 +340,6 @@ def _utc(moment: datetime | None, notes: dict[Note, None]) -> datetime | None:
     try:
         return moment.astimezone(UTC) if moment is not None else None
     except OverflowError as exc:
-        raise _Malformed(ProblemReason.BAD_DATE, f"posted_at is out of range: {moment}") from exc
+        raise _Malformed(
+            ProblemReason.BAD_DATE, f"posted_at is out of range: {moment}"
+        ) from exc

@@ -16,7 +16,12 @@ from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.errors import MedliveError, describe
 from medlive.sources import source
-from medlive.sources.fetching.policy import FetchError, FetchFailed, FetchPolicy, FetchReason
+from medlive.sources.fetching.policy import (
+    FetchError,
+    FetchFailed,
+    FetchPolicy,
+    FetchReason,
+)
 from medlive.sources.ledger import (
     REFUSALS,
     FetchedPage,
@@ -30,7 +35,16 @@ from medlive.sources.ledger import (
     PageKind,
     SkipReason,
 )
-from medlive.sources.source import Fetched, ListEntry, Listing, Page, PageRequest, ProblemKind, Site, SourceError
+from medlive.sources.source import (
+    Fetched,
+    ListEntry,
+    Listing,
+    Page,
+    PageRequest,
+    ProblemKind,
+    Site,
+    SourceError,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,7 +76,11 @@ class HarvestEnd(StrEnum):
 
 def list_key(request: PageRequest) -> str:
     """Return a list's name in the ledger: its first address, with a digest of the form if it is posted."""
-    return request.url if request.form is None else f"{request.url} {digest_json([list(f) for f in request.form])}"
+    return (
+        request.url
+        if request.form is None
+        else f"{request.url} {digest_json([list(f) for f in request.form])}"
+    )
 
 
 async def harvest(
@@ -85,7 +103,16 @@ async def harvest(
     earlier runs saw. At most `limit` threads are read, `concurrency` at a time.
     """
     policy = FetchPolicy.of(site, base_url)
-    run = _Run(site, fetch, ledger, policy, anonymise, since, limit, asyncio.Queue(2 * concurrency))
+    run = _Run(
+        site,
+        fetch,
+        ledger,
+        policy,
+        anonymise,
+        since,
+        limit,
+        asyncio.Queue(2 * concurrency),
+    )
     tasks = [asyncio.create_task(run.work()) for _ in range(concurrency)]
     tasks.append(asyncio.create_task(run.find(base_url, concurrency)))
     try:
@@ -134,12 +161,16 @@ class _Run:
 
     async def find(self, base_url: str, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
-        await self._enqueue(await self._on_allowed_hosts(await self.ledger.left_over()), "left over")
+        await self._enqueue(
+            await self._on_allowed_hosts(await self.ledger.left_over()), "left over"
+        )
         for first in self.site.listing_requests(base_url):
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self.since is None:
-            await self._enqueue(await self._on_allowed_hosts(await self.ledger.not_listed()), "missing")
+            await self._enqueue(
+                await self._on_allowed_hosts(await self.ledger.not_listed()), "missing"
+            )
         for _ in range(workers):
             await self.queue.put(None)
 
@@ -153,10 +184,18 @@ class _Run:
     def _stopped(self) -> bool:
         return self.ended or self.limited
 
-    async def _enqueue(self, entries: Sequence[ListEntry], origin: _Origin = "listed") -> None:
-        known = await self.ledger.look_up([entry.thread_id for entry in entries]) if entries else {}
+    async def _enqueue(
+        self, entries: Sequence[ListEntry], origin: _Origin = "listed"
+    ) -> None:
+        known = (
+            await self.ledger.look_up([entry.thread_id for entry in entries])
+            if entries
+            else {}
+        )
         for entry in entries:
-            self.limited = self.limited or (self.limit is not None and self.requested >= self.limit)
+            self.limited = self.limited or (
+                self.limit is not None and self.requested >= self.limit
+            )
             if self._stopped():
                 return
             self.requested += 1
@@ -165,8 +204,12 @@ class _Run:
 
     async def _on_allowed_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
         """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
-        moved = [e for e in entries if source.host_of(e.url) not in self.policy.allowed_hosts]
-        await self.ledger.keep(*(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in moved))
+        moved = [
+            e for e in entries if source.host_of(e.url) not in self.policy.allowed_hosts
+        ]
+        await self.ledger.keep(
+            *(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in moved)
+        )
         return [entry for entry in entries if entry not in moved]
 
     async def _follow(self, first: PageRequest) -> None:
@@ -188,16 +231,24 @@ class _Run:
                 self.lists_missing = True
                 return
             listing, events = read
-            known = await self.ledger.look_up([entry.thread_id for entry in listing.entries])
+            known = await self.ledger.look_up(
+                [entry.thread_id for entry in listing.entries]
+            )
             known_pages = (known_pages + 1) * _is_known(listing, known, state.read_by)
-            finished = known_pages >= KNOWN_PAGES or self._is_last(listing, seen, state.cutoff, number)
-            listed = self._plan_page(key, listing, known, seen, state.cutoff, finished=finished)
+            finished = known_pages >= KNOWN_PAGES or self._is_last(
+                listing, seen, state.cutoff, number
+            )
+            listed = self._plan_page(
+                key, listing, known, seen, state.cutoff, finished=finished
+            )
             seen |= {entry.thread_id for entry in listing.entries}
             await self.ledger.keep(*events, listed)
             await self._enqueue(listed.waiting)
             request = listed.next_page
 
-    async def _read_listing(self, request: PageRequest, number: int) -> tuple[Listing, list[HarvestEvent]] | None:
+    async def _read_listing(
+        self, request: PageRequest, number: int
+    ) -> tuple[Listing, list[HarvestEvent]] | None:
         """Fetch and parse page `number` of a list; None, with the problem reported, if that failed."""
         page = await self._get(request)
         if page is None:
@@ -206,23 +257,35 @@ class _Run:
         try:
             listing = parse_with(page.url, self.site.parse_listing, page)
         except SourceError as error:
-            problem = HarvestProblem(page.url, error.kind, error.message, ends_source=True)
+            problem = HarvestProblem(
+                page.url, error.kind, error.message, ends_source=True
+            )
             await self._report(problem, fetched_page)
             return None
         if number < LIST_PAGES or listing.next_page is None:
             return listing, [fetched_page]
         message = f"the list has more than {LIST_PAGES} pages; the rest is left out"
-        return listing, [fetched_page, HarvestProblem(page.url, ProblemKind.INCOMPLETE, message)]
+        return listing, [
+            fetched_page,
+            HarvestProblem(page.url, ProblemKind.INCOMPLETE, message),
+        ]
 
-    def _is_last(self, listing: Listing, seen: set[str], cutoff: datetime | None, number: int) -> bool:
+    def _is_last(
+        self, listing: Listing, seen: set[str], cutoff: datetime | None, number: int
+    ) -> bool:
         if listing.next_page is None or number == LIST_PAGES:
             return True
         if not listing.entries:
             return False
         # Rows that are on every page whatever their age do not show how far the list has come; a page without any
         # other row ends a list whose pager always names another page.
-        fresh = [_activity(entry) for entry in listing.entries if entry.thread_id not in seen]
-        return all(_is_before(moment, self.since) or _is_before(moment, cutoff) for moment in fresh)
+        fresh = [
+            _activity(entry) for entry in listing.entries if entry.thread_id not in seen
+        ]
+        return all(
+            _is_before(moment, self.since) or _is_before(moment, cutoff)
+            for moment in fresh
+        )
 
     def _plan_page(
         self,
@@ -242,94 +305,153 @@ class _Run:
             before = known.get(entry.thread_id, KnownThread())
             if before.taken_down:
                 # Reported each time: a page that shows such a thread is not kept.
-                skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN))
+                skipped.append(
+                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN)
+                )
             elif entry.thread_id in met or before.handled:
                 continue
             elif _is_before(entry.posted_at, self.since):
-                skipped.append(HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE))
+                skipped.append(
+                    HarvestSkipped(
+                        entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE
+                    )
+                )
             elif before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
         following = None if finished else listing.next_page
         # Where `since` ends the list before what earlier runs saw, this run must not stand for what lies between.
         newest = None if _is_before(cutoff, self.since) else _newest(listing)
-        return Listed(key, tuple(waiting.values()), tuple(skipped), following, newest, finished)
+        return Listed(
+            key, tuple(waiting.values()), tuple(skipped), following, newest, finished
+        )
 
     async def _get(
-        self, request: PageRequest, thread_id: str | None = None, known: KnownThread | None = None
+        self,
+        request: PageRequest,
+        thread_id: str | None = None,
+        known: KnownThread | None = None,
     ) -> Fetched | None:
         """Fetch a page; None, with the problem reported, if that failed."""
         known = known or KnownThread()
         try:
             return await self.fetch(
-                request.url, self.policy, form=request.form, etag=known.etag, last_modified=known.last_modified
+                request.url,
+                self.policy,
+                form=request.form,
+                etag=known.etag,
+                last_modified=known.last_modified,
             )
         except FetchError as error:
-            missing = isinstance(error, FetchFailed) and error.reason is FetchReason.NOT_FOUND
+            missing = (
+                isinstance(error, FetchFailed) and error.reason is FetchReason.NOT_FOUND
+            )
             if missing:
                 self.gone.add(request.url)
             kind = ProblemKind.GONE if missing and thread_id is not None else error.kind
             ends = kind in REFUSALS
-            await self._report(HarvestProblem(request.url, kind, error.message, thread_id, ends_source=ends))
+            await self._report(
+                HarvestProblem(
+                    request.url, kind, error.message, thread_id, ends_source=ends
+                )
+            )
             return None
 
-    async def _read(self, entry: ListEntry, known: KnownThread | None, origin: _Origin) -> None:
+    async def _read(
+        self, entry: ListEntry, known: KnownThread | None, origin: _Origin
+    ) -> None:
         """Read all pages of a thread, and store the thread or the problem."""
-        kept = await self.ledger.kept_pages(entry.thread_id) if origin == "left over" else ()
+        kept = (
+            await self.ledger.kept_pages(entry.thread_id)
+            if origin == "left over"
+            else ()
+        )
         reading = _Reading(list(kept))
         try:
             if not await self._fetch_pages(entry, known, reading):
                 return
-            thread = parse_with(entry.url, self.site.parse_thread, reading.pages, self.anonymise)
+            thread = parse_with(
+                entry.url, self.site.parse_thread, reading.pages, self.anonymise
+            )
         except SourceError as error:
-            await self._report(self._parse_failure(entry, error, origin), *reading.unsaved)
+            await self._report(
+                self._parse_failure(entry, error, origin), *reading.unsaved
+            )
             return
         self.layout_streak = 0
         self.reads = True
         outcome: HarvestSkipped | HarvestedThread
         if _is_before(thread.posted_at, self.since):
-            outcome = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE)
+            outcome = HarvestSkipped(
+                entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE
+            )
         else:
             pages = len(reading.pages)
-            outcome = HarvestedThread(thread, entry, pages, reading.etag, reading.last_modified)
+            outcome = HarvestedThread(
+                thread, entry, pages, reading.etag, reading.last_modified
+            )
         await self.ledger.keep(*reading.unsaved, outcome)
 
-    async def _fetch_pages(self, entry: ListEntry, known: KnownThread | None, reading: _Reading) -> bool:
+    async def _fetch_pages(
+        self, entry: ListEntry, known: KnownThread | None, reading: _Reading
+    ) -> bool:
         """Fetch the pages of a thread that are missing; False, with the reason stored, if that ends its reading.
 
         Raises LayoutError, NotAThread and ParserFault.
         """
         pages = reading.pages
         unchanged = known if known is not None and known.page_count == 1 else None
-        url = parse_with(entry.url, self.site.next_page, pages[-1]) if pages else entry.url
-        while url is not None and all(page.url != url for page in pages):  # a pager may lead in a circle
+        url = (
+            parse_with(entry.url, self.site.next_page, pages[-1])
+            if pages
+            else entry.url
+        )
+        while url is not None and all(
+            page.url != url for page in pages
+        ):  # a pager may lead in a circle
             if len(pages) == THREAD_PAGES:
-                raise source.IncompleteThread(f"{entry.url} has more than {THREAD_PAGES} pages")
+                raise source.IncompleteThread(
+                    f"{entry.url} has more than {THREAD_PAGES} pages"
+                )
             # Stored before the next one is requested: a kill loses only the page in flight.
             await self.ledger.keep(*reading.unsaved)
-            page = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
+            page = await self._get(
+                PageRequest(url), entry.thread_id, None if pages else unchanged
+            )
             if page is None:
                 return False
             if page.not_modified:
-                await self.ledger.keep(HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED))
+                await self.ledger.keep(
+                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
+                )
                 return False
             if not pages:
-                reading.etag, reading.last_modified = map(page.headers.get, ("etag", "last-modified"))
+                reading.etag, reading.last_modified = map(
+                    page.headers.get, ("etag", "last-modified")
+                )
             pages.append(page)
-            reading.unsaved = [FetchedPage(PageKind.THREAD, page, entry.thread_id, len(pages))]
+            reading.unsaved = [
+                FetchedPage(PageKind.THREAD, page, entry.thread_id, len(pages))
+            ]
             url = parse_with(page.url, self.site.next_page, page)
         return True
 
-    def _parse_failure(self, entry: ListEntry, error: SourceError, origin: _Origin) -> HarvestProblem:
+    def _parse_failure(
+        self, entry: ListEntry, error: SourceError, origin: _Origin
+    ) -> HarvestProblem:
         kind = error.kind
         if origin == "missing":
             # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
             # be read, the layout has not changed.
-            if kind is ProblemKind.NOT_A_THREAD or (kind is ProblemKind.LAYOUT and self.reads):
+            if kind is ProblemKind.NOT_A_THREAD or (
+                kind is ProblemKind.LAYOUT and self.reads
+            ):
                 kind = ProblemKind.GONE
         else:
             self.layout_streak += not isinstance(error, source.NotAThread)
         ends = self.layout_streak >= LAYOUT_STREAK
-        return HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
+        return HarvestProblem(
+            entry.url, kind, error.message, entry.thread_id, ends_source=ends
+        )
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
         if self.ended and problem.kind in REFUSALS:
@@ -338,17 +460,31 @@ class _Run:
         await self.ledger.keep(*pages, problem)
 
 
-def _is_known(listing: Listing, known: Mapping[str, KnownThread], read_by: int | None) -> bool:
+def _is_known(
+    listing: Listing, known: Mapping[str, KnownThread], read_by: int | None
+) -> bool:
     """Whether a page without dates shows only threads that runs which read their lists to the end have met."""
     threads = [known.get(entry.thread_id, KnownThread()) for entry in listing.entries]
-    met = (t.taken_down or (t.met_by is not None and read_by is not None and t.met_by <= read_by) for t in threads)
-    return bool(threads) and all(_activity(entry) is None for entry in listing.entries) and all(met)
+    met = (
+        t.taken_down
+        or (t.met_by is not None and read_by is not None and t.met_by <= read_by)
+        for t in threads
+    )
+    return (
+        bool(threads)
+        and all(_activity(entry) is None for entry in listing.entries)
+        and all(met)
+    )
 
 
 def _newest(listing: Listing) -> datetime | None:
     """The latest activity that is not in the future."""
     moment = now()
-    dates = [date for entry in listing.entries if (date := _activity(entry)) is not None and date <= moment]
+    dates = [
+        date
+        for entry in listing.entries
+        if (date := _activity(entry)) is not None and date <= moment
+    ]
     return max(dates, default=None)
 
 
@@ -360,7 +496,9 @@ def _is_before(moment: datetime | None, limit: datetime | None) -> bool:
     return moment is not None and limit is not None and moment < limit
 
 
-def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def parse_with(
+    url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs
+) -> T:
     """Call a parser of an adapter.
 
     Raises ParserFault for an unforeseen exception, so that one page does not end an unattended harvest.
@@ -370,4 +508,6 @@ def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.k
     except MedliveError:
         raise
     except Exception as error:
-        raise source.ParserFault(f"{url}: the adapter failed: {describe(error)}") from error
+        raise source.ParserFault(
+            f"{url}: the adapter failed: {describe(error)}"
+        ) from error

@@ -21,38 +21,114 @@ from medlive.sources.source import LayoutError, ListEntry, Page, PageRequest, li
 _TOKEN = re.compile(
     "(<!--.*?-->"
     + "".join(
-        rf"|<{name}\b[^>]*>.*?(?=</{name}>|\Z)" for name in ("script", "style", "iframe", "noembed", "noframes")
+        rf"|<{name}\b[^>]*>.*?(?=</{name}>|\Z)"
+        for name in ("script", "style", "iframe", "noembed", "noframes")
     )
     + "|<[^>]*>)",
     re.DOTALL,
 )
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>]*)>")
 _ATTRIBUTE = re.compile(r"([^\s=\"]+)=\"([^\"]*)\"")
-_VOID = frozenset((
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
-))  # fmt: skip
-_SILENT = frozenset((
-    "script", "style", "noscript", "template", "svg", "button", "select", "textarea", "head", "iframe", "object",
-    "video", "audio",
-))  # fmt: skip
-_BLOCK = frozenset((
-    "address", "article", "aside", "blockquote", "dd", "div", "dl", "dt", "figcaption", "figure", "footer",
-    "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre",
-    "section", "table", "tbody", "tfoot", "thead", "tr", "ul",
-))  # fmt: skip
+_VOID = frozenset(
+    (
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+    )
+)
+_SILENT = frozenset(
+    (
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "svg",
+        "button",
+        "select",
+        "textarea",
+        "head",
+        "iframe",
+        "object",
+        "video",
+        "audio",
+    )
+)
+_BLOCK = frozenset(
+    (
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "figcaption",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "nav",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "tbody",
+        "tfoot",
+        "thead",
+        "tr",
+        "ul",
+    )
+)
 _INVISIBLE = frozenset(["script", "style", "noscript", "template"])
 # Elements that need no end tag: leaving it out does not nest them.
-_SELF_CLOSING = {name.encode() for name in _VOID} | set(b"dd dt li option p tbody td tfoot th thead tr".split())
-_MEDIA = {"img": "image", "picture": "image", "video": "video", "audio": "audio", "iframe": "video",
-          "object": "file", "embed": "file"}  # fmt: skip
-_DECORATION = frozenset(["smilie", "emoji", "avatar", "icon", "reaction-sprite", "bbCodeSpoiler-button"])
+_SELF_CLOSING = {name.encode() for name in _VOID} | set(
+    b"dd dt li option p tbody td tfoot th thead tr".split()
+)
+_MEDIA = {
+    "img": "image",
+    "picture": "image",
+    "video": "video",
+    "audio": "audio",
+    "iframe": "video",
+    "object": "file",
+    "embed": "file",
+}
+_DECORATION = frozenset(
+    ["smilie", "emoji", "avatar", "icon", "reaction-sprite", "bbCodeSpoiler-button"]
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _SHORT_TAG = 200
 _TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _SMALL, _LONG_TAG, _MAX_ATTRIBUTES = 2**17, 4096, 2000
-_WHOLE_TAG = re.compile(rb"<[a-zA-Z](?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+(?:[\"'][^>]*+)?")
+_WHOLE_TAG = re.compile(
+    rb"<[a-zA-Z](?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+(?:[\"'][^>]*+)?"
+)
 # As the parser reads values: one without quotes goes on to the next space whatever it holds.
-_VALUE = re.compile(rb"(?<=[^\s/=])=\s*+(?:\"[^\"]*+\"=*+|'[^']*+'=*+|[^\s>\"'][^\s>]*+)")
+_VALUE = re.compile(
+    rb"(?<=[^\s/=])=\s*+(?:\"[^\"]*+\"=*+|'[^']*+'=*+|[^\s>\"'][^\s>]*+)"
+)
 _BETWEEN = re.compile(rb"[\s/\"']+")
 _END = re.compile(rb"</html", re.IGNORECASE)
 _NEWLINES = re.compile(r"\n{3,}")
@@ -87,10 +163,14 @@ def parse(source: Page | str) -> LexborHTMLParser:
         # A string from JSON may contain lone surrogates, which the parser refuses.
         markup, url = clean(source).encode("utf-8"), "a fragment of markup"
     if len(markup) > PAGE_BYTES:
-        raise LayoutError(url, f"at most {PAGE_BYTES} bytes of markup", found=str(len(markup)))
+        raise LayoutError(
+            url, f"at most {PAGE_BYTES} bytes of markup", found=str(len(markup))
+        )
     if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {PAGE_DEPTH} deep")
-    if len(markup) > _SMALL and any(_is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)):
+    if len(markup) > _SMALL and any(
+        _is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)
+    ):
         raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
     return LexborHTMLParser(markup)
 
@@ -147,7 +227,9 @@ def _is_spacer(attributes: dict[str, str]) -> bool:
     """Whether an image is a tracking pixel or an inline placeholder."""
     if attributes.get("width") == "1" or attributes.get("height") == "1":
         return True
-    return attributes.get("src", "").startswith("data:") and "data-src" not in attributes
+    return (
+        attributes.get("src", "").startswith("data:") and "data-src" not in attributes
+    )
 
 
 def _audible(markup: str, skip_classes: frozenset[str]) -> Iterator[tuple[_Tag, str]]:
@@ -163,8 +245,15 @@ def _audible(markup: str, skip_classes: frozenset[str]) -> Iterator[tuple[_Tag, 
                 depth += -1 if tag.closing else 1
                 if depth == 0:
                     silent = ""
-                    yield _Tag("", gap=tag.gap or ("" if tag.name in _INVISIBLE else " ")), text
-        elif not tag.closing and (tag.name in _SILENT or not skip_classes.isdisjoint(tag.classes)):
+                    yield (
+                        _Tag(
+                            "", gap=tag.gap or ("" if tag.name in _INVISIBLE else " ")
+                        ),
+                        text,
+                    )
+        elif not tag.closing and (
+            tag.name in _SILENT or not skip_classes.isdisjoint(tag.classes)
+        ):
             skipped = not skip_classes.isdisjoint(tag.classes)
             if tag.name not in _VOID:
                 silent, depth = tag.name, 1
@@ -173,7 +262,9 @@ def _audible(markup: str, skip_classes: frozenset[str]) -> Iterator[tuple[_Tag, 
             yield tag, text
 
 
-def readable(node: LexborNode | None, *, skip_classes: frozenset[str] = frozenset()) -> Readable:
+def readable(
+    node: LexborNode | None, *, skip_classes: frozenset[str] = frozenset()
+) -> Readable:
     """Extract the text and the media of an element, without elements of the skipped classes; none of no element.
 
     Blocks and line breaks become newlines (at most two in a row), other white space single spaces. Decorations
@@ -182,7 +273,9 @@ def readable(node: LexborNode | None, *, skip_classes: frozenset[str] = frozense
     out: list[str] = []
     media: dict[str, None] = {}
     pre = 0
-    for tag, text in _audible((node.html if node is not None else "") or "", skip_classes):
+    for tag, text in _audible(
+        (node.html if node is not None else "") or "", skip_classes
+    ):
         if tag.media is not None:
             media[tag.media] = None
         if tag.name == "pre":
@@ -211,7 +304,9 @@ def line(node: LexborNode | None) -> str:
     return text if text.isprintable() else " ".join(clean(text).split())
 
 
-def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Sequence[str]) -> LexborNode:
+def required(
+    page: Page, scope: LexborHTMLParser | LexborNode, selectors: Sequence[str]
+) -> LexborNode:
     """Return the first element that a selector finds. Raises LayoutError naming all selectors."""
     for selector in selectors:
         if (found := scope.css_first(selector)) is not None:
@@ -234,7 +329,11 @@ def following(node: LexborNode) -> Iterator[LexborNode]:
 
 
 def linked_threads(
-    page: Page, tree: LexborHTMLParser, selector: str, path: re.Pattern[str], title: Callable[[LexborNode], str]
+    page: Page,
+    tree: LexborHTMLParser,
+    selector: str,
+    path: re.Pattern[str],
+    title: Callable[[LexborNode], str],
 ) -> tuple[ListEntry, ...]:
     """Return the threads that the anchors of a list lead to, by the first group of their address's pattern."""
     entries: dict[str, ListEntry] = {}
@@ -245,17 +344,27 @@ def linked_threads(
     return tuple(entries.values())
 
 
-def following_list_page(page: Page, tree: LexborHTMLParser, parameter: str) -> PageRequest | None:
+def following_list_page(
+    page: Page, tree: LexborHTMLParser, parameter: str
+) -> PageRequest | None:
     """The list page after this one: a link to the same path whose page number is one higher.
 
     Asking for what the link says, rather than for its class, outlives a renamed pager.
     """
     current = urlsplit(page.url)
-    place = (current.netloc, current.path.rstrip("/"), _page_number(current.query, parameter) + 1)
+    place = (
+        current.netloc,
+        current.path.rstrip("/"),
+        _page_number(current.query, parameter) + 1,
+    )
     for anchor in tree.css(f'a[href*="{parameter}="], link[rel="next"]'):
         url = link(page, anchor.attributes.get("href")) or ""
         target = urlsplit(url)
-        if (target.netloc, target.path.rstrip("/"), _page_number(target.query, parameter)) == place:
+        if (
+            target.netloc,
+            target.path.rstrip("/"),
+            _page_number(target.query, parameter),
+        ) == place:
             return PageRequest(url)
     return None
 
@@ -271,13 +380,30 @@ CHINA = timezone(timedelta(hours=8), "Asia/Shanghai")
 # Communities of this kind began in the late 1990s; a number outside these years is no date of a message.
 _FIRST_YEAR, _LAST_YEAR = 1995, 2100
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
 _NUMERIC = re.compile(
     r"(?<!\d)(\d{4})\s?[-/.年]\s?(\d{1,2})\s?[-/.月]\s?(\d{1,2})(?!\d)日?"
     r"(?:[T\s]{1,3}(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d{1,9})?)?\s?(Z|[+-]\d{2}:?\d{2})?)?"
 )
-_MONTH_FIRST = re.compile(r"\b([A-Za-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})(?!\d)")
-_DAY_FIRST = re.compile(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?\s+([A-Za-z]{3,9})\.?,?\s+(\d{4})(?!\d)")
+_MONTH_FIRST = re.compile(
+    r"\b([A-Za-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})(?!\d)"
+)
+_DAY_FIRST = re.compile(
+    r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?\s+([A-Za-z]{3,9})\.?,?\s+(\d{4})(?!\d)"
+)
 
 
 def shown_date(text: str, zone: tzinfo) -> datetime | None:
@@ -302,7 +428,10 @@ def _dates(text: str) -> Iterator[re.Match[str]]:
     begins = _NUMERIC.match(text)
     if begins:
         yield begins
-    found = [pattern.search(text) for pattern in (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]]
+    found = [
+        pattern.search(text)
+        for pattern in (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]
+    ]
     yield from sorted(filter(None, found), key=re.Match.start)
 
 
@@ -312,12 +441,24 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
         year, month, day, hour, minute, second, offset = match.groups()
         if hour is None:
             return datetime(int(year), int(month), int(day), tzinfo=UTC)
-        local = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=zone)
+        local = datetime(
+            int(year),
+            int(month),
+            int(day),
+            int(hour),
+            int(minute),
+            int(second or 0),
+            tzinfo=zone,
+        )
         if offset is None:
             return local
         return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)
-    name, day, year = match.groups() if match.re is _MONTH_FIRST else (match[2], match[1], match[3])
-    return datetime(int(year), _MONTHS.index(name[:3].lower()) + 1, int(day), tzinfo=UTC)
+    name, day, year = (
+        match.groups() if match.re is _MONTH_FIRST else (match[2], match[1], match[3])
+    )
+    return datetime(
+        int(year), _MONTHS.index(name[:3].lower()) + 1, int(day), tzinfo=UTC
+    )
 
 
 def stated_moment(value: Any, zone: tzinfo) -> datetime | None:
@@ -335,7 +476,9 @@ def stated_moment(value: Any, zone: tzinfo) -> datetime | None:
     return moment if _FIRST_YEAR < moment.year <= _LAST_YEAR else None
 
 
-_WRAPPER = re.compile(r"\A\s*(?:<!--|//<!\[CDATA\[|<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*\Z")
+_WRAPPER = re.compile(
+    r"\A\s*(?:<!--|//<!\[CDATA\[|<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*\Z"
+)
 _EXCERPT = re.compile(r"(?:…|\.\.\.|&hellip;|&#8230;)\s*(?:</[a-z]+>\s*)*\Z")
 _HAS_MARKUP = re.compile(r"<[a-zA-Z/!]|&[#a-zA-Z]")
 _CONTAINERS = ("@graph", "mainEntity", "mainEntityOfPage", "itemListElement", "item")
@@ -365,7 +508,9 @@ class Discussion(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether there is an answer and no text is an excerpt or empty."""
-        return bool(self.replies) and all(p.text and not p.excerpt for p in (self.opening, *self.replies))
+        return bool(self.replies) and all(
+            p.text and not p.excerpt for p in (self.opening, *self.replies)
+        )
 
 
 def discussions(tree: LexborHTMLParser) -> list[Discussion]:
@@ -373,17 +518,32 @@ def discussions(tree: LexborHTMLParser) -> list[Discussion]:
     found: list[Discussion] = []
     for script in tree.css('script[type*="ld+json"]'):
         with suppress(ValueError, RecursionError):
-            found += _discussions(json.loads(_WRAPPER.sub("", script.text()), strict=False), 0)
+            found += _discussions(
+                json.loads(_WRAPPER.sub("", script.text()), strict=False), 0
+            )
     return found
 
 
 def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
     if isinstance(value, dict):
         names = [str(name).rsplit("/", 1)[-1] for name in _listed(value.get("@type"))]
-        if kind := next((name for name in names if name in ("Question", "DiscussionForumPosting")), None):
-            replies = (item for key in _REPLIES for item in _listed(value.get(key)) if isinstance(item, dict))
+        if kind := next(
+            (name for name in names if name in ("Question", "DiscussionForumPosting")),
+            None,
+        ):
+            replies = (
+                item
+                for key in _REPLIES
+                for item in _listed(value.get(key))
+                if isinstance(item, dict)
+            )
             title = _text(value.get("headline") or value.get("name"))
-            yield Discussion(kind, title, _posting(value), tuple(dict.fromkeys(map(_posting, replies))))
+            yield Discussion(
+                kind,
+                title,
+                _posting(value),
+                tuple(dict.fromkeys(map(_posting, replies))),
+            )
             return
         value = [value[key] for key in _CONTAINERS if key in value]
     if isinstance(value, list) and depth < _MAX_LEVELS:
@@ -399,7 +559,9 @@ def _posting(entry: dict[str, Any]) -> Posting:
     author = next(iter(_listed(entry.get("author"))), None)
     name = _text(author.get("name") if isinstance(author, dict) else author)
     raw = entry.get("text") or entry.get("articleBody")
-    posted_at = stated_moment(entry.get("datePublished") or entry.get("dateCreated"), UTC)
+    posted_at = stated_moment(
+        entry.get("datePublished") or entry.get("dateCreated"), UTC
+    )
     excerpt = isinstance(raw, str) and _EXCERPT.search(raw[-60:]) is not None
     return Posting(name or None, _text(raw), posted_at, excerpt)
 
@@ -411,4 +573,6 @@ def _text(value: Any) -> str:
     if not _HAS_MARKUP.search(value):
         return clean(value).strip()
     has_breaks = "<p" in value or "<br" in value
-    return readable(parse(value if has_breaks else value.replace("\n", "<br>")).body).text
+    return readable(
+        parse(value if has_breaks else value.replace("\n", "<br>")).body
+    ).text

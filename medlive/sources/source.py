@@ -22,10 +22,18 @@ Anonymiser = Callable[[str], str]
 _ENCODING_NAME = re.compile(
     r"(?:utf-?(?:8|16)|gb|big5|hz|iso-?8859|latin|windows-|cp\d|shift|euc-|ascii|us-ascii)"
 )
-_META_CHARSET = re.compile(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
-_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_META_CHARSET = re.compile(
+    rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE
+)
+_HEADER_CHARSET = re.compile(
+    r"charset\s*=\s*[\"']?\s*([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE
+)
 _ABSOLUTE = re.compile(r"https?://[^/?#]+/", re.IGNORECASE)
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 _GB_PAIR = re.compile(rb"[\x81-\xfe][\xa1-\xfe]")
 
 
@@ -64,7 +72,8 @@ class LayoutError(SourceError, kind=ProblemKind.LAYOUT):
         self.url = url
         self.looked_for = looked_for
         super().__init__(
-            f"{url}: no layout fits: looked for {looked_for}" + (f", found {found}" if found else ""),
+            f"{url}: no layout fits: looked for {looked_for}"
+            + (f", found {found}" if found else ""),
             hint="keep the page and mend the adapter; docs/sources.md says what it reads",
         )
 
@@ -125,7 +134,9 @@ class Page:
         header = _HEADER_CHARSET.search(self.content_type)
         meta = _META_CHARSET.search(body, 0, 4096)
         names = (header[1] if header else "", meta[1].decode("ascii") if meta else "")
-        return _decode_other(body, [codec for name in names if (codec := _codec(name))], high_bytes)
+        return _decode_other(
+            body, [codec for name in names if (codec := _codec(name))], high_bytes
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +161,12 @@ def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
     # Servers say Windows-1252 of every page, but Western letters above ASCII hardly ever stand side by side.
     if 2 * len(_GB_PAIR.findall(body)) > 0.9 * high_bytes:
         declared = [name for name in declared if name != "cp1252"]
-    single_byte = [name for name in declared if name.startswith(("iso8859", "cp125", "latin"))]
-    for name in [n for n in declared if n not in single_byte] + ([] if single_byte else ["gb18030"]):
+    single_byte = [
+        name for name in declared if name.startswith(("iso8859", "cp125", "latin"))
+    ]
+    for name in [n for n in declared if n not in single_byte] + (
+        [] if single_byte else ["gb18030"]
+    ):
         with suppress(UnicodeDecodeError, LookupError):
             return body.decode(name)
     for name in declared:
@@ -159,7 +174,11 @@ def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
             return body.decode(name, "replace")
     # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole this way.
     gb = body.decode("gb18030", "replace")
-    return gb if gb.count("\ufffd") * 20 < max(high_bytes, 1) else body.decode("cp1252", "replace")
+    return (
+        gb
+        if gb.count("\ufffd") * 20 < max(high_bytes, 1)
+        else body.decode("cp1252", "replace")
+    )
 
 
 def _codec(name: str) -> str | None:
@@ -224,10 +243,19 @@ class SourceSettings(BaseModel):
     @classmethod
     def _base_url_is_http(cls, value: str) -> str:
         parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("must be an http or https address without query or fragment")
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.query
+            or parts.fragment
+        ):
+            raise ValueError(
+                "must be an http or https address without query or fragment"
+            )
         if parts.username or parts.password:
-            raise ValueError("must not hold a user name or password: medlive never logs in")
+            raise ValueError(
+                "must not hold a user name or password: medlive never logs in"
+            )
         return value.rstrip("/")
 
 
@@ -292,17 +320,46 @@ class Site(ABC):
         anonymise: Anonymiser,
     ) -> Thread:
         """The thread of its messages in order; empty tags are left out."""
-        hashed = {handle: anonymise(handle) for handle in dict.fromkeys(post.handle for post in posts)}
+        hashed = {
+            handle: anonymise(handle)
+            for handle in dict.fromkeys(post.handle for post in posts)
+        }
         messages = []
         for n, post in enumerate(posts):
             verified = post.verified_by is not None and not post.asks
-            role = Role.PATIENT if post.asks else Role.PHYSICIAN if verified else Role.OTHER
+            role = (
+                Role.PATIENT
+                if post.asks
+                else Role.PHYSICIAN
+                if verified
+                else Role.OTHER
+            )
             moment = post.posted_at or (posted_at if n == 0 else None)
             proof = (post.verified_by or None) if verified else None
             author = hashed[post.handle]
-            messages.append(Message(f"m{n}", author, role, verified, post.text, moment, post.media, proof))
+            messages.append(
+                Message(
+                    f"m{n}",
+                    author,
+                    role,
+                    verified,
+                    post.text,
+                    moment,
+                    post.media,
+                    proof,
+                )
+            )
         shown_tags = tuple(dict.fromkeys(filter(None, tags)))
-        return Thread(self.name, thread_id, url, title, self.language, shown_tags, posted_at, tuple(messages))
+        return Thread(
+            self.name,
+            thread_id,
+            url,
+            title,
+            self.language,
+            shown_tags,
+            posted_at,
+            tuple(messages),
+        )
 
 
 def host_of(url: str) -> str:
@@ -340,7 +397,11 @@ def link(page: Page, href: str | None) -> str | None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             return None
-        return url if url.startswith("http") and "#" not in url else parts._replace(fragment="").geturl()
+        return (
+            url
+            if url.startswith("http") and "#" not in url
+            else parts._replace(fragment="").geturl()
+        )
     except ValueError:
         return None
 

@@ -16,7 +16,9 @@ def rater_sums(codes: NDArray[np.int_], categories: int) -> Floats:
     `codes` is (items x raters), 0 to categories-1, or -1 for no rating. The columns are: the share of equal pairs,
     whether there is a pair, whether there is a rating, and the share of the ratings that are each category.
     """
-    counts = np.stack([(codes == q).sum(axis=1) for q in range(categories)], axis=1).astype(np.float64)
+    counts = np.stack(
+        [(codes == q).sum(axis=1) for q in range(categories)], axis=1
+    ).astype(np.float64)
     rated = counts.sum(axis=1)
     paired = rated >= 2
     pairs = np.where(paired, rated * (rated - 1), 1.0)
@@ -40,7 +42,9 @@ def ac1_of_sums(sums: Floats) -> Floats:
 def equal_of_tables(tables: Floats) -> Floats:
     """The share of equal ratings of tables (… x Q x Q), first rater by second; NaN for an empty one."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.trace(tables, axis1=-2, axis2=-1) / tables.sum(axis=(-2, -1)))
+        return np.asarray(
+            np.trace(tables, axis1=-2, axis2=-1) / tables.sum(axis=(-2, -1))
+        )
 
 
 def ac1_of_tables(tables: Floats) -> Floats:
@@ -74,5 +78,9 @@ def macro_f1_of_tables(tables: Floats, *, occurring: bool = False) -> Floats:
     used = tables.sum(axis=-1) + tables[..., :labels].sum(axis=-2)
     with np.errstate(invalid="ignore", divide="ignore"):
         each = np.where(used > 0, 2 * hits / used, 0.0)
-        mean = each.sum(axis=-1) / (used > 0).sum(axis=-1) if occurring else each.mean(axis=-1)
+        mean = (
+            each.sum(axis=-1) / (used > 0).sum(axis=-1)
+            if occurring
+            else each.mean(axis=-1)
+        )
         return np.where(tables.sum(axis=(-2, -1)) > 0, mean, np.nan)

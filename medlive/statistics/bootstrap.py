@@ -30,7 +30,12 @@ def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Flo
     count = clusters if isinstance(clusters, int) else int(clusters.max(initial=-1)) + 1
     items = count if place is None else len(place)
     if items * draws <= _CHUNK:
-        yield _kept(count, draws, seed, None if place is None else place.astype(np.int64).tobytes())
+        yield _kept(
+            count,
+            draws,
+            seed,
+            None if place is None else place.astype(np.int64).tobytes(),
+        )
         return
     rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // max(1, items))
@@ -42,10 +47,17 @@ def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Flo
 def _kept(count: int, draws: int, seed: int, place: bytes | None) -> Floats:
     """The one matrix of a table, made once for its models, slices and pairs."""
     rng = np.random.default_rng(seed)
-    return _rows(rng, draws, count, None if place is None else np.frombuffer(place, dtype=np.int64))
+    return _rows(
+        rng,
+        draws,
+        count,
+        None if place is None else np.frombuffer(place, dtype=np.int64),
+    )
 
 
-def _rows(rng: np.random.Generator, rows: int, count: int, place: Places | None) -> Floats:
+def _rows(
+    rng: np.random.Generator, rows: int, count: int, place: Places | None
+) -> Floats:
     out = np.empty((rows, count))
     for row in range(rows):
         out[row] = np.bincount(rng.integers(0, count, size=count), minlength=count)
@@ -62,20 +74,29 @@ def cluster_counts(known: NDArray[np.bool_], clusters: Places | None) -> Places:
     return np.asarray(np.logical_or.reduceat(known[order], starts, axis=0).sum(axis=0))
 
 
-def bootstrap_means(values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None) -> Floats:
+def bootstrap_means(
+    values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
+) -> Floats:
     """The mean of each column in each draw: (draws x columns).
 
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
     A draw with nothing of a column is NaN. `clusters` gives each item's cluster; None: each item is its own.
     """
     everything = np.zeros(len(values), dtype=np.int_)
-    return bootstrap_groups(values, everything, 1, draws=draws, seed=seed, clusters=clusters)[:, 0]
+    return bootstrap_groups(
+        values, everything, 1, draws=draws, seed=seed, clusters=clusters
+    )[:, 0]
 
 
 def bootstrap_groups(
-    values: Floats, groups: Places, count: int, *, draws: int = 1000, seed: int = 0,
+    values: Floats,
+    groups: Places,
+    count: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
     clusters: Places | None = None,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """The mean of each column within each group in each draw: (draws x count x columns).
 
     `groups` gives each item's group, 0 to count-1, or -1 for none. All items are drawn, whatever their group, so
@@ -83,13 +104,21 @@ def bootstrap_groups(
     """
     present = ~np.isnan(values)
     above, below = np.where(present, values, 0.0), present.astype(np.float64)
-    return bootstrap_ratios(above, below, groups, count, draws=draws, seed=seed, clusters=clusters)
+    return bootstrap_ratios(
+        above, below, groups, count, draws=draws, seed=seed, clusters=clusters
+    )
 
 
 def bootstrap_ratios(
-    above: Floats, below: Floats, groups: Places, count: int, *, draws: int = 1000, seed: int = 0,
+    above: Floats,
+    below: Floats,
+    groups: Places,
+    count: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
     clusters: Places | None = None,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Σ above / Σ below over a draw's items, by group and column: (draws x count x columns); NaN for 0 / 0.
 
     Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
@@ -98,13 +127,19 @@ def bootstrap_ratios(
     members = [np.flatnonzero(groups == group) for group in range(count)]
     out = np.full((draws, count, columns), np.nan)
     start = 0
-    for weights in weight_chunks(len(above) if clusters is None else clusters, draws, seed):
+    for weights in weight_chunks(
+        len(above) if clusters is None else clusters, draws, seed
+    ):
         for group, rows in enumerate(members):
             if not len(rows):
                 continue
-            sums = (weights if len(rows) == len(above) else weights[:, rows]) @ both[rows]
+            sums = (weights if len(rows) == len(above) else weights[:, rows]) @ both[
+                rows
+            ]
             with np.errstate(invalid="ignore", divide="ignore"):
-                out[start : start + len(weights), group] = sums[:, :columns] / sums[:, columns:]
+                out[start : start + len(weights), group] = (
+                    sums[:, :columns] / sums[:, columns:]
+                )
         start += len(weights)
     return out
 
@@ -118,14 +153,18 @@ def interval(drawn: Floats) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
-def bounds_of(values: Floats, drawn: Floats, clusters: Places | None = None) -> tuple[Floats, Floats]:
+def bounds_of(
+    values: Floats, drawn: Floats, clusters: Places | None = None
+) -> tuple[Floats, Floats]:
     """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN for fewer than two clusters.
 
     `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
     """
     known = ~np.isnan(values)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of columns that are all NaN
+        warnings.simplefilter(
+            "ignore", RuntimeWarning
+        )  # NumPy warns of columns that are all NaN
         mean, spread = np.nanmean(values, axis=0), np.nanstd(drawn, axis=0)
     unit = ((values >= 0) & (values <= 1) | ~known).all(axis=0)
     return mean_bounds(mean, spread, cluster_counts(known, clusters), unit)
@@ -149,12 +188,26 @@ class Comparison:
 
     def turned(self) -> "Comparison":
         """The same pair, second minus first."""
-        value, low, high = (None if x is None else -x for x in (self.difference, self.high, self.low))
-        return replace(self, first=self.second, second=self.first, difference=value, low=low, high=high)
+        value, low, high = (
+            None if x is None else -x for x in (self.difference, self.high, self.low)
+        )
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            difference=value,
+            low=low,
+            high=high,
+        )
 
 
 def compare(
-    names: Sequence[str], values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
+    names: Sequence[str],
+    values: Floats,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Places | None = None,
 ) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
 
@@ -174,26 +227,46 @@ def compare(
             mean, low, high = (None if np.isnan(x) else float(x) for x in found[:3, k])
             n, p = int(known[:, k].sum()), float(found[3, k])
             raw.append(Comparison(names[i], names[j], n, mean, low, high, p, 1.0))
-    return [replace(c, p_holm=p) for c, p in zip(raw, holm([c.p for c in raw]), strict=True)]
+    return [
+        replace(c, p_holm=p) for c, p in zip(raw, holm([c.p for c in raw]), strict=True)
+    ]
 
 
 def compare_paired(
-    differences: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
+    differences: Floats,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Places | None = None,
 ) -> Floats:
     """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns)."""
-    sides = np.concatenate([np.maximum(differences, 0.0), np.maximum(-differences, 0.0)], axis=1)
+    sides = np.concatenate(
+        [np.maximum(differences, 0.0), np.maximum(-differences, 0.0)], axis=1
+    )
     drawn = bootstrap_means(sides, draws=draws, seed=seed, clusters=clusters)
     known = ~np.isnan(differences)
     unit = (np.abs(differences) <= 1).sum(axis=0) == known.sum(axis=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of columns that are all NaN
+        warnings.simplefilter(
+            "ignore", RuntimeWarning
+        )  # NumPy warns of columns that are all NaN
         gains, losses = np.nanmean(sides, axis=0).reshape(2, -1)
         counts = cluster_counts(known, clusters)
         total = np.nansum(np.abs(differences), axis=0)
-        size = np.where(total > 0, np.nansum(differences**2, axis=0) / np.maximum(total, 1e-300), 1.0)
+        size = np.where(
+            total > 0,
+            np.nansum(differences**2, axis=0) / np.maximum(total, 1e-300),
+            1.0,
+        )
         differing = cluster_counts(known & (differences != 0), clusters)
         ends = paired(
-            gains, losses, np.minimum(size, 1.0), drawn.reshape(len(drawn), 2, -1), counts, differing, unit
+            gains,
+            losses,
+            np.minimum(size, 1.0),
+            drawn.reshape(len(drawn), 2, -1),
+            counts,
+            differing,
+            unit,
         )
         return np.stack([gains - losses, *ends])
 
@@ -219,7 +292,9 @@ class Standing:
     rank_worst: int
 
 
-def tie_groups(scores: Mapping[str, float], comparisons: Sequence[Comparison]) -> list[Standing]:
+def tie_groups(
+    scores: Mapping[str, float], comparisons: Sequence[Comparison]
+) -> list[Standing]:
     """Models from the best score down; a group holds those not significantly below the group's first.
 
     Who is below whom is what their comparison says, on the cases that both have: where these are others than those
@@ -296,7 +371,10 @@ def estimate(
         return no_estimate("not defined on these items", items, k)
     flat = gathered.reshape(k, -1)
     drawn = np.concatenate(
-        [statistic((w @ flat).reshape(len(w), *cells.shape[1:])) for w in weight_chunks(k, draws, seed)]
+        [
+            statistic((w @ flat).reshape(len(w), *cells.shape[1:]))
+            for w in weight_chunks(k, draws, seed)
+        ]
     )
     return with_interval(value, drawn, items, k)
 
@@ -304,11 +382,25 @@ def estimate(
 def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimate:
     """A value with the interval of its draws, where they give one."""
     if clusters < LEAST_CLUSTERS:
-        return Estimate(value, None, None, n, clusters, f"{clusters} clusters are too few for an interval")
+        return Estimate(
+            value,
+            None,
+            None,
+            n,
+            clusters,
+            f"{clusters} clusters are too few for an interval",
+        )
     bounds = interval(drawn)
     undefined = float(np.isnan(drawn).mean()) if len(drawn) else 1.0
     if bounds is None or undefined > MOST_UNDEFINED:
-        return Estimate(value, None, None, n, clusters, f"not defined in {undefined:.0%} of the draws")
+        return Estimate(
+            value,
+            None,
+            None,
+            n,
+            clusters,
+            f"not defined in {undefined:.0%} of the draws",
+        )
     return Estimate(value, *bounds, n, clusters)
 
 

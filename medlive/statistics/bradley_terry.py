@@ -80,13 +80,20 @@ def drawn_elo(
 ) -> Floats:
     """(draws x models): the ratings in each draw of whole clusters, with replacement; of the matches' own, or of
     `clusters`, so that two sets of matches are drawn alike."""
-    names = {cluster: place for place, cluster in enumerate(clusters or dict.fromkeys(m.cluster for m in matches))}
+    names = {
+        cluster: place
+        for place, cluster in enumerate(
+            clusters or dict.fromkeys(m.cluster for m in matches)
+        )
+    }
     by_cluster = np.zeros((len(names), models, models))
     for match in matches:
         by_cluster[names[match.cluster], match.first, match.second] += match.score
         by_cluster[names[match.cluster], match.second, match.first] += 1 - match.score
     flat = by_cluster.reshape(len(names), -1)
-    won = np.concatenate([weights @ flat for weights in weight_chunks(len(names), draws, seed)])
+    won = np.concatenate(
+        [weights @ flat for weights in weight_chunks(len(names), draws, seed)]
+    )
     return elo(won.reshape(-1, models, models))
 
 
@@ -100,16 +107,27 @@ class Rating:
     """None with fewer than two clusters."""
 
 
-def ratings(matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0) -> list[Rating | None]:
+def ratings(
+    matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0
+) -> list[Rating | None]:
     """Each model's rating, in order; None for a model without a match, which moves no other's."""
     played = sorted({place for m in matches for place in (m.first, m.second)})
-    among = [replace(m, first=played.index(m.first), second=played.index(m.second)) for m in matches]
+    among = [
+        replace(m, first=played.index(m.first), second=played.index(m.second))
+        for m in matches
+    ]
     values = elo(points(among, len(played)))
     several = len({m.cluster for m in matches}) > 1
-    drawn = drawn_elo(among, len(played), draws=draws, seed=seed) if several else np.full((0, len(played)), np.nan)
+    drawn = (
+        drawn_elo(among, len(played), draws=draws, seed=seed)
+        if several
+        else np.full((0, len(played)), np.nan)
+    )
     found: list[Rating | None] = [None] * models
     for place, model in enumerate(played):
-        found[model] = Rating(float(values[place]), *(interval(drawn[:, place]) or (None, None)))
+        found[model] = Rating(
+            float(values[place]), *(interval(drawn[:, place]) or (None, None))
+        )
     return found
 
 
@@ -124,15 +142,26 @@ def rank_agreement(
 ) -> tuple[int, float | None, float | None, float | None]:
     """How alike two judges rank the models: how many both have matches of, a rank correlation, as `kendall`, of
     their ratings, and its 95 % interval over clusters, drawn alike for both; None where there is none."""
-    sides = [{place for m in side for place in (m.first, m.second)} for side in (first, second)]
+    sides = [
+        {place for m in side for place in (m.first, m.second)}
+        for side in (first, second)
+    ]
     common = sorted(sides[0] & sides[1])
     # Equal ratings differ by rounding.
-    value = of(*(elo(points(side, models))[common].round(6) for side in (first, second)))
+    value = of(
+        *(elo(points(side, models))[common].round(6) for side in (first, second))
+    )
     clusters = dict.fromkeys(m.cluster for side in (first, second) for m in side)
     if value is None or len(clusters) < 2:
         return len(common), value, None, None
-    drawn = (drawn_elo(side, models, draws=draws, seed=seed, clusters=clusters) for side in (first, second))
-    found = [of(a, b) for a, b in zip(*(one[:, common].round(6) for one in drawn), strict=True)]
+    drawn = (
+        drawn_elo(side, models, draws=draws, seed=seed, clusters=clusters)
+        for side in (first, second)
+    )
+    found = [
+        of(a, b)
+        for a, b in zip(*(one[:, common].round(6) for one in drawn), strict=True)
+    ]
     bounds = interval(np.array([np.nan if one is None else one for one in found]))
     return len(common), value, *(bounds or (None, None))
 
@@ -149,7 +178,9 @@ def uncertainty(won: Floats) -> NDArray[np.float64]:
     information = played * share * (1 - share)
     laplacian = np.diag(information.sum(axis=1)) - information
     covariance = np.linalg.inv(laplacian + 1.0 / models)
-    spread = np.diag(covariance)[:, None] + np.diag(covariance)[None, :] - 2 * covariance
+    spread = (
+        np.diag(covariance)[:, None] + np.diag(covariance)[None, :] - 2 * covariance
+    )
     error = np.sqrt(np.maximum(spread, 0)) * A_DECADE / np.log(10)
     np.fill_diagonal(error, np.inf)
     return np.asarray(error)

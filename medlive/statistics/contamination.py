@@ -14,7 +14,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats, Places, bootstrap_groups, bounds_of, interval, weight_chunks
+from medlive.statistics.bootstrap import (
+    Floats,
+    Places,
+    bootstrap_groups,
+    bounds_of,
+    interval,
+    weight_chunks,
+)
 from medlive.statistics.intervals import gap_bounds
 
 Sides = Places
@@ -37,7 +44,9 @@ class Mean:
 def mean_of(values: Floats, drawn: Floats, clusters: Places | None = None) -> Mean:
     """The mean of the known values, with its interval by the draws of clusters."""
     known = values[~np.isnan(values)]
-    ends = (float(end[0]) for end in bounds_of(values[:, None], drawn[:, None], clusters))
+    ends = (
+        float(end[0]) for end in bounds_of(values[:, None], drawn[:, None], clusters)
+    )
     low, high = (None if math.isnan(end) else end for end in ends)
     return Mean(len(known), float(known.mean()) if len(known) else None, low, high)
 
@@ -61,9 +70,14 @@ class Drop:
 
 
 def drop(
-    values: Floats, sides: Sides, *, draws: int = 1000, seed: int = 0, permutations: int = 0,
+    values: Floats,
+    sides: Sides,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    permutations: int = 0,
     clusters: Places | None = None,
-) -> Drop:  # fmt: skip
+) -> Drop:
     """The drop between the two sides, with its interval over draws of clusters and, for `permutations` > 0, its p.
 
     The interval combines those of the two means (MOVER); of values that are not all in [0, 1], differences of two
@@ -73,22 +87,37 @@ def drop(
     pre, post = values[sides == 0], values[sides == 1]
     if not len(pre) or not len(post):
         ends = [float(x.mean()) if len(x) else None for x in (pre, post)]
-        return Drop(len(pre), len(post), ends[0], ends[1], None, None, None, None, False)
-    drawn = bootstrap_groups(values[:, None], sides, 2, draws=draws, seed=seed, clusters=clusters)[:, :, 0]
+        return Drop(
+            len(pre), len(post), ends[0], ends[1], None, None, None, None, False
+        )
+    drawn = bootstrap_groups(
+        values[:, None], sides, 2, draws=draws, seed=seed, clusters=clusters
+    )[:, :, 0]
     low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
-    before, after = (mean_of(np.where(sides == k, values, np.nan), drawn[:, k], clusters) for k in (0, 1))
+    before, after = (
+        mean_of(np.where(sides == k, values, np.nan), drawn[:, k], clusters)
+        for k in (0, 1)
+    )
     if before.low is None or after.low is None:
         low = high = None
     elif min(pre.min(), post.min()) >= 0 and max(pre.max(), post.max()) <= 1:
         parts = [(m.mean, m.low, m.high) for m in (before, after)]
         low, high = (float(end) for end in gap_bounds(*np.array(parts)))
-    p, exact = permutation_p(values, sides, permutations, seed, clusters) if permutations else (None, False)
+    p, exact = (
+        permutation_p(values, sides, permutations, seed, clusters)
+        if permutations
+        else (None, False)
+    )
     first, second = float(pre.mean()), float(post.mean())
     return Drop(len(pre), len(post), first, second, first - second, low, high, p, exact)
 
 
 def permutation_p(
-    values: Floats, sides: Sides, permutations: int, seed: int = 0, clusters: Places | None = None
+    values: Floats,
+    sides: Sides,
+    permutations: int,
+    seed: int = 0,
+    clusters: Places | None = None,
 ) -> tuple[float, bool]:
     """The two-sided p-value of the difference of means when sides are dealt out anew, and whether it is exact.
 
@@ -107,11 +136,15 @@ def permutation_p(
 
     def apart(dealt: NDArray[Any]) -> Floats:
         total, count = sums[dealt].sum(axis=1), counts[dealt].sum(axis=1)
-        return np.asarray(np.abs((sums.sum() - total) / (len(kept) - count) - total / count))
+        return np.asarray(
+            np.abs((sums.sum() - total) / (len(kept) - count) - total / count)
+        )
 
     truth = apart(np.flatnonzero(parts % 2)[None])[0] - _EPSILON
     if math.comb(n, chosen) <= permutations:
-        return float((apart(np.array(list(combinations(range(n), chosen)))) >= truth).mean()), True
+        return float(
+            (apart(np.array(list(combinations(range(n), chosen)))) >= truth).mean()
+        ), True
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
     small = min(chosen, n - chosen)
     rng = np.random.default_rng(seed)
@@ -119,7 +152,11 @@ def permutation_p(
     rows = max(1, _BLOCK // n)
     for start in range(0, permutations, rows):
         random = rng.random((min(rows, permutations - start), n))
-        hits += int((apart(np.argpartition(random, small - 1, axis=1)[:, :small]) >= truth).sum())
+        hits += int(
+            (
+                apart(np.argpartition(random, small - 1, axis=1)[:, :small]) >= truth
+            ).sum()
+        )
     return (1 + hits) / (1 + permutations), False
 
 
@@ -139,7 +176,12 @@ class Effect:
 
 
 def seen_effect(
-    values: Floats, seen: NDArray[np.bool_], *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
+    values: Floats,
+    seen: NDArray[np.bool_],
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Places | None = None,
 ) -> Effect | None:
     """δ of y(item, model) = ability(model) + difficulty(item) + δ · seen(item, model), by least squares.
 
@@ -163,8 +205,13 @@ def seen_effect(
         whole_gram += a.sum(axis=0)
         whole_right += b.sum(axis=0)
     drawn = []
-    for weights in weight_chunks(len(values) if clusters is None else clusters, draws, seed):
-        gram, right = np.zeros((len(weights), models, models)), np.zeros((len(weights), models))
+    for weights in weight_chunks(
+        len(values) if clusters is None else clusters, draws, seed
+    ):
+        gram, right = (
+            np.zeros((len(weights), models, models)),
+            np.zeros((len(weights), models)),
+        )
         for block in blocks:
             a, b = _normal_parts(filled[block], present[block], treated[block])
             part = weights[:, block]
@@ -176,13 +223,17 @@ def seen_effect(
         return None
     low, high = interval(np.concatenate(drawn)) or (None, None)
     both = present.sum(axis=1) > 1
-    mixed = both & (treated.sum(axis=1) > 0) & (treated.sum(axis=1) < present.sum(axis=1))
+    mixed = (
+        both & (treated.sum(axis=1) > 0) & (treated.sum(axis=1) < present.sum(axis=1))
+    )
     concerned = (treated.sum(axis=0) > 0)[None, :] & present
     fresh = both & concerned.any(axis=1) & (treated.sum(axis=1) == 0)
     return Effect(float(effect), low, high, int(mixed.sum()), int(fresh.sum()), models)
 
 
-def _normal_parts(values: Floats, present: NDArray[np.bool_], treated: Floats) -> tuple[Floats, Floats]:
+def _normal_parts(
+    values: Floats, present: NDArray[np.bool_], treated: Floats
+) -> tuple[Floats, Floats]:
     """Each item's part of the normal equations once its own mean is taken out: (items x q x q) and (items x q).
 
     The q unknowns are the abilities of all models but the first, whose ability is the items' level, then δ.
@@ -195,7 +246,9 @@ def _normal_parts(values: Floats, present: NDArray[np.bool_], treated: Floats) -
     n = np.maximum(here.sum(axis=1), 1.0)
     design -= here[:, :, None] * (design.sum(axis=1) / n[:, None])[:, None, :]
     level = values - here * (values.sum(axis=1) / n)[:, None]
-    return np.einsum("imp,imq->ipq", design, design, optimize=True), np.einsum("imp,im->ip", design, level)
+    return np.einsum("imp,imq->ipq", design, design, optimize=True), np.einsum(
+        "imp,im->ip", design, level
+    )
 
 
 def _last_coefficient(gram: Floats, right: Floats) -> Floats:
@@ -222,7 +275,12 @@ class Placebo:
 
 
 def placebos(
-    values: Floats, sides: Sides, days: NDArray[np.int_], dates: Sequence[int], *, least: int = 30
+    values: Floats,
+    sides: Sides,
+    days: NDArray[np.int_],
+    dates: Sequence[int],
+    *,
+    least: int = 30,
 ) -> list[Placebo]:
     """The drops at each of `dates` that leaves at least `least` items of one side before and after it.
 
@@ -277,7 +335,9 @@ def adjusted_drop(
     rows = np.flatnonzero((sides >= 0) & ~np.isnan(values) & (strata >= 0))
     cell = strata[rows] * 2 + sides[rows]
     n = np.bincount(cell, minlength=2 * count).astype(np.float64)
-    total: Floats = np.bincount(cell, weights=values[rows], minlength=2 * count).astype(np.float64)
+    total: Floats = np.bincount(cell, weights=values[rows], minlength=2 * count).astype(
+        np.float64
+    )
     pre, post = (x[0] for x in _standardised(n[None], total[None]))
     both = (n[0::2] > 0) & (n[1::2] > 0)
     order = rows[np.argsort(cell, kind="stable")]
@@ -285,9 +345,14 @@ def adjusted_drop(
     starts = np.concatenate([[0], np.cumsum(n[filled])[:-1]]).astype(np.int_)
     drawn = []
     if len(rows) and both.any():
-        for weights in weight_chunks(len(values) if clusters is None else clusters, draws, seed):
+        for weights in weight_chunks(
+            len(values) if clusters is None else clusters, draws, seed
+        ):
             taken = weights[:, order]
-            counts, sums = np.zeros((len(weights), 2 * count)), np.zeros((len(weights), 2 * count))
+            counts, sums = (
+                np.zeros((len(weights), 2 * count)),
+                np.zeros((len(weights), 2 * count)),
+            )
             counts[:, filled] = np.add.reduceat(taken, starts, axis=1)
             sums[:, filled] = np.add.reduceat(taken * values[order], starts, axis=1)
             before, after = _standardised(counts, sums)
@@ -297,9 +362,13 @@ def adjusted_drop(
     kept_pre, kept_post, lost_pre, lost_post = (
         int(side[which].sum()) for which in (both, ~both) for side in (n[0::2], n[1::2])
     )
-    first, second, gap = (float(pre), float(post), float(pre - post)) if known else (None, None, None)
+    first, second, gap = (
+        (float(pre), float(post), float(pre - post)) if known else (None, None, None)
+    )
     pairs = tuple((int(a), int(b)) for a, b in zip(n[0::2], n[1::2], strict=True))
-    return Adjusted(kept_pre, kept_post, lost_pre, lost_post, first, second, gap, low, high, pairs)
+    return Adjusted(
+        kept_pre, kept_post, lost_pre, lost_post, first, second, gap, low, high, pairs
+    )
 
 
 def _standardised(n: Floats, total: Floats) -> tuple[Floats, Floats]:
@@ -320,4 +389,6 @@ def terciles(values: Floats) -> NDArray[np.int_]:
     if not len(known):
         return np.full(len(values), -1, dtype=np.int_)
     cuts = np.percentile(known, [100 / 3, 200 / 3])
-    return np.where(np.isnan(values), -1, np.searchsorted(cuts, values, side="left")).astype(np.int_)
+    return np.where(
+        np.isnan(values), -1, np.searchsorted(cuts, values, side="left")
+    ).astype(np.int_)

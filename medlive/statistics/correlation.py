@@ -80,12 +80,22 @@ def correlate(
     k = len(groups)
     if n < LEAST:
         return Correlation(kind, None, None, None, None, n, k, f"{n} items are too few")
-    value = {Kind.PEARSON: pearson, Kind.SPEARMAN: spearman, Kind.KENDALL: kendall}[kind](a, b)
+    value = {Kind.PEARSON: pearson, Kind.SPEARMAN: spearman, Kind.KENDALL: kendall}[
+        kind
+    ](a, b)
     if value is None:
-        return Correlation(kind, None, None, None, None, n, k, "one side is the same for every item")
+        return Correlation(
+            kind, None, None, None, None, n, k, "one side is the same for every item"
+        )
     p = kendall_p(a, b) if kind is Kind.KENDALL else pearson_p(value, n)
-    of_draws = {Kind.PEARSON: _pearson_drawn, Kind.SPEARMAN: _spearman_drawn, Kind.KENDALL: _kendall_drawn}[kind]
-    drawn = np.concatenate([of_draws(a, b, w[:, place]) for w in weight_chunks(k, draws, seed)])
+    of_draws = {
+        Kind.PEARSON: _pearson_drawn,
+        Kind.SPEARMAN: _spearman_drawn,
+        Kind.KENDALL: _kendall_drawn,
+    }[kind]
+    drawn = np.concatenate(
+        [of_draws(a, b, w[:, place]) for w in weight_chunks(k, draws, seed)]
+    )
     found = with_interval(value, drawn, n, k)
     return Correlation(kind, value, found.low, found.high, p, n, k, found.why)
 
@@ -99,12 +109,16 @@ def pearson_difference(
     n = int(whole.sum())
     if n < LEAST:
         return no_estimate(f"{n} items are too few", n, n)
-    a, b, t = (column[whole] - column[whole].mean() for column in (first, second, truth))
+    a, b, t = (
+        column[whole] - column[whole].mean() for column in (first, second, truth)
+    )
     cells = np.stack([np.ones(n), a, b, t, a * a, b * b, t * t, a * t, b * t], axis=1)
 
     def difference(sums: Floats) -> Floats:
         count, a, b, t, aa, bb, tt, at, bt = np.moveaxis(sums, -1, 0)
-        return _from_moments(count, a, t, aa, tt, at) - _from_moments(count, b, t, bb, tt, bt)
+        return _from_moments(count, a, t, aa, tt, at) - _from_moments(
+            count, b, t, bb, tt, bt
+        )
 
     return estimate(cells, difference, range(n), draws=draws, seed=seed)
 
@@ -129,7 +143,9 @@ def residuals(columns: Floats, *groups: Sequence[str]) -> Floats:
     for _ in range(_SWEEPS):
         before = left
         for place in places:
-            sums = np.stack([np.bincount(place, weights=column) for column in left.T], axis=1)
+            sums = np.stack(
+                [np.bincount(place, weights=column) for column in left.T], axis=1
+            )
             left = left - (sums / np.bincount(place)[:, None])[place]
         if (np.abs(left - before) <= least * 1e-3).all():
             break
@@ -149,7 +165,9 @@ def spearman(first: Floats, second: Floats) -> float | None:
 def pearson_matrix(values: Floats) -> tuple[tuple[float | None, ...], ...]:
     """`pearson` of every pair of columns of (items x columns); 1 on the diagonal of a column that varies."""
     columns = range(values.shape[1])
-    return tuple(tuple(pearson(values[:, i], values[:, j]) for j in columns) for i in columns)
+    return tuple(
+        tuple(pearson(values[:, i], values[:, j]) for j in columns) for i in columns
+    )
 
 
 def jaccard(first: AbstractSet[object], second: AbstractSet[object]) -> float | None:
@@ -164,7 +182,9 @@ def kendall(first: Floats, second: Floats) -> float | None:
     return _value(_kendall_drawn, first, second)
 
 
-def _value(of_draws: Callable[[Floats, Floats, Floats], Floats], first: Floats, second: Floats) -> float | None:
+def _value(
+    of_draws: Callable[[Floats, Floats, Floats], Floats], first: Floats, second: Floats
+) -> float | None:
     both = ~(np.isnan(first) | np.isnan(second))
     if both.sum() < LEAST:
         return None
@@ -176,17 +196,26 @@ def kendall_p(first: Floats, second: Floats) -> float:
     """The two-sided p of tau-b under independence; both columns whole, at least three items, neither constant."""
     n = len(first)
     lead = round(float(_agreeing(first, second, np.ones((1, n)))[0]))
-    sizes = (np.unique(column, return_counts=True)[1].astype(np.float64) for column in (first, second))
+    sizes = (
+        np.unique(column, return_counts=True)[1].astype(np.float64)
+        for column in (first, second)
+    )
     ties_a, ties_b = (counts[counts > 1] for counts in sizes)
     if n <= _EXACT and not len(ties_a) and not len(ties_b):
         pairs = n * (n - 1) // 2
         against = (pairs - lead) // 2
         return _inversions_p(n, min(against, pairs - against))
     m = n * (n - 1)
-    spread = m * (2 * n + 5) - sum(float((t * (t - 1) * (2 * t + 5)).sum()) for t in (ties_a, ties_b))
+    spread = m * (2 * n + 5) - sum(
+        float((t * (t - 1) * (2 * t + 5)).sum()) for t in (ties_a, ties_b)
+    )
     tied = [float((t * (t - 1)).sum()) for t in (ties_a, ties_b)]
     triples = [float((t * (t - 1) * (t - 2)).sum()) for t in (ties_a, ties_b)]
-    variance = spread / 18 + tied[0] * tied[1] / (2 * m) + triples[0] * triples[1] / (9 * m * (n - 2))
+    variance = (
+        spread / 18
+        + tied[0] * tied[1] / (2 * m)
+        + triples[0] * triples[1] / (9 * m * (n - 2))
+    )
     return math.erfc(abs(lead) / math.sqrt(2 * variance))
 
 
@@ -207,14 +236,23 @@ def _inversions_p(n: int, most: int) -> float:
 def _pearson_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
     """Pearson's r of each row of item weights; NaN where a draw has no spread."""
     a, b = a - a.mean(), b - b.mean()
-    return _from_moments(weights.sum(axis=1), *(weights @ np.stack([a, b, a * a, b * b, a * b], axis=1)).T)
+    return _from_moments(
+        weights.sum(axis=1),
+        *(weights @ np.stack([a, b, a * a, b * b, a * b], axis=1)).T,
+    )
 
 
-def _from_moments(n: Floats, a: Floats, b: Floats, aa: Floats, bb: Floats, ab: Floats) -> Floats:
+def _from_moments(
+    n: Floats, a: Floats, b: Floats, aa: Floats, bb: Floats, ab: Floats
+) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         spread_a, spread_b = aa - a * a / n, bb - b * b / n
         # What cancellation leaves of a constant column is no spread.
-        flat = (spread_a <= 1e-12 * aa) | (spread_b <= 1e-12 * bb) | (spread_a * spread_b < _FLAT**2)
+        flat = (
+            (spread_a <= 1e-12 * aa)
+            | (spread_b <= 1e-12 * bb)
+            | (spread_a * spread_b < _FLAT**2)
+        )
         return np.where(flat, np.nan, (ab - a * b / n) / np.sqrt(spread_a * spread_b))
 
 
@@ -244,7 +282,9 @@ def _agreeing(a: Floats, b: Floats, weights: Floats) -> Floats:
     out = np.zeros(len(weights))
     for start in range(0, n, step):
         part = slice(start, start + step)
-        signs = np.sign(a[part, None] - a[None, :]) * np.sign(b[part, None] - b[None, :])
+        signs = np.sign(a[part, None] - a[None, :]) * np.sign(
+            b[part, None] - b[None, :]
+        )
         out += ((weights[:, part] @ signs) * weights).sum(axis=1)
     return out / 2
 

@@ -24,7 +24,9 @@ LEAST_PAIRED: Final = 6
 """Clusters from which a paired difference has an interval: five signs cannot show p < 0.05."""
 
 
-def mean_bounds(mean: Floats, spread: Floats, clusters: NDArray[Any], unit: Any = True) -> tuple[Floats, Floats]:
+def mean_bounds(
+    mean: Floats, spread: Floats, clusters: NDArray[Any], unit: Any = True
+) -> tuple[Floats, Floats]:
     """The 95 % interval of means, each of the given number of independent clusters; all arrays of one shape.
 
     Args:
@@ -40,7 +42,9 @@ def mean_bounds(mean: Floats, spread: Floats, clusters: NDArray[Any], unit: Any 
         error = _standard_error(spread, clusters)
         t = quantiles(clusters)
         low, high = _wilson(mean, error, clusters, t)
-        return np.where(unit, low, mean - t * error), np.where(unit, high, mean + t * error)
+        return np.where(unit, low, mean - t * error), np.where(
+            unit, high, mean + t * error
+        )
 
 
 def _standard_error(spread: Floats, clusters: NDArray[Any]) -> Floats:
@@ -48,26 +52,35 @@ def _standard_error(spread: Floats, clusters: NDArray[Any]) -> Floats:
     return np.asarray(spread * np.sqrt(k / (k - 1)))
 
 
-def _wilson(mean: Floats, error: Floats, clusters: NDArray[Any], z: Any, size: Any = 1.0) -> tuple[Floats, Floats]:
+def _wilson(
+    mean: Floats, error: Floats, clusters: NDArray[Any], z: Any, size: Any = 1.0
+) -> tuple[Floats, Floats]:
     """Wilson's interval on the effective number of items; `size`: of a value that is not 0, as doubt takes it."""
     mean = np.clip(mean, 0.0, 1.0)
     most = mean * (1 - mean)
     # Constant columns have their clusters alone to go by.
     n = np.where(error**2 > 1e-18, most / np.maximum(error**2, 1e-18), 0.0 * error)
     count = np.minimum(mean, 1 - mean) * n
-    n = (count + DOUBT) / (np.where(n > 0, count / np.maximum(n, 1e-18), 0.0) + DOUBT * size / clusters)
+    n = (count + DOUBT) / (
+        np.where(n > 0, count / np.maximum(n, 1e-18), 0.0) + DOUBT * size / clusters
+    )
     centre = (mean * n + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * np.sqrt(n * most + z * z / 4)
     return np.clip(centre - half, 0.0, mean), np.clip(centre + half, mean, 1.0)
 
 
 def gap_bounds(
-    first: Sequence[Floats] | Floats, second: Sequence[Floats] | Floats, correlation: Any = 0.0
+    first: Sequence[Floats] | Floats,
+    second: Sequence[Floats] | Floats,
+    correlation: Any = 0.0,
 ) -> tuple[Floats, Floats]:
     """The interval of first less second by MOVER, of (mean, low, high) each and the correlation of the means."""
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     down, up = (a - a_low, b_high - b), (a_high - a, b - b_low)
-    low, high = (np.sqrt(np.maximum(x * x + y * y - 2 * correlation * x * y, 0.0)) for x, y in (down, up))
+    low, high = (
+        np.sqrt(np.maximum(x * x + y * y - 2 * correlation * x * y, 0.0))
+        for x, y in (down, up)
+    )
     return a - b - low, a - b + high
 
 
@@ -95,7 +108,11 @@ def paired(
     p is that of the widest interval that leaves 0 out, so that p < 0.05 exactly where the 95 % one does. It is
     never below 2^(1-k), which is all that k signs can show.
     """
-    counted = np.where(differing > 0, np.minimum(np.maximum(differing, LEAST_PAIRED), clusters), clusters)
+    counted = np.where(
+        differing > 0,
+        np.minimum(np.maximum(differing, LEAST_PAIRED), clusters),
+        clusters,
+    )
     spread = np.nanstd(drawn, axis=0)
     centred = drawn - np.nanmean(drawn, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -104,10 +121,17 @@ def paired(
         whole = _standard_error(np.nanstd(drawn[:, 0] - drawn[:, 1], axis=0), clusters)
         together = spread[0] * spread[1]
         # Never above 0, so that an interval only widens with its level.
-        correlation = np.where(together > 1e-18, np.minimum(covariance / np.maximum(together, 1e-18), 0.0), 0.0)
+        correlation = np.where(
+            together > 1e-18,
+            np.minimum(covariance / np.maximum(together, 1e-18), 0.0),
+            0.0,
+        )
 
         def ends(t: Floats) -> tuple[Floats, Floats]:
-            parts = [(m, *_wilson(m, e, clusters, t, size)) for m, e in zip((gains, losses), error, strict=True)]
+            parts = [
+                (m, *_wilson(m, e, clusters, t, size))
+                for m, e in zip((gains, losses), error, strict=True)
+            ]
             low, high = gap_bounds(parts[0], parts[1], correlation)
             student = (gains - losses - t * whole, gains - losses + t * whole)
             return np.where(unit, low, student[0]), np.where(unit, high, student[1])
@@ -118,7 +142,10 @@ def paired(
             middle = (below + above) / 2
             inner = ends(middle)
             apart = (inner[0] > 0) | (inner[1] < 0)
-            below, above = np.where(apart, middle, below), np.where(apart, above, middle)
+            below, above = (
+                np.where(apart, middle, below),
+                np.where(apart, above, middle),
+            )
     known = (clusters >= LEAST_PAIRED) & ~np.isnan(low)
     p = [
         max(2.0 ** max(1 - int(k), -1000), two_sided_p(t, int(n) - 1)) if k > 1 else 1.0
@@ -135,7 +162,9 @@ def two_sided_p(t: float, freedom: int) -> float:
 def quantiles(clusters: NDArray[Any]) -> Floats:
     """Student's 97.5 % quantile with one degree of freedom less than clusters; NaN for fewer than two clusters."""
     values, place = np.unique(clusters, return_inverse=True)
-    return np.array([quantile(int(k) - 1) for k in values], dtype=np.float64)[place].reshape(clusters.shape)
+    return np.array([quantile(int(k) - 1) for k in values], dtype=np.float64)[
+        place
+    ].reshape(clusters.shape)
 
 
 @cache
@@ -146,7 +175,9 @@ def quantile(freedom: int) -> float:
     low, high = 0.0, 1e3
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if two_sided_p(middle, freedom) > 0.05 else (low, middle)
+        low, high = (
+            (middle, high) if two_sided_p(middle, freedom) > 0.05 else (low, middle)
+        )
     return high
 
 
@@ -154,7 +185,13 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
     """The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1]."""
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    front = math.exp(
+        math.lgamma(a + b)
+        - math.lgamma(a)
+        - math.lgamma(b)
+        + a * math.log(x)
+        + b * math.log1p(-x)
+    )
     if x < (a + 1) / (a + b + 2):
         return front * _fraction(a, b, x) / a
     return 1 - front * _fraction(b, a, 1 - x) / b

@@ -53,11 +53,15 @@ def _spread(values: Floats, clusters: Places | None) -> float | None:
 
 def _standard_normals(power: float, alpha: float) -> float:
     if not (0 < alpha < 1 and alpha < power < 1):
-        raise ValueError(f"expected 0 < alpha < power < 1, found alpha {alpha} and power {power}")
+        raise ValueError(
+            f"expected 0 < alpha < power < 1, found alpha {alpha} and power {power}"
+        )
     return _NORMAL.inv_cdf(1 - alpha / 2) + _NORMAL.inv_cdf(power)
 
 
-def cases_for_pair(difference: float, spread: float, *, power: float = 0.8, alpha: float = 0.05) -> int:
+def cases_for_pair(
+    difference: float, spread: float, *, power: float = 0.8, alpha: float = 0.05
+) -> int:
     """Cases on which a paired comparison finds a true difference with this probability.
 
     (z_{1-α/2} + z_power)² σ² / d², and z²_{1-α/2} / 2 more for Student's quantile (Guenther 1981). `spread` is the
@@ -68,11 +72,21 @@ def cases_for_pair(difference: float, spread: float, *, power: float = 0.8, alph
         ValueError: If alpha and power are not in (0, 1), or power is not above alpha.
     """
     z = _standard_normals(power, alpha)
-    return max(2, math.ceil((z * spread / difference) ** 2 + _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 2))
+    return max(
+        2,
+        math.ceil(
+            (z * spread / difference) ** 2 + _NORMAL.inv_cdf(1 - alpha / 2) ** 2 / 2
+        ),
+    )
 
 
 def cases_for_drop(
-    difference: float, spread: float, *, before: int | None = None, power: float = 0.8, alpha: float = 0.05
+    difference: float,
+    spread: float,
+    *,
+    before: int | None = None,
+    power: float = 0.8,
+    alpha: float = 0.05,
 ) -> int | None:
     """Cases after the cutoff that show a drop of this size against `before` cases up to it; None: as many of each.
 

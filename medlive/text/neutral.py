@@ -19,7 +19,9 @@ _PRIVATE: Final = "\ue000-\uf8ff\U000f0000-\U0010ffff"
 _NONCHARACTERS: Final = "\ufdd0-\ufdef\ufffe\uffff" + "".join(
     chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(1, 15)
 )
-_INVISIBLE: Final = re.compile(f"[{_CONTROL}{_IGNORABLE}{_PRIVATE}{_NONCHARACTERS}\ud800-\udfff\ufe00-\ufe0f]")
+_INVISIBLE: Final = re.compile(
+    f"[{_CONTROL}{_IGNORABLE}{_PRIVATE}{_NONCHARACTERS}\ud800-\udfff\ufe00-\ufe0f]"
+)
 _EMOJI: Final = re.compile(
     "[#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
 )
@@ -59,14 +61,18 @@ def inert(json_text: str) -> str:
     for mark, escape in _SINGLE.items():
         json_text = json_text.replace(mark, escape)
     if "##" in json_text or "``" in json_text:
-        json_text = _RUN.sub(lambda run: f"\\u{ord(run.group()[0]):04x}" * len(run.group()), json_text)
+        json_text = _RUN.sub(
+            lambda run: f"\\u{ord(run.group()[0]):04x}" * len(run.group()), json_text
+        )
     json_text = _BRACKETED.sub("\\\\u005b", json_text)
     return _SPEAKER.sub(_escape_speaker, json_text)
 
 
 def _keep_selector(match: re.Match[str]) -> str:
     at, char = match.start(), match.group()
-    after_emoji = char in "\ufe0e\ufe0f" and at > 0 and _EMOJI.match(match.string, at - 1)
+    after_emoji = (
+        char in "\ufe0e\ufe0f" and at > 0 and _EMOJI.match(match.string, at - 1)
+    )
     return char if after_emoji else ""
 
 

@@ -31,27 +31,46 @@ _NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u3001-\u302f\u3400-\u9fff]+")
 _STRAIGHT: Final = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
 _SELECTORS: Final = {0xFE0E: None, 0xFE0F: None}
 _NARROW: Final = {
-    **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}, **_STRAIGHT, 0x3000: 0x20, **_SELECTORS
-}  # fmt: skip
+    **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)},
+    **_STRAIGHT,
+    0x3000: 0x20,
+    **_SELECTORS,
+}
 """Full-width ASCII characters to half width, quotes and dashes to straight ones, emoji selectors to nothing."""
 _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
-_SEPARATORS: Final = "\x1c\x1d\x1e\x1f"  # Control characters that `str.split` treats as white space
+_SEPARATORS: Final = (
+    "\x1c\x1d\x1e\x1f"  # Control characters that `str.split` treats as white space
+)
 _HAN_SPACE: Final = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
 _TO_NARROW: Final = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
 
-_HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_HAN: Final = re.compile(
+    r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
 _KANA: Final = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]+")
 _HANGUL: Final = re.compile(r"[\u1100-\u11ff\u3131-\u318e\uac00-\ud7af]+")
-_OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1cff\ua4d0-\uabff\ufb1d-\ufdff\ufe70-\ufefe]+")
-_UNUSUAL: Final = re.compile(r"[\u0370-\u1cff\u3041-\u30ff\u3131-\u318e\u31f0-\u31ff\ua4d0-\ud7af\ufb1d-\ufefe]")
-_LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?")
+_OTHER_SCRIPT: Final = re.compile(
+    r"[\u0370-\u1cff\ua4d0-\uabff\ufb1d-\ufdff\ufe70-\ufefe]+"
+)
+_UNUSUAL: Final = re.compile(
+    r"[\u0370-\u1cff\u3041-\u30ff\u3131-\u318e\u31f0-\u31ff\ua4d0-\ud7af\ufb1d-\ufefe]"
+)
+_LATIN_WORD: Final = re.compile(
+    r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?"
+)
 _ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _SAMPLE: Final = 20_000
 _MAX_TRIES: Final = 1_000
-_MAX_CACHED: Final = 50_000  # Longest source whose folded text is cached for the next quote
-_FUNCTION_WORDS: Final = files("medlive.text").joinpath("function_words.txt").read_text(encoding="utf-8")
-_ENGLISH, _FOREIGN = (frozenset(part.split()) for part in re.split(r"\[\w+\]\n", _FUNCTION_WORDS)[1:])
+_MAX_CACHED: Final = (
+    50_000  # Longest source whose folded text is cached for the next quote
+)
+_FUNCTION_WORDS: Final = (
+    files("medlive.text").joinpath("function_words.txt").read_text(encoding="utf-8")
+)
+_ENGLISH, _FOREIGN = (
+    frozenset(part.split()) for part in re.split(r"\[\w+\]\n", _FUNCTION_WORDS)[1:]
+)
 _ADDRESS: Final = re.compile(r"https?://\S+")
 
 
@@ -137,18 +156,31 @@ def _at_boundaries(hay: str, start: int, end: int) -> bool:
     """Whether the span starts and ends between words and numbers."""
 
     def joins(left: str, right: str) -> bool:
-        if not (left.isascii() and right.isascii() and left.isalnum() and right.isalnum()):
+        if not (
+            left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
+        ):
             return False
-        return left.isdigit() or right.isalpha()  # "infection2. Fever" is two items run together
+        return (
+            left.isdigit() or right.isalpha()
+        )  # "infection2. Fever" is two items run together
 
     if start and joins(hay[start - 1], hay[start]):
         return False
-    if start > 1 and hay[start].isdigit() and hay[start - 1] in ".," and hay[start - 2].isdigit():
+    if (
+        start > 1
+        and hay[start].isdigit()
+        and hay[start - 1] in ".,"
+        and hay[start - 2].isdigit()
+    ):
         return False
     if end < len(hay):
         if joins(hay[end - 1], hay[end]):
             return False
-        if hay[end - 1].isdigit() and hay[end] in ".,^²³" and hay[end + 1 : end + 2].isdigit():
+        if (
+            hay[end - 1].isdigit()
+            and hay[end] in ".,^²³"
+            and hay[end + 1 : end + 2].isdigit()
+        ):
             return False
         if hay[end - 1].isdigit() and hay[end] in "⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾":
             return False

@@ -13,8 +13,12 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-_TABLE: Final = tomllib.loads(files("medlive.text").joinpath("quantities.toml").read_text(encoding="utf-8"))
-_UNITS: Final[dict[str, tuple[str, float, str]]] = {name: tuple(row) for name, row in _TABLE["units"].items()}
+_TABLE: Final = tomllib.loads(
+    files("medlive.text").joinpath("quantities.toml").read_text(encoding="utf-8")
+)
+_UNITS: Final[dict[str, tuple[str, float, str]]] = {
+    name: tuple(row) for name, row in _TABLE["units"].items()
+}
 """Unit → what it measures, its size in the base unit, how it is written."""
 _UNIT_OF: Final = {f"u{i}": name for i, name in enumerate(_UNITS)}
 _UNIT: Final = re.compile(
@@ -28,9 +32,13 @@ _LOOSE: Final = 0.04
 
 _DIGITS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+")
 _DAMAGED: Final = re.compile(r"(\d+)(?:\s\.|\.\s|\s\.\s)(\d+)(?!\.?\d)")
-_MANY: Final = re.compile(r"\s?(万|千(?!克)|亿|百万|k(?![a-z])|hundred|thousand|million|billion)")
+_MANY: Final = re.compile(
+    r"\s?(万|千(?!克)|亿|百万|k(?![a-z])|hundred|thousand|million|billion)"
+)
 _MANY_VALUES: Final[dict[str, int]] = _TABLE["many"]
-_DEGREE_TENTH: Final = re.compile(r"[度°](\d|[一二三四五六七八九])(?![\d十年月天小分秒次])")
+_DEGREE_TENTH: Final = re.compile(
+    r"[度°](\d|[一二三四五六七八九])(?![\d十年月天小分秒次])"
+)
 _OVER: Final = re.compile(r"(\d+)\s?/\s?(52|12|7)(?!\d)")
 """A doctor's short form: 2/52 is two weeks, 3/12 three months, 5/7 five days."""
 _OVER_UNITS: Final = {"52": "week", "12": "month", "7": "day"}
@@ -38,10 +46,16 @@ _FRACTION: Final = re.compile(r"(\d+)/(\d+)")
 
 _HAN_DIGITS: Final[dict[str, int]] = _TABLE["han"]["digits"]
 _HAN_SCALES: Final[dict[str, int]] = _TABLE["han"]["scales"]
-_HAN: Final = re.compile(r"[零〇一二两俩仨廿三四五六七八九十百千万亿]+(?:点[零一二三四五六七八九]+)?")
-_HAN_FORMAL: Final = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟", "一二三四五六七八九十百千")
+_HAN: Final = re.compile(
+    r"[零〇一二两俩仨廿三四五六七八九十百千万亿]+(?:点[零一二三四五六七八九]+)?"
+)
+_HAN_FORMAL: Final = str.maketrans(
+    "壹贰叁肆伍陆柒捌玖拾佰仟", "一二三四五六七八九十百千"
+)
 _NO_NUMBER: Final = re.compile(_TABLE["han"]["no_number"])
-_HALF_AFTER: Final = re.compile(r"(?:个|片|粒|年|天|岁|小时|周|月|颗|斤|支|包|袋)?半(?!夜)")
+_HALF_AFTER: Final = re.compile(
+    r"(?:个|片|粒|年|天|岁|小时|周|月|颗|斤|支|包|袋)?半(?!夜)"
+)
 _HALF: Final = re.compile(r"半(?=个?[年月天日周片粒颗小星礼包支袋斤])|\bhalf\b")
 _WORD_VALUES: Final[dict[str, int]] = _TABLE["words"]
 _WORD: Final = re.compile(
@@ -52,13 +66,21 @@ _STATED_WORDS: Final = re.compile(
     r"^(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty(?:[\s-]\w+)?|twice|thrice)$"
 )
 """The words that count as a number in a statement, with a unit behind them."""
-_AND_A_HALF: Final = re.compile(r"\b(an?|one|two|three|four|\d+)\s(hour|day|week|month|year)s?\sand\sa\shalf\b")
-_JIN_LIANG: Final = re.compile(r"([一二两三四五六七八九十\d]+)斤([一二两三四五六七八九\d])两")
+_AND_A_HALF: Final = re.compile(
+    r"\b(an?|one|two|three|four|\d+)\s(hour|day|week|month|year)s?\sand\sa\shalf\b"
+)
+_JIN_LIANG: Final = re.compile(
+    r"([一二两三四五六七八九十\d]+)斤([一二两三四五六七八九\d])两"
+)
 _PER_MYRIAD: Final = re.compile(r"(万|千|百)分之([一二三四五六七八九十\d.]+)")
-_SHORT_FORMS: Final = [(re.compile(form["pattern"]), form["value"]) for form in _TABLE["short_forms"]]
+_SHORT_FORMS: Final = [
+    (re.compile(form["pattern"]), form["value"]) for form in _TABLE["short_forms"]
+]
 _NAME: Final = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
 """A name with digits (B12, HbA1c, COVID-19), which is not a quantity."""
-_LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))")
+_LIST_MARKER: Final = re.compile(
+    r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))"
+)
 _WIDE: Final = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
 _SUPERSCRIPT: Final = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 
@@ -88,19 +110,34 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     """
     quoted = numbers(quote)
     kinds = {_UNITS[q.unit][0] for q in quoted if q.unit} & {"mass", "volume"}
-    doses = [q for q in numbers(statement) if q.unit and _UNITS[q.unit][0] in kinds] if kinds else []
+    doses = (
+        [q for q in numbers(statement) if q.unit and _UNITS[q.unit][0] in kinds]
+        if kinds
+        else []
+    )
     if not doses:
         return []
-    source_numbers, bare = _read_sources(source), {q.value for q in quoted if q.unit is None}
-    return [q.text for q in doses if not (source_numbers.measures(q) or q.value in bare)]
+    source_numbers, bare = (
+        _read_sources(source),
+        {q.value for q in quoted if q.unit is None},
+    )
+    return [
+        q.text for q in doses if not (source_numbers.measures(q) or q.value in bare)
+    ]
 
 
 @lru_cache(maxsize=2048)
 def numbers(text: str) -> tuple[Quantity, ...]:
     """Return a statement's numbers in order, without list markers, names with digits and articles ("a", 一个)."""
     plain = _LIST_MARKER.sub(lambda m: " " * len(m.group()), plain_digits(text))
-    plain = _NAME.sub(lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain)
-    return tuple(dict.fromkeys(q for _, q in sorted(_statement_numbers(plain), key=lambda found: found[0])))
+    plain = _NAME.sub(
+        lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain
+    )
+    return tuple(
+        dict.fromkeys(
+            q for _, q in sorted(_statement_numbers(plain), key=lambda found: found[0])
+        )
+    )
 
 
 def measured(quantity: Quantity) -> tuple[str | None, float]:
@@ -115,7 +152,9 @@ def plain_digits(text: str) -> str:
     """Write a text in half width and lower case, with ASCII digits and fractions as `n/d`."""
     if text.isascii():
         return text.lower()
-    text = _SUPERSCRIPT.sub(lambda m: "^" + unicodedata.normalize("NFKC", m.group()), text)
+    text = _SUPERSCRIPT.sub(
+        lambda m: "^" + unicodedata.normalize("NFKC", m.group()), text
+    )
     return _WIDE.sub(lambda m: _plain(m.group()), text.translate(_HAN_FORMAL)).lower()
 
 
@@ -133,8 +172,21 @@ def _is_quantity(plain: str, name: re.Match[str]) -> bool:
     word = name.group()
     letters = re.match(r"[a-z]*", word)
     tail = re.search(r"[a-z]*$", word)
-    alone = letters is not None and letters.group() in ("", "bp", "t", "p", "hr", "wbc", "hb", "age", "aged", "x")
-    return alone and (tail is None or not tail.group() or _UNIT.match(tail.group()) is not None)
+    alone = letters is not None and letters.group() in (
+        "",
+        "bp",
+        "t",
+        "p",
+        "hr",
+        "wbc",
+        "hb",
+        "age",
+        "aged",
+        "x",
+    )
+    return alone and (
+        tail is None or not tail.group() or _UNIT.match(tail.group()) is not None
+    )
 
 
 def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
@@ -176,8 +228,12 @@ def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
         unit = _with_unit(plain, start, half.end() if between else end, value).unit
         return Quantity(value + 0.5, unit, plain[start : half.end()])
     if tenth := _DEGREE_TENTH.match(plain, end):
-        return Quantity(round(value + _digit(tenth[1]) / 10, 6), None, plain[start : tenth.end()])
-    return _with_unit(plain, start, end + (plain[end : end + 1] in ("多", "余", "来", "几")), value)
+        return Quantity(
+            round(value + _digit(tenth[1]) / 10, 6), None, plain[start : tenth.end()]
+        )
+    return _with_unit(
+        plain, start, end + (plain[end : end + 1] in ("多", "余", "来", "几")), value
+    )
 
 
 def _source_numbers(plain: str) -> Iterator[Quantity]:
@@ -190,15 +246,22 @@ def _source_numbers(plain: str) -> Iterator[Quantity]:
     for found in _HALF.finditer(plain):
         yield _with_unit(plain, found.start(), found.end(), 0.5)
     for found in _AND_A_HALF.finditer(plain):
-        whole = _number(found[1]) if found[1].isdigit() else _WORD_VALUES.get(found[1], 1)
+        whole = (
+            _number(found[1]) if found[1].isdigit() else _WORD_VALUES.get(found[1], 1)
+        )
         yield Quantity(whole + 0.5, found[2], "")
     for found in _JIN_LIANG.finditer(plain):
         yield Quantity(_any_value(found[1]) + _any_value(found[2]) / 10, "jin", "")
     for found in _PER_MYRIAD.finditer(plain):
-        yield Quantity(round(_any_value(found[2]) * 100 / _HAN_SCALES[found[1]], 6), "%", "")
+        yield Quantity(
+            round(_any_value(found[2]) * 100 / _HAN_SCALES[found[1]], 6), "%", ""
+        )
     for pattern, value in _SHORT_FORMS:
         for found in pattern.finditer(plain):
-            yield from (_with_unit(plain, found.start(), found.end(), value), Quantity(value, None, ""))
+            yield from (
+                _with_unit(plain, found.start(), found.end(), value),
+                Quantity(value, None, ""),
+            )
 
 
 def _source_digits(plain: str) -> Iterator[Quantity]:
@@ -206,14 +269,22 @@ def _source_digits(plain: str) -> Iterator[Quantity]:
         value, end = _digit_value(plain, found)
         yield _with_unit(plain, found.start(), end, value)
         if _UNIT.match(plain, end) is None:  # 5.12 may be the twelfth of May
-            yield from (Quantity(float(part), None, "") for part in re.split(r"[.,]", found.group()) if part)
+            yield from (
+                Quantity(float(part), None, "")
+                for part in re.split(r"[.,]", found.group())
+                if part
+            )
     for found in _DAMAGED.finditer(plain):
-        yield _with_unit(plain, found.start(), found.end(), float(f"{found[1]}.{found[2]}"))
+        yield _with_unit(
+            plain, found.start(), found.end(), float(f"{found[1]}.{found[2]}")
+        )
     for found in _OVER.finditer(plain):
         yield Quantity(float(found[1]), _OVER_UNITS[found[2]], "")
     for found in _FRACTION.finditer(plain):
         if float(found[2]):
-            yield _with_unit(plain, found.start(), found.end(), float(found[1]) / float(found[2]))
+            yield _with_unit(
+                plain, found.start(), found.end(), float(found[1]) / float(found[2])
+            )
 
 
 def _source_han_numbers(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
@@ -252,12 +323,18 @@ def _digit(char: str) -> float:
 
 def _any_value(numeral: str) -> float:
     """Read digits or a Chinese numeral; 0 for anything else."""
-    return float(numeral) if re.fullmatch(r"\d+(?:\.\d+)?", numeral) else _han_value(numeral) or 0.0
+    return (
+        float(numeral)
+        if re.fullmatch(r"\d+(?:\.\d+)?", numeral)
+        else _han_value(numeral) or 0.0
+    )
 
 
 def _word_quantity(plain: str, found: re.Match[str]) -> Quantity:
     words = (found["tens"], found["ones"]) if found["tens"] else (found["word"],)
-    value, end = _times_many(plain, float(sum(_WORD_VALUES[word] for word in words)), found.end())
+    value, end = _times_many(
+        plain, float(sum(_WORD_VALUES[word] for word in words)), found.end()
+    )
     return _with_unit(plain, found.start(), end, value)
 
 
@@ -289,7 +366,11 @@ def _han_value(numeral: str) -> float | None:
 def _with_unit(plain: str, start: int, end: int, value: float) -> Quantity:
     match = _UNIT.match(plain, end)
     end = match.end() if match else end
-    if match is None and (joined := _RANGE.match(plain, end)) and (other := _DIGITS.match(plain, joined.end())):
+    if (
+        match is None
+        and (joined := _RANGE.match(plain, end))
+        and (other := _DIGITS.match(plain, joined.end()))
+    ):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
     unit = _UNIT_OF[match.lastgroup or ""] if match else None
     return Quantity(round(value, 6), unit, plain[start:end].strip())
@@ -302,7 +383,9 @@ class _Source:
         self._units: dict[float, set[str | None]] = {}
         for value, unit, _ in found:
             self._units.setdefault(round(value, 6), set()).add(unit)
-        self._measures = [(_UNITS[u][0], v * _UNITS[u][1]) for v, u, _ in found if u is not None]
+        self._measures = [
+            (_UNITS[u][0], v * _UNITS[u][1]) for v, u, _ in found if u is not None
+        ]
 
     def states(self, number: Quantity) -> bool:
         """Whether the source contains the number in some reading, not only with another unit of its kind."""
@@ -312,7 +395,9 @@ class _Source:
             return units is not None or self._is_short_year(value)
         kind = _UNITS[unit][0]
         if units is not None and (
-            None in units or unit in units or all(_UNITS[u][0] != kind for u in units if u is not None)
+            None in units
+            or unit in units
+            or all(_UNITS[u][0] != kind for u in units if u is not None)
         ):
             return True
         return self.measures(number) or self._is_short_year(value)
@@ -325,7 +410,8 @@ class _Source:
         own = number.value * size
         loose = _LOOSE if kind in ("time", "length") else 1e-6
         return any(
-            other == kind and abs(own - measure) <= loose * max(own, measure) for other, measure in self._measures
+            other == kind and abs(own - measure) <= loose * max(own, measure)
+            for other, measure in self._measures
         )
 
     def _is_short_year(self, value: float) -> bool:

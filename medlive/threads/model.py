@@ -27,7 +27,9 @@ class Message:
     verified: bool  # True only where the community itself shows the author as a verified physician
     text: str
     posted_at: datetime | None = None
-    media: tuple[str, ...] = ()  # What the message shows besides text: "image", "video", "audio", "file"
+    media: tuple[
+        str, ...
+    ] = ()  # What the message shows besides text: "image", "video", "audio", "file"
     verified_by: str | None = None
     """The words by which the community shows a verified author, such as "Attending Physician"; never a name.
 
@@ -48,9 +50,13 @@ class Thread:
     thread_id: str  # The source's own id, unique within it
     url: str
     title: str
-    language: str | None  # "en", "zh", or None where the source does not say; filters decide for themselves
+    language: (
+        str | None
+    )  # "en", "zh", or None where the source does not say; filters decide for themselves
     tags: tuple[str, ...]
-    posted_at: datetime | None  # None when unknown, which is a state of its own and no date
+    posted_at: (
+        datetime | None
+    )  # None when unknown, which is a state of its own and no date
     messages: tuple[Message, ...] = field(default=())
 
     def message(self, message_id: str) -> Message | None:
@@ -76,7 +82,11 @@ class Thread:
                     "posted_at": m.posted_at.isoformat() if m.posted_at else None,
                     "media": list(m.media),
                     # Left out when absent, so that revisions from before it was kept have the digest they had.
-                    **({"verified_by": m.verified_by} if m.verified_by is not None else {}),
+                    **(
+                        {"verified_by": m.verified_by}
+                        if m.verified_by is not None
+                        else {}
+                    ),
                 }
                 for m in self.messages
             ],

@@ -31,7 +31,13 @@ _LONGEST: Final = 200_000
 """Characters of a text that shingles are taken from; the digest covers all of it."""
 _MIX: Final = tuple(
     np.uint64(m)
-    for m in (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93, 0xFF51AFD7ED558CCD)
+    for m in (
+        0x9E3779B97F4A7C15,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0xD6E8FEB86659FD93,
+        0xFF51AFD7ED558CCD,
+    )
 )
 _SAMPLES: Final = (
     "My knee has hurt since Monday; it is swollen, warm, and I cannot bend it. Should I rest it or see a doctor?",
@@ -83,7 +89,9 @@ def _units(folded: str) -> tuple[Shingles, int]:
     words = _WORD.findall(raw)
     if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
         letters = _NOT_TEXT.sub("", folded)
-        return np.frombuffer(letters.encode("utf-32-le", "replace"), dtype="<u4").astype(np.uint64), 4
+        return np.frombuffer(
+            letters.encode("utf-32-le", "replace"), dtype="<u4"
+        ).astype(np.uint64), 4
     words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
     return np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3
 
@@ -95,7 +103,9 @@ def sketches(texts: Sequence[str]) -> list[Sketch]:
     for text, found, bands in zip(texts, grams, _bands(grams), strict=True):
         digest = digest_text(fold(text))
         # The key of a whole text: the first 64 bits of its digest.
-        key = int.from_bytes(bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True)
+        key = int.from_bytes(
+            bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True
+        )
         made.append(Sketch(digest, found, (key, *bands) if bands else ()))
     return made
 
@@ -107,10 +117,17 @@ def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:
     if not full:
         return [()] * len(grams)
     matrix = RMinHash.digest_matrix_from_flat_token_hashes(
-        np.concatenate(full), list(accumulate((g.size for g in full), initial=0)), BANDS * _ROWS, _SEED
+        np.concatenate(full),
+        list(accumulate((g.size for g in full), initial=0)),
+        BANDS * _ROWS,
+        _SEED,
     )
-    minima = np.array(matrix.to_rows(), dtype=np.uint64).reshape(len(full), BANDS, _ROWS)
-    keys = np.broadcast_to(np.arange(BANDS, dtype=np.uint64), (len(full), BANDS)) * _MIX[1]
+    minima = np.array(matrix.to_rows(), dtype=np.uint64).reshape(
+        len(full), BANDS, _ROWS
+    )
+    keys = (
+        np.broadcast_to(np.arange(BANDS, dtype=np.uint64), (len(full), BANDS)) * _MIX[1]
+    )
     for row in range(_ROWS):
         keys = (keys ^ (minima[:, :, row] * _MIX[row])) * _MIX[0]
         keys ^= keys >> np.uint64(29)
@@ -177,8 +194,16 @@ class DuplicateIndex:
         near: set[str] = set()
         for band in queried.bands:
             near.update(self._keys_of.get(band, ()))
-        found = [match for key in near if key != ignore and (match := self._compare(queried, key)) is not None]
-        return min(found, key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)), default=None)
+        found = [
+            match
+            for key in near
+            if key != ignore and (match := self._compare(queried, key)) is not None
+        ]
+        return min(
+            found,
+            key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)),
+            default=None,
+        )
 
     def _compare(self, queried: Sketch, key: str) -> Match | None:
         sketch_held = self._sketches[key]

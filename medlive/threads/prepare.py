@@ -4,7 +4,12 @@ import re
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from medlive.deidentify.detect import IdentifierKind, find_identifiers, redact, redact_part
+from medlive.deidentify.detect import (
+    IdentifierKind,
+    find_identifiers,
+    redact,
+    redact_part,
+)
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
 
@@ -46,7 +51,9 @@ def normalised(thread: Thread) -> Thread:
 
 def thread_language(thread: Thread) -> str:
     """Detect the language of a thread's text: "en", "zh", "other" or "unknown"."""
-    return dominant_language("\n".join([thread.title, *(m.text for m in thread.messages)]))
+    return dominant_language(
+        "\n".join([thread.title, *(m.text for m in thread.messages)])
+    )
 
 
 def deidentified(thread: Thread, language: str) -> Thread:
@@ -54,7 +61,9 @@ def deidentified(thread: Thread, language: str) -> Thread:
     return replace(
         thread,
         title=redact(thread.title, language),
-        messages=tuple(replace(m, text=redact(m.text, language)) for m in thread.messages),
+        messages=tuple(
+            replace(m, text=redact(m.text, language)) for m in thread.messages
+        ),
     )
 
 

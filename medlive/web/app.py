@@ -61,14 +61,22 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     """Build the application of these rooms; public and private ones may be served by separate processes."""
     rooms = tuple(rooms)
     app = FastAPI(
-        title="medlive", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,
+        title="medlive",
+        version=__version__,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
         description="Snapshots of medlive: versions, files with digests, differences, errata and counts.",
-    )  # fmt: skip
+    )
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
     app.include_router(static_files.router)
-    app.add_api_route("/healthz", _live, methods=["GET", "HEAD"], include_in_schema=False)
-    app.add_api_route("/readyz", _ready, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route(
+        "/healthz", _live, methods=["GET", "HEAD"], include_in_schema=False
+    )
+    app.add_api_route(
+        "/readyz", _ready, methods=["GET", "HEAD"], include_in_schema=False
+    )
     app.add_api_route("/theme/{theme}", _choose_theme, include_in_schema=False)
     for room in rooms:
         app.include_router(room.router)
@@ -80,7 +88,9 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_middleware(RequestChecks, settings=site.settings.web)
     app.add_middleware(_SecurityHeaders)
     if proxies := site.settings.web.trusted_proxies:
-        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(network) for network in proxies])
+        app.add_middleware(
+            ProxyHeadersMiddleware, trusted_hosts=[str(network) for network in proxies]
+        )
     app.add_exception_handler(StarletteHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(UsageError, _on_usage_error)
@@ -108,7 +118,9 @@ class _SecurityHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
-def _error(request: Request, status: int, detail: str | None, headers: Mapping[str, str] | None) -> Response:
+def _error(
+    request: Request, status: int, detail: str | None, headers: Mapping[str, str] | None
+) -> Response:
     """An error as JSON for the API and as a page for people; `detail` replaces the usual sentence."""
     title = HTTPStatus(status).phrase
     text = detail if detail not in (None, title) else _TEXTS.get(status, title)
@@ -137,11 +149,15 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 async def _on_usage_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, UsageError | DatabaseForbidden)
-    return _error(request, 422, ": ".join(filter(None, (error.message, error.hint))), None)
+    return _error(
+        request, 422, ": ".join(filter(None, (error.message, error.hint))), None
+    )
 
 
 async def _on_unusable(request: Request, error: Exception) -> Response:
-    _log.warning("%s %s: %s", request.method, request.url.path, getattr(error, "orig", error))
+    _log.warning(
+        "%s %s: %s", request.method, request.url.path, getattr(error, "orig", error)
+    )
     return _error(request, 422, None, None)
 
 
@@ -172,5 +188,7 @@ async def _go_to_first_section(request: Request) -> Response:
 async def _choose_theme(theme: Theme, back: str = "/") -> Response:
     """Keep light, dark or the system's choice in a cookie, and go back to the page."""
     response = RedirectResponse(local_path(back), 303)
-    response.set_cookie(THEME_COOKIE, theme, max_age=31536000, samesite="lax", httponly=True)
+    response.set_cookie(
+        THEME_COOKIE, theme, max_age=31536000, samesite="lax", httponly=True
+    )
     return response

@@ -14,6 +14,8 @@ def metrics_room(read: Callable[[], Awaitable[bytes]]) -> Room:
 
     @router.get("/metrics")
     async def metrics() -> Response:
-        return Response(await read(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(
+            await read(), media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
 
     return Room("metrics", True, router)

@@ -38,7 +38,9 @@ class Frame:
     def is_current(self, section: Section) -> bool:
         """Whether the page belongs to a section of the navigation."""
         path = self.path.partition("?")[0]
-        return path == section.href or (section.href != "/" and path.startswith(f"{section.href}/"))
+        return path == section.href or (
+            section.href != "/" and path.startswith(f"{section.href}/")
+        )
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,11 @@ def frame_of(request: Request) -> Frame:
         path=path,
         back=back_to(request),
         theme=next((known for known in THEMES if known == theme), "auto"),
-        sections=tuple(s for s in sections if account is None or s.role is None or account.may(s.role)),
+        sections=tuple(
+            s
+            for s in sections
+            if account is None or s.role is None or account.may(s.role)
+        ),
         user=None if account is None else account.name,
         csrf=getattr(request.state, "csrf_token", None),
     )
@@ -83,7 +89,13 @@ def back_to(request: Request) -> str:
 
 def local_path(place: str) -> str:
     """Return a path of this site as it is, and anything else as `/`: `//host` and `/\\host` lead elsewhere."""
-    return place if place.startswith("/") and place[1:2] not in ("/", "\\") and place.isprintable() else "/"
+    return (
+        place
+        if place.startswith("/")
+        and place[1:2] not in ("/", "\\")
+        and place.isprintable()
+        else "/"
+    )
 
 
 def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
@@ -91,7 +103,10 @@ def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
 
     What somebody signed in sees, or a form holds, is kept by no browser.
     """
-    values, frame = {field.name: getattr(page, field.name) for field in fields(page)}, frame_of(request)
+    values, frame = (
+        {field.name: getattr(page, field.name) for field in fields(page)},
+        frame_of(request),
+    )
     text = TEMPLATES.get_template(page.template).render(values, frame=frame)
     kept = "no-store" if frame.user or frame.csrf else "no-cache"
     return HTMLResponse(text, status, headers={"Cache-Control": kept, "Vary": "Cookie"})
@@ -143,7 +158,10 @@ def _value(value: Any, name: str = "") -> str:
         return Markup('<span class="soft">–</span>')
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {n}" for key, n in value.items())
-    return Markup("").join(Markup("<div>%s</div>") % do_truncate(TEMPLATES, str(one), _LONGEST) for one in value)
+    return Markup("").join(
+        Markup("<div>%s</div>") % do_truncate(TEMPLATES, str(one), _LONGEST)
+        for one in value
+    )
 
 
 _JUDGED: Final = {
@@ -151,21 +169,33 @@ _JUDGED: Final = {
     "bad ": ("contradicted", "rejected", "failed", "withdrawn"),
 }
 _BADGED: Final = ("outcome", "status")
-_NAMED: Final = (*_BADGED, "reason", "stage", "kind")  # Columns whose values are names, not texts
+_NAMED: Final = (
+    *_BADGED,
+    "reason",
+    "stage",
+    "kind",
+)  # Columns whose values are names, not texts
 _LONGEST: Final = 240
 
 TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    loader=PackageLoader("medlive.web"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
     lstrip_blocks=True,
-)  # fmt: skip
+)
 TEMPLATES.globals |= {
     "static_url": static_url,
     "most_of_reply": REPLY_CHARS_SHOWN,
     "most_of_request": REQUEST_CHARS_SHOWN,
 }
 TEMPLATES.filters |= {
-    "moment": _moment, "size": _size, "number": lambda value: f"{value:,}", "label": _label, "badge": _badge,
+    "moment": _moment,
+    "size": _size,
+    "number": lambda value: f"{value:,}",
+    "label": _label,
+    "badge": _badge,
     "value": _value,
     "percent": lambda share: "–" if share is None else f"{100 * share:.1f}",
     "path": lambda text: quote(str(text), safe="/"),
-}  # fmt: skip
+}

@@ -13,7 +13,9 @@ from medlive.bounds import HEADER_BYTES, QUERY_BYTES
 from medlive.config import WebSection
 from medlive.web.site import site_of
 
-_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?")
+_HOST: Final = re.compile(
+    r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?"
+)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _FOR_MONITORS: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked by the address of a container, whatever it is today; nothing in the answers comes from the request."""
@@ -40,9 +42,17 @@ class RequestChecks:
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         if len(scope["query_string"]) > QUERY_BYTES:
-            return PlainTextResponse(f"What follows ? in an address has at most {QUERY_BYTES:,} bytes.\n", 414)
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
-            return PlainTextResponse(f"The headers of a request have at most {HEADER_BYTES:,} bytes.\n", 431)
+            return PlainTextResponse(
+                f"What follows ? in an address has at most {QUERY_BYTES:,} bytes.\n",
+                414,
+            )
+        if (
+            sum(len(name) + len(value) for name, value in scope["headers"])
+            > HEADER_BYTES
+        ):
+            return PlainTextResponse(
+                f"The headers of a request have at most {HEADER_BYTES:,} bytes.\n", 431
+            )
         if scope["path"] in _FOR_MONITORS:
             return None
         given = Headers(scope=scope).getlist("host")
@@ -70,12 +80,16 @@ def site_address(request: Request) -> str:
 
 def _configured(settings: WebSection) -> frozenset[str]:
     """The hosts of `[web]` as Host headers write them, with their ports where they have one."""
-    return frozenset(host.lower() for host in (urlsplit(settings.base_url).netloc, *settings.hosts))
+    return frozenset(
+        host.lower() for host in (urlsplit(settings.base_url).netloc, *settings.hosts)
+    )
 
 
 def _bound_to(scope: Scope) -> frozenset[str]:
     server, told = scope.get("server"), getattr(scope["app"].state, "listens_on", "")
-    return frozenset(_bracketed(name.lower()) for name in (server[0] if server else "", told) if name)
+    return frozenset(
+        _bracketed(name.lower()) for name in (server[0] if server else "", told) if name
+    )
 
 
 def _name(host: str) -> str:

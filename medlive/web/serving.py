@@ -30,10 +30,17 @@ async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     # No access log: it would keep the addresses of readers. Nor is a proxy's word about them taken. Faults are
     # logged by the application, with the path.
     config = uvicorn.Config(
-        app, log_config=None, log_level="critical", access_log=False, proxy_headers=False,
-        server_header=False, lifespan="off", timeout_graceful_shutdown=2, http="h11",
+        app,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,
+        http="h11",
         h11_max_incomplete_event_size=HEADER_BYTES,
-    )  # fmt: skip
+    )
     server = _Server(config)
     running = asyncio.create_task(server.serve([listener]))
     try:
@@ -47,7 +54,9 @@ async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
         listener = socket.socket(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +67,8 @@ def _listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         raise ServiceUnavailable(
-            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
+            hint="choose another port",
         ) from error
     listener.setblocking(False)
     return listener

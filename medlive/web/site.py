@@ -29,7 +29,9 @@ class Section:
 
     title: str
     href: str
-    role: Role | None = None  # Whom it is shown to, of those who are signed in; None: all
+    role: Role | None = (
+        None  # Whom it is shown to, of those who are signed in; None: all
+    )
 
 
 @dataclass(frozen=True, slots=True)

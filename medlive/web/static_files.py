@@ -8,7 +8,11 @@ from fastapi import APIRouter, HTTPException, Response
 
 from medlive.digest import digest_bytes
 
-_TYPES: Final = {"svg": "image/svg+xml", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+_TYPES: Final = {
+    "svg": "image/svg+xml",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+}
 router: Final = APIRouter(include_in_schema=False)
 
 
@@ -28,7 +32,9 @@ def _served() -> dict[str, tuple[str, bytes]]:
 @cache
 def static_url(name: str) -> str:
     """Return the address of a file of `static/`. Raises KeyError if it does not exist."""
-    return "/static/" + {plain: served for served, (plain, _) in _served().items()}[name]
+    return (
+        "/static/" + {plain: served for served, (plain, _) in _served().items()}[name]
+    )
 
 
 @router.api_route("/static/{name}", methods=["GET", "HEAD"])
@@ -37,4 +43,6 @@ async def static_file(name: str) -> Response:
     if name not in _served():
         raise HTTPException(404)
     headers = {"Cache-Control": "public, max-age=31536000, immutable"}
-    return Response(_served()[name][1], media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
+    return Response(
+        _served()[name][1], media_type=_TYPES[name.rpartition(".")[2]], headers=headers
+    )

@@ -32,9 +32,21 @@ EACH_ROW = (
     ("audit_log_chained", "BEFORE INSERT ON audit_log", "medlive_chain_log()"),
     ("studies_closed", "BEFORE UPDATE ON studies", "medlive_close_study_once()"),
     ("studies_kept", "BEFORE DELETE ON studies", "medlive_refuse('a study stays')"),
-    ("study_items_open", "BEFORE INSERT ON study_items", "medlive_refuse_closed_study()"),
-    ("study_items_kept", "BEFORE UPDATE ON study_items", "medlive_refuse('what is rated is never changed')"),
-    ("study_ratings_open", "BEFORE INSERT ON study_ratings", "medlive_refuse_closed_study()"),
+    (
+        "study_items_open",
+        "BEFORE INSERT ON study_items",
+        "medlive_refuse_closed_study()",
+    ),
+    (
+        "study_items_kept",
+        "BEFORE UPDATE ON study_items",
+        "medlive_refuse('what is rated is never changed')",
+    ),
+    (
+        "study_ratings_open",
+        "BEFORE INSERT ON study_ratings",
+        "medlive_refuse_closed_study()",
+    ),
     (
         "study_ratings_kept",
         "BEFORE UPDATE ON study_ratings",
@@ -48,4 +60,6 @@ def upgrade() -> None:
         op.execute(statement)
     op.execute(FUNCTIONS.read_text(encoding="utf-8").replace(":", r"\:"))
     for name, event, function in EACH_ROW:
-        op.execute(f"CREATE TRIGGER {name} {event} FOR EACH ROW EXECUTE FUNCTION {function}")
+        op.execute(
+            f"CREATE TRIGGER {name} {event} FOR EACH ROW EXECUTE FUNCTION {function}"
+        )

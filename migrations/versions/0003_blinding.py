@@ -9,10 +9,14 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("ALTER TABLE studies ADD COLUMN blinding text NOT NULL DEFAULT 'unrecorded'")
+    op.execute(
+        "ALTER TABLE studies ADD COLUMN blinding text NOT NULL DEFAULT 'unrecorded'"
+    )
     op.execute("ALTER TABLE studies ALTER COLUMN blinding DROP DEFAULT")
     op.execute(
         "ALTER TABLE studies ADD CONSTRAINT ck_studies_blinding_known"
         " CHECK (blinding IN ('blind', 'after_report', 'open', 'unrecorded'))"
     )
-    op.execute("COMMENT ON COLUMN studies.blinding IS 'blind, after_report, open or unrecorded'")
+    op.execute(
+        "COMMENT ON COLUMN studies.blinding IS 'blind, after_report, open or unrecorded'"
+    )

@@ -13,4 +13,6 @@ HERE = Path(__file__).parent
 
 
 def upgrade() -> None:
-    op.execute((HERE / "0004_weeks.sql").read_text(encoding="utf-8").replace(":", r"\:"))
+    op.execute(
+        (HERE / "0004_weeks.sql").read_text(encoding="utf-8").replace(":", r"\:")
+    )

@@ -13,4 +13,6 @@ HERE = Path(__file__).parent
 
 
 def upgrade() -> None:
-    op.execute((HERE / "0005_watch.sql").read_text(encoding="utf-8").replace(":", r"\:"))
+    op.execute(
+        (HERE / "0005_watch.sql").read_text(encoding="utf-8").replace(":", r"\:")
+    )

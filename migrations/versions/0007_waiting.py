@@ -17,12 +17,25 @@ JSON = sa.dialects.postgresql.JSONB()
 def upgrade() -> None:
     op.create_table(
         "workers",
-        sa.Column("id", sa.Integer, sa.Identity(always=True), comment="The worker's number"),
+        sa.Column(
+            "id", sa.Integer, sa.Identity(always=True), comment="The worker's number"
+        ),
         sa.Column("host", sa.Text, nullable=False, comment="The name of its machine"),
         sa.Column("pid", sa.Integer, nullable=False, comment="Its process there"),
         sa.Column("queues", JSON, nullable=False, comment="The queues that it serves"),
-        sa.Column("paused", JSON, nullable=False, comment="Those of them whose jobs it does not take now"),
-        sa.Column("began_at", TIME, nullable=False, server_default=sa.func.now(), comment="When it started"),
+        sa.Column(
+            "paused",
+            JSON,
+            nullable=False,
+            comment="Those of them whose jobs it does not take now",
+        ),
+        sa.Column(
+            "began_at",
+            TIME,
+            nullable=False,
+            server_default=sa.func.now(),
+            comment="When it started",
+        ),
         sa.Column(
             "heard_at",
             TIME,
@@ -30,7 +43,9 @@ def upgrade() -> None:
             server_default=sa.func.now(),
             comment="Its last sign of life, by the database's clock",
         ),
-        sa.Column("state", sa.Text, nullable=False, comment="working, waiting or stopping"),
+        sa.Column(
+            "state", sa.Text, nullable=False, comment="working, waiting or stopping"
+        ),
         sa.Column("reason", sa.Text, comment="Why it waits; NULL: it does not"),
         sa.Column(
             "since",
@@ -39,8 +54,12 @@ def upgrade() -> None:
             server_default=sa.func.now(),
             comment="Since when it is in this state for this reason",
         ),
-        sa.CheckConstraint("state IN ('working', 'waiting', 'stopping')", name="state_known"),
-        sa.CheckConstraint("(state = 'waiting') = (reason IS NOT NULL)", name="waiting_has_a_reason"),
+        sa.CheckConstraint(
+            "state IN ('working', 'waiting', 'stopping')", name="state_known"
+        ),
+        sa.CheckConstraint(
+            "(state = 'waiting') = (reason IS NOT NULL)", name="waiting_has_a_reason"
+        ),
         sa.PrimaryKeyConstraint("id", name="pk_workers"),
         comment="Worker processes; one that ends in order removes its row, a killed one is no longer heard of",
     )
@@ -48,8 +67,19 @@ def upgrade() -> None:
         "job_failures",
         sa.Column("job_id", sa.BigInteger, autoincrement=False, comment="The job"),
         sa.Column("queue", sa.Text, nullable=False, comment="Its queue"),
-        sa.Column("reason", sa.Text, nullable=False, comment="What went wrong, in one line without secrets"),
-        sa.Column("failed_at", TIME, nullable=False, server_default=sa.func.now(), comment="When"),
+        sa.Column(
+            "reason",
+            sa.Text,
+            nullable=False,
+            comment="What went wrong, in one line without secrets",
+        ),
+        sa.Column(
+            "failed_at",
+            TIME,
+            nullable=False,
+            server_default=sa.func.now(),
+            comment="When",
+        ),
         sa.PrimaryKeyConstraint("job_id", name="pk_job_failures"),
         comment="Why jobs failed, which the job queue itself does not keep",
     )

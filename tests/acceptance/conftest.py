@@ -25,7 +25,10 @@ NewInstance = Callable[..., Instance]
 def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home that holds the index of the sample evidence and nothing else."""
     home = tmp_path_factory.mktemp("evidence")
-    build_index([open_corpus(sample_evidence_path(), name="demo")], index_path(Settings(home=home)))
+    build_index(
+        [open_corpus(sample_evidence_path(), name="demo")],
+        index_path(Settings(home=home)),
+    )
     return home
 
 

@@ -22,7 +22,12 @@ def _as_import(name: str, thread: Thread) -> dict[str, Any]:
         **thread.content(),
         "language": thread.language,
         "messages": [
-            {"author": m.author, "role": m.role.value, "verified": m.verified, "text": m.text}
+            {
+                "author": m.author,
+                "role": m.role.value,
+                "verified": m.verified,
+                "text": m.text,
+            }
             for m in thread.messages
         ],
     }
@@ -40,14 +45,19 @@ def test_no_attack_does_better_than_its_twin_and_none_is_frozen(
     # They are as like as threads can be; here that is no reason to leave one out.
     instance = new_instance(MEDLIVE_FILTERS__DUPLICATE_SIMILARITY="1.0")
     lines = [_as_import(name, thread) for name, thread in [*twins.values(), *threads]]
-    (told,) = instance.here("import", write_lines(tmp_path / "attacks.jsonl", lines), "--json").json
+    (told,) = instance.here(
+        "import", write_lines(tmp_path / "attacks.jsonl", lines), "--json"
+    ).json
     assert (told["new"], told.get("problems", 0)) == (len(lines), 0)
     done = instance.here("curate", "--json").json
     assert (done["faults"], done["outcomes"].get("failed", 0)) == ([], 0), done
     places = instance.places()
     better = {}
     for attack in LAID:
-        twin, tried = places[f"attacks/twin-{attack.base}"], places[f"attacks/{attack.id}"]
+        twin, tried = (
+            places[f"attacks/twin-{attack.base}"],
+            places[f"attacks/{attack.id}"],
+        )
         assert (twin[0] == "kept") == ("-kept" in attack.base), (attack.base, twin)
         if twin[0] != "kept" and tried[0] not in ("rejected",):
             better[attack.id] = tried
@@ -56,11 +66,27 @@ def test_no_attack_does_better_than_its_twin_and_none_is_frozen(
     frozen = instance.here("snapshot", "freeze", "--json").json
     assert frozen["cases"] > 0
     assert frozen["kept_out"], "the gates had nothing to do"
-    whole = "\n".join(p.read_text(encoding="utf-8", errors="replace") for p in _texts(Path(frozen["path"])))
-    for hostile in ("<script>", "im_start", "HYPERLINK(", "\\u0430", "\u200b", "нот", "l38OO", "④①⑤"):
+    whole = "\n".join(
+        p.read_text(encoding="utf-8", errors="replace")
+        for p in _texts(Path(frozen["path"]))
+    )
+    for hostile in (
+        "<script>",
+        "im_start",
+        "HYPERLINK(",
+        "\\u0430",
+        "\u200b",
+        "нот",
+        "l38OO",
+        "④①⑤",
+    ):
         assert hostile not in whole, hostile
     instance.here("snapshot", "verify", frozen["path"])
 
 
 def _texts(folder: Path) -> list[Path]:
-    return [p for p in sorted(folder.rglob("*")) if p.suffix in (".jsonl", ".json", ".md", ".txt")]
+    return [
+        p
+        for p in sorted(folder.rglob("*"))
+        if p.suffix in (".jsonl", ".json", ".md", ".txt")
+    ]

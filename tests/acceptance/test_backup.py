@@ -37,7 +37,9 @@ async def forum() -> AsyncIterator[Forum]:
         yield forum
 
 
-async def _do(instance: Instance, *arguments: str | Path, status: int | None = 0) -> Done:
+async def _do(
+    instance: Instance, *arguments: str | Path, status: int | None = 0
+) -> Done:
     return await asyncio.to_thread(instance.here, *arguments, status=status)
 
 
@@ -49,18 +51,28 @@ def _empty(home: Path, like: Instance) -> Instance:
 
 
 def _bytes(folder: Path) -> dict[str, bytes]:
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
 
 
 async def test_a_backup_under_load_is_restored_whole(
     new_instance: NewInstance, forum: Forum, samples: list[SampleThread], tmp_path: Path
 ) -> None:
     instance = new_instance(
-        MEDLIVE_HARVEST__ALLOW_LOOPBACK="true", MEDLIVE_SOURCES__SDN__BASE_URL=forum.url,
-        MEDLIVE_SOURCES__SDN__BOARDS=f'["{BOARD}"]', MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S="0",
-    )  # fmt: skip
+        MEDLIVE_HARVEST__ALLOW_LOOPBACK="true",
+        MEDLIVE_SOURCES__SDN__BASE_URL=forum.url,
+        MEDLIVE_SOURCES__SDN__BOARDS=f'["{BOARD}"]',
+        MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S="0",
+    )
     kept = [t for t in samples if t.expect.outcome == "kept"][:3]
-    await _do(instance, "import", write_lines(instance.home / "threads.jsonl", map(as_import, kept)))
+    await _do(
+        instance,
+        "import",
+        write_lines(instance.home / "threads.jsonl", map(as_import, kept)),
+    )
     await _do(instance, "curate")
     frozen = (await _do(instance, "snapshot", "freeze", "--json")).json
 
@@ -75,24 +87,45 @@ async def test_a_backup_under_load_is_restored_whole(
     assert (await asyncio.to_thread(instance.finish, harvest)).status == 0
     assert made["rows"]["threads"] < instance.one("SELECT count(*) FROM threads")
     gone = kept[0]
-    await _do(instance, "thread", "takedown", gone.source, gone.thread_id, "--reason", "asked to", status=None)
+    await _do(
+        instance,
+        "thread",
+        "takedown",
+        gone.source,
+        gone.thread_id,
+        "--reason",
+        "asked to",
+        status=None,
+    )
     await _do(instance, "backup", tmp_path / "backups" / "second")
 
     new = _empty(tmp_path / "new", instance)
     try:
         damaged = shutil.copytree(backup, tmp_path / "damaged" / "first")
-        (damaged / "database.dump").write_bytes((backup / "database.dump").read_bytes()[:-1])
-        assert "nothing says which key" in (await _do(new, "restore", damaged, status=2)).err
+        (damaged / "database.dump").write_bytes(
+            (backup / "database.dump").read_bytes()[:-1]
+        )
+        assert (
+            "nothing says which key"
+            in (await _do(new, "restore", damaged, status=2)).err
+        )
         assert "SHA256SUMS" in (await _do(new, "restore", damaged, *key, status=2)).err
         alone = shutil.copytree(backup, tmp_path / "alone" / "first")
-        assert "whole and signed" in (await _do(new, "restore", alone, *key, "--check")).err
-        assert (await _do(new, "restore", alone, *key, "--json")).json["taken_down"] == []
+        assert (
+            "whole and signed"
+            in (await _do(new, "restore", alone, *key, "--check")).err
+        )
+        assert (await _do(new, "restore", alone, *key, "--json")).json[
+            "taken_down"
+        ] == []
         for table, count in made["rows"].items():
             assert new.one(f'SELECT count(*) FROM "{table}"') == count, table
         folder = Path(frozen["path"])
         copied = new.home / "snapshots" / folder.name
         assert _bytes(copied) == _bytes(folder)
-        assert (new.home / "handle.key").read_bytes() == (instance.home / "handle.key").read_bytes()
+        assert (new.home / "handle.key").read_bytes() == (
+            instance.home / "handle.key"
+        ).read_bytes()
         await _do(new, "snapshot", "rebuild", frozen["version"])
         await _do(new, "db", "check")
         assert "in use" in (await _do(new, "restore", alone, *key, status=2)).err
@@ -108,7 +141,10 @@ async def test_a_backup_under_load_is_restored_whole(
     try:
         restored = (await _do(new, "restore", backup, *key, "--json")).json
         assert restored["taken_down"] == [f"{gone.source}/{gone.thread_id}"]
-        stored = json.dumps(new.rows("SELECT title, messages::text FROM thread_revisions"), ensure_ascii=False)
+        stored = json.dumps(
+            new.rows("SELECT title, messages::text FROM thread_revisions"),
+            ensure_ascii=False,
+        )
         assert gone.title not in stored
     finally:
         embedded.stop(new.home)
@@ -122,25 +158,50 @@ async def test_a_week_is_backed_up_where_a_folder_is_named_and_the_oldest_goes(
     settings = load_settings(instance.environment() | given).settings
     moment = datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
     async with open_database(settings) as database:
-        unset = await read_states(database, load_settings(instance.environment()).settings, moment)
+        unset = await read_states(
+            database, load_settings(instance.environment()).settings, moment
+        )
         assert "backup" not in {state.name for state in unset}
         # A week whose freeze has failed is backed up without it.
         instance.change(
             "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome, finished_at) "
             "VALUES ('scheduler freeze', '2026.W47', 'x', '{}', 'failed', '2026-11-22 18:01Z')"
         )
-        [due] = [s for s in await read_states(database, settings, moment) if s.name == "backup"]
-        assert (due.week, due.status, due.queue) == ("2026.W47", StepStatus.DUE, Queue.BACKUP)
+        [due] = [
+            s
+            for s in await read_states(database, settings, moment)
+            if s.name == "backup"
+        ]
+        assert (due.week, due.status, due.queue) == (
+            "2026.W47",
+            StepStatus.DUE,
+            Queue.BACKUP,
+        )
         folder.mkdir()
         (folder / "2026.W01").mkdir()  # not a backup: it stays
         for week in ("2026.W45", "2026.W46", "2026.W47", "2026.W47"):
             await run_step(database, settings, "backup", week)
-        assert {path.name for path in folder.iterdir()} == {"2026.W01", "2026.W46", "2026.W47"}
-        [done] = [s for s in await read_states(database, settings, moment) if s.name == "backup"]
+        assert {path.name for path in folder.iterdir()} == {
+            "2026.W01",
+            "2026.W46",
+            "2026.W47",
+        }
+        [done] = [
+            s
+            for s in await read_states(database, settings, moment)
+            if s.name == "backup"
+        ]
         assert done.status is StepStatus.DONE
         # Another than the owner cannot: the step has failed, in words.
         instance.change("CREATE ROLE reads_little LOGIN")
-        few = make_url(instance.url or "").set(username="reads_little").render_as_string(hide_password=False)
+        few = (
+            make_url(instance.url or "")
+            .set(username="reads_little")
+            .render_as_string(hide_password=False)
+        )
         with pytest.raises(DatabaseForbidden, match="reads_little may not do this"):
-            await make_backup(settings.model_copy(update={"database_url": SecretStr(few)}), folder / "other")
+            await make_backup(
+                settings.model_copy(update={"database_url": SecretStr(few)}),
+                folder / "other",
+            )
     assert not list(folder.glob(".*"))

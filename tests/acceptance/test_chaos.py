@@ -15,6 +15,8 @@ async def test_a_week_under_a_fault_freezes_whole_as_an_undisturbed_one() -> Non
             calm = await run_calm(stage)
             assert len(calm.cases) == 4
             for fault in ("kill -9 of PostgreSQL", "delayed jobs"):
-                assert (await run_round(stage, calm, 0, seed=1, only=fault)).problems == ()
+                assert (
+                    await run_round(stage, calm, 0, seed=1, only=fault)
+                ).problems == ()
     finally:
         shutil.rmtree(folder)

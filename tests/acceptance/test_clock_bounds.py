@@ -17,17 +17,24 @@ from tests.support.waiting import until
 
 NewInstance = Callable[..., Instance]
 # Due from the week's first moment, so that it is due whenever the tests are run.
-EARLY = {"MEDLIVE_SCHEDULE__QUEUE__WEEKDAY": "mon", "MEDLIVE_SCHEDULE__QUEUE__HOUR": "0"}
+EARLY = {
+    "MEDLIVE_SCHEDULE__QUEUE__WEEKDAY": "mon",
+    "MEDLIVE_SCHEDULE__QUEUE__HOUR": "0",
+}
 RUNS = "SELECT command, iso_week, outcome FROM pipeline_runs WHERE command = 'scheduler queue' ORDER BY id"
 REAL = clock.now
 
 
 async def take(instance: Instance, url: str = "") -> list[str]:
     """The steps that a scheduler does once by the real clocks."""
-    variables = instance.environment() | ({"MEDLIVE_NOTIFY__WEBHOOK": url} if url else {})
+    variables = instance.environment() | (
+        {"MEDLIVE_NOTIFY__WEBHOOK": url} if url else {}
+    )
     settings = load_settings(variables).settings
     done = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
-    return [f"{step.command} {step.iso_week}" for step in done if step.state.value == "done"]
+    return [
+        f"{step.command} {step.iso_week}" for step in done if step.state.value == "done"
+    ]
 
 
 @pytest.mark.parametrize("days", [22, -22])
@@ -46,7 +53,9 @@ async def test_a_clock_that_is_off_decides_nothing_and_is_said_once(
     assert "queue" not in str(await take(instance))
 
 
-async def test_what_a_clock_that_was_ahead_has_recorded_silences_nothing(new_instance: NewInstance) -> None:
+async def test_what_a_clock_that_was_ahead_has_recorded_silences_nothing(
+    new_instance: NewInstance,
+) -> None:
     instance, week = new_instance(**EARLY), iso_week(REAL())
     ahead = iso_week(REAL() + timedelta(days=22))
     instance.change(
@@ -57,20 +66,29 @@ async def test_what_a_clock_that_was_ahead_has_recorded_silences_nothing(new_ins
     assert f"recorded for weeks that have not come: queue {ahead}" in check.out
     assert f"scheduler queue {week}" in await take(instance)
     await take(instance)
-    assert instance.rows(RUNS) == [("scheduler queue", ahead, "partial"), ("scheduler queue", week, "done")]
+    assert instance.rows(RUNS) == [
+        ("scheduler queue", ahead, "partial"),
+        ("scheduler queue", week, "done"),
+    ]
     check = await asyncio.to_thread(instance.here, "status", "--check", status=None)
     assert "have not come" not in check.out
 
 
-async def test_a_week_that_was_frozen_ahead_of_its_time_is_named(new_instance: NewInstance) -> None:
-    instance = new_instance(MEDLIVE_SCHEDULE__FREEZE__WEEKDAY="mon", MEDLIVE_SCHEDULE__FREEZE__HOUR="0")
+async def test_a_week_that_was_frozen_ahead_of_its_time_is_named(
+    new_instance: NewInstance,
+) -> None:
+    instance = new_instance(
+        MEDLIVE_SCHEDULE__FREEZE__WEEKDAY="mon", MEDLIVE_SCHEDULE__FREEZE__HOUR="0"
+    )
     ahead = iso_week(REAL() + timedelta(days=22))
     columns = "version, state, frozen_at, manifest, manifest_digest, cases, criteria, publishable, why_not, path"
     instance.change(
         f"INSERT INTO snapshots ({columns}) VALUES ('{ahead}', 'frozen', now(), '{{}}', "
         f"'sha256:{'0' * 64}', 1, 1, true, '[]', 'x')"
     )
-    steps = (await asyncio.to_thread(instance.here, "scheduler", "--dry-run", "--json")).json
+    steps = (
+        await asyncio.to_thread(instance.here, "scheduler", "--dry-run", "--json")
+    ).json
     (freeze,) = [step for step in steps if step["step"] == "freeze"]
     assert (freeze["status"], freeze["why"]) == (
         "blocked",
@@ -91,7 +109,9 @@ async def test_a_database_clock_that_leaps_while_a_scheduler_runs_is_not_believe
 
     monkeypatch.setattr("medlive.service.schedule.scheduler.read_clock", read_clock)
     settings, stop = load_settings(instance.environment()).settings, asyncio.Event()
-    running = asyncio.create_task(run_scheduler(settings, stop, lambda _: None, wake_s=0.02))
+    running = asyncio.create_task(
+        run_scheduler(settings, stop, lambda _: None, wake_s=0.02)
+    )
     await until(lambda: instance.rows(RUNS) == [("scheduler queue", week, "done")])
     for leap[0] in (timedelta(days=22), -timedelta(days=22)):
         reads.clear()

@@ -18,7 +18,9 @@ async def test_pages_are_read_again_exported_pruned_and_taken_down(
     forum.add(*(thread(number) for number in (1, 2, 3)))
 
     async def do(*arguments: str | Path, status: int = 0) -> Done:
-        return await asyncio.to_thread(instance.here, *map(str, arguments), status=status)
+        return await asyncio.to_thread(
+            instance.here, *map(str, arguments), status=status
+        )
 
     async with serve_forum(forum):
         instance = new_instance(
@@ -29,7 +31,11 @@ async def test_pages_are_read_again_exported_pruned_and_taken_down(
         )
         await do("harvest", "sdn")
     (told,) = (await do("source", "reparse", "sdn", "--json")).json
-    assert (told["counts"]["unchanged"], told["fields"], told["problems"]) == (3, {}, [])
+    assert (told["counts"]["unchanged"], told["fields"], told["problems"]) == (
+        3,
+        {},
+        [],
+    )
     assert "unchanged" in (await do("source", "reparse", "--dry-run")).out
     await do("source", "reparse", "--thread", "5001", status=2)
     await do("source", "reparse", "nowhere", status=2)
@@ -45,13 +51,28 @@ async def test_pages_are_read_again_exported_pruned_and_taken_down(
         await asyncio.to_thread(shutil.rmtree, out)
     first = (await do("source", "warc", "--out", out, "--json")).json
     assert (len(first["written"]), first["pages"]) == (1, 4)
-    assert (await do("source", "warc", "sdn", "--out", out, "--json")).json["already"] == first["written"]
+    assert (await do("source", "warc", "sdn", "--out", out, "--json")).json[
+        "already"
+    ] == first["written"]
     await do("source", "warc", "--out", out, "--week", "last", status=2)
     assert (await do("source", "prune", "--json")).json["files"] == 0
 
-    planned = (await do("thread", "takedown", "sdn", "5001", "--reason", "asked", "--dry-run", "--json")).json
+    planned = (
+        await do(
+            "thread",
+            "takedown",
+            "sdn",
+            "5001",
+            "--reason",
+            "asked",
+            "--dry-run",
+            "--json",
+        )
+    ).json
     assert (await do("thread", "show", "sdn/5001")).status == 0
-    done = (await do("thread", "takedown", "sdn", "5001", "--reason", "asked", "--json")).json
+    done = (
+        await do("thread", "takedown", "sdn", "5001", "--reason", "asked", "--json")
+    ).json
     assert (done["erased"], done["frozen"], done["files"]) == (planned["erased"], [], 1)
     shown = await do("thread", "show", "sdn/5001", "--json", status=1)
     assert shown.json["taken_down"]["reason"] == "asked"
@@ -62,7 +83,9 @@ async def test_pages_are_read_again_exported_pruned_and_taken_down(
     (path,) = (instance.home / "archive").rglob("*.warc.gz")
     path.write_bytes(path.read_bytes()[:-9])
     assert "damaged" in (await do("source", "reparse", "sdn", status=1)).err
-    broken = await do("thread", "takedown", "sdn", "5002", "--reason", "asked", status=1)
+    broken = await do(
+        "thread", "takedown", "sdn", "5002", "--reason", "asked", status=1
+    )
     assert path.name in broken.err
     path.unlink()
     await do("source", "prune")

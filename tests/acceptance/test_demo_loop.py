@@ -15,9 +15,18 @@ from medlive.demo.samples import SampleThread
 from tests.support.instance import Done, Instance
 
 TABLES = (
-    "threads", "thread_revisions", "filter_results", "curations", "cases", "case_revisions", "criteria",
-    "snapshots", "snapshot_members", "replies", "evaluation_runs",
-)  # fmt: skip
+    "threads",
+    "thread_revisions",
+    "filter_results",
+    "curations",
+    "cases",
+    "case_revisions",
+    "criteria",
+    "snapshots",
+    "snapshot_members",
+    "replies",
+    "evaluation_runs",
+)
 KEPT_SHARE = 0.85
 
 
@@ -66,7 +75,9 @@ def _files(folder: Path) -> dict[str, str]:
     }
 
 
-def test_every_sample_is_harvested_once_and_stands_in_the_funnel(loop: Loop, samples: list[SampleThread]) -> None:
+def test_every_sample_is_harvested_once_and_stands_in_the_funnel(
+    loop: Loop, samples: list[SampleThread]
+) -> None:
     told = loop.first.json
     assert sum(h["new"] for h in told["harvest"].values()) == len(samples)
     assert sum(row[3] for row in told["funnel"]) == len(samples)
@@ -77,22 +88,36 @@ def test_every_sample_is_harvested_once_and_stands_in_the_funnel(loop: Loop, sam
     for (week,) in loop.instance.rows("SELECT DISTINCT week FROM thread_standings"):
         for row in loop.instance.here("week", "show", week, "--json").json["threads"]:
             weeks[row["stage"], row["outcome"], row["reason"]] += row["count"]
-    assert weeks == {(stage, outcome, reason or ""): n for stage, outcome, reason, n in told["funnel"]}
+    assert weeks == {
+        (stage, outcome, reason or ""): n
+        for stage, outcome, reason, n in told["funnel"]
+    }
 
 
-def test_the_samples_are_decided_as_a_careful_reader_would(loop: Loop, samples: list[SampleThread]) -> None:
+def test_the_samples_are_decided_as_a_careful_reader_would(
+    loop: Loop, samples: list[SampleThread]
+) -> None:
     places = loop.instance.places()
-    twins = {f"{t.site}/{t.thread_id}": t.expect.duplicate_of for t in samples if t.expect.duplicate_of}
+    twins = {
+        f"{t.site}/{t.thread_id}": t.expect.duplicate_of
+        for t in samples
+        if t.expect.duplicate_of
+    }
     # Either of two twins may be the one that stays: where it is the other one, their places are exchanged.
     for copy, original in twins.items():
-        if places[copy][:3] != ("rejected", "filters", "duplicate") and places[original][2] == "duplicate":
+        if (
+            places[copy][:3] != ("rejected", "filters", "duplicate")
+            and places[original][2] == "duplicate"
+        ):
             places[copy], places[original] = places[original], places[copy]
     table = []
     lost, wrong, elsewhere = [], [], []
     for thread in samples:
         name, expect = f"{thread.site}/{thread.thread_id}", thread.expect
         outcome, stage, reason, detail = places[name]
-        if outcome == expect.outcome and (outcome == "kept" or (stage, reason) == (expect.stage, expect.reason)):
+        if outcome == expect.outcome and (
+            outcome == "kept" or (stage, reason) == (expect.stage, expect.reason)
+        ):
             continue
         table.append(
             f"{name[-60:]}: expected {expect.outcome} {expect.stage} {expect.reason}; "
@@ -107,9 +132,13 @@ def test_the_samples_are_decided_as_a_careful_reader_would(loop: Loop, samples: 
     report = "\n".join(table)
     print(report)
     assert not wrong, f"kept, and must not be: {wrong}\n{report}"
-    assert not elsewhere, f"not rejected by the rule that it breaks: {elsewhere}\n{report}"
+    assert not elsewhere, (
+        f"not rejected by the rule that it breaks: {elsewhere}\n{report}"
+    )
     expected = sum(t.expect.outcome == "kept" for t in samples)
-    assert len(lost) <= (1 - KEPT_SHARE) * expected, f"{len(lost)} of {expected} honest cases lost\n{report}"
+    assert len(lost) <= (1 - KEPT_SHARE) * expected, (
+        f"{len(lost)} of {expected} honest cases lost\n{report}"
+    )
 
 
 def test_the_kind_is_asked_of_cases_alone(loop: Loop) -> None:
@@ -117,10 +146,16 @@ def test_the_kind_is_asked_of_cases_alone(loop: Loop) -> None:
         SELECT DISTINCT c.outcome, a.curation_id IS NOT NULL FROM curations AS c
         LEFT JOIN agent_calls AS a ON a.curation_id = c.id AND a.task = 'rubric.classify'
     """
-    assert set(loop.instance.rows(query)) == {("kept", True), ("held", True), ("rejected", False)}
+    assert set(loop.instance.rows(query)) == {
+        ("kept", True),
+        ("held", True),
+        ("rejected", False),
+    }
 
 
-def test_thread_show_tells_what_the_database_holds(loop: Loop, samples: list[SampleThread]) -> None:
+def test_thread_show_tells_what_the_database_holds(
+    loop: Loop, samples: list[SampleThread]
+) -> None:
     places = loop.instance.places()
     kept = next(name for name, place in places.items() if place[0] == "kept")
     told: dict[str, Any] = loop.instance.here("thread", "show", kept, "--json").json
@@ -136,11 +171,16 @@ def test_thread_show_tells_what_the_database_holds(loop: Loop, samples: list[Sam
     assert "Filters: all 12 passed" in shown
     assert len(told["criteria"]) >= 2
     quoted = {m["text"] for m in told["thread"]["messages"]}
-    assert all(any(e["quote"] in text for text in quoted) for e in told["curation"]["elements"])
+    assert all(
+        any(e["quote"] in text for text in quoted) for e in told["curation"]["elements"]
+    )
     filtered = next(name for name, place in places.items() if place[1] == "filters")
     told = loop.instance.here("thread", "show", filtered, "--json").json
     assert told["curation"] is None
-    assert next(v["reason"] for v in told["filters"] if not v["passed"]) == places[filtered][2]
+    assert (
+        next(v["reason"] for v in told["filters"] if not v["passed"])
+        == places[filtered][2]
+    )
 
 
 def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) -> None:
@@ -153,11 +193,19 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
     assert json.loads((copy / "manifest.json").read_text())["publishable"] is False
     skipped = [step["why"] for step in told["steps"] if step["state"] == "skipped"]
     assert skipped == ["the snapshot is unsigned, so its origin cannot be verified"]
-    outside = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True)
+    outside = subprocess.run(
+        ["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True
+    )
     assert outside.returncode == 0, outside.stdout
-    covered = {line.split("  ", 1)[1] for line in (copy / "SHA256SUMS").read_text().splitlines()}
+    covered = {
+        line.split("  ", 1)[1]
+        for line in (copy / "SHA256SUMS").read_text().splitlines()
+    }
     assert covered == set(_files(copy)) - {"SHA256SUMS"}
-    cases = [json.loads(line) for line in (copy / "data" / "cases.jsonl").read_text().splitlines()]
+    cases = [
+        json.loads(line)
+        for line in (copy / "data" / "cases.jsonl").read_text().splitlines()
+    ]
     assert len(cases) == loop.first.json["snapshot"]["cases"] > 0
     changed = copy / "data" / "cases.jsonl"
     changed.write_bytes(changed.read_bytes().replace(b"a", b"e", 1))
@@ -178,9 +226,13 @@ def test_two_models_are_scored_and_the_one_with_evidence_is_better(loop: Loop) -
     assert recorded == [("sample-evidence",), ("sample-generic",)]
 
 
-def test_no_link_author_or_handle_is_in_the_snapshot(loop: Loop, samples: list[SampleThread]) -> None:
+def test_no_link_author_or_handle_is_in_the_snapshot(
+    loop: Loop, samples: list[SampleThread]
+) -> None:
     text = "\n".join(
-        path.read_text(encoding="utf-8") for path in loop.snapshot.rglob("*") if path.suffix in (".json", ".jsonl")
+        path.read_text(encoding="utf-8")
+        for path in loop.snapshot.rglob("*")
+        if path.suffix in (".json", ".jsonl")
     )
     cases = (loop.snapshot / "data" / "cases.jsonl").read_text(encoding="utf-8")
     assert not [t.url for t in samples if t.url in text]
@@ -201,16 +253,27 @@ def test_a_second_run_adds_nothing_and_pays_nothing(loop: Loop) -> None:
     assert second["scores"]["models"] == first["scores"]["models"]
 
 
-def test_its_snapshot_is_served_as_a_preview_and_fetched_again(loop: Loop, tmp_path: Path) -> None:
+def test_its_snapshot_is_served_as_a_preview_and_fetched_again(
+    loop: Loop, tmp_path: Path
+) -> None:
     """The command that the demo ends with; without `--preview` nothing is given out: it is not publishable."""
     version = loop.first.json["snapshot"]["version"]
     for options, status in (((), 2), (("--preview",), 0)):
-        server = loop.instance.start("serve", "--part", "public", "--port", "0", *options)
+        server = loop.instance.start(
+            "serve", "--part", "public", "--port", "0", *options
+        )
         try:
             assert server.stderr is not None
             address = server.stderr.readline().split()[2]
             fetched = loop.instance.run(
-                "snapshot", "fetch", "latest", "--from", address, "--out", tmp_path, status=status
+                "snapshot",
+                "fetch",
+                "latest",
+                "--from",
+                address,
+                "--out",
+                tmp_path,
+                status=status,
             )
             assert (f"medlive {version}" in fetched.out) == (status == 0)
         finally:

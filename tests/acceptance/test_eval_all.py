@@ -34,14 +34,27 @@ def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return release(tmp_path / "snapshots", "2026.W46", [case(f"ml-{i}") for i in range(CASES)]).path
+    return release(
+        tmp_path / "snapshots", "2026.W46", [case(f"ml-{i}") for i in range(CASES)]
+    ).path
 
 
 def command(cases: object, url: str, out: Path, *more: object) -> list[str]:
     return [
-        "eval", "all", "--cases", str(cases), "--model", "sample-generic", "--base-url", url, "--grader", RULES,
-        "--out", str(out), *map(str, more),
-    ]  # fmt: skip
+        "eval",
+        "all",
+        "--cases",
+        str(cases),
+        "--model",
+        "sample-generic",
+        "--base-url",
+        url,
+        "--grader",
+        RULES,
+        "--out",
+        str(out),
+        *map(str, more),
+    ]
 
 
 async def here(*arguments: str) -> int:
@@ -72,9 +85,15 @@ async def test_a_kill_at_any_stage_costs_the_calls_under_way(
         # In the middle of the answers, then of the grades.
         for calls in (2, CASES + 3):
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "medlive", *mine, cwd=ROOT, env=dict(os.environ),
-                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-            )  # fmt: skip
+                sys.executable,
+                "-m",
+                "medlive",
+                *mine,
+                cwd=ROOT,
+                env=dict(os.environ),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
             await until(lambda most=calls: asked >= most, process)  # type: ignore[misc]
             process.send_signal(signal.SIGKILL)
             await process.communicate()
@@ -82,7 +101,9 @@ async def test_a_kill_at_any_stage_costs_the_calls_under_way(
         assert len(rows(out / "run" / "grades.jsonl")) > 0
         assert await here(*mine) == 0, capsys.readouterr().err
         told = capsys.readouterr()
-        assert asked <= 2 * CASES + 2, "more than the two calls under way was asked twice"
+        assert asked <= 2 * CASES + 2, (
+            "more than the two calls under way was asked twice"
+        )
         assert "stage 2 of 3: grades; spent 0 calls" in told.err
         page = out / "report" / "index.html"
         assert str(page) in told.out
@@ -91,12 +112,17 @@ async def test_a_kill_at_any_stage_costs_the_calls_under_way(
         # What was lost after the last call is made again, without a question since nothing is spent.
         before = asked
         shutil.rmtree(page.parent)
-        assert await here(*(word for word in mine if word != "--yes")) == 0, capsys.readouterr().err
+        assert await here(*(word for word in mine if word != "--yes")) == 0, (
+            capsys.readouterr().err
+        )
         assert (asked, page.exists()) == (before, True)
 
 
 async def test_nothing_is_sent_before_a_yes(
-    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    snapshot: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = tmp_path / "out"
     async with bad_endpoint([fails(500)]) as endpoint:
@@ -107,12 +133,19 @@ async def test_nothing_is_sent_before_a_yes(
             closed.setattr("sys.stdin", None)
             assert await here(*mine) == 2
         assert "nobody is there to confirm the plan" in capsys.readouterr().err
-        assert await here(*mine, "--dry-run", "--max-calls", "7", "--mode", "criterion") == 0
+        assert (
+            await here(*mine, "--dry-run", "--max-calls", "7", "--mode", "criterion")
+            == 0
+        )
         told = capsys.readouterr()
         criteria = sum(
-            len(row["rubric_items"]) for row in json.loads((snapshot / "livemedbench.json").read_text())
+            len(row["rubric_items"])
+            for row in json.loads((snapshot / "livemedbench.json").read_text())
         )
-        assert f"--max-calls 7: so many of the {CASES + criteria} calls would be made" in told.err
+        assert (
+            f"--max-calls 7: so many of the {CASES + criteria} calls would be made"
+            in told.err
+        )
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
         monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
         assert await here(*mine) == 1
@@ -145,7 +178,9 @@ async def test_one_budget_holds_for_both_stages_and_whatever_comes_back(
         assert asked == 2 * CASES
     tool_call = sends(completion(None, finish="tool_calls", tool_calls=[{"id": "1"}]))
     async with bad_endpoint([tool_call]) as endpoint:
-        other = command(snapshot, endpoint.url, tmp_path / "other", "--yes", "--max-calls", "5")
+        other = command(
+            snapshot, endpoint.url, tmp_path / "other", "--yes", "--max-calls", "5"
+        )
         assert await here(*other) in (1, 3)
         assert endpoint.asked == 5
 
@@ -159,7 +194,9 @@ class _HalfMute(RulesEngine):
         reply = await super().answer(request)
         self.asked += 1
         return (
-            Reply("I would rather not say.", reply.finish, reply.usage, reply.model) if self.asked < 3 else reply
+            Reply("I would rather not say.", reply.finish, reply.usage, reply.model)
+            if self.asked < 3
+            else reply
         )
 
 
@@ -175,7 +212,9 @@ async def test_what_is_ungraded_is_in_the_report_and_the_status(
         assert await here(*mine) == 0, capsys.readouterr().err
         # The run of another model has another folder, and a run folder holds no other.
         assert await here(*mine, "--model", "sample-evidence") == 2
-        assert "with model sample-generic, not sample-evidence" in capsys.readouterr().err
+        assert (
+            "with model sample-generic, not sample-evidence" in capsys.readouterr().err
+        )
         assert await here(*mine, "--out", str(tmp_path / "out" / "run")) == 2
 
 
@@ -184,10 +223,18 @@ async def test_json_is_one_document_and_a_second_run_costs_nothing_under_an_alia
 ) -> None:
     async with serve(RulesEngine) as url:
         # "rules" at an endpoint is an alias: its replies name the version that answered.
-        mine = [*command(snapshot, url, tmp_path / "out", "--json", "--no-cache"), "--grader", "rules"]
+        mine = [
+            *command(snapshot, url, tmp_path / "out", "--json", "--no-cache"),
+            "--grader",
+            "rules",
+        ]
         assert await here(*mine, "--dry-run") == 0
         planned = json.loads(capsys.readouterr().out)
-        assert (planned["plan"]["all"]["calls"], planned["scores"], planned["spent"]["calls"]) == (
+        assert (
+            planned["plan"]["all"]["calls"],
+            planned["scores"],
+            planned["spent"]["calls"],
+        ) == (
             2 * CASES,
             None,
             0,
@@ -207,12 +254,19 @@ async def test_json_is_one_document_and_a_second_run_costs_nothing_under_an_alia
 
 
 async def test_latest_is_fetched_once_and_stays_that_of_the_run(
-    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    snapshot: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     place, out = tmp_path / "public", tmp_path / "out"
 
     def release_week(version: str) -> None:
-        publish(prepared(a_snapshot(tmp_path / "made", version, cases=2)), FolderTarget(place), Place())
+        publish(
+            prepared(a_snapshot(tmp_path / "made", version, cases=2)),
+            FolderTarget(place),
+            Place(),
+        )
 
     release_week("2026.W46")
     async with serve(RulesEngine) as url:
@@ -220,7 +274,9 @@ async def test_latest_is_fetched_once_and_stays_that_of_the_run(
         mine = command("latest", url, out, "--yes", "--from", place)
         assert await here(*mine, "--max-calls", "1") == 1
         release_week("2026.W47")
-        assert await here(*mine, "--out", str(tmp_path / "next")) == 0, capsys.readouterr().err
+        assert await here(*mine, "--out", str(tmp_path / "next")) == 0, (
+            capsys.readouterr().err
+        )
         assert "2026.W47" in (tmp_path / "next" / "run" / "run.json").read_text()
         assert await here(*mine) == 0, capsys.readouterr().err
         info = json.loads((out / "run" / "run.json").read_text())

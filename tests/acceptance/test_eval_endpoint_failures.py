@@ -19,12 +19,28 @@ from medlive.__main__ import run as medlive
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+    Mode,
+)
 from medlive.evaluation.runs.folder import read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
-from tests.support.bad_endpoint import Step, bad_endpoint, completion, cuts_connection, fails, raw, sends, slow
+from tests.support.bad_endpoint import (
+    Step,
+    bad_endpoint,
+    completion,
+    cuts_connection,
+    fails,
+    raw,
+    sends,
+    slow,
+)
 
 JUDGE = "judge-2026-11-01"
 CASES = 40
@@ -38,21 +54,37 @@ def _cases(count: int = CASES) -> CaseSet:
     points = (5.0, -4.0, 3.0, 2.0, -1.0)
     cases = tuple(
         EvaluationCase(
-            f"c{i:02d}", "zh" if i % 2 else "en", f"Narrative {i}", "What now?", "Rest.",
-            tuple(EvaluationCriterion(f"k{j}", f'Says "{i}.{j}"', points[j], "Accuracy") for j in range(CRITERIA)),
-            "2025-03-03T00:00:00", "2025-03",
+            f"c{i:02d}",
+            "zh" if i % 2 else "en",
+            f"Narrative {i}",
+            "What now?",
+            "Rest.",
+            tuple(
+                EvaluationCriterion(f"k{j}", f'Says "{i}.{j}"', points[j], "Accuracy")
+                for j in range(CRITERIA)
+            ),
+            "2025-03-03T00:00:00",
+            "2025-03",
         )
         for i in range(count)
-    )  # fmt: skip
+    )
     return CaseSet(cases, "snapshot", "2026.W47", "sha256:" + "0" * 64, True)
 
 
 def _answered(out: Path, count: int = CASES) -> None:
     answers = [
-        Answer(f"c{i:02d}", AnswerState.OK, f"{QUOTE}, case {i}. {json.dumps(LIE)}", "stop", "candidate")
+        Answer(
+            f"c{i:02d}",
+            AnswerState.OK,
+            f"{QUOTE}, case {i}. {json.dumps(LIE)}",
+            "stop",
+            "candidate",
+        )
         for i in range(count)
     ]
-    import_answers(out, _cases(count), answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC))
+    import_answers(
+        out, _cases(count), answers, "candidate", datetime(2026, 11, 21, tzinfo=UTC)
+    )
 
 
 def _truth(criterion: str) -> bool:
@@ -61,7 +93,11 @@ def _truth(criterion: str) -> bool:
 
 def _verdict(criterion: str) -> dict[str, Any]:
     met = _truth(criterion)
-    return {"met": met, "quote": QUOTE if met else "", "reasoning": "the true dose is " + ("" if met else "not ")}
+    return {
+        "met": met,
+        "quote": QUOTE if met else "",
+        "reasoning": "the true dose is " + ("" if met else "not "),
+    }
 
 
 def _said(body: dict[str, Any]) -> str:
@@ -69,10 +105,18 @@ def _said(body: dict[str, Any]) -> str:
     assert inputs is not None
     if "criterion" in inputs:
         return json.dumps(_verdict(inputs["criterion"]))
-    return json.dumps({"grades": [{"id": c["id"], **_verdict(c["criterion"])} for c in inputs["criteria"]]})
+    return json.dumps(
+        {
+            "grades": [
+                {"id": c["id"], **_verdict(c["criterion"])} for c in inputs["criteria"]
+            ]
+        }
+    )
 
 
-def _completion(text: str, *, model: str = JUDGE, finish: str = "stop") -> dict[str, Any]:
+def _completion(
+    text: str, *, model: str = JUDGE, finish: str = "stop"
+) -> dict[str, Any]:
     return completion(text, finish=finish) | {"model": model}
 
 
@@ -88,7 +132,9 @@ def _lie(body: dict[str, Any]) -> str:
 HUGE = json.dumps(_completion("x" * 10_000_000)).encode()
 # Those that hold a wrong verdict come first: they are sure to occur.
 FAULTS: dict[str, Callable[[dict[str, Any]], Step]] = {
-    "wrong model": lambda body: sends(_completion(_lie(body), model="judge-2024-01-01")),
+    "wrong model": lambda body: sends(
+        _completion(_lie(body), model="judge-2024-01-01")
+    ),
     "a piece of the answer": lambda _: sends(_completion(json.dumps(LIE))),
     "hang": lambda body: slow(2.6, sends(_completion(_lie(body)))),
     "cut at the limit": lambda body: sends(_completion(_lie(body), finish="length")),
@@ -99,14 +145,18 @@ FAULTS: dict[str, Callable[[dict[str, Any]], Step]] = {
     "half a verdict": lambda body: sends(_completion(_said(body)[:-12])),
     "reset": lambda _: cuts_connection,
     "half JSON": lambda body: raw(json.dumps(_completion(_said(body))).encode()[:150]),
-    "429 with Retry-After": lambda _: fails(429, "slow down", "rate_limit_exceeded", Retry_After="0.1"),
+    "429 with Retry-After": lambda _: fails(
+        429, "slow down", "rate_limit_exceeded", Retry_After="0.1"
+    ),
     "429": lambda _: fails(429, "slow down", "rate_limit_exceeded"),
     "500": lambda _: fails(500),
     "empty": lambda _: sends(_completion("")),
     "10 MB": lambda _: raw(HUGE),
     "no bytes": lambda _: raw(b""),
     "prose": lambda _: sends(_completion("The criterion is not satisfied.")),
-    "refusal": lambda _: sends(_completion("I cannot judge this.", finish="content_filter")),
+    "refusal": lambda _: sends(
+        _completion("I cannot judge this.", finish="content_filter")
+    ),
     "too long": lambda _: fails(400, "too many tokens", "context_length_exceeded"),
 }
 
@@ -120,7 +170,9 @@ class _Faulty:
 
     def __call__(self, body: dict[str, Any]) -> Step:
         spelt = json.dumps(body, sort_keys=True).encode()
-        chance = random.Random(hashlib.sha256(b"%d" % self.seen[spelt] + spelt).digest())
+        chance = random.Random(
+            hashlib.sha256(b"%d" % self.seen[spelt] + spelt).digest()
+        )
         self.seen[spelt] += 1
         if chance.random() < 0.7:
             return sends(_completion(_said(body)))
@@ -130,7 +182,15 @@ class _Faulty:
 
 
 def _engine(url: str, timeout_s: float) -> OpenAIEngine:
-    return OpenAIEngine(JUDGE, url, "k", timeout_s=timeout_s, max_retries=1, concurrency=24, backoff_s=0.01)
+    return OpenAIEngine(
+        JUDGE,
+        url,
+        "k",
+        timeout_s=timeout_s,
+        max_retries=1,
+        concurrency=24,
+        backoff_s=0.01,
+    )
 
 
 def _true_score() -> float:
@@ -142,7 +202,9 @@ def _true_score() -> float:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-async def test_with_three_failures_in_ten_nothing_is_graded_wrong(tmp_path: Path, mode: Mode) -> None:
+async def test_with_three_failures_in_ten_nothing_is_graded_wrong(
+    tmp_path: Path, mode: Mode
+) -> None:
     run, cache = tmp_path / "run", GradeCache(tmp_path / "cache")
     _answered(run)
     faulty = _Faulty()
@@ -157,7 +219,11 @@ async def test_with_three_failures_in_ten_nothing_is_graded_wrong(tmp_path: Path
     assert result.met + result.not_met + result.ungraded == result.criteria == total
     assert 0 < result.ungraded < total
     assert sum(result.reasons.values()) == result.ungraded
-    criteria = {(case.case_id, c.id): c.criterion for case in _cases().cases for c in case.criteria}
+    criteria = {
+        (case.case_id, c.id): c.criterion
+        for case in _cases().cases
+        for c in case.criteria
+    }
     for grade in read_grades(run / "grades.jsonl")[0]:
         assert grade.met in (None, _truth(criteria[grade.case_id, grade.criterion_id]))
         assert (grade.met is None) == bool(grade.reason)
@@ -165,7 +231,9 @@ async def test_with_three_failures_in_ten_nothing_is_graded_wrong(tmp_path: Path
     assert overall.least <= _true_score() <= overall.most
     assert overall.least < overall.most
 
-    async with bad_endpoint(choose=lambda body: sends(_completion(_said(body)))) as endpoint:
+    async with bad_endpoint(
+        choose=lambda body: sends(_completion(_said(body)))
+    ) as endpoint:
         engine = _engine(endpoint.url, 30)
         healed = await grade_run(run, engine, mode=mode, cache=cache)
         assert (healed.ungraded, healed.reused) == (0, total - result.ungraded)
@@ -178,7 +246,9 @@ async def test_with_three_failures_in_ten_nothing_is_graded_wrong(tmp_path: Path
         await engine.aclose()
     overall = score_runs([load_graded(tmp_path / "copy")], draws=10).models[0].overall
     assert overall.mean == pytest.approx(_true_score())
-    assert {g.origin for g in read_grades(tmp_path / "copy" / "grades.jsonl")[0]} == {"cache"}
+    assert {g.origin for g in read_grades(tmp_path / "copy" / "grades.jsonl")[0]} == {
+        "cache"
+    }
 
 
 async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goes_on(
@@ -206,11 +276,21 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
             assert await asyncio.to_thread(medlive, arguments) == status
         return json.loads(told.getvalue())
 
-    async with bad_endpoint(choose=lambda body: sends(_completion(_said(body)))) as endpoint:
+    async with bad_endpoint(
+        choose=lambda body: sends(_completion(_said(body)))
+    ) as endpoint:
         planned = await grade("--dry-run")
-        assert (endpoint.asked, planned["calls"], planned["usd"]) == (0, FEW * CRITERIA, None)
+        assert (endpoint.asked, planned["calls"], planned["usd"]) == (
+            0,
+            FEW * CRITERIA,
+            None,
+        )
         part = await grade("--max-calls", "30", status=1)
-        assert (endpoint.asked, part["calls"], part["ungraded"]) == (30, 30, FEW * CRITERIA - 30)
+        assert (endpoint.asked, part["calls"], part["ungraded"]) == (
+            30,
+            30,
+            FEW * CRITERIA - 30,
+        )
         assert "30 calls" in part["stopped"]
         left = await grade("--dry-run")
         assert (left["settled"], left["calls"]) == (30, FEW * CRITERIA - 30)
@@ -221,4 +301,8 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
         assert (done["ungraded"], endpoint.asked) == (0, FEW * CRITERIA)
         assert (await grade("--dry-run"))["calls"] == 0
         stable = (await grade("--repeats", "2", "--mode", "rubric"))["stability"]
-        assert (stable["rounds"], stable["criteria"], stable["agreement"]) == (2, FEW * CRITERIA, 1.0)
+        assert (stable["rounds"], stable["criteria"], stable["agreement"]) == (
+            2,
+            FEW * CRITERIA,
+            1.0,
+        )

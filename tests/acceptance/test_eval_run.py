@@ -26,7 +26,11 @@ CASES = 24
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
     made = [
-        case(f"ml-{i:04d}", language="zh" if i % 4 == 3 else "en", query="What helps against a dry cough?")
+        case(
+            f"ml-{i:04d}",
+            language="zh" if i % 4 == 3 else "en",
+            query="What helps against a dry cough?",
+        )
         for i in range(CASES)
     ]
     return release(tmp_path / "snapshots", "2026.W46", made).path
@@ -42,18 +46,32 @@ class Command:
     """Runs `medlive eval` in processes of its own."""
 
     def __init__(self, home: Path) -> None:
-        self.environment = {**os.environ, "MEDLIVE_HOME": str(home), "PYTHONPATH": str(ROOT)}
+        self.environment = {
+            **os.environ,
+            "MEDLIVE_HOME": str(home),
+            "PYTHONPATH": str(ROOT),
+        }
         self.environment.pop("OPENAI_API_KEY", None)
 
     async def start(
         self, *arguments: object, limit: Callable[[], None] | None = None
     ) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "medlive", "eval", *map(str, arguments), env=self.environment, cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, preexec_fn=limit,
-        )  # fmt: skip
+            sys.executable,
+            "-m",
+            "medlive",
+            "eval",
+            *map(str, arguments),
+            env=self.environment,
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            preexec_fn=limit,
+        )
 
-    async def __call__(self, *arguments: object, limit: Callable[[], None] | None = None) -> tuple[int, str, str]:
+    async def __call__(
+        self, *arguments: object, limit: Callable[[], None] | None = None
+    ) -> tuple[int, str, str]:
         process = await self.start(*arguments, limit=limit)
         out, err = await asyncio.wait_for(process.communicate(), 120)
         assert process.returncode is not None
@@ -74,9 +92,12 @@ def lines(path: Path) -> list[Any]:
 
 
 async def test_a_killed_run_goes_on_and_another_process_is_turned_away(
-    benchmark: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    benchmark: Path,
+    command: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     out, gate, answers = tmp_path / "run", asyncio.Event(), ok("Rest.")
@@ -87,9 +108,19 @@ async def test_a_killed_run_goes_on_and_another_process_is_turned_away(
 
     async with bad_endpoint([*[answers] * 6, later]) as endpoint:
         asked = (
-            "run", "--cases", benchmark, "--model", "m", "--base-url", endpoint.url, "--out", out,
-            "--concurrency", "2", "--json",
-        )  # fmt: skip
+            "run",
+            "--cases",
+            benchmark,
+            "--model",
+            "m",
+            "--base-url",
+            endpoint.url,
+            "--out",
+            out,
+            "--concurrency",
+            "2",
+            "--json",
+        )
         first = await command.start(*asked)
         while endpoint.asked < 8:
             assert first.returncode is None
@@ -110,10 +141,22 @@ async def test_a_killed_run_goes_on_and_another_process_is_turned_away(
         assert endpoint.asked == CASES + 2
 
 
-async def test_a_full_disk_says_so_and_loses_nothing(benchmark: Path, command: Command, tmp_path: Path) -> None:
+async def test_a_full_disk_says_so_and_loses_nothing(
+    benchmark: Path, command: Command, tmp_path: Path
+) -> None:
     out = tmp_path / "run"
     async with bad_endpoint([ok("x" * 5000)]) as endpoint:
-        asked = ("run", "--cases", benchmark, "--model", "m", "--base-url", endpoint.url, "--out", out)
+        asked = (
+            "run",
+            "--cases",
+            benchmark,
+            "--model",
+            "m",
+            "--base-url",
+            endpoint.url,
+            "--out",
+            out,
+        )
 
         def small_files() -> None:
             import resource
@@ -126,18 +169,41 @@ async def test_a_full_disk_says_so_and_loses_nothing(benchmark: Path, command: C
 
 
 async def test_an_open_book_goes_on_without_its_index(
-    snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    snapshot: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
     out, index = tmp_path / "run", tmp_path / "index"
     build_index([open_corpus(sample_evidence_path(), name="demo")], index)
     # A call that is refused is made once, and leaves a failed answer.
-    async with bad_endpoint([sends({"error": {"message": "no"}}, 400), ok("Rest.")]) as endpoint:
+    async with bad_endpoint(
+        [sends({"error": {"message": "no"}}, 400), ok("Rest.")]
+    ) as endpoint:
         asked = [
-            "eval", "run", "--cases", str(snapshot), "--model", "m", "--base-url", endpoint.url, "--out", str(out),
-            "--template", "open-book", "--top-k", "2", "--limit", "4", "--json", "--concurrency", "1",
-            "--evidence", str(index),
-        ]  # fmt: skip
+            "eval",
+            "run",
+            "--cases",
+            str(snapshot),
+            "--model",
+            "m",
+            "--base-url",
+            endpoint.url,
+            "--out",
+            str(out),
+            "--template",
+            "open-book",
+            "--top-k",
+            "2",
+            "--limit",
+            "4",
+            "--json",
+            "--concurrency",
+            "1",
+            "--evidence",
+            str(index),
+        ]
         assert await asyncio.to_thread(run, asked) == 1
         assert json.loads(capsys.readouterr().out)["states"]["failed"] == 1
         index.rename(tmp_path / "gone")
@@ -153,13 +219,29 @@ async def test_an_open_book_goes_on_without_its_index(
 
 
 def test_a_snapshot_that_does_not_verify_is_taken_only_unverified(
-    snapshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    snapshot: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
-    (snapshot / "README.md").write_bytes((snapshot / "README.md").read_bytes() + b"more\n")
+    (snapshot / "README.md").write_bytes(
+        (snapshot / "README.md").read_bytes() + b"more\n"
+    )
     answers = tmp_path / "r.json"
-    answers.write_text(json.dumps({f"ml-{i:04d}": {"model_response": "Rest."} for i in range(CASES)}))
-    asked = ["eval", "import", "--cases", str(snapshot), "--responses", str(answers), "--model", "m"]
+    answers.write_text(
+        json.dumps({f"ml-{i:04d}": {"model_response": "Rest."} for i in range(CASES)})
+    )
+    asked = [
+        "eval",
+        "import",
+        "--cases",
+        str(snapshot),
+        "--responses",
+        str(answers),
+        "--model",
+        "m",
+    ]
     asked += ["--out", str(tmp_path / "run")]
     assert run(asked) == 1
     told = capsys.readouterr().err
@@ -167,4 +249,7 @@ def test_a_snapshot_that_does_not_verify_is_taken_only_unverified(
     assert "--unverified" in told
     assert not (tmp_path / "run").exists()
     assert run([*asked, "--unverified"]) == 0
-    assert json.loads((tmp_path / "run" / "run.json").read_bytes())["cases"]["verified"] is False
+    assert (
+        json.loads((tmp_path / "run" / "run.json").read_bytes())["cases"]["verified"]
+        is False
+    )

@@ -51,16 +51,23 @@ async def _do(instance: Instance, *arguments: str, status: int | None = 0) -> Do
 
 
 async def _harvest(instance: Instance, *arguments: str, status: int | None = 0) -> Any:
-    (told,) = (await _do(instance, "harvest", "sdn", *arguments, "--json", status=status)).json
+    (told,) = (
+        await _do(instance, "harvest", "sdn", *arguments, "--json", status=status)
+    ).json
     return told
 
 
 def _a_week_passes(instance: Instance) -> None:
     """Every run so far was a week earlier than it says."""
-    weeks = [w for (w,) in instance.rows("SELECT iso_week FROM harvest_runs ORDER BY iso_week")]
+    weeks = [
+        w
+        for (w,) in instance.rows("SELECT iso_week FROM harvest_runs ORDER BY iso_week")
+    ]
     with_new = [(week, f"{week[:6]}{int(week[6:]) - 1:02d}") for week in weeks]
     for old, new in with_new:
-        instance.change("UPDATE harvest_runs SET iso_week = %s WHERE iso_week = %s", (new, old))
+        instance.change(
+            "UPDATE harvest_runs SET iso_week = %s WHERE iso_week = %s", (new, old)
+        )
 
 
 def _threads(instance: Instance) -> dict[str, tuple[int, int]]:
@@ -97,13 +104,19 @@ async def test_a_week_is_harvested_once_and_the_next_one_asks_only_for_changes(
     plan = (await _do(instance, "harvest", "sdn", "--dry-run", "--json")).json
     assert plan[0]["would"] == f"nothing: {first['iso_week']} is done"
     assert plan[0]["lists"][0].startswith(forum.url)
-    assert (await _do(instance, "harvest", "sdn", "--dry-run", "--again")).out.count("repeat") == 1
+    assert (await _do(instance, "harvest", "sdn", "--dry-run", "--again")).out.count(
+        "repeat"
+    ) == 1
     assert len(forum.asked) == asked
     assert _archived(instance).keys() == forum.sent.keys()
     assert _threads(instance)["5004"] == (1, 9)
 
     _a_week_passes(instance)
-    assert (await _do(instance, "harvest", "sdn", "--dry-run", "--json")).json[0]["would"].startswith("begin")
+    assert (
+        (await _do(instance, "harvest", "sdn", "--dry-run", "--json"))
+        .json[0]["would"]
+        .startswith("begin")
+    )
     told = await _harvest(instance)
     assert told["counts"].get("new", 0) + told["counts"].get("revised", 0) == 0
     assert told["not_modified_share"] == 1.0
@@ -111,14 +124,23 @@ async def test_a_week_is_harvested_once_and_the_next_one_asks_only_for_changes(
     assert all(revisions == 1 for revisions, _ in _threads(instance).values())
 
 
-async def test_edits_late_replies_and_deletions_are_noticed(forum: Forum, instance: Instance) -> None:
+async def test_edits_late_replies_and_deletions_are_noticed(
+    forum: Forum, instance: Instance
+) -> None:
     await _harvest(instance)
     _a_week_passes(instance)
     old = forum.threads
     edited, replied, gone = old["5011"], old["5012"], old["5013"]
     messages = edited.messages
     forum.add(
-        edited.model_copy(update={"messages": (messages[0], messages[1].model_copy(update={"text": "Edited."}))})
+        edited.model_copy(
+            update={
+                "messages": (
+                    messages[0],
+                    messages[1].model_copy(update={"text": "Edited."}),
+                )
+            }
+        )
     )
     later = thread(12, posts=len(replied.messages) + 2)
     forum.add(later)
@@ -129,11 +151,15 @@ async def test_edits_late_replies_and_deletions_are_noticed(forum: Forum, instan
     threads = _threads(instance)
     assert threads["5011"][0] == 2
     assert threads["5012"] == (2, len(later.messages))
-    assert instance.rows("SELECT thread_id FROM threads WHERE gone_at IS NOT NULL") == [("5013",)]
+    assert instance.rows("SELECT thread_id FROM threads WHERE gone_at IS NOT NULL") == [
+        ("5013",)
+    ]
     _a_week_passes(instance)
     forum.add(gone)
     await _harvest(instance)
-    assert instance.rows("SELECT thread_id FROM threads WHERE gone_at IS NOT NULL") == []
+    assert (
+        instance.rows("SELECT thread_id FROM threads WHERE gone_at IS NOT NULL") == []
+    )
     assert _threads(instance)["5013"][0] == 1
 
 
@@ -163,7 +189,10 @@ async def test_a_field_that_collapses_quarantines_the_source_and_says_which_and_
     await _do(instance, "source", "check", status=1)  # the failed run still stands
     told = await _harvest(instance)
     assert not told["quarantined"]
-    assert "never harvested: icliniq, dxy, medlive" in (await _do(instance, "source", "check")).err
+    assert (
+        "never harvested: icliniq, dxy, medlive"
+        in (await _do(instance, "source", "check")).err
+    )
     done = await _do(instance, "source", "lift", "dxy", status=2)
     assert "never harvested" in done.err
 
@@ -171,7 +200,9 @@ async def test_a_field_that_collapses_quarantines_the_source_and_says_which_and_
 async def test_pages_of_another_layout_quarantine_the_source_with_their_bytes_kept(
     forum: Forum, instance: Instance
 ) -> None:
-    forum.change = lambda path, page: page.replace("message--post", "m-p") if "/threads/" in path else page
+    forum.change = lambda path, page: (
+        page.replace("message--post", "m-p") if "/threads/" in path else page
+    )
     told = await _harvest(instance, status=1)
     assert told["counts"]["layout"] == 5
     assert "stopped fitting" in told["quarantined"]
@@ -180,7 +211,9 @@ async def test_pages_of_another_layout_quarantine_the_source_with_their_bytes_ke
     forum.change = lambda path, page: page
     await _do(instance, "source", "lift", "sdn")
     told = await _harvest(instance)
-    assert told["counts"]["new"] == THREADS - 5, "the five that were read in vain wait for `source reparse`"
+    assert told["counts"]["new"] == THREADS - 5, (
+        "the five that were read in vain wait for `source reparse`"
+    )
 
 
 async def test_a_limit_leaves_the_week_open(forum: Forum, instance: Instance) -> None:
@@ -193,7 +226,9 @@ async def test_a_limit_leaves_the_week_open(forum: Forum, instance: Instance) ->
     await _harvest(instance)
     assert len(_threads(instance)) == THREADS
     assert instance.one("SELECT outcome FROM harvest_runs") == "done"
-    assert max(Counter(path for path in forum.asked if "/threads/" in path).values()) == 1
+    assert (
+        max(Counter(path for path in forum.asked if "/threads/" in path).values()) == 1
+    )
 
 
 async def test_a_list_that_cannot_be_had_fails_the_week_and_is_read_by_the_next_start(
@@ -210,11 +245,15 @@ async def test_a_list_that_cannot_be_had_fails_the_week_and_is_read_by_the_next_
     assert f"/forums/{BOARD}/" not in forum.asked, "the list goes on where it stood"
 
 
-async def test_a_list_whose_page_is_no_more_is_read_from_its_beginning(forum: Forum, instance: Instance) -> None:
+async def test_a_list_whose_page_is_no_more_is_read_from_its_beginning(
+    forum: Forum, instance: Instance
+) -> None:
     forum.statuses[f"/forums/{BOARD}/page-2"] = 404
     await _harvest(instance, status=1)
     await _harvest(instance, status=1)
-    assert instance.one("SELECT outcome FROM harvest_runs") == "failed", "the list still names the page"
+    assert instance.one("SELECT outcome FROM harvest_runs") == "failed", (
+        "the list still names the page"
+    )
     for one in list(forum.threads)[:-3]:
         del forum.threads[one]  # one page is left
     told = await _harvest(instance)
@@ -222,7 +261,9 @@ async def test_a_list_whose_page_is_no_more_is_read_from_its_beginning(forum: Fo
     assert instance.one("SELECT outcome FROM harvest_runs") == "done"
 
 
-async def test_a_restart_forgets_where_the_run_stood(forum: Forum, instance: Instance) -> None:
+async def test_a_restart_forgets_where_the_run_stood(
+    forum: Forum, instance: Instance
+) -> None:
     forum.statuses[f"/forums/{BOARD}/page-2"] = 500
     await _harvest(instance, status=1)
     forum.statuses.clear()
@@ -230,7 +271,9 @@ async def test_a_restart_forgets_where_the_run_stood(forum: Forum, instance: Ins
     await _harvest(instance, "--restart")
     assert f"/forums/{BOARD}/" in forum.asked
     assert len(_threads(instance)) == THREADS
-    assert {revisions for revisions, _ in _threads(instance).values()} == {1}, "nothing is stored twice"
+    assert {revisions for revisions, _ in _threads(instance).values()} == {1}, (
+        "nothing is stored twice"
+    )
 
 
 async def _asked(forum: Forum, times: int, process: "subprocess.Popen[str]") -> None:
@@ -261,7 +304,9 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     told = await _harvest(instance)
     assert not told["problems"]
     assert told["counts"]["new"] > 0, "the kills came before its end"
-    assert instance.one("SELECT (counts ->> 'new')::int FROM harvest_runs") == THREADS, "kills cost no count"
+    assert (
+        instance.one("SELECT (counts ->> 'new')::int FROM harvest_runs") == THREADS
+    ), "kills cost no count"
     calm = replace(new_instance(), settings=instance.settings)
     shutil.copy(instance.home / "handle.key", calm.home)
     asked = Counter(forum.asked)
@@ -273,10 +318,20 @@ async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     assert sum(asked.values()) - pages <= 2 * kills, asked
     assert instance.one("SELECT count(*) FROM archives WHERE sealed_at IS NULL") == 0
     # The files hold just what the rows name: what a kill left behind them was cut off.
-    named = Counter(d for (d,) in instance.rows("SELECT body_digest FROM fetches WHERE archive_id IS NOT NULL"))
+    named = Counter(
+        d
+        for (d,) in instance.rows(
+            "SELECT body_digest FROM fetches WHERE archive_id IS NOT NULL"
+        )
+    )
     assert _archived(instance) == named
-    sizes = {Path(p).name: size for p, size in instance.rows("SELECT path, bytes FROM archives")}
-    on_disk = {p.name: p.stat().st_size for p in (instance.home / "archive").rglob("*.warc.gz")}
+    sizes = {
+        Path(p).name: size
+        for p, size in instance.rows("SELECT path, bytes FROM archives")
+    }
+    on_disk = {
+        p.name: p.stat().st_size for p in (instance.home / "archive").rglob("*.warc.gz")
+    }
     # A kill between a file and its row leaves the file, without a page (see above), to `source prune`.
     assert sizes.items() <= on_disk.items()
 
@@ -289,7 +344,9 @@ async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
     process = instance.start("harvest", "sdn", "--json")
     await _asked(forum, 1, process)
     forum.gate = None
-    instance.rows("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+    instance.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+    )
     told = await _harvest(instance)
     assert not told["failed"]
     gate.set()
@@ -298,7 +355,12 @@ async def test_a_harvest_whose_lock_was_lost_writes_nothing_beside_the_next_one(
     assert "another process has taken this harvest over" in done.err
     assert instance.one("SELECT outcome FROM harvest_runs") == "done"
     assert instance.one("SELECT (counts ->> 'new')::int FROM harvest_runs") == THREADS
-    named = Counter(d for (d,) in instance.rows("SELECT body_digest FROM fetches WHERE archive_id IS NOT NULL"))
+    named = Counter(
+        d
+        for (d,) in instance.rows(
+            "SELECT body_digest FROM fetches WHERE archive_id IS NOT NULL"
+        )
+    )
     assert not named - _archived(instance)
 
 
@@ -314,7 +376,9 @@ async def test_pages_that_cannot_be_written_end_the_harvest_and_the_next_one_goe
     assert len(_threads(instance)) == THREADS
 
 
-async def test_a_source_that_breaks_down_hides_nothing_of_the_others(forum: Forum, instance: Instance) -> None:
+async def test_a_source_that_breaks_down_hides_nothing_of_the_others(
+    forum: Forum, instance: Instance
+) -> None:
     (instance.home / "archive").mkdir()
     (instance.home / "archive" / "dxy").write_text("no folder")
     settings = {
@@ -324,7 +388,14 @@ async def test_a_source_that_breaks_down_hides_nothing_of_the_others(forum: Foru
         "MEDLIVE_SOURCES__DXY__MIN_INTERVAL_S": "0",
     }
     forum.other["/questions/neike"] = "<html><body>no list</body></html>"
-    done = await _do(replace(instance, settings=settings), "harvest", "sdn", "dxy", "--json", status=3)
+    done = await _do(
+        replace(instance, settings=settings),
+        "harvest",
+        "sdn",
+        "dxy",
+        "--json",
+        status=3,
+    )
     told = {one["source"]: one for one in done.json}
     assert told["sdn"]["counts"]["new"] == THREADS
     assert "cannot write pages" in told["dxy"]["failed"]
@@ -336,7 +407,9 @@ async def test_a_week_that_has_not_come_is_no_limit(instance: Instance) -> None:
     assert "lies ahead" in done.err
 
 
-async def test_two_harvests_of_one_source_do_not_run_at_once(forum: Forum, instance: Instance) -> None:
+async def test_two_harvests_of_one_source_do_not_run_at_once(
+    forum: Forum, instance: Instance
+) -> None:
     forum.gate = asyncio.Event()
     process = instance.start("harvest", "sdn", "--json")
     await _asked(forum, 1, process)

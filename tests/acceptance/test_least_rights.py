@@ -28,7 +28,8 @@ def users(new_instance: Callable[..., Instance]) -> Iterator[Users]:
         owner.change(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
     url = make_url(owner.url or "")
     others = [
-        replace(owner, url=url.set(username=name).render_as_string(hide_password=False)) for name in names.values()
+        replace(owner, url=url.set(username=name).render_as_string(hide_password=False))
+        for name in names.values()
     ]
     yield owner, others[0], others[1]
     for name in names.values():
@@ -47,10 +48,14 @@ def test_a_worker_and_the_web_do_their_work_with_the_least_rights(
 ) -> None:
     owner, worker, web = users
     kept = [t for t in load_sample_threads() if t.expect.outcome == "kept"][:4]
-    worker.here("import", write_lines(owner.home / "threads.jsonl", map(as_import, kept)))
+    worker.here(
+        "import", write_lines(owner.home / "threads.jsonl", map(as_import, kept))
+    )
     health, port = free_tcp_port_factory(), free_tcp_port_factory()
     worker.here("scheduler", "--once", "--json", status=None)
-    running = worker.start("worker", "--queues", "all", "--health-port", str(health), "--json")
+    running = worker.start(
+        "worker", "--queues", "all", "--health-port", str(health), "--json"
+    )
     serving = web.start("serve", "--part", "metrics", "--port", str(port))
     try:
         wait_until(lambda: _answers(f"http://127.0.0.1:{health}/healthz"))
@@ -68,7 +73,15 @@ def test_a_worker_and_the_web_do_their_work_with_the_least_rights(
     assert owner.finish(running).status == 0
     assert owner.finish(serving).status == 0
     # What only the owner may do is refused in words.
-    refused = worker.here("thread", "takedown", kept[0].source, kept[0].thread_id, "--reason", "x", status=3)
+    refused = worker.here(
+        "thread",
+        "takedown",
+        kept[0].source,
+        kept[0].thread_id,
+        "--reason",
+        "x",
+        status=3,
+    )
     assert "permission denied" in refused.err
     assert web.here("user", "invite", "ada").status == 0
     assert worker.here("user", "list", status=3).status == 3

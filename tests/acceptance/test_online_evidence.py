@@ -64,12 +64,20 @@ def instance(new_instance: NewInstance, served: LiteratureServer) -> Instance:
     return instance
 
 
-async def run(instance: Instance, *arguments: str | Path, status: int | None = 0) -> Done:
+async def run(
+    instance: Instance, *arguments: str | Path, status: int | None = 0
+) -> Done:
     return await asyncio.to_thread(instance.here, *arguments, status=status)
 
 
-async def import_english(instance: Instance, samples: list[SampleThread], most: int) -> None:
-    kept = [t for t in samples if t.expect.outcome == "kept" and t.site in ("icliniq", "sdn")]
+async def import_english(
+    instance: Instance, samples: list[SampleThread], most: int
+) -> None:
+    kept = [
+        t
+        for t in samples
+        if t.expect.outcome == "kept" and t.site in ("icliniq", "sdn")
+    ]
     lines = write_lines(instance.home / "threads.jsonl", map(as_import, kept[:most]))
     await run(instance, "import", lines)
 
@@ -99,7 +107,9 @@ async def test_a_week_needs_no_index_and_afterwards_no_service(
     assert "https://pubmed.ncbi.nlm.nih.gov/1" in "".join(shown.out.split())
     assert len(served.asked) == asked
     folder = instance.home / "snapshots" / f"medlive-{week}"
-    (use,) = json.loads((folder / "manifest.json").read_text("utf-8"))["provenance"]["evidence"]
+    (use,) = json.loads((folder / "manifest.json").read_text("utf-8"))["provenance"][
+        "evidence"
+    ]
     assert use["retriever"] == "pubmed+europepmc"
     assert use["corpora"] == {"europepmc": "online", "pubmed": "online"}
     assert use["index_digest"].startswith("sha256:")
@@ -112,7 +122,9 @@ async def test_a_worker_waits_for_a_service_that_is_away_and_decides_nothing_on_
     await run(instance, "filter")
     served.down = True
     settings, stop = load_settings(instance.environment()).settings, asyncio.Event()
-    worker = asyncio.create_task(run_worker(settings, stop, [Queue.CURATE], concurrency=2, grace_s=5))
+    worker = asyncio.create_task(
+        run_worker(settings, stop, [Queue.CURATE], concurrency=2, grace_s=5)
+    )
     waiting = "SELECT count(*) FROM workers WHERE state = 'waiting' AND reason LIKE '%%is not asked since%%'"
     await until(lambda: instance.rows(waiting) == [(1,)])
     assert set(instance.rows(ALIKE)) <= {("failed", "endpoint_unavailable")}
@@ -122,7 +134,9 @@ async def test_a_worker_waits_for_a_service_that_is_away_and_decides_nothing_on_
     assert "status 503" in checked.out
     served.down = False
     await run(instance, "circuit", "reset", "--all")
-    pending = "SELECT count(*) FROM thread_standings WHERE outcome IN ('pending', 'failed')"
+    pending = (
+        "SELECT count(*) FROM thread_standings WHERE outcome IN ('pending', 'failed')"
+    )
     await until(lambda: instance.one(pending) == 0)
     stop.set()
     await asyncio.wait_for(worker, 60)

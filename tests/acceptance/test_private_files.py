@@ -40,17 +40,28 @@ def program(*arguments: object) -> object:
 
 def open_to_others(folder: Path) -> dict[str, str]:
     """Whatever below a folder, and the folder, gives any right to group or others."""
-    modes = {"": folder.stat().st_mode} | {entry.name: entry.status.st_mode for entry in walk(folder)}
-    return {name: oct(stat.S_IMODE(mode)) for name, mode in modes.items() if mode & 0o077}
+    modes = {"": folder.stat().st_mode} | {
+        entry.name: entry.status.st_mode for entry in walk(folder)
+    }
+    return {
+        name: oct(stat.S_IMODE(mode)) for name, mode in modes.items() if mode & 0o077
+    }
 
 
 @pytest.mark.usefixtures("usual_umask")
 async def test_no_file_of_a_home_can_be_read_by_others(
-    server: str, samples: list[SampleThread], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str,
+    samples: list[SampleThread],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forum = Forum()
     forum.add(thread(1), thread(2))
-    home, results, kept = tmp_path / "home", tmp_path / "results", tmp_path / "backups" / "first"
+    home, results, kept = (
+        tmp_path / "home",
+        tmp_path / "results",
+        tmp_path / "backups" / "first",
+    )
     settings = {
         "MEDLIVE_HARVEST__ALLOW_LOOPBACK": "true",
         "MEDLIVE_SOURCES__SDN__BOARDS": f'["{BOARD}"]',
@@ -58,10 +69,14 @@ async def test_no_file_of_a_home_can_be_read_by_others(
     }
     with own_database(server) as database:
         async with serve_forum(forum), serve(RulesEngine) as url:
-            instance = Instance(home, database, settings | {"MEDLIVE_SOURCES__SDN__BASE_URL": forum.url})
+            instance = Instance(
+                home, database, settings | {"MEDLIVE_SOURCES__SDN__BASE_URL": forum.url}
+            )
             for name, value in instance.environment().items():
                 monkeypatch.setenv(name, value)
-            monkeypatch.setenv("MEDLIVE_SIGNING_KEY_FILE", str(home / "keys" / "medlive.key"))
+            monkeypatch.setenv(
+                "MEDLIVE_SIGNING_KEY_FILE", str(home / "keys" / "medlive.key")
+            )
             monkeypatch.setattr(sys, "argv", sys.argv)
             threads = [t for t in samples if t.expect.outcome == "kept"][:2]
             lines = write_lines(tmp_path / "threads.jsonl", map(as_import, threads))
@@ -73,14 +88,34 @@ async def test_no_file_of_a_home_can_be_read_by_others(
                 ("snapshot", "keygen"),
                 ("snapshot", "freeze", "--week", "2026.W46"),
                 ("backup", kept),
-                ("eval", "all", "--cases", home / "snapshots" / "medlive-2026.W46", "--model", "sample-generic",
-                 "--base-url", url, "--grader", RULES, "--out", results, "--yes"),
-            ):  # fmt: skip
+                (
+                    "eval",
+                    "all",
+                    "--cases",
+                    home / "snapshots" / "medlive-2026.W46",
+                    "--model",
+                    "sample-generic",
+                    "--base-url",
+                    url,
+                    "--grader",
+                    RULES,
+                    "--out",
+                    results,
+                    "--yes",
+                ),
+            ):
                 assert await asyncio.to_thread(program, *command) == 0, command
     written = {entry.name for entry in walk(home)}
-    assert written >= {"handle.key", "backup.key", "keys/medlive.key", "snapshots/medlive-2026.W46/manifest.json"}
+    assert written >= {
+        "handle.key",
+        "backup.key",
+        "keys/medlive.key",
+        "snapshots/medlive-2026.W46/manifest.json",
+    }
     assert any(name.startswith("archive/sdn/") for name in written)
-    root = {"": "0o711"} if os.geteuid() == 0 else {}  # its embedded server, of another user, passes through
+    root = (
+        {"": "0o711"} if os.geteuid() == 0 else {}
+    )  # its embedded server, of another user, passes through
     assert open_to_others(home) in ({}, root)
     assert open_to_others(results) == {}
     assert open_to_others(kept) == {}

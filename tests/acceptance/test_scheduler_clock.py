@@ -36,7 +36,9 @@ def settings_of(instance: Instance, **environment: str) -> Settings:
 
 
 def execute(instance: Instance, *statements: str) -> None:
-    with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(
+        str(instance.url).replace("+psycopg", ""), autocommit=True
+    ) as connection:
         for statement in statements:
             connection.execute(statement.encode())
 
@@ -55,25 +57,39 @@ async def test_a_step_is_run_when_it_comes_due_and_once(
         return MONDAY if len(asked) <= 5 else TUESDAY
 
     stop, said = asyncio.Event(), list[str]()
-    running = asyncio.create_task(run_scheduler(settings, stop, said.append, clock=moment, wake_s=0.05))
+    running = asyncio.create_task(
+        run_scheduler(settings, stop, said.append, clock=moment, wake_s=0.05)
+    )
     await until(lambda: any("scheduler queue: done" in message for message in said))
     stop.set()
     done = [t for t in await running if t.state is not StepOutcome.SKIPPED]
-    assert [(t.command, t.state) for t in done] == [("scheduler queue", StepOutcome.DONE)]
+    assert [(t.command, t.state) for t in done] == [
+        ("scheduler queue", StepOutcome.DONE)
+    ]
     # Another scheduler, or a person, at the same time: nothing is left to do.
-    again = await run_scheduler(settings, asyncio.Event(), said.append, once=True, clock=lambda: TUESDAY)
+    again = await run_scheduler(
+        settings, asyncio.Event(), said.append, once=True, clock=lambda: TUESDAY
+    )
     assert [t for t in again if t.state is not StepOutcome.SKIPPED] == []
     assert instance.rows("SELECT command, iso_week, outcome FROM pipeline_runs") == [
         ("scheduler queue", iso_week(MONDAY), "done")
     ]
 
 
-async def test_an_open_circuit_is_sent_once_though_no_step_fails(new_instance: NewInstance) -> None:
+async def test_an_open_circuit_is_sent_once_though_no_step_fails(
+    new_instance: NewInstance,
+) -> None:
     with serve_webhook() as (url, posts):
         role = {"ENGINE": "openai", "BASE_URL": "http://127.0.0.1:9/v1", "MODEL": "m"}
-        variables = {f"MEDLIVE_ROLES__SCREENER__{name}": value for name, value in role.items()}
-        settings = settings_of(instance := new_instance(), MEDLIVE_NOTIFY__WEBHOOK=url, **variables)
-        opening = Opening("127.0.0.1:9 (m)", "status 401: invalid key", False, MONDAY, TUESDAY, 60.0)
+        variables = {
+            f"MEDLIVE_ROLES__SCREENER__{name}": value for name, value in role.items()
+        }
+        settings = settings_of(
+            instance := new_instance(), MEDLIVE_NOTIFY__WEBHOOK=url, **variables
+        )
+        opening = Opening(
+            "127.0.0.1:9 (m)", "status 401: invalid key", False, MONDAY, TUESDAY, 60.0
+        )
         database = Database.connect(str(instance.url))
         # Of a worker's key, which is not in this process's environment.
         key = circuit_key("http://127.0.0.1:9/v1", "the workers' key", "m")
@@ -81,7 +97,9 @@ async def test_an_open_circuit_is_sent_once_though_no_step_fails(new_instance: N
         await database.aclose()
         stop = asyncio.Event()
         running = asyncio.create_task(
-            run_scheduler(settings, stop, lambda _: None, clock=lambda: MONDAY, wake_s=0.02)
+            run_scheduler(
+                settings, stop, lambda _: None, clock=lambda: MONDAY, wake_s=0.02
+            )
         )
         await until(lambda: posts)
         stop.set()
@@ -92,18 +110,28 @@ async def test_an_open_circuit_is_sent_once_though_no_step_fails(new_instance: N
     assert "status 401: invalid key" in circuit[0]["text"]
 
 
-async def test_the_next_scheduler_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:
+async def test_the_next_scheduler_takes_over_from_one_that_was_killed(
+    new_instance: NewInstance,
+) -> None:
     instance = new_instance()
     settings, said, stop = settings_of(instance), list[str](), asyncio.Event()
     first = instance.start("scheduler")
     locked = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {SCHEDULER_LOCK}"
     await until(lambda: instance.one(locked) == 1)
     second = asyncio.create_task(
-        run_scheduler(settings, stop, said.append, clock=lambda: TUESDAY + timedelta(days=70), wake_s=0.1)
+        run_scheduler(
+            settings,
+            stop,
+            said.append,
+            clock=lambda: TUESDAY + timedelta(days=70),
+            wake_s=0.1,
+        )
     )
     await until(lambda: said)
     assert said == ["another scheduler is active; waiting for it to end"]
-    assert (await asyncio.to_thread(instance.here, "status", "--json")).json["scheduler_active"] is True
+    assert (await asyncio.to_thread(instance.here, "status", "--json")).json[
+        "scheduler_active"
+    ] is True
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
     week = iso_week(TUESDAY + timedelta(days=70))
@@ -111,7 +139,9 @@ async def test_the_next_scheduler_takes_over_from_one_that_was_killed(new_instan
     await until(lambda: instance.rows(done))
     stop.set()
     await second
-    assert (await asyncio.to_thread(instance.here, "status", "--json")).json["scheduler_active"] is False
+    assert (await asyncio.to_thread(instance.here, "status", "--json")).json[
+        "scheduler_active"
+    ] is False
 
 
 async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
@@ -120,7 +150,9 @@ async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
     instance = new_instance()
     begun = asyncio.Event()
 
-    async def endless(database: Database, settings: Settings, week: str) -> dict[str, Any]:
+    async def endless(
+        database: Database, settings: Settings, week: str
+    ) -> dict[str, Any]:
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -129,14 +161,18 @@ async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
     with monkeypatch.context() as patch:
         patch.setitem(scheduler.WORK, "queue", endless)
         running = asyncio.create_task(
-            run_scheduler(settings, stop, lambda _: None, clock=lambda: TUESDAY, wake_s=30)
+            run_scheduler(
+                settings, stop, lambda _: None, clock=lambda: TUESDAY, wake_s=30
+            )
         )
         await asyncio.wait_for(begun.wait(), LIMIT_S)
         stop.set()
         await asyncio.wait_for(running, LIMIT_S)
     runs = "SELECT outcome FROM pipeline_runs WHERE command = 'scheduler queue' ORDER BY id"
     assert instance.rows(runs) == [("running",)]
-    await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: TUESDAY)
+    await run_scheduler(
+        settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: TUESDAY
+    )
     assert instance.rows(runs) == [("running",), ("done",)]
 
 
@@ -154,23 +190,31 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
         async with database.begin() as session:
             await defer_revisions(app, session, [1])
         works = {CURATE: endless}
-        draining = asyncio.create_task(run_until_drained(app, database, works, concurrency=2, grace_s=0.1))
+        draining = asyncio.create_task(
+            run_until_drained(app, database, works, concurrency=2, grace_s=0.1)
+        )
         await asyncio.wait_for(begun.wait(), LIMIT_S)
         draining.cancel()
         await asyncio.wait([draining], timeout=LIMIT_S)
         assert draining.done()
     await database.aclose()
     # It waits again, with no attempt used, and whoever serves the queue takes it.
-    assert instance.rows("SELECT status::text, attempts FROM procrastinate_jobs") == [("todo", 0)]
+    assert instance.rows("SELECT status::text, attempts FROM procrastinate_jobs") == [
+        ("todo", 0)
+    ]
 
 
-async def test_a_week_is_harvested_queued_and_not_harvested_again(new_instance: NewInstance) -> None:
+async def test_a_week_is_harvested_queued_and_not_harvested_again(
+    new_instance: NewInstance,
+) -> None:
     forum = Forum()
     forum.add(*(thread(n, posts=2) for n in range(4)))
     async with serve_forum(forum):
         # Everything is due from the week's first moment; the other sources are quarantined.
         names = ("SDN", "ICLINIQ", "DXY", "MEDLIVE")
-        early = {f"MEDLIVE_SCHEDULE__HARVEST_SOURCES__{name}__HOUR": "0" for name in names}
+        early = {
+            f"MEDLIVE_SCHEDULE__HARVEST_SOURCES__{name}__HOUR": "0" for name in names
+        }
         instance = new_instance(
             MEDLIVE_HARVEST__ALLOW_LOOPBACK="true",
             MEDLIVE_HARVEST__BACKOFF_S="0.01",
@@ -187,26 +231,43 @@ async def test_a_week_is_harvested_queued_and_not_harvested_again(new_instance: 
             "SELECT name, 'site', now(), 'no dates' FROM unnest(ARRAY['icliniq', 'dxy', 'medlive']) AS t (name)",
         )
         settings = settings_of(instance)
-        first = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
+        first = await run_scheduler(
+            settings, asyncio.Event(), lambda _: None, once=True
+        )
         told = {t.command.removeprefix("scheduler "): t.state for t in first}
-        assert {told[f"harvest {name}"] for name in ("icliniq", "dxy", "medlive")} == {StepOutcome.SKIPPED}
+        assert {told[f"harvest {name}"] for name in ("icliniq", "dxy", "medlive")} == {
+            StepOutcome.SKIPPED
+        }
         assert "quarantined: no dates" in {t.detail for t in first}
-        assert (told["harvest sdn"], told["queue"]) == (StepOutcome.DONE, StepOutcome.DONE)
+        assert (told["harvest sdn"], told["queue"]) == (
+            StepOutcome.DONE,
+            StepOutcome.DONE,
+        )
         asked = len(forum.asked)
-        again = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
-        assert {t.command for t in again} & {"scheduler harvest sdn", "scheduler queue"} == set()
+        again = await run_scheduler(
+            settings, asyncio.Event(), lambda _: None, once=True
+        )
+        assert {t.command for t in again} & {
+            "scheduler harvest sdn",
+            "scheduler queue",
+        } == set()
         assert len(forum.asked) == asked
     ((week, counts),) = instance.rows(
         "SELECT iso_week, counts FROM pipeline_runs WHERE command = 'scheduler harvest sdn'"
     )
-    assert (week, counts["new"]) == (instance.one("SELECT iso_week FROM harvest_runs WHERE source = 'sdn'"), 4)
+    assert (week, counts["new"]) == (
+        instance.one("SELECT iso_week FROM harvest_runs WHERE source = 'sdn'"),
+        4,
+    )
     ((passed, rejected),) = instance.rows(
         "SELECT counts -> 'passed', counts -> 'rejected' FROM pipeline_runs WHERE command = 'scheduler queue'"
     )
     assert passed + rejected == 4
 
 
-def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewInstance) -> None:
+def test_status_tells_what_is_overdue_and_who_is_quarantined(
+    new_instance: NewInstance,
+) -> None:
     instance = new_instance()
     done = instance.here("status", "--json").json
     assert (done["problems"], {s["overdue"] for s in done["steps"]}) == ([], {False})
@@ -222,14 +283,25 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
     )
     overdue = instance.here("status", "--json", status=1)
     told = overdue.json
-    assert {s["step"] for s in told["steps"] if s["overdue"]} == {"harvest:sdn", "queue", "freeze", "retention"}
+    assert {s["step"] for s in told["steps"] if s["overdue"]} == {
+        "harvest:sdn",
+        "queue",
+        "freeze",
+        "retention",
+    }
     assert [s["not_modified_share"] for s in told["sources"]] == [None, 0.75]
     (sdn,) = (s for s in told["steps"] if s["step"] == "harvest:sdn")
     assert sdn["last"]["took"] == "0 s"
-    assert (sdn["last"]["outcome"], sdn["last"]["in_short"]) == ("done", "pages 9, conditional 8, not_modified 6")
+    assert (sdn["last"]["outcome"], sdn["last"]["in_short"]) == (
+        "done",
+        "pages 9, conditional 8, not_modified 6",
+    )
     assert "harvest:sdn is overdue since" in overdue.err
     assert "75%" in instance.here("status", status=1).out
-    execute(instance, "UPDATE sources SET quarantined_at = now(), quarantine_reason = 'author fell to 3%'")
+    execute(
+        instance,
+        "UPDATE sources SET quarantined_at = now(), quarantine_reason = 'author fell to 3%'",
+    )
     shown = instance.here("status", status=1).err
     assert shown.count("is quarantined since") == shown.count("author fell to 3%") == 2
     checked = instance.here("status", "--check", status=1)
@@ -237,11 +309,22 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
     codes = [line.partition(":")[0] for line in checked.out.splitlines()]
     assert codes == ["no_scheduler", *["source_quarantined"] * 2, *["step_overdue"] * 4]
     # What somebody has taken on is left out, and shown by `status`.
-    assert instance.here("status", "ack", "no_scheduler", "--why", "cron does it", "--by", "ada").status == 0
+    assert (
+        instance.here(
+            "status", "ack", "no_scheduler", "--why", "cron does it", "--by", "ada"
+        ).status
+        == 0
+    )
     assert instance.here("status", "--check", status=1).out.count("no_scheduler") == 0
     assert "acknowledged: no_scheduler" in instance.here("status", status=1).err
-    assert "is not a duration" in instance.here("status", "ack", "no_scheduler", "--for", "week", status=2).err
-    assert "no problem nothing is open" in instance.here("status", "ack", "nothing", status=2).err
+    assert (
+        "is not a duration"
+        in instance.here("status", "ack", "no_scheduler", "--for", "week", status=2).err
+    )
+    assert (
+        "no problem nothing is open"
+        in instance.here("status", "ack", "nothing", status=2).err
+    )
 
 
 def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) -> None:
@@ -253,13 +336,26 @@ def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) 
     assert instance.one("SELECT count(*) FROM pipeline_runs") == 0
     # A name that is no source stops it before anything is done.
     time_of = "MEDLIVE_SCHEDULE__HARVEST_SOURCES__NOWHERE__"
-    wrong = Instance(instance.home, instance.url, {f"{time_of}HOUR": "3", f"{time_of}WEEKDAY": "mon"})
+    wrong = Instance(
+        instance.home, instance.url, {f"{time_of}HOUR": "3", f"{time_of}WEEKDAY": "mon"}
+    )
     assert "nowhere" in wrong.here("scheduler", "--once", status=2).err
 
 
 @pytest.mark.parametrize("overdue", [True, False])
 def test_what_is_overdue_is_red(overdue: bool) -> None:
-    step = {"step": "queue", "last": None, "due": MONDAY, "status": "due", "why": None, "retry_at": None}
+    step = {
+        "step": "queue",
+        "last": None,
+        "due": MONDAY,
+        "status": "due",
+        "why": None,
+        "retry_at": None,
+    }
     cells = row({**step, "overdue": overdue})
-    red = {str(cell) for cell in cells if isinstance(cell, Text) and "red" in str(cell.style)}
+    red = {
+        str(cell)
+        for cell in cells
+        if isinstance(cell, Text) and "red" in str(cell.style)
+    }
     assert red == ({"overdue", "Mon 2026-11-16 00:00"} if overdue else set())

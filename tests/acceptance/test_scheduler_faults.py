@@ -44,7 +44,9 @@ async def scheduled(instance: Instance, clock: Callable[[], datetime]) -> Any:
     """A scheduler that wakes often; yields what it says."""
     stop, said = asyncio.Event(), list[str]()
     running = asyncio.create_task(
-        run_scheduler(settings_of(instance), stop, said.append, clock=clock, wake_s=0.05)
+        run_scheduler(
+            settings_of(instance), stop, said.append, clock=clock, wake_s=0.05
+        )
     )
     try:
         yield said
@@ -59,23 +61,33 @@ async def test_a_freeze_waits_for_an_endpoint_that_hangs_and_at_its_limit_says_w
     start = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=1)
     freeze_at, moment = start + timedelta(hours=7), [start]
     instance = new_instance(
-        MEDLIVE_CONFIG=str(tmp_path / "config"), **at("queue", start), **at("freeze", freeze_at),
+        MEDLIVE_CONFIG=str(tmp_path / "config"),
+        **at("queue", start),
+        **at("freeze", freeze_at),
         **at("retention", start - timedelta(hours=9)),
-    )  # fmt: skip
+    )
     kept = [as_import(t) for t in samples if t.expect.outcome == "kept"]
     write_models(tmp_path / "config", "http://127.0.0.1:9/v1", engine="rules")
-    await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "ready.jsonl", kept[:3]))
+    await asyncio.to_thread(
+        instance.here, "import", write_lines(tmp_path / "ready.jsonl", kept[:3])
+    )
     await asyncio.to_thread(instance.here, "curate")
-    await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "hang.jsonl", kept[3:27]))
+    await asyncio.to_thread(
+        instance.here, "import", write_lines(tmp_path / "hang.jsonl", kept[3:27])
+    )
     async with bad_endpoint([hangs]) as endpoint:
         write_models(tmp_path / "config", endpoint.url, timeout_s=3600)
         async with scheduled(instance, lambda: moment[0]) as said:
             await until(lambda: endpoint.under_way >= 10)
             moment[0] = freeze_at
-            await until(lambda: any("scheduler freeze: waits for" in line for line in said))
+            await until(
+                lambda: any("scheduler freeze: waits for" in line for line in said)
+            )
             assert instance.rows(RUNS, ["scheduler freeze"]) == []
             moment[0] = freeze_at + timedelta(hours=24)
-            await until(lambda: instance.rows(RUNS, ["scheduler freeze"]) == [("done",)])
+            await until(
+                lambda: instance.rows(RUNS, ["scheduler freeze"]) == [("done",)]
+            )
             assert endpoint.under_way >= 10
     because = "24 wait (not begun 24); the time limit of 24 hours had passed"
     partial = {"decided": 3, "queued": 27, "because": because}
@@ -85,7 +97,9 @@ async def test_a_freeze_waits_for_an_endpoint_that_hangs_and_at_its_limit_says_w
     assert instance.rows(RUNS, ["scheduler queue"]) == [("running",)]
 
 
-async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(new_instance: NewInstance) -> None:
+async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(
+    new_instance: NewInstance,
+) -> None:
     start = datetime(2026, 11, 16, tzinfo=UTC)
     instance = new_instance()
     settings = settings_of(instance)
@@ -97,7 +111,11 @@ async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(new_i
     late = start + timedelta(days=8, hours=9)
 
     async def freeze_at(moment: datetime, *, keep: bool = True) -> tuple[str, str]:
-        (state,) = [s for s in await read_states(database, settings, moment, keep=keep) if s.name == "freeze"]
+        (state,) = [
+            s
+            for s in await read_states(database, settings, moment, keep=keep)
+            if s.name == "freeze"
+        ]
         return state.status.value, state.why or ""
 
     waits = ("blocked", "waits for queue, until Wed 09:00 UTC at the latest")
@@ -106,13 +124,17 @@ async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(new_i
     assert (await freeze_at(late + timedelta(hours=23), keep=False)) == waits
     assert await freeze_at(late + timedelta(hours=24), keep=False) == ("due", "")
     # Noted by a clock that was ahead: from now on.
-    assert (await freeze_at(late - timedelta(hours=1)))[1] == "waits for queue, until Wed 08:00 UTC at the latest"
+    assert (await freeze_at(late - timedelta(hours=1)))[
+        1
+    ] == "waits for queue, until Wed 08:00 UTC at the latest"
     assert await freeze_at(late + timedelta(hours=23)) == ("due", "")
     await database.aclose()
 
 
 @pytest.mark.parametrize("days", [21, -21])
-async def test_a_clock_that_jumps_is_noticed_at_the_next_wake(new_instance: NewInstance, days: int) -> None:
+async def test_a_clock_that_jumps_is_noticed_at_the_next_wake(
+    new_instance: NewInstance, days: int
+) -> None:
     instance = new_instance()
     moment, asked = [datetime(2026, 11, 17, 4, tzinfo=UTC)], list[datetime]()
 
@@ -151,7 +173,9 @@ async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
     for command in ("scheduler retention", "scheduler harvest sdn"):
         assert instance.rows(RUNS, [command]) == [("partial",)]
     today = datetime.now(UTC)
-    wednesday = today + timedelta(days=9 - today.weekday())  # of the next week, past every harvest's time
+    wednesday = today + timedelta(
+        days=9 - today.weekday()
+    )  # of the next week, past every harvest's time
     states = {s.name: s for s in await read_states(database, settings, wednesday)}
     assert states["harvest:sdn"].status is StepStatus.DUE
     await run_step(database, settings, "retention", week)
@@ -162,14 +186,20 @@ async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
 async def test_a_queueing_most_of_whose_threads_fail_is_failed_and_done_again(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:
-    instance = new_instance(MEDLIVE_CONFIG=str(write_models(tmp_path / "config", "http://127.0.0.1:9/v1")))
+    instance = new_instance(
+        MEDLIVE_CONFIG=str(write_models(tmp_path / "config", "http://127.0.0.1:9/v1"))
+    )
     lines = [as_import(t) for t in samples if t.expect.outcome == "kept"][:3]
-    await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "threads.jsonl", lines))
+    await asyncio.to_thread(
+        instance.here, "import", write_lines(tmp_path / "threads.jsonl", lines)
+    )
     tuesday = datetime(2026, 11, 17, 4, tzinfo=UTC)
     async with bad_endpoint([ok("rubbish")]) as endpoint:
         write_models(tmp_path / "config", endpoint.url)
         settings, never = settings_of(instance), asyncio.Event()
-        done = await run_scheduler(settings, never, lambda _: None, once=True, clock=lambda: tuesday)
+        done = await run_scheduler(
+            settings, never, lambda _: None, once=True, clock=lambda: tuesday
+        )
     (queue,) = [s for s in done if s.command == "scheduler queue"]
     problem = "3 of 3 threads failed, most with invalid_reply"
     assert (queue.state, queue.detail) == (StepOutcome.FAILED, problem)

@@ -10,7 +10,9 @@ from tests.support.threads import as_import
 
 NewInstance = Callable[..., Instance]
 JOB = "(SELECT id FROM procrastinate_jobs ORDER BY id LIMIT 1)"
-QUEUED_JOB = "(SELECT id FROM procrastinate_jobs WHERE status = 'todo' ORDER BY id LIMIT 1)"
+QUEUED_JOB = (
+    "(SELECT id FROM procrastinate_jobs WHERE status = 'todo' ORDER BY id LIMIT 1)"
+)
 LOST = "SELECT count(*) FROM medlive_waiting_threads() WHERE waits_for IS NULL"
 QUEUED = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'"
 THREADS = 3
@@ -20,8 +22,13 @@ THREADS = 3
 def instance(new_instance: NewInstance) -> Instance:
     """An instance with a few threads in its queue."""
     instance = new_instance()
-    kept = [thread for thread in load_sample_threads() if thread.expect.outcome == "kept"]
-    instance.here("import", write_lines(instance.home / "threads.jsonl", map(as_import, kept[:THREADS])))
+    kept = [
+        thread for thread in load_sample_threads() if thread.expect.outcome == "kept"
+    ]
+    instance.here(
+        "import",
+        write_lines(instance.home / "threads.jsonl", map(as_import, kept[:THREADS])),
+    )
     instance.here("filter")
     return instance
 
@@ -31,7 +38,9 @@ def waits_of(instance: Instance) -> dict[str | None, int]:
     return {wait["waits_for"]: wait["threads"] for wait in checked["waits"]}
 
 
-def test_a_thread_without_a_job_is_found_queued_again_and_said(instance: Instance) -> None:
+def test_a_thread_without_a_job_is_found_queued_again_and_said(
+    instance: Instance,
+) -> None:
     assert waits_of(instance) == {"a worker": THREADS}
     violations = (
         f"DELETE FROM procrastinate_jobs WHERE id = {QUEUED_JOB}",
@@ -52,11 +61,18 @@ def test_a_thread_without_a_job_is_found_queued_again_and_said(instance: Instanc
 
 def test_an_overruled_thread_without_a_job_is_found_too(instance: Instance) -> None:
     instance.here("curate")
-    thread, revision = instance.rows("SELECT thread_id, id FROM thread_revisions ORDER BY id LIMIT 1")[0]
+    thread, revision = instance.rows(
+        "SELECT thread_id, id FROM thread_revisions ORDER BY id LIMIT 1"
+    )[0]
     # Decided before it was overruled; the job of that is gone.
-    instance.change("INSERT INTO overrules (revision_id, curation_id, overruled, reason) VALUES"
-                    " (%s, (SELECT max(id) FROM curations), 'unsafe', 'it is right')", [revision])  # fmt: skip
-    assert instance.rows("SELECT thread_id FROM medlive_waiting_threads() WHERE waits_for IS NULL") == [(thread,)]
+    instance.change(
+        "INSERT INTO overrules (revision_id, curation_id, overruled, reason) VALUES"
+        " (%s, (SELECT max(id) FROM curations), 'unsafe', 'it is right')",
+        [revision],
+    )
+    assert instance.rows(
+        "SELECT thread_id FROM medlive_waiting_threads() WHERE waits_for IS NULL"
+    ) == [(thread,)]
 
 
 def test_a_reason_is_named_for_each_thread_that_waits(instance: Instance) -> None:
@@ -68,7 +84,9 @@ def test_a_reason_is_named_for_each_thread_that_waits(instance: Instance) -> Non
         "a person, its job was cancelled": (
             f"UPDATE procrastinate_jobs SET status = 'cancelled' WHERE id = {JOB}",
         ),
-        "the worker that curates it": (f"UPDATE procrastinate_jobs SET status = 'doing' WHERE id = {JOB}",),
+        "the worker that curates it": (
+            f"UPDATE procrastinate_jobs SET status = 'doing' WHERE id = {JOB}",
+        ),
         "the time of its next attempt": (
             "UPDATE procrastinate_jobs SET status = 'todo', scheduled_at = now() + interval '1 h'"
             f" WHERE id = {JOB}",
@@ -82,21 +100,42 @@ def test_a_reason_is_named_for_each_thread_that_waits(instance: Instance) -> Non
     assert waits_of(instance) == {"the filters": THREADS}
 
 
-def test_failed_jobs_are_tried_again_by_reason_and_delayed_ones_with_all(instance: Instance) -> None:
-    ids = [job for (job,) in instance.rows("SELECT id FROM procrastinate_jobs ORDER BY id")]
+def test_failed_jobs_are_tried_again_by_reason_and_delayed_ones_with_all(
+    instance: Instance,
+) -> None:
+    ids = [
+        job for (job,) in instance.rows("SELECT id FROM procrastinate_jobs ORDER BY id")
+    ]
     for job, reason in zip(ids[:2], ("no room", "No Rights"), strict=True):
-        instance.change("UPDATE procrastinate_jobs SET status = 'failed' WHERE id = %s", [job])
-        instance.change("INSERT INTO job_failures VALUES (%s, 'curate', %s)", [job, reason])
-    instance.change("UPDATE procrastinate_jobs SET scheduled_at = now() + interval '4 h' WHERE id = %s", [ids[2]])
+        instance.change(
+            "UPDATE procrastinate_jobs SET status = 'failed' WHERE id = %s", [job]
+        )
+        instance.change(
+            "INSERT INTO job_failures VALUES (%s, 'curate', %s)", [job, reason]
+        )
+    instance.change(
+        "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '4 h' WHERE id = %s",
+        [ids[2]],
+    )
     listed = instance.here("jobs", "list", "--json").json["jobs"]
     assert [job["reason"] for job in listed] == ["no room", "No Rights", None]
     waiting = instance.here("status", "--json", status=None).json["week"]
     assert (waiting["waiting"], waiting["delayed"]) == (1, 1)
-    assert instance.here("jobs", "retry", "--all", "--dry-run", "--json").json == {"failed": ids[:2], "delayed": 1}
+    assert instance.here("jobs", "retry", "--all", "--dry-run", "--json").json == {
+        "failed": ids[:2],
+        "delayed": 1,
+    }
     assert instance.one(QUEUED) == 1
-    assert instance.here("jobs", "retry", "--reason", "RIGHTS", "--json").json["failed"] == [ids[1]]
-    assert instance.here("jobs", "retry", "--all", "--json").json == {"failed": [ids[0]], "delayed": 1}
-    assert instance.one(f"{QUEUED} AND coalesce(scheduled_at <= now(), true)") == THREADS
+    assert instance.here("jobs", "retry", "--reason", "RIGHTS", "--json").json[
+        "failed"
+    ] == [ids[1]]
+    assert instance.here("jobs", "retry", "--all", "--json").json == {
+        "failed": [ids[0]],
+        "delayed": 1,
+    }
+    assert (
+        instance.one(f"{QUEUED} AND coalesce(scheduled_at <= now(), true)") == THREADS
+    )
     for wrong in ((), ("1", "--all"), ("--all", "--reason", "x")):
         instance.here("jobs", "retry", *wrong, status=2)
 
@@ -104,14 +143,24 @@ def test_failed_jobs_are_tried_again_by_reason_and_delayed_ones_with_all(instanc
 def test_circuits_are_listed_and_closed_by_name(instance: Instance) -> None:
     for key, endpoint in (("a", "one (m)"), ("b", "two (m)")):
         values = (key, endpoint, "status 402: no credit", False, 3600)
-        instance.change("INSERT INTO circuits SELECT %s, %s, %s, %s, now(), now() + interval '1 h', %s", values)
+        instance.change(
+            "INSERT INTO circuits SELECT %s, %s, %s, %s, now(), now() + interval '1 h', %s",
+            values,
+        )
     listed = instance.here("circuit", "list", "--json").json["circuits"]
     assert [(c["endpoint"], c["cause"]) for c in listed] == [
         (e, "status 402: no credit") for e in ("one (m)", "two (m)")
     ]
-    assert "no circuit is open for three" in instance.here("circuit", "reset", "three", status=2).err
+    assert (
+        "no circuit is open for three"
+        in instance.here("circuit", "reset", "three", status=2).err
+    )
     instance.here("circuit", "reset", status=2)
-    assert instance.here("circuit", "reset", "two (m)", "--json").json == {"closed": ["two (m)"]}
-    assert instance.here("circuit", "reset", "--all", "--json").json == {"closed": ["one (m)"]}
+    assert instance.here("circuit", "reset", "two (m)", "--json").json == {
+        "closed": ["two (m)"]
+    }
+    assert instance.here("circuit", "reset", "--all", "--json").json == {
+        "closed": ["one (m)"]
+    }
     assert instance.here("circuit", "list").status == 0
     assert instance.one("SELECT count(*) FROM circuits") == 0

@@ -24,15 +24,22 @@ from tests.support.waiting import until
 
 NewInstance = Callable[..., Instance]
 # Due from the week's first moment, so that it is due whenever the tests are run.
-EARLY = {"MEDLIVE_SCHEDULE__QUEUE__WEEKDAY": "mon", "MEDLIVE_SCHEDULE__QUEUE__HOUR": "0"}
+EARLY = {
+    "MEDLIVE_SCHEDULE__QUEUE__WEEKDAY": "mon",
+    "MEDLIVE_SCHEDULE__QUEUE__HOUR": "0",
+}
 RUNS = "SELECT outcome FROM pipeline_runs WHERE command = 'scheduler queue' ORDER BY id"
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 
 
-async def test_a_step_is_run_again_and_cleared_beside_a_scheduler(new_instance: NewInstance) -> None:
+async def test_a_step_is_run_again_and_cleared_beside_a_scheduler(
+    new_instance: NewInstance,
+) -> None:
     instance, week = new_instance(**EARLY), iso_week(now())
     settings, stop = load_settings(instance.environment()).settings, asyncio.Event()
-    running = asyncio.create_task(run_scheduler(settings, stop, lambda _: None, wake_s=0.05))
+    running = asyncio.create_task(
+        run_scheduler(settings, stop, lambda _: None, wake_s=0.05)
+    )
     await until(lambda: instance.rows(RUNS) == [("done",)])
     database = Database.connect(str(instance.url))
     run = await run_again(database, settings, "queue", by="ada")
@@ -59,10 +66,18 @@ async def test_a_step_is_run_again_and_cleared_beside_a_scheduler(new_instance: 
 def test_what_cannot_be_run_or_cleared_says_why(new_instance: NewInstance) -> None:
     instance, week = new_instance(**EARLY), iso_week(now())
     assert "unknown step 'cure'" in instance.here("week", "run", "cure", status=2).err
-    assert "has not come" in instance.here("week", "run", "queue", "--week", "2199.W01", status=2).err
-    refused = instance.here("week", "run", "harvest:sdn", "--week", "2025.W01", status=2)
+    assert (
+        "has not come"
+        in instance.here("week", "run", "queue", "--week", "2199.W01", status=2).err
+    )
+    refused = instance.here(
+        "week", "run", "harvest:sdn", "--week", "2025.W01", status=2
+    )
     assert "always the present week's" in refused.err
-    assert f"nothing is recorded of queue for {week}" in instance.here("week", "clear", "queue", status=2).err
+    assert (
+        f"nothing is recorded of queue for {week}"
+        in instance.here("week", "clear", "queue", status=2).err
+    )
     columns = "version, state, frozen_at, manifest, manifest_digest, cases, criteria, publishable, why_not, path"
     instance.change(
         f"INSERT INTO snapshots ({columns}) VALUES ('2025.W01', 'frozen', now(), '{{}}', "
@@ -78,15 +93,25 @@ def test_weeks_are_shown_with_what_their_steps_took_and_logged(
     instance, week = new_instance(**EARLY), iso_week(now())
 
     async def fails(*_: Any) -> dict[str, Any]:
-        logging.getLogger("medlive.test").warning("the password is %s", "postgresql://u:hunter2@host/db")
+        logging.getLogger("medlive.test").warning(
+            "the password is %s", "postgresql://u:hunter2@host/db"
+        )
         return {"problem": "no room"}
 
     monkeypatch.setitem(scheduler.WORK, "queue", fails)
-    assert "queue failed: no room" in instance.here("week", "run", "queue", status=1).err
-    instance.change("UPDATE pipeline_runs SET started_at = started_at - interval '125 minutes'")
+    assert (
+        "queue failed: no room" in instance.here("week", "run", "queue", status=1).err
+    )
+    instance.change(
+        "UPDATE pipeline_runs SET started_at = started_at - interval '125 minutes'"
+    )
     shown = instance.here("week", "show", "this", "--json").json
     (step,) = shown["steps"]
-    assert (step["outcome"], step["in_short"], step["cost_usd"]) == ("failed", "no room", 0.0)
+    assert (step["outcome"], step["in_short"], step["cost_usd"]) == (
+        "failed",
+        "no room",
+        0.0,
+    )
     assert 125 * 60 <= step["seconds"] < 126 * 60
     (line,) = step["log"]
     assert line.endswith("warning the password is postgresql://u:***@host/db")
@@ -100,7 +125,9 @@ def test_weeks_are_shown_with_what_their_steps_took_and_logged(
 
 
 async def test_a_failed_step_is_logged_as_an_error(
-    new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    new_instance: NewInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def fails(*_: Any) -> dict[str, Any]:
         return {"problem": "no room"}
@@ -109,13 +136,17 @@ async def test_a_failed_step_is_logged_as_an_error(
     settings = load_settings(new_instance(**EARLY).environment()).settings
     await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True)
     message = f"{iso_week(now())} scheduler queue: failed: no room"
-    assert [record.levelname for record in caplog.records if record.getMessage() == message] == ["ERROR"]
+    assert [
+        record.levelname for record in caplog.records if record.getMessage() == message
+    ] == ["ERROR"]
 
 
 async def test_a_backup_waits_for_the_weeks_release_unless_that_failed(
     new_instance: NewInstance, tmp_path: Path
 ) -> None:
-    instance = new_instance(MEDLIVE_BACKUP__FOLDER=str(tmp_path / "backups"), MEDLIVE_PUBLISH__WEEKLY="true")
+    instance = new_instance(
+        MEDLIVE_BACKUP__FOLDER=str(tmp_path / "backups"), MEDLIVE_PUBLISH__WEEKLY="true"
+    )
     week, settings = iso_week(MONDAY), load_settings(instance.environment()).settings
     database = Database.connect(str(instance.url))
     late = datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
@@ -127,7 +158,9 @@ async def test_a_backup_waits_for_the_weeks_release_unless_that_failed(
         )
 
     async def waits() -> str:
-        (state,) = [s for s in await read_states(database, settings, late) if s.name == BACKUP]
+        (state,) = [
+            s for s in await read_states(database, settings, late) if s.name == BACKUP
+        ]
         return (state.why or "") if state.waits else state.status.value
 
     ran("queue", "done")

@@ -27,7 +27,9 @@ WEEK, NEXT = iso_week(MONDAY), iso_week(MONDAY + timedelta(days=7))
 TODO = "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL"
 STATES = {
     "no worker is connected": (),
-    "all jobs are delayed": ("UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'",),
+    "all jobs are delayed": (
+        "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'",
+    ),
     "a dead worker had begun": (
         "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')",
         "UPDATE procrastinate_jobs SET status = 'doing', worker_id = (SELECT max(id) FROM procrastinate_workers)",
@@ -45,13 +47,24 @@ def settings_of(instance: Instance) -> Settings:
 async def take(instance: Instance, moment: datetime) -> dict[str, tuple[str, str]]:
     """What a scheduler does at a moment, but for harvests."""
     done = await run_scheduler(
-        settings_of(instance), asyncio.Event(), lambda _: None, once=True, clock=lambda: moment
+        settings_of(instance),
+        asyncio.Event(),
+        lambda _: None,
+        once=True,
+        clock=lambda: moment,
     )
-    steps = {step.command.removeprefix("scheduler "): (step.state.value, step.detail) for step in done}
-    return {name: step for name, step in steps.items() if not name.startswith("harvest")}
+    steps = {
+        step.command.removeprefix("scheduler "): (step.state.value, step.detail)
+        for step in done
+    }
+    return {
+        name: step for name, step in steps.items() if not name.startswith("harvest")
+    }
 
 
-async def import_kept(instance: Instance, samples: list[SampleThread], first: int, last: int) -> None:
+async def import_kept(
+    instance: Instance, samples: list[SampleThread], first: int, last: int
+) -> None:
     lines = [as_import(t) for t in samples if t.expect.outcome == "kept"][first:last]
     path = write_lines(instance.home / f"threads-{first}.jsonl", lines)
     await asyncio.to_thread(instance.here, "import", path)
@@ -89,20 +102,34 @@ async def test_a_freeze_waits_whoever_is_connected_and_its_limit_makes_a_partial
     late = SUNDAY + timedelta(hours=24)
     assert (await take(instance, late))["freeze"][0] == "done"
     because = "3 wait (not begun 3); the time limit of 24 hours had passed"
-    assert instance.rows(PARTIAL) == [(WEEK, {"decided": 2, "queued": 5, "because": because})]
+    assert instance.rows(PARTIAL) == [
+        (WEEK, {"decided": 2, "queued": 5, "because": because})
+    ]
     line = f"{WEEK} is partial: 2 of 5, because {because}"
     checked = await asyncio.to_thread(instance.here, "status", "--check", status=1)
     assert line in checked.out
-    assert "identical" in (await asyncio.to_thread(instance.here, "snapshot", "rebuild", WEEK)).out
+    assert (
+        "identical"
+        in (await asyncio.to_thread(instance.here, "snapshot", "rebuild", WEEK)).out
+    )
     folder = instance.home / "snapshots" / f"medlive-{WEEK}"
-    assert f"The week is partial: 2 of 5, because {because}" in (folder / "CHANGES.md").read_text("utf-8")
-    assert (await asyncio.to_thread(instance.here, "snapshot", "verify", WEEK)).status == 0
+    assert f"The week is partial: 2 of 5, because {because}" in (
+        folder / "CHANGES.md"
+    ).read_text("utf-8")
+    assert (
+        await asyncio.to_thread(instance.here, "snapshot", "verify", WEEK)
+    ).status == 0
     # The rest enters the next week, which is whole.
     await asyncio.to_thread(instance.here, "curate")
     assert (await take(instance, SUNDAY + timedelta(days=7)))["freeze"][0] == "done"
     assert instance.rows(PARTIAL)[1:] == [(NEXT, None)]
     assert instance.rows("SELECT cases FROM snapshots ORDER BY version") == [(2,), (5,)]
-    assert line not in (await asyncio.to_thread(instance.here, "status", "--check", status=None)).out
+    assert (
+        line
+        not in (
+            await asyncio.to_thread(instance.here, "status", "--check", status=None)
+        ).out
+    )
 
 
 async def test_after_missed_weeks_the_freeze_waits_for_the_queue_that_is_due_with_it(
@@ -123,13 +150,17 @@ async def test_after_missed_weeks_the_freeze_waits_for_the_queue_that_is_due_wit
     assert "0 of 3, because 3 wait" in done["freeze"][1]
     await asyncio.to_thread(instance.here, "curate")
     assert (await take(instance, back + timedelta(hours=1)))["freeze"][0] == "done"
-    assert instance.rows("SELECT version, cases, manifest -> 'partial' FROM snapshots") == [(NEXT, 3, None)]
+    assert instance.rows(
+        "SELECT version, cases, manifest -> 'partial' FROM snapshots"
+    ) == [(NEXT, 3, None)]
 
 
 async def test_a_week_whose_threads_fail_alike_is_not_whole_and_an_empty_one_is_not_frozen(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:
-    instance = new_instance(MEDLIVE_CONFIG=str(write_models(tmp_path / "config", "http://127.0.0.1:9/v1")))
+    instance = new_instance(
+        MEDLIVE_CONFIG=str(write_models(tmp_path / "config", "http://127.0.0.1:9/v1"))
+    )
     await import_kept(instance, samples, 0, 3)
     async with bad_endpoint([ok("rubbish")]) as endpoint:
         write_models(tmp_path / "config", endpoint.url)
@@ -138,7 +169,9 @@ async def test_a_week_whose_threads_fail_alike_is_not_whole_and_an_empty_one_is_
         assert "0 of 3, because 3 failed (invalid_reply 3)" in done["freeze"][1]
         late = await take(instance, SUNDAY + timedelta(hours=24))
     assert late["freeze"][0] == "failed"
-    assert late["freeze"][1].startswith(f"no case is ready for {WEEK}: 0 were kept out, 0 are held out")
+    assert late["freeze"][1].startswith(
+        f"no case is ready for {WEEK}: 0 were kept out, 0 are held out"
+    )
     assert instance.rows("SELECT version FROM snapshots") == []
 
 
@@ -156,8 +189,13 @@ async def test_a_person_may_freeze_a_partial_week_and_is_named_in_the_log(
 
     refused = await here("snapshot", "freeze", "--week", WEEK, status=1)
     assert f"{WEEK} is not whole: 1 of 3, because 2 wait (not begun 2)" in refused.err
-    assert "--by says who freezes" in (await here("snapshot", "freeze", "--by", "ada", status=2)).err
-    done = await here("snapshot", "freeze", "--week", WEEK, "--partial", "--by", "ada", "--json")
+    assert (
+        "--by says who freezes"
+        in (await here("snapshot", "freeze", "--by", "ada", status=2)).err
+    )
+    done = await here(
+        "snapshot", "freeze", "--week", WEEK, "--partial", "--by", "ada", "--json"
+    )
     because = "2 wait (not begun 2); frozen so by a person"
     assert done.json["partial"] == {"decided": 1, "queued": 3, "because": because}
     assert instance.rows("SELECT by, action, subject, details FROM audit_log") == [
@@ -173,7 +211,9 @@ async def test_a_failure_that_a_job_tries_again_waits_and_a_single_other_one_is_
     await import_kept(instance, samples, 0, 3)
     await asyncio.to_thread(instance.here, "curate")
     # One of three has failed, with or without a job that tries it again.
-    instance.change("UPDATE thread_standings SET outcome = 'failed', reason = 'refused' WHERE thread_id = 1")
+    instance.change(
+        "UPDATE thread_standings SET outcome = 'failed', reason = 'refused' WHERE thread_id = 1"
+    )
     if state == "pending":
         instance.change(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, status, queueing_lock, args, scheduled_at)"
@@ -185,5 +225,7 @@ async def test_a_failure_that_a_job_tries_again_waits_and_a_single_other_one_is_
     states = await read_states(database, settings_of(instance), SUNDAY)
     await database.aclose()
     (freeze,) = [step for step in states if step.name == "freeze"]
-    assert ("2 of 3, because 1 wait (refused 1)" in (freeze.why or "")) is (state == "pending")
+    assert ("2 of 3, because 1 wait (refused 1)" in (freeze.why or "")) is (
+        state == "pending"
+    )
     assert ("its threads" in (freeze.why or "")) is (state == "pending")

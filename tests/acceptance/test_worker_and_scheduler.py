@@ -55,32 +55,50 @@ def _settings(instance: Instance, **environment: str) -> Settings:
     return load_settings({**instance.environment(), **environment}).settings
 
 
-async def _take(settings: Settings, moment: datetime, *, once: bool = True) -> list[tuple[str, str, str]]:
-    taken = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=once, clock=lambda: moment)
-    return [(t.iso_week, t.command.removeprefix("scheduler "), t.state.value) for t in taken]
+async def _take(
+    settings: Settings, moment: datetime, *, once: bool = True
+) -> list[tuple[str, str, str]]:
+    taken = await run_scheduler(
+        settings, asyncio.Event(), lambda _: None, once=once, clock=lambda: moment
+    )
+    return [
+        (t.iso_week, t.command.removeprefix("scheduler "), t.state.value) for t in taken
+    ]
 
 
-def test_workers_take_what_the_scheduler_queues_and_end_when_told(new_instance: NewInstance) -> None:
+def test_workers_take_what_the_scheduler_queues_and_end_when_told(
+    new_instance: NewInstance,
+) -> None:
     instance = new_instance()
     workers = [instance.start("worker", "--json") for _ in range(2)]
     _wait(instance, "SELECT count(*) FROM pipeline_runs WHERE command = 'worker'", 2)
     _import(instance, 12)
     asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
     _wait(instance, "SELECT count(*) FROM curations", 12)
-    _wait(instance, "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')", 0)
+    _wait(
+        instance,
+        "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
+        0,
+    )
     for process, number in zip(workers, (signal.SIGTERM, signal.SIGINT), strict=True):
         os.kill(process.pid, number)
     done = [instance.finish(process) for process in workers]
     assert [d.status for d in done] == [0, 0]
     assert sum(sum(d.json["outcomes"].values()) for d in done) == 12
-    assert instance.rows("SELECT DISTINCT outcome FROM pipeline_runs WHERE command = 'worker'") == [("done",)]
+    assert instance.rows(
+        "SELECT DISTINCT outcome FROM pipeline_runs WHERE command = 'worker'"
+    ) == [("done",)]
 
 
 def test_every_log_line_of_a_thread_carries_its_ids(new_instance: NewInstance) -> None:
     instance = new_instance()
     _import(instance, 3)
     lines = instance.run("-v", "--log-format", "json", "curate").err.splitlines()
-    curated = [line for line in map(json.loads, lines) if line["logger"] == "medlive.service.curation.curate"]
+    curated = [
+        line
+        for line in map(json.loads, lines)
+        if line["logger"] == "medlive.service.curation.curate"
+    ]
     (run,) = {line["run"] for line in curated}
     assert run == instance.one("SELECT id FROM pipeline_runs WHERE command = 'curate'")
     assert len({line["job"] for line in curated}) == 3
@@ -93,29 +111,49 @@ def test_jobs_are_listed_cancelled_and_tried_again(new_instance: NewInstance) ->
     _import(instance, 3)
     asyncio.run(_take_beside_a_worker(instance, MONDAY + timedelta(days=1, hours=3)))
     listed = instance.here("jobs", "list", "--json").json
-    assert listed["queues"] == [{"queue": "curate", "status": "todo", "jobs": 3, "delayed": 0, "servers": 0}]
+    assert listed["queues"] == [
+        {"queue": "curate", "status": "todo", "jobs": 3, "delayed": 0, "servers": 0}
+    ]
     first, second, third = (job["id"] for job in listed["jobs"])
     instance.here("jobs", "cancel", str(first))
     refused = instance.here("jobs", "cancel", str(first), status=None)
-    assert (refused.status, f"job {first} is not waiting or being done" in refused.err) == (2, True)
-    with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute("UPDATE procrastinate_jobs SET status = 'failed' WHERE id = %s", [second])
+    assert (
+        refused.status,
+        f"job {first} is not waiting or being done" in refused.err,
+    ) == (2, True)
+    with psycopg.connect(
+        str(instance.url).replace("+psycopg", ""), autocommit=True
+    ) as connection:
+        connection.execute(
+            "UPDATE procrastinate_jobs SET status = 'failed' WHERE id = %s", [second]
+        )
     instance.here("jobs", "retry", str(second))
     left = instance.here("jobs", "list", "--status", "todo", "--json").json["jobs"]
     assert [(job["id"], job["attempts"]) for job in left] == [(second, 1), (third, 0)]
     refused = instance.here("jobs", "retry", str(third), status=None)
     assert f"job {third} is not failed" in refused.err
-    for command in (("worker", "--queues", "curate,cure"), ("jobs", "list", "--queue", "cure")):
+    for command in (
+        ("worker", "--queues", "curate,cure"),
+        ("jobs", "list", "--queue", "cure"),
+    ):
         assert "unknown queue 'cure'" in instance.here(*command, status=2).err
 
 
-def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:
+def test_a_worker_takes_over_from_one_that_was_killed(
+    new_instance: NewInstance,
+) -> None:
     instance = new_instance()
     _import(instance, 3)
-    with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
-        asyncio.run(_take_beside_a_worker(instance, MONDAY + timedelta(days=1, hours=3)))
+    with psycopg.connect(
+        str(instance.url).replace("+psycopg", ""), autocommit=True
+    ) as connection:
+        asyncio.run(
+            _take_beside_a_worker(instance, MONDAY + timedelta(days=1, hours=3))
+        )
         # What a worker that was killed leaves: a job under way, its heartbeat long ago.
-        connection.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')")
+        connection.execute(
+            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')"
+        )
         connection.execute(
             "UPDATE procrastinate_jobs SET status = 'doing', "
             "worker_id = (SELECT max(id) FROM procrastinate_workers)"
@@ -134,14 +172,18 @@ async def _take_beside_a_worker(instance: Instance, moment: datetime) -> None:
     await database.aclose()
 
 
-async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_instance: NewInstance) -> None:
+async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(
+    new_instance: NewInstance,
+) -> None:
     instance = new_instance()
     await asyncio.to_thread(_import, instance, 4)
     settings = _settings(instance)
     sources = ("icliniq", "sdn", "dxy", "medlive")
     assert await _take(settings, MONDAY + timedelta(hours=7, minutes=59)) == []
     # Each at its own time. No contact address: skipped and said, no crash.
-    assert await _take(settings, MONDAY + timedelta(hours=8)) == [(WEEK, "harvest sdn", "skipped")]
+    assert await _take(settings, MONDAY + timedelta(hours=8)) == [
+        (WEEK, "harvest sdn", "skipped")
+    ]
     assert await _take(settings, MONDAY + timedelta(hours=21)) == [
         (WEEK, f"harvest {s}", "skipped") for s in sources
     ]
@@ -152,7 +194,9 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_inst
     assert instance.one("SELECT count(*) FROM curations") == 4
     # Away on Sunday: the week is frozen in the next one, and once.
     late = MONDAY + timedelta(days=7, hours=1)
-    assert await _take(settings, late) == [(WEEK, step, "done") for step in ("freeze", "verify", "retention")]
+    assert await _take(settings, late) == [
+        (WEEK, step, "done") for step in ("freeze", "verify", "retention")
+    ]
     assert await _take(settings, late) == []
     assert instance.rows("SELECT version, state FROM snapshots") == [(WEEK, "frozen")]
     assert (await _take(settings, MONDAY + timedelta(days=13, hours=18)))[-2:] == [
@@ -160,9 +204,13 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_inst
     ]
 
 
-def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(new_instance: NewInstance) -> None:
+def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(
+    new_instance: NewInstance,
+) -> None:
     # Due from the week's first moment, so that it is due whenever the tests are run.
-    instance = new_instance(MEDLIVE_SCHEDULE__QUEUE__WEEKDAY="mon", MEDLIVE_SCHEDULE__QUEUE__HOUR="0")
+    instance = new_instance(
+        MEDLIVE_SCHEDULE__QUEUE__WEEKDAY="mon", MEDLIVE_SCHEDULE__QUEUE__HOUR="0"
+    )
     asyncio.run(_fails_and_waits(instance))
     assert "queue failed for" in instance.here("status", "--check", status=None).out
     assert "no evidence index" in instance.here("scheduler", "--once", status=1).err
@@ -181,16 +229,22 @@ async def _fails_and_waits(instance: Instance) -> None:
         asked.append(None)
         return moment
 
-    running = asyncio.create_task(run_scheduler(settings, stop, said.append, clock=clock, wake_s=0.05))
+    running = asyncio.create_task(
+        run_scheduler(settings, stop, said.append, clock=clock, wake_s=0.05)
+    )
     await until(lambda: len(asked) > 20)
     stop.set()
     assert "scheduler queue" not in {t.command for t in await running}
 
 
-async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: NewInstance) -> None:
+async def test_one_scheduler_works_and_others_say_that_they_wait(
+    new_instance: NewInstance,
+) -> None:
     instance = new_instance()
     settings, said, stop = _settings(instance), list[str](), asyncio.Event()
-    first = asyncio.create_task(run_scheduler(settings, stop, lambda _: None, clock=lambda: MONDAY, wake_s=0.05))
+    first = asyncio.create_task(
+        run_scheduler(settings, stop, lambda _: None, clock=lambda: MONDAY, wake_s=0.05)
+    )
     locks = (
         "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
         "WHERE locktype = 'advisory' AND granted AND datname = current_database()"
@@ -200,7 +254,13 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: N
         await _take(settings, MONDAY)
     second_stop = asyncio.Event()
     second = asyncio.create_task(
-        run_scheduler(settings, second_stop, said.append, clock=lambda: MONDAY + timedelta(hours=21), wake_s=0.05)
+        run_scheduler(
+            settings,
+            second_stop,
+            said.append,
+            clock=lambda: MONDAY + timedelta(hours=21),
+            wake_s=0.05,
+        )
     )
     await until(lambda: bool(said))
     await asyncio.sleep(0.3)  # it asks for the place every 0.05 s

@@ -44,7 +44,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def queue_threads(instance: Instance) -> None:
     """Import threads that pass the filters, and queue them."""
-    kept = [thread for thread in load_sample_threads() if thread.expect.outcome == "kept"]
+    kept = [
+        thread for thread in load_sample_threads() if thread.expect.outcome == "kept"
+    ]
     lines = write_lines(instance.home / "threads.jsonl", map(as_import, kept[:THREADS]))
     instance.here("import", lines)
     instance.here("filter")
@@ -52,10 +54,17 @@ def queue_threads(instance: Instance) -> None:
 
 
 @asynccontextmanager
-async def working(instance: Instance, **more: str) -> AsyncIterator["asyncio.Task[dict[str, Any]]"]:
+async def working(
+    instance: Instance, **more: str
+) -> AsyncIterator["asyncio.Task[dict[str, Any]]"]:
     """A worker on the queue `curate` while the block runs."""
-    settings, stop = load_settings({**instance.environment(), **more}).settings, asyncio.Event()
-    worker = asyncio.create_task(run_worker(settings, stop, [Queue.CURATE], concurrency=2, grace_s=5))
+    settings, stop = (
+        load_settings({**instance.environment(), **more}).settings,
+        asyncio.Event(),
+    )
+    worker = asyncio.create_task(
+        run_worker(settings, stop, [Queue.CURATE], concurrency=2, grace_s=5)
+    )
     try:
         yield worker
     finally:
@@ -70,15 +79,26 @@ async def reaches(instance: Instance, query: str, wanted: object) -> None:
 async def waits(instance: Instance, why: str) -> None:
     """The worker is waiting for this reason, holds nothing, and every thread has its job."""
     await reaches(
-        instance, f"SELECT count(*) FROM workers WHERE state = 'waiting' AND strpos(reason, '{why}') > 0", 1
+        instance,
+        f"SELECT count(*) FROM workers WHERE state = 'waiting' AND strpos(reason, '{why}') > 0",
+        1,
     )
     await reaches(instance, UNDER_WAY, 0)
-    assert instance.one("SELECT count(*) FROM medlive_waiting_threads() WHERE waits_for IS NULL") == 0
+    assert (
+        instance.one(
+            "SELECT count(*) FROM medlive_waiting_threads() WHERE waits_for IS NULL"
+        )
+        == 0
+    )
 
 
 def state_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The lines that say that jobs are taken or not."""
-    return [record.getMessage() for record in caplog.records if " taken" in record.getMessage()]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if " taken" in record.getMessage()
+    ]
 
 
 @pytest.fixture
@@ -88,7 +108,9 @@ async def endpoint() -> AsyncIterator[CountingEndpoint]:
 
 
 @pytest.fixture
-async def instance(new_instance: NewInstance, endpoint: CountingEndpoint, tmp_path: Path) -> Instance:
+async def instance(
+    new_instance: NewInstance, endpoint: CountingEndpoint, tmp_path: Path
+) -> Instance:
     """An instance with a few threads in its queue."""
     instance = new_instance(MEDLIVE_CONFIG=str(tmp_path / "config"))
     write_models(tmp_path / "config", endpoint.url, model=MODEL, max_retries=0)
@@ -104,14 +126,22 @@ async def test_a_wrong_model_costs_no_job_and_the_worker_goes_on_when_it_is_the_
     async with working(instance):
         await until(lambda: endpoint.asked >= 8)
         await waits(instance, "was asked and ''another'' answered, every time")
-        failed = instance.one("SELECT count(*) FROM curations")  # before the eighth reply
+        failed = instance.one(
+            "SELECT count(*) FROM curations"
+        )  # before the eighth reply
         assert instance.one(PENDING) == THREADS - failed
-        assert instance.one(WAITING) == THREADS  # those that failed, too: it was the endpoint's fault
+        assert (
+            instance.one(WAITING) == THREADS
+        )  # those that failed, too: it was the endpoint's fault
         asked = endpoint.asked
         endpoint.names = None
         await asyncio.to_thread(instance.here, "circuit", "reset", "--all")
         await reaches(instance, PENDING, 0)
-        await reaches(instance, "SELECT count(*) FROM workers WHERE state = 'working' AND reason IS NULL", 1)
+        await reaches(
+            instance,
+            "SELECT count(*) FROM workers WHERE state = 'working' AND reason IS NULL",
+            1,
+        )
     assert endpoint.asked > asked
     assert [line.partition(":")[0] for line in state_lines(caplog)] == [
         "no jobs of curate are taken",
@@ -120,7 +150,9 @@ async def test_a_wrong_model_costs_no_job_and_the_worker_goes_on_when_it_is_the_
     assert instance.one("SELECT count(*) FROM workers") == 0
 
 
-async def test_a_worker_whose_budget_is_spent_leaves_what_is_queued_to_others(instance: Instance) -> None:
+async def test_a_worker_whose_budget_is_spent_leaves_what_is_queued_to_others(
+    instance: Instance,
+) -> None:
     async with working(instance, MEDLIVE_BUDGET__MAX_CALLS="5"):
         await waits(instance, "The budget of 5 calls is spent")
         left = instance.one(WAITING)
@@ -161,7 +193,9 @@ async def test_what_the_database_refuses_for_a_while_fails_no_thread(
     )
     tables = ("curations", "job_failures")
     for table in tables:
-        instance.change(f"CREATE TRIGGER refuse BEFORE INSERT ON {table} EXECUTE FUNCTION refuse()")
+        instance.change(
+            f"CREATE TRIGGER refuse BEFORE INSERT ON {table} EXECUTE FUNCTION refuse()"
+        )
     async with working(instance):
         await waits(instance, OBSTACLES[state])
         assert instance.one(WAITING) == instance.one(PENDING) == THREADS
@@ -181,10 +215,17 @@ async def test_threads_that_wait_for_a_turn_when_the_database_is_lost_are_decide
 ) -> None:
     stop = asyncio.Event()
     # One turn for both workers: the others wait for theirs.
-    write_models(Path(instance.settings["MEDLIVE_CONFIG"]), endpoint.url, model=MODEL, concurrency=1)
+    write_models(
+        Path(instance.settings["MEDLIVE_CONFIG"]),
+        endpoint.url,
+        model=MODEL,
+        concurrency=1,
+    )
     settings = load_settings(instance.environment()).settings
     endpoint.answers.clear()
-    work = partial(run_worker, settings, stop, [Queue.CURATE], concurrency=THREADS, grace_s=1)
+    work = partial(
+        run_worker, settings, stop, [Queue.CURATE], concurrency=THREADS, grace_s=1
+    )
     workers = [asyncio.create_task(outlast(settings, work, stop)) for _ in range(2)]
     await until(lambda: endpoint.asked)
     await reaches(instance, UNDER_WAY, THREADS)

@@ -24,10 +24,17 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], Retri
     """`evidence(poisoned)`: the sample evidence, or the same with passages that give orders."""
     folder = tmp_path_factory.mktemp("attacks")
     hostile = [
-        {"id": a.id, "title": "", "text": a.words, "language": a.language, "date": "2025-01-01", "url": "",
-         "licence": "test"}
+        {
+            "id": a.id,
+            "title": "",
+            "text": a.words,
+            "language": a.language,
+            "date": "2025-01-01",
+            "url": "",
+            "licence": "test",
+        }
         for a in POISON
-    ]  # fmt: skip
+    ]
     clean = sample_evidence_path().read_text(encoding="utf-8").rstrip("\n")
     lines = [json.dumps(row, ensure_ascii=False) for row in hostile]
     found: list[Retriever] = []

@@ -17,7 +17,15 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.open_index import open_index
 from tests.support.attack_list import ATTACKS, KINDS, POISON
-from tests.support.attacks import Attack, Way, attacked, gullible_endpoint, rules, twin_of, way_of
+from tests.support.attacks import (
+    Attack,
+    Way,
+    attacked,
+    gullible_endpoint,
+    rules,
+    twin_of,
+    way_of,
+)
 
 HEAD = """# Attacks and what stops them
 
@@ -72,7 +80,13 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "evidence.jsonl"
         hostile = [
-            {"id": a.id, "title": "", "text": a.words, "language": a.language, "date": "2025-01-01"}
+            {
+                "id": a.id,
+                "title": "",
+                "text": a.words,
+                "language": a.language,
+                "date": "2025-01-01",
+            }
             for a in POISON
         ]
         lines = [json.dumps(row, ensure_ascii=False) for row in hostile]
@@ -81,11 +95,15 @@ async def main() -> None:
         build_index([open_corpus(path, name="demo")], Path(folder) / "index")
         retriever = open_index(Path(folder) / "index")
         print(HEAD, end="")
-        print(f"{len(ATTACKS)} attacks, {sum(a.language == 'zh' for a in ATTACKS)} of them in Chinese.")
+        print(
+            f"{len(ATTACKS)} attacks, {sum(a.language == 'zh' for a in ATTACKS)} of them in Chinese."
+        )
         async with gullible_endpoint() as model:
             for kind, attacks in KINDS.items():
                 print(f"\n### {kind[0].upper()}{kind[1:]}\n")
-                print("| Attack | Twin | Rules | An obedient model is stopped by |\n|---|---|---|---|")
+                print(
+                    "| Attack | Twin | Rules | An obedient model is stopped by |\n|---|---|---|---|"
+                )
                 for attack in attacks:
                     thread = twin_of(attack, samples)
                     tried = attacked(attack, thread)
@@ -94,10 +112,14 @@ async def main() -> None:
                         await way_of(tried, rules(), retriever),
                     )
                     obeyed = (
-                        await way_of(tried, model.believes(attack), retriever) if attack.obey is not None else None
+                        await way_of(tried, model.believes(attack), retriever)
+                        if attack.obey is not None
+                        else None
                     )
                     stop = _stop(attack, obeyed, twin)
-                    print(f"| {attack.id} | {_outcome(twin)} | {_outcome(by_rules)} | {stop} |")
+                    print(
+                        f"| {attack.id} | {_outcome(twin)} | {_outcome(by_rules)} | {stop} |"
+                    )
 
 
 def _outcome(way: Way) -> str:
@@ -114,7 +136,9 @@ def _stop(attack: Attack, way: Way | None, twin: Way) -> str:
             return "nothing: the twin's case"
         suspected = any(c.check is Check.SUSPICION for c in way.curation.checks)
         return f"**a judge must**{'; code suspects' if suspected else ''}"
-    told = way.stopped_by.replace(attack.marker, "§").replace("|", "\\|").replace("`", "'")
+    told = (
+        way.stopped_by.replace(attack.marker, "§").replace("|", "\\|").replace("`", "'")
+    )
     return "".join(c if c.isprintable() else "·" for c in told)[:110]
 
 

@@ -10,7 +10,16 @@ from medlive.demo.samples import SampleThread
 from medlive.evidence.passage import Retriever
 from medlive.threads.model import Thread
 from tests.support.attack_list import ATTACKS
-from tests.support.attacks import Attack, Gullible, Way, attacked, gullible_endpoint, rules, twin_of, way_of
+from tests.support.attacks import (
+    Attack,
+    Gullible,
+    Way,
+    attacked,
+    gullible_endpoint,
+    rules,
+    twin_of,
+    way_of,
+)
 
 Evidence = Callable[[bool], Retriever]
 LAID = [a for a in ATTACKS if a.place]
@@ -33,7 +42,9 @@ def twins() -> dict[str, Way]:
     return {}
 
 
-async def _twin(attack: Attack, twins: dict[str, Way], thread: Thread, evidence: Evidence) -> Way:
+async def _twin(
+    attack: Attack, twins: dict[str, Way], thread: Thread, evidence: Evidence
+) -> Way:
     if attack.base not in twins:
         twins[attack.base] = await way_of(thread, rules(), evidence(False))
     return twins[attack.base]
@@ -41,17 +52,25 @@ async def _twin(attack: Attack, twins: dict[str, Way], thread: Thread, evidence:
 
 @pytest.mark.parametrize("attack", LAID, ids=lambda a: a.id)
 async def test_the_rules_decide_no_better_than_without_the_attack(
-    attack: Attack, samples: Mapping[str, SampleThread], evidence: Evidence, twins: dict[str, Way]
+    attack: Attack,
+    samples: Mapping[str, SampleThread],
+    evidence: Evidence,
+    twins: dict[str, Way],
 ) -> None:
     thread = twin_of(attack, samples)
     twin = await _twin(attack, twins, thread, evidence)
-    tried = await way_of(attacked(attack, thread), rules(), evidence(attack.place == "evidence"))
+    tried = await way_of(
+        attacked(attack, thread), rules(), evidence(attack.place == "evidence")
+    )
     kept = twin.curation.outcome is Outcome.KEPT
     assert kept == ("-kept" in attack.base), twin.stopped_by
     assert kept or tried.curation.outcome is Outcome.REJECTED, tried.curation.claims
     assert tried.curation.outcome is not Outcome.FAILED, tried.stopped_by
     advice = tried.curation.side(Side.ADVICE)
-    assert not any(attack.marker in e.statement for e in advice) or attack.place == "physician"
+    assert (
+        not any(attack.marker in e.statement for e in advice)
+        or attack.place == "physician"
+    )
 
 
 @pytest.mark.parametrize("attack", BELIEVED, ids=lambda a: a.id)
@@ -64,7 +83,11 @@ async def test_code_stops_a_model_that_obeys_unless_a_judge_must(
 ) -> None:
     thread = twin_of(attack, samples)
     twin = await _twin(attack, twins, thread, evidence)
-    way = await way_of(attacked(attack, thread), gullible.believes(attack), evidence(attack.place == "evidence"))
+    way = await way_of(
+        attacked(attack, thread),
+        gullible.believes(attack),
+        evidence(attack.place == "evidence"),
+    )
     # Either there is no case, or it is the one that there would be without the attack; else a judge must.
     got_through = way.released is not None and way.texts() != twin.texts()
     assert got_through is attack.judgement, way.texts() or way.stopped_by

@@ -6,18 +6,25 @@ from typing import Any
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium")
+    or shutil.which("chromium-browser")
+    or shutil.which("google-chrome")
+)
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium; skips where there is none (`apt-get install chromium`) or no Playwright to drive it."""
     sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: no browser is driven"
+        "playwright.sync_api",
+        reason="playwright is not installed: no browser is driven",
     )
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine: the report is not looked at")
     with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        launched = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"]
+        )
         yield launched
         launched.close()

@@ -16,12 +16,17 @@ def wide_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("wide")
     cases = made_cases(12, months=4)
     names = [f"A-Model-With-A-Name-Of-Usual-Length-{k}-2025-12-11" for k in range(13)]
-    runs = [made_run(cases, root / f"run{k}", name, 0.8 - 0.05 * k) for k, name in enumerate(names)]
+    runs = [
+        made_run(cases, root / f"run{k}", name, 0.8 - 0.05 * k)
+        for k, name in enumerate(names)
+    ]
     table = score_runs([load_graded(run) for run in runs], draws=20)
     return write_report(table, root / "out", case_pages=False).page
 
 
-def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(browser: Any, wide_site: Path) -> None:
+def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(
+    browser: Any, wide_site: Path
+) -> None:
     # A4 within margins of 12 mm.
     context = browser.new_context(viewport={"width": 703, "height": 1031})
     page = context.new_page()
@@ -29,7 +34,9 @@ def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(brow
     sizes = """() => Array.from(document.querySelectorAll("table, figure")).map((e) => {
         const box = e.getBoundingClientRect();
         return [e.tagName, e.getAttribute("aria-label") || e.id, box.right, box.height, e.checkVisibility()]; })"""
-    assert {seen for *_, seen in page.evaluate(sizes)} == {True, False}, "further models are shut on a screen"
+    assert {seen for *_, seen in page.evaluate(sizes)} == {True, False}, (
+        "further models are shut on a screen"
+    )
     page.emulate_media(media="print")
     found = page.evaluate(sizes)
     for kind, name, right, height, seen in found:
@@ -55,7 +62,9 @@ NUMBERS = r"""() => { const found = [], main = document.querySelector("main");
 
 
 @pytest.mark.parametrize("width", [1400, 390])
-def test_no_name_is_broken_inside_a_number(browser: Any, wide_site: Path, width: int) -> None:
+def test_no_name_is_broken_inside_a_number(
+    browser: Any, wide_site: Path, width: int
+) -> None:
     context = browser.new_context(viewport={"width": width, "height": 800})
     page = context.new_page()
     page.goto(wide_site.as_uri())

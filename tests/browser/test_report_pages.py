@@ -24,7 +24,9 @@ from medlive.report.html import file_name
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser is driven")
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: no browser is driven"
+)
 
 EVIL = (
     "</script></p></td><script>window.pwned=1</script><img src=http://127.0.0.1:9/x onerror=window.pwned=2>"
@@ -33,7 +35,13 @@ EVIL = (
 HOSTILE, LONG = "case-0007", "case-0008"
 MODELS, CASES = 3, 90
 TOOK = Usage(100, 0, 300, 0.01)
-CUTOFFS = {"model-1": {"cutoff": "2025-02", "cutoff_source": "its card", "confidence": "stated"}}
+CUTOFFS = {
+    "model-1": {
+        "cutoff": "2025-02",
+        "cutoff_source": "its card",
+        "confidence": "stated",
+    }
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +60,12 @@ class Site:
 
 def spoilt(place: int, case: EvaluationCase) -> EvaluationCase:
     if case.case_id == HOSTILE:
-        worse = tuple(replace(c, criterion=c.criterion + EVIL, axis=c.axis) for c in case.criteria)
-        return replace(case, narrative=EVIL, query=EVIL, advice=EVIL, criteria=worse, source=EVIL)
+        worse = tuple(
+            replace(c, criterion=c.criterion + EVIL, axis=c.axis) for c in case.criteria
+        )
+        return replace(
+            case, narrative=EVIL, query=EVIL, advice=EVIL, criteria=worse, source=EVIL
+        )
     if case.case_id == LONG:
         return replace(case, narrative="W" * 300_000)
     return case
@@ -65,7 +77,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     cases = made_cases(CASES, months=6, change=spoilt)
     names = [f"model-0{EVIL[:40]}", "model-1", "model-2"]
     runs = [
-        made_run(cases, root / f"run{k}", name, 0.7 - 0.2 * k, drop=0.2, cutoff="2025-03", usage=TOOK)
+        made_run(
+            cases,
+            root / f"run{k}",
+            name,
+            0.7 - 0.2 * k,
+            drop=0.2,
+            cutoff="2025-03",
+            usage=TOOK,
+        )
         for k, name in enumerate(names)
     ]
     registry = load_registry(CUTOFFS)
@@ -80,7 +100,9 @@ def opened(browser: Any, site: Site) -> Callable[..., Any]:
 
     @contextmanager
     def _open(name: str, scripts: bool = True, quiet: bool = True) -> Iterator[Any]:
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, java_script_enabled=scripts)
+        context = browser.new_context(
+            viewport={"width": 1280, "height": 800}, java_script_enabled=scripts
+        )
         wrong: list[str] = []
         page = context.new_page()
 
@@ -88,7 +110,12 @@ def opened(browser: Any, site: Site) -> Callable[..., Any]:
             wrong.append(dialog.message)
             dialog.dismiss()
 
-        page.on("request", lambda r: None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url))
+        page.on(
+            "request",
+            lambda r: (
+                None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url)
+            ),
+        )
         page.on("console", lambda m: wrong.append(m.text))
         page.on("pageerror", lambda e: wrong.append(str(e)))
         page.on("dialog", dismissed)
@@ -118,14 +145,21 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("page_name", ["index", "cases", "case-0001", "case-0003", HOSTILE, LONG])
+@pytest.mark.parametrize(
+    "page_name", ["index", "cases", "case-0001", "case-0003", HOSTILE, LONG]
+)
 def test_no_page_scrolls_sideways_and_every_text_stands_out(
     opened: Callable[..., Any], site: Site, page_name: str
 ) -> None:
-    name = f"{page_name}.html" if page_name in ("index", "cases") else site.case(page_name)
+    name = (
+        f"{page_name}.html" if page_name in ("index", "cases") else site.case(page_name)
+    )
     with opened(name) as page:
         if page_name == LONG:
-            assert "cut here: 300,000 characters in all" in page.locator("p.text").first.text_content()
+            assert (
+                "cut here: 300,000 characters in all"
+                in page.locator("p.text").first.text_content()
+            )
         for width, scheme in ((1280, "light"), (360, "dark")):
             page.set_viewport_size({"width": width, "height": 800})
             page.emulate_media(color_scheme=scheme)
@@ -155,7 +189,9 @@ SCROLLED = """() => Array.from(document.querySelectorAll("body *")).filter((e) =
     (e) => [e.className, e.tabIndex, e.getAttribute("aria-label"), getComputedStyle(e, "::after").position])"""
 
 
-def test_on_a_telephone_no_word_is_broken_and_what_scrolls_shows_it(opened: Callable[..., Any]) -> None:
+def test_on_a_telephone_no_word_is_broken_and_what_scrolls_shows_it(
+    opened: Callable[..., Any],
+) -> None:
     with opened("index.html") as page:
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate(BROKEN) == []
@@ -167,12 +203,19 @@ def test_on_a_telephone_no_word_is_broken_and_what_scrolls_shows_it(opened: Call
         box = page.locator("#ranking .scroll").last
         box.scroll_into_view_if_needed()
         at = box.bounding_box()
-        edge = {"x": at["x"] + at["width"] - 4, "y": at["y"], "width": 4, "height": at["height"]}
+        edge = {
+            "x": at["x"] + at["width"] - 4,
+            "y": at["y"],
+            "width": 4,
+            "height": at["height"],
+        }
 
         def shadowed() -> bool:
             seen = page.screenshot(clip=edge)
             # The page's own policy lets no other style in; its own may be added to.
-            page.evaluate("document.styleSheets[0].insertRule('.scroll::after { visibility: hidden }', 0)")
+            page.evaluate(
+                "document.styleSheets[0].insertRule('.scroll::after { visibility: hidden }', 0)"
+            )
             page.evaluate(
                 "document.styleSheets[0].cssRules[0].style.setProperty('visibility', 'hidden', 'important')"
             )
@@ -184,13 +227,19 @@ def test_on_a_telephone_no_word_is_broken_and_what_scrolls_shows_it(opened: Call
         box.evaluate("(e) => { e.scrollLeft = e.scrollWidth; }")
         assert not shadowed(), "this is the end"
         kept = "(all) => all.map((e) => e.getBoundingClientRect().left)"
-        held = page.locator("#ranking tbody th, #ranking thead th:first-child").evaluate_all(kept)
-        assert held == pytest.approx([at["x"]] * len(held), abs=1), "the model stays in view"
+        held = page.locator(
+            "#ranking tbody th, #ranking thead th:first-child"
+        ).evaluate_all(kept)
+        assert held == pytest.approx([at["x"]] * len(held), abs=1), (
+            "the model stays in view"
+        )
         page.set_viewport_size({"width": 1400, "height": 800})
         assert {tuple(one[:2]) for one in page.evaluate(SCROLLED)} <= {("scroll", 0)}
 
 
-def test_what_a_forum_or_a_model_wrote_is_shown_and_runs_nowhere(opened: Callable[..., Any], site: Site) -> None:
+def test_what_a_forum_or_a_model_wrote_is_shown_and_runs_nowhere(
+    opened: Callable[..., Any], site: Site
+) -> None:
     for name in ("index.html", "cases.html", site.case(HOSTILE)):
         with opened(name) as page:
             assert page.evaluate("window.pwned") is None
@@ -212,7 +261,9 @@ def test_the_pages_own_policy_stops_markup_that_would_slip_through(
         '<a href="javascript:window.pwned = 4" id="a">x</a><style>h1 { display: none }</style>'
     )
     html = (site.folder / page_name).read_text("utf-8")
-    (tmp_path / page_name).write_text(html.replace("</h1>", f"</h1>{slipped}", 1), "utf-8")
+    (tmp_path / page_name).write_text(
+        html.replace("</h1>", f"</h1>{slipped}", 1), "utf-8"
+    )
     (tmp_path / "evil.js").write_text("window.pwned = 5")
     context = browser.new_context()
     page = context.new_page()
@@ -246,7 +297,9 @@ LABELS = """() => Array.from(document.querySelectorAll("figure svg")).filter((e)
 })"""
 
 
-def test_every_figure_is_seen_and_no_label_lies_on_another(opened: Callable[..., Any]) -> None:
+def test_every_figure_is_seen_and_no_label_lies_on_another(
+    opened: Callable[..., Any],
+) -> None:
     with opened("index.html") as page:
         seen = []
         for width in (1400, 768, 360):
@@ -255,9 +308,19 @@ def test_every_figure_is_seen_and_no_label_lies_on_another(opened: Callable[...,
     for figures in seen:
         # Each once: the drawing for wide screens or the one for narrow ones.
         assert sorted(figure["id"].removeprefix("figure-") for figure in figures) == [
-            "contamination", "criteria", "dollars", "months", "pairs", "ranking", "specialties",
-            "specialty-correlation", "theme-correlation", "themes", "tokens", "worst-cases",
-        ]  # fmt: skip
+            "contamination",
+            "criteria",
+            "dollars",
+            "months",
+            "pairs",
+            "ranking",
+            "specialties",
+            "specialty-correlation",
+            "theme-correlation",
+            "themes",
+            "tokens",
+            "worst-cases",
+        ]
     for figure in (figure for figures in seen for figure in figures):
         assert figure["outside"] == [], figure["id"]
         assert figure["crossed"] == [], figure["id"]
@@ -299,19 +362,33 @@ def test_filters_show_just_what_they_say_and_save_just_that(
         assert rows(page) == chinese
         assert f"{len(chinese)} of {len(every)}" in page.locator("#count").inner_text()
         page.select_option("select[name=theme]", "Response Depth")
-        assert rows(page) == [cid for cid in chinese if scores[cid].case.theme == "Response Depth"]
+        assert rows(page) == [
+            cid for cid in chinese if scores[cid].case.theme == "Response Depth"
+        ]
         page.click("button[type=reset]")
         sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
 
         page.select_option("select[name=model]", label=best.label)
         page.select_option("select[name=state]", "u")
-        assert rows(page) == [cid for cid in every if scores[cid].state is CaseState.UNANSWERED] != []
+        assert (
+            rows(page)
+            == [cid for cid in every if scores[cid].state is CaseState.UNANSWERED]
+            != []
+        )
         page.select_option("select[name=state]", "p")
-        assert rows(page) == [cid for cid in every if scores[cid].state is CaseState.PARTLY_GRADED] != []
+        assert (
+            rows(page)
+            == [cid for cid in every if scores[cid].state is CaseState.PARTLY_GRADED]
+            != []
+        )
         page.select_option("select[name=state]", "")
         page.fill("input[name=least]", "50")
         page.fill("input[name=most]", "75")
-        within = [cid for cid in every if (s := scores[cid].score) is not None and 0.5 <= s <= 0.75]
+        within = [
+            cid
+            for cid in every
+            if (s := scores[cid].score) is not None and 0.5 <= s <= 0.75
+        ]
         assert rows(page) == within != []
         page.select_option("select[name=sort]", "low")
         shown = page.locator("#cases tbody tr:visible td.score").all_inner_texts()
@@ -326,7 +403,9 @@ def test_filters_show_just_what_they_say_and_save_just_that(
             saved = list(csv.DictReader(handle))
         assert sorted(row["case_id"] for row in saved) == within
         for row in saved:
-            assert float(row[f"score: {best.label}"]) == pytest.approx(scores[row["case_id"]].score, abs=1e-4)
+            assert float(row[f"score: {best.label}"]) == pytest.approx(
+                scores[row["case_id"]].score, abs=1e-4
+            )
         with page.expect_download() as taken:
             page.click("#json")
         taken.value.save_as(tmp_path / "shown.json")
@@ -346,7 +425,9 @@ def test_filters_show_just_what_they_say_and_save_just_that(
 
 def look(page: Any, words: str, expected: int) -> None:
     page.fill("input[name=text]", words)
-    sync_api.expect(page.locator("#count")).to_have_text(re.compile(rf"^{expected} of {CASES} cases"))
+    sync_api.expect(page.locator("#count")).to_have_text(
+        re.compile(rf"^{expected} of {CASES} cases")
+    )
 
 
 def test_words_are_found_in_answers_criteria_and_reasons_and_only_where_asked(
@@ -363,17 +444,29 @@ def test_words_are_found_in_answers_criteria_and_reasons_and_only_where_asked(
             if "stairs." in model.run.answers[score.case.case_id].response
         }
         look(page, "AVOID stairs.", len(english))
-        look(page, "criterion 3:", sum("Criterion 3:" in x.criterion for c in cases for x in c.criteria))
+        look(
+            page,
+            "criterion 3:",
+            sum("Criterion 3:" in x.criterion for c in cases for x in c.criteria),
+        )
         page.select_option("select[name=where]", "case")
         look(page, "avoid stairs.", 0)
         page.select_option("select[name=where]", "answers")
         look(page, "criterion 3:", 0)
-        ungraded = {m.label: {c for c, gs in m.run.grades.items() if any(g.met is None for g in gs.values())}
-                    for m in site.table.models}  # fmt: skip
+        ungraded = {
+            m.label: {
+                c
+                for c, gs in m.run.grades.items()
+                if any(g.met is None for g in gs.values())
+            }
+            for m in site.table.models
+        }
         look(page, "no verdict in the reply", len(set.union(*ungraded.values())))
         page.select_option("select[name=model]", label=best.label)
         count = len(ungraded[best.label])
-        sync_api.expect(page.locator("#count")).to_have_text(f"{count} of {CASES} cases on this page")
+        sync_api.expect(page.locator("#count")).to_have_text(
+            f"{count} of {CASES} cases on this page"
+        )
         assert 0 < count < len(set.union(*ungraded.values()))
         page.click("button[type=reset]")
         sync_api.expect(page.locator("#cases tbody tr[hidden]")).to_have_count(0)
@@ -388,7 +481,9 @@ def test_a_list_without_its_folder_of_texts_says_so_and_hides_nothing(
     page = context.new_page()
     page.goto((tmp_path / "cases.html").as_uri())
     page.fill("input[name=text]", "stairs")
-    sync_api.expect(page.locator("#count")).to_contain_text("the folder search/ is not beside this page")
+    sync_api.expect(page.locator("#count")).to_contain_text(
+        "the folder search/ is not beside this page"
+    )
     assert len(rows(page)) == CASES
     context.close()
 
@@ -404,10 +499,14 @@ def test_without_scripts_every_case_is_there_and_no_control_is_dead(
         assert page.locator("article").count() == MODELS
 
 
-def test_chinese_is_marked_as_chinese_and_english_as_english(opened: Callable[..., Any], site: Site) -> None:
+def test_chinese_is_marked_as_chinese_and_english_as_english(
+    opened: Callable[..., Any], site: Site
+) -> None:
     said = "(e) => e.closest('[lang]').lang"
     with opened(site.case("case-0003")) as page:
-        assert {page.locator("p.text").nth(k).evaluate(said) for k in range(4)} == {"zh-Hans"}
+        assert {page.locator("p.text").nth(k).evaluate(said) for k in range(4)} == {
+            "zh-Hans"
+        }
         assert "膝关节疼痛" in page.locator("p.text").first.inner_text()
         assert page.locator("h2").first.evaluate(said) == "en"
         assert page.locator("q").first.evaluate(said) == "zh-Hans"
@@ -420,7 +519,12 @@ def test_it_prints(opened: Callable[..., Any], site: Site) -> None:
         with opened(name) as page:
             page.emulate_media(media="print")
             assert page.locator("nav").first.is_hidden()
-            assert page.evaluate("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+            assert (
+                page.evaluate(
+                    "getComputedStyle(document.querySelector('.scroll')).overflowX"
+                )
+                == "visible"
+            )
             if name == "index.html":
                 paper = page.pdf(format="A4")
                 assert paper.startswith(b"%PDF-")
@@ -428,7 +532,9 @@ def test_it_prints(opened: Callable[..., Any], site: Site) -> None:
                 assert 5 <= sheets < 20, "no sheet is left blank"
 
 
-def test_the_keyboard_reaches_everything_and_every_control_has_a_name(opened: Callable[..., Any]) -> None:
+def test_the_keyboard_reaches_everything_and_every_control_has_a_name(
+    opened: Callable[..., Any],
+) -> None:
     with opened("cases.html") as page:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
@@ -447,5 +553,10 @@ def test_the_keyboard_reaches_everything_and_every_control_has_a_name(opened: Ca
         assert page.evaluate(nameless) == 0
     with opened("index.html") as page:
         boxes = page.locator(".scroll")
-        assert boxes.evaluate_all("all => all.every((e) => e.tabIndex === 0 && e.getAttribute('aria-label'))")
-        assert page.locator("svg.mc[role=img][aria-labelledby]").count() == page.locator("svg.mc").count()
+        assert boxes.evaluate_all(
+            "all => all.every((e) => e.tabIndex === 0 && e.getAttribute('aria-label'))"
+        )
+        assert (
+            page.locator("svg.mc[role=img][aria-labelledby]").count()
+            == page.locator("svg.mc").count()
+        )

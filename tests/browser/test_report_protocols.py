@@ -25,9 +25,16 @@ from tests.browser.test_report_pages import LABELS
 from tests.support.runs import made_cases, made_run
 from tests.unit.evaluation.conftest import Judge
 
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-core is not installed"
+)
 
-NAMES = ["model-0 <script>window.pwned=1</script>", "A-Model-With-A-Name-Of-Usual-Length-1-2025-12-11", "m2", "m3"]
+NAMES = [
+    "model-0 <script>window.pwned=1</script>",
+    "A-Model-With-A-Name-Of-Usual-Length-1-2025-12-11",
+    "m2",
+    "m3",
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +42,29 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A portfolio's page by itself, and a report with it: made before the browser takes the thread's loop."""
     root = tmp_path_factory.mktemp("protocols")
     cases = made_cases(12, months=3)
-    runs = [made_run(cases, root / f"run{k}", name, 0.7 - 0.15 * k) for k, name in enumerate(NAMES)]
+    runs = [
+        made_run(cases, root / f"run{k}", name, 0.7 - 0.15 * k)
+        for k, name in enumerate(NAMES)
+    ]
     material = [Subject.of(load_graded(run)) for run in runs]
     # What a model says must differ from what the next one does, or there is one question for all pairs.
     differing = [
-        replace(run, answers={cid: replace(a, response=f"{a.response} {k}") for cid, a in run.answers.items()})
+        replace(
+            run,
+            answers={
+                cid: replace(a, response=f"{a.response} {k}")
+                for cid, a in run.answers.items()
+            },
+        )
         for k, run in enumerate(material)
     ]
     rng = random.Random(1)
 
     def compared(_: Request) -> str:
         better = rng.choice(["first", "second", "equal"])
-        return json.dumps({"reasoning": "Why."} | dict.fromkeys((*CRITERIA, "better"), better))
+        return json.dumps(
+            {"reasoning": "Why."} | dict.fromkeys((*CRITERIA, "better"), better)
+        )
 
     pairs = Pairwise(draws=50)
     for name in ("judge-a", "judge-b"):
@@ -63,11 +81,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         (pairs, pairs.results(differing, found), done),
         *((kind(), Results([], figure), None) for kind, figure in figures.items()),
     ]
-    results = tuple(TaskResults.of(one.name, one, value, asked) for one, value, asked in tasks)
+    results = tuple(
+        TaskResults.of(one.name, one, value, asked) for one, value, asked in tasks
+    )
     sides: dict[str, Side | None] = {one.name: one.side for one, *_ in tasks}
-    whole = Portfolio(tasks=results, tables=portfolio({task.task: task.figures for task in results}, sides))
+    whole = Portfolio(
+        tasks=results,
+        tables=portfolio({task.task: task.figures for task in results}, sides),
+    )
     alone = write_portfolio(whole, root / "out")
-    words = ["eval", "report", *map(str, runs), "--out", str(root / "report"), "--no-case-pages", "--draws", "50"]
+    words = [
+        "eval",
+        "report",
+        *map(str, runs),
+        "--out",
+        str(root / "report"),
+        "--no-case-pages",
+        "--draws",
+        "50",
+    ]
     words += ["--protocols", str(root / "out")]
     made = CliRunner().invoke(build(words), words)
     assert made.exit_code == 0, made.output
@@ -76,7 +108,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_is_read_by_everyone(site: tuple[Path, Path], browser: Any, width: int) -> None:
+def test_the_page_is_read_by_everyone(
+    site: tuple[Path, Path], browser: Any, width: int
+) -> None:
     context = browser.new_context(viewport={"width": width, "height": 900})
     page = context.new_page()
     wrong: list[str] = []
@@ -90,26 +124,41 @@ def test_the_page_is_read_by_everyone(site: tuple[Path, Path], browser: Any, wid
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     shown = page.evaluate(LABELS)
     assert [one["id"].removeprefix("figure-protocol-") for one in shown] == [
-        "ranks", "tasks", "gaps", "coverage-thresholded-coverage", "pairwise-ratings", "pairwise-ratings-by-judge",
+        "ranks",
+        "tasks",
+        "gaps",
+        "coverage-thresholded-coverage",
+        "pairwise-ratings",
+        "pairwise-ratings-by-judge",
         "pairwise-how-alike-judges-rank-models",
-    ]  # fmt: skip
+    ]
     for one in shown:
         assert one["outside"] == [], one["id"]
         assert one["crossed"] == [], one["id"]
         assert one["size"] > 8
     assert "Judge: judge-b. Questions: " in page.locator("#pairwise").inner_text()
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate("window.pwned ?? null") is None
     assert wrong == []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == [], scheme
+        found = (
+            axe.Axe()
+            .run(page, options={"resultTypes": ["violations"]})
+            .response["violations"]
+        )
+        assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == [], (
+            scheme
+        )
     context.close()
 
 
-def test_the_page_stands_by_itself_and_its_figures_are_files(site: tuple[Path, Path], browser: Any) -> None:
+def test_the_page_stands_by_itself_and_its_figures_are_files(
+    site: tuple[Path, Path], browser: Any
+) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(site[0].as_uri())
@@ -120,6 +169,8 @@ def test_the_page_stands_by_itself_and_its_figures_are_files(site: tuple[Path, P
         "active-safety",
     ]
     for folder in (site[0].parent, site[1].parent):
-        for link in page.locator("figcaption a").evaluate_all("all => all.map((a) => a.getAttribute('href'))"):
+        for link in page.locator("figcaption a").evaluate_all(
+            "all => all.map((a) => a.getAttribute('href'))"
+        ):
             assert (folder / link).read_text().startswith("<svg")
     context.close()

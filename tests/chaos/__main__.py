@@ -29,7 +29,9 @@ async def _run(args: argparse.Namespace, folder: Path) -> list[Result]:
             done = await run_round(stage, calm, number, args.seed, args.fault)
             results.append(done)
             ended = "; ".join(done.problems) or done.not_run or "ok"
-            print(f"{number:4} {done.fault}: {ended} ({done.seconds:.1f} s)", flush=True)
+            print(
+                f"{number:4} {done.fault}: {ended} ({done.seconds:.1f} s)", flush=True
+            )
             if args.logs and done.problems:
                 (args.logs / f"round-{number}.log").write_text(done.log)
     return results
@@ -39,13 +41,21 @@ def main() -> int:
     """Run the rounds and print the table; 1 if a round failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--first", type=int, default=0, help="number of the first round")
+    parser.add_argument(
+        "--first", type=int, default=0, help="number of the first round"
+    )
     parser.add_argument("--seed", type=int, default=15)
-    parser.add_argument("--minutes", type=float, default=180, help="begin no round after so long")
+    parser.add_argument(
+        "--minutes", type=float, default=180, help="begin no round after so long"
+    )
     parser.add_argument("--fault", default="", help="only faults whose name holds this")
-    parser.add_argument("--logs", type=Path, help="folder for what the processes of failed rounds wrote")
+    parser.add_argument(
+        "--logs", type=Path, help="folder for what the processes of failed rounds wrote"
+    )
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop leaves no server and no disk behind
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # a stop leaves no server and no disk behind
     folder = Path(tempfile.mkdtemp(prefix="medlive-chaos-"))
     try:
         results = asyncio.run(_run(args, folder))

@@ -59,16 +59,34 @@ def outcome_of(week: Week, release_s: float = 0.0) -> Outcome:
 
 def read_snapshot(folder: Path, week: Week) -> dict[str, bytes]:
     """A snapshot's files, its moment of creation, and the digests that depend on that, taken out."""
-    ((created,),) = week.instance.rows("SELECT created_at FROM snapshots WHERE version = %s", [week.name])
+    ((created,),) = week.instance.rows(
+        "SELECT created_at FROM snapshots WHERE version = %s", [week.name]
+    )
     moment = f"{created:%Y-%m-%dT%H:%M:%SZ}".encode()
-    found = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-    sums = dict(line.split(b"  ")[::-1] for line in found.pop("SHA256SUMS").splitlines())
-    dated = [name for name, data in found.items() if moment in data or f"{created:%Y-%m-%d}".encode() in data]
+    found = {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
+    sums = dict(
+        line.split(b"  ")[::-1] for line in found.pop("SHA256SUMS").splitlines()
+    )
+    dated = [
+        name
+        for name, data in found.items()
+        if moment in data or f"{created:%Y-%m-%d}".encode() in data
+    ]
     for name in dated:
-        found[name] = found[name].replace(moment, b"<created>").replace(f"{created:%Y-%m-%d}".encode(), b"<day>")
+        found[name] = (
+            found[name]
+            .replace(moment, b"<created>")
+            .replace(f"{created:%Y-%m-%d}".encode(), b"<day>")
+        )
     for name in found:
         for other in dated:
-            found[name] = found[name].replace(sums.get(other.encode(), b"-"), b"<digest>")
+            found[name] = found[name].replace(
+                sums.get(other.encode(), b"-"), b"<digest>"
+            )
     return found
 
 
@@ -92,8 +110,14 @@ def differences(week: Week, calm: Outcome, *, may_fail: bool = False) -> list[st
         problems.append(f"cases: {_first_difference(found.cases, calm.cases)}")
     if twice := week.instance.rows(_DECIDED_TWICE):
         problems.append(f"decided twice: {twice}")
-    stored = {serial for (serial,) in week.instance.rows("SELECT output_tokens FROM replies")}
-    if paid := [key for key, serials in week.endpoint.given.items() if stored.intersection(serials[:-1])]:
+    stored = {
+        serial for (serial,) in week.instance.rows("SELECT output_tokens FROM replies")
+    }
+    if paid := [
+        key
+        for key, serials in week.endpoint.given.items()
+        if stored.intersection(serials[:-1])
+    ]:
         problems.append(f"paid twice: {sorted(paid)}")
     if lost := week.instance.rows(_LOST):
         problems.append(f"lost threads: {lost}")
@@ -101,7 +125,9 @@ def differences(week: Week, calm: Outcome, *, may_fail: bool = False) -> list[st
         problems.append(f"jobs left: {left}")
     now_frozen = week.digest_frozen()
     if week.frozen_rows and now_frozen != week.frozen_rows:
-        problems.append(f"frozen rows changed: {[t for t in now_frozen if now_frozen[t] != week.frozen_rows[t]]}")
+        problems.append(
+            f"frozen rows changed: {[t for t in now_frozen if now_frozen[t] != week.frozen_rows[t]]}"
+        )
     not_in_it = count_left_out(week)
     if not_in_it and (may_fail or week.rest_in):
         problems += _check_left_out(week, found, calm, not_in_it)
@@ -109,7 +135,9 @@ def differences(week: Week, calm: Outcome, *, may_fail: bool = False) -> list[st
         problems.append(f"not whole: {week.instance.rows(_STANDING, [week.name])}")
     elif found.files != calm.files:
         names = found.files.keys() | calm.files.keys()
-        problems.append(f"snapshot: {sorted(n for n in names if found.files.get(n) != calm.files.get(n))} differ")
+        problems.append(
+            f"snapshot: {sorted(n for n in names if found.files.get(n) != calm.files.get(n))} differ"
+        )
     published = week.public / f"medlive-{week.name}"
     if read_snapshot(published, week) != found.files:
         problems.append("what was published is not the snapshot")
@@ -128,13 +156,18 @@ def count_left_out(week: Week) -> int:
     return int(failed + waiting)
 
 
-def _check_left_out(week: Week, found: Outcome, calm: Outcome, left_out: int) -> Iterator[str]:
+def _check_left_out(
+    week: Week, found: Outcome, calm: Outcome, left_out: int
+) -> Iterator[str]:
     """A frozen week without some threads says so, and lacks no others."""
     (((_, _, _, _, waiting), partial),) = week.instance.rows(_STANDING, [week.name])
     manifest = json.loads((_folder(week) / "manifest.json").read_bytes())
     if bool(waiting) != bool(partial) or bool(partial) != bool(manifest.get("partial")):
         yield f"{waiting} threads wait, and the manifest says {manifest.get('partial')}"
-    if not set(found.members) <= set(calm.members) or len(calm.members) - len(found.members) > left_out:
+    if (
+        not set(found.members) <= set(calm.members)
+        or len(calm.members) - len(found.members) > left_out
+    ):
         yield f"members: {found.members} without {left_out} threads, not {calm.members}"
     if week.rest_in is not None:
         rest = week.instance.rows(_MEMBERS, [week.rest_in])
@@ -144,9 +177,14 @@ def _check_left_out(week: Week, found: Outcome, calm: Outcome, left_out: int) ->
 
 def count_partial(week: Week, name: str) -> int:
     """1 if a week was frozen in part."""
-    return len([partial for _, partial in week.instance.rows(_STANDING, [name]) if partial])
+    return len(
+        [partial for _, partial in week.instance.rows(_STANDING, [name]) if partial]
+    )
 
 
 def _first_difference(found: list[Any], wanted: list[Any]) -> str:
-    pair = next(((a, b) for a, b in zip(found, wanted, strict=False) if a != b), (len(found), len(wanted)))
+    pair = next(
+        ((a, b) for a, b in zip(found, wanted, strict=False) if a != b),
+        (len(found), len(wanted)),
+    )
     return f"{pair[0]}, not {pair[1]}"

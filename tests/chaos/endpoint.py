@@ -56,13 +56,17 @@ class Endpoint:
         await asyncio.sleep(LATENCY_S)
         kind = self.fault()
         if kind in ("500", "503", "429"):
-            return web.json_response({"error": {"message": kind, "type": "t"}}, status=int(kind))
+            return web.json_response(
+                {"error": {"message": kind, "type": "t"}}, status=int(kind)
+            )
         if kind == "hang":
             await asyncio.sleep(HANG_S)
         if kind in ("hang", "reset"):
             return _reset(http)
         if kind == "broken JSON":
-            return web.Response(body=b'{"choices": [{"mess', content_type="application/json")
+            return web.Response(
+                body=b'{"choices": [{"mess', content_type="application/json"
+            )
         answer = json.loads(json.dumps(await self._answer(key, raw)))
         answer["model"] = "chaos-2" if kind == OTHER else MODEL
         answer["usage"] = {"prompt_tokens": 1, "total_tokens": 1}
@@ -86,7 +90,10 @@ class Endpoint:
     async def _answer(self, key: str, raw: bytes) -> dict[str, Any]:
         if key not in self.answers:
             body = json.loads(raw) | {"model": "rules"}
-            async with aiohttp.ClientSession() as session, session.post(self.rules_url, json=body) as reply:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(self.rules_url, json=body) as reply,
+            ):
                 assert reply.status == 200, await reply.text()
                 self.answers[key] = await reply.json()
         return self.answers[key]
@@ -106,7 +113,9 @@ async def serve_endpoint() -> AsyncIterator[Endpoint]:
     app.router.add_post("/v1/chat/completions", endpoint.chat)
     urls, runners = [], []
     for one in (build_app(engine), app):
-        runners.append(runner := web.AppRunner(one, access_log=None, shutdown_timeout=0.2))
+        runners.append(
+            runner := web.AppRunner(one, access_log=None, shutdown_timeout=0.2)
+        )
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")

@@ -20,7 +20,16 @@ from medlive.db import embedded
 from medlive.errors import DatabaseUnavailable
 from tests.chaos.checks import Outcome
 from tests.chaos.endpoint import KINDS, OTHER
-from tests.chaos.stage import AT_FREEZE, ONCE, SERVICE, SLOW_WORKER, WEB, WORKER, Stage, Week
+from tests.chaos.stage import (
+    AT_FREEZE,
+    ONCE,
+    SERVICE,
+    SLOW_WORKER,
+    WEB,
+    WORKER,
+    Stage,
+    Week,
+)
 
 Roles = tuple[tuple[str, ...], ...]
 _ALONE, _WITH_WORKER, _WITH_WORKERS = (ONCE,), (ONCE, WORKER), (ONCE, WORKER, WORKER)
@@ -46,7 +55,10 @@ class Round:
         def has_come() -> bool:
             settled_at = self.week.settled_at
             if part < 1:
-                return settled_at is not None or self.week.events >= part * self.calm.events
+                return (
+                    settled_at is not None
+                    or self.week.events >= part * self.calm.events
+                )
             return settled_at is not None and time.monotonic() >= settled_at + wait_s
 
         while not has_come():  # noqa: ASYNC110 - what other processes do is no event here
@@ -139,8 +151,16 @@ async def _kills_web(one: Round) -> None:
 async def _read(one: Round) -> None:
     """Read pages and files all the time; nothing is answered but what is right."""
     address = f"http://127.0.0.1:{WEB[WEB.index('--port') + 1]}"
-    paths = ("/", "/api/snapshots", f"/medlive-{one.week.name}/SHA256SUMS", "/errata", "/healthz")
-    sums = one.week.instance.home / "snapshots" / f"medlive-{one.week.name}" / "SHA256SUMS"
+    paths = (
+        "/",
+        "/api/snapshots",
+        f"/medlive-{one.week.name}/SHA256SUMS",
+        "/errata",
+        "/healthz",
+    )
+    sums = (
+        one.week.instance.home / "snapshots" / f"medlive-{one.week.name}" / "SHA256SUMS"
+    )
     async with aiohttp.ClientSession() as session:
         while True:
             await asyncio.sleep(0.05)
@@ -184,7 +204,9 @@ def _cuts(chance: random.Random, share: float) -> Callable[[], bool]:
 
 async def _bad_endpoint(one: Round) -> None:
     one.week.time_flies = True
-    one.week.endpoint.fault = lambda: one.random.choice(KINDS) if one.random.random() < 0.3 else None
+    one.week.endpoint.fault = lambda: (
+        one.random.choice(KINDS) if one.random.random() < 0.3 else None
+    )
 
 
 async def _full_disk(one: Round) -> None:
@@ -209,15 +231,22 @@ async def _fill_for_a_while(one: Round, disk: Path, room: int) -> None:
 
 
 def _fill(disk: Path, room: int) -> None:
-    with (disk / "filler").open("wb") as file, suppress(OSError):  # others write at the same time
-        os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(disk).free - room))
+    with (
+        (disk / "filler").open("wb") as file,
+        suppress(OSError),
+    ):  # others write at the same time
+        os.posix_fallocate(
+            file.fileno(), 0, max(1, shutil.disk_usage(disk).free - room)
+        )
 
 
 async def _full_database_disk(one: Round) -> None:
     """PostgreSQL's data have no room; it may end, and is started again when there is some."""
     disk = one.stage.home
     if not await asyncio.to_thread(os.path.ismount, disk):
-        raise NotPossibleError("no disk may be mounted for the database (root and `mount` are needed)")
+        raise NotPossibleError(
+            "no disk may be mounted for the database (root and `mount` are needed)"
+        )
     await one.moment()
     await _fill_for_a_while(one, disk, one.random.randint(0, 200_000))
     for _ in range(50):
@@ -239,8 +268,20 @@ async def _clock_jumps(one: Round) -> None:
 
 async def _freeze_with_queue(one: Round) -> None:
     """Weeks were missed: harvest, queue and freeze are due at once."""
-    before = datetime.now(UTC) + one.week.offset - timedelta(days=7 * one.random.randint(2, 5))
-    for step in ("harvest sdn", "queue", "freeze", "verify", "publish", "announce", "retention"):
+    before = (
+        datetime.now(UTC)
+        + one.week.offset
+        - timedelta(days=7 * one.random.randint(2, 5))
+    )
+    for step in (
+        "harvest sdn",
+        "queue",
+        "freeze",
+        "verify",
+        "publish",
+        "announce",
+        "retention",
+    ):
         one.week.instance.change(
             "INSERT INTO pipeline_runs (command, code_version, settings, counts, outcome, iso_week, started_at,"
             " finished_at) VALUES (%s, 'chaos', '{}', '{}', 'done', %s, %s, %s)",
@@ -273,7 +314,9 @@ async def _delayed_jobs(one: Round) -> None:
     until = time.monotonic() + one.random.uniform(2, 6)
     which = "WHERE status = 'todo' AND queue_name = 'curate'"
     while time.monotonic() < until:
-        one.change(f"UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' {which}")
+        one.change(
+            f"UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' {which}"
+        )
         await asyncio.sleep(0.1)
     one.change(f"UPDATE procrastinate_jobs SET scheduled_at = NULL {which}")
 
@@ -347,28 +390,54 @@ async def _deliveries(one: Round) -> None:
 async def _everything(one: Round) -> None:
     one.week.time_flies = True
     one.week.forum.cuts = _cuts(one.random, 0.05)
-    one.week.endpoint.fault = lambda: one.random.choice(KINDS) if one.random.random() < 0.1 else None
+    one.week.endpoint.fault = lambda: (
+        one.random.choice(KINDS) if one.random.random() < 0.1 else None
+    )
     await asyncio.gather(one.kill(), one.kill(), one.kill_database())
 
 
 FAULTS = (
-    Fault("kill -9 of a worker", (_WITH_WORKER, _WITH_WORKERS, _SERVICES), _kills("worker")),
-    Fault("kill -9 of the scheduler", (_ALONE, _WITH_WORKER, _SERVICES), _kills("scheduler")),
+    Fault(
+        "kill -9 of a worker",
+        (_WITH_WORKER, _WITH_WORKERS, _SERVICES),
+        _kills("worker"),
+    ),
+    Fault(
+        "kill -9 of the scheduler",
+        (_ALONE, _WITH_WORKER, _SERVICES),
+        _kills("scheduler"),
+    ),
     Fault("kill -9 of the web server", ((ONCE, WEB),), _kills_web),
     Fault("kill -9 of PostgreSQL", (_ALONE, _WITH_WORKER), _kills_database),
     Fault("connections reset", (_ALONE, _WITH_WORKER), _resets, may_fail=True),
     Fault("30 % of replies fail", (_ALONE, _WITH_WORKER), _bad_endpoint, may_fail=True),
     Fault("full disk", (_ALONE, _WITH_WORKER), _full_disk, small_disk=True),
     Fault("clock jumps", ((SERVICE,), _SERVICES, _WITH_WORKER), _clock_jumps),
-    Fault("two schedulers", ((SERVICE, SERVICE), (SERVICE, SERVICE, WORKER)), _two_schedulers),
+    Fault(
+        "two schedulers",
+        ((SERVICE, SERVICE), (SERVICE, SERVICE, WORKER)),
+        _two_schedulers,
+    ),
     Fault("jobs delivered twice", (_WITH_WORKER, _WITH_WORKERS), _deliveries),
     Fault("several at once", (_WITH_WORKER, _WITH_WORKERS), _everything, may_fail=True),
-    Fault("freeze due with the queue", (_ALONE, _WITH_WORKER, _SERVICES), _freeze_with_queue),
-    Fault("late workers", (_WITH_WORKER, _SERVICES, _SERVICE_WITH_WORKERS), _late_workers),
+    Fault(
+        "freeze due with the queue",
+        (_ALONE, _WITH_WORKER, _SERVICES),
+        _freeze_with_queue,
+    ),
+    Fault(
+        "late workers", (_WITH_WORKER, _SERVICES, _SERVICE_WITH_WORKERS), _late_workers
+    ),
     Fault("delayed jobs", _WITH_SLOW_WORKER, _delayed_jobs),
     Fault("full database disk", (_WITH_WORKER, _SERVICES), _full_database_disk),
-    Fault("another model", (_ALONE, _WITH_WORKER, _SERVICES), _other_model, may_fail=True),
-    Fault("two workers and a dying database", (_WITH_WORKERS, _SERVICE_WITH_WORKERS), _dying_database),
+    Fault(
+        "another model", (_ALONE, _WITH_WORKER, _SERVICES), _other_model, may_fail=True
+    ),
+    Fault(
+        "two workers and a dying database",
+        (_WITH_WORKERS, _SERVICE_WITH_WORKERS),
+        _dying_database,
+    ),
     Fault("the time limit passes", _WITH_SLOW_WORKER, _limit_passes),
 )
 """Every kind of round, in turn."""

@@ -75,7 +75,11 @@ class Process:
 
 
 def start(
-    arguments: tuple[str, ...], environment: Mapping[str, str], log: Path, clocks: Path, largest_file: int | None
+    arguments: tuple[str, ...],
+    environment: Mapping[str, str],
+    log: Path,
+    clocks: Path,
+    largest_file: int | None,
 ) -> Process:
     """Begin a command.
 
@@ -87,13 +91,19 @@ def start(
             at each look.
         largest_file: The most bytes that it may write into one file; None for no limit.
     """
-    popen = _context.Process(target=_run, args=(arguments, dict(environment), log, clocks, largest_file))
+    popen = _context.Process(
+        target=_run, args=(arguments, dict(environment), log, clocks, largest_file)
+    )
     popen.start()
     return Process(arguments[0], arguments, popen, log)
 
 
 def _run(
-    arguments: tuple[str, ...], environment: dict[str, str], log: Path, clocks: Path, largest_file: int | None
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    log: Path,
+    clocks: Path,
+    largest_file: int | None,
 ) -> None:
     os.setsid()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -106,7 +116,10 @@ def _run(
         assert hasattr(module, name), name
         setattr(module, name, value)
     if largest_file is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE,
+            (largest_file, resource.getrlimit(resource.RLIMIT_FSIZE)[1]),
+        )
     sys.exit(medlive.__main__.run(list(arguments)))
 
 
@@ -124,7 +137,10 @@ def _shift_clocks(clocks: Path) -> None:
         return await real_read(transaction) + ahead()[1]
 
     for name, module in list(sys.modules.items()):
-        for imported, real, other in (("now", real_now, now), ("read_clock", real_read, read_clock)):
+        for imported, real, other in (
+            ("now", real_now, now),
+            ("read_clock", real_read, read_clock),
+        ):
             if name.startswith("medlive.") and getattr(module, imported, None) is real:
                 setattr(module, imported, other)
     defaults = scheduler.run_scheduler.__kwdefaults__

@@ -36,18 +36,24 @@ async def run_calm(stage: Stage) -> Outcome:
         assert len(week.endpoint.given) == week.endpoint.asked
         release_s = time.monotonic() - week.settled_at
         if problems := await week.find_problems():
-            raise AssertionError(f"status --check names, after an undisturbed week: {problems}")
+            raise AssertionError(
+                f"status --check names, after an undisturbed week: {problems}"
+            )
         return outcome_of(week, release_s)
 
 
-async def run_round(stage: Stage, calm: Outcome, number: int, seed: int, only: str = "") -> Result:
+async def run_round(
+    stage: Stage, calm: Outcome, number: int, seed: int, only: str = ""
+) -> Result:
     """Disturb a week by the fault whose turn it is, by chance that depends on the seed and the round alone."""
     faults = [fault for fault in FAULTS if only in fault.name]
     fault, chance = faults[number % len(faults)], random.Random(f"{seed} {number}")
     began = time.monotonic()
     async with stage.new_week(small_disk=fault.small_disk) as week:
         week.roles = chance.choice(fault.roles)
-        week.frozen_after = chance.choice((0.0, chance.uniform(0, calm.events), float("inf")))
+        week.frozen_after = chance.choice(
+            (0.0, chance.uniform(0, calm.events), float("inf"))
+        )
         problems, not_run = [], ""
         try:
             problems = await _live(Round(stage, week, chance, calm), fault)
@@ -94,17 +100,30 @@ async def _live(one: Round, fault: Fault) -> list[str]:
 
 def tabulate(results: list[Result]) -> Iterator[str]:
     """The table in Markdown: a row for each fault, and the sums."""
-    heads = ("rounds", "processes", "requests", "answered again", "left out", "failures", "seconds a round")
+    heads = (
+        "rounds",
+        "processes",
+        "requests",
+        "answered again",
+        "left out",
+        "failures",
+        "seconds a round",
+    )
     yield f"| fault | {' | '.join(heads)} |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     ran = [result for result in results if not result.not_run]
-    names = [fault.name for fault in FAULTS if any(result.fault == fault.name for result in ran)]
+    names = [
+        fault.name
+        for fault in FAULTS
+        if any(result.fault == fault.name for result in ran)
+    ]
     for name in [*names, "all"] if ran else []:
         own = [result for result in ran if name in (result.fault, "all")]
         failed = sum(bool(result.problems) for result in own)
         mean = sum(result.seconds for result in own) / len(own)
         sums = [
-            sum(getattr(result, what) for result in own) for what in ("starts", "asked", "repeated", "left_out")
+            sum(getattr(result, what) for result in own)
+            for what in ("starts", "asked", "repeated", "left_out")
         ]
         yield f"| {name} | {len(own)} | {' | '.join(map(str, sums))} | {failed} | {mean:.1f} |"
     for result in results:

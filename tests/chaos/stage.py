@@ -130,20 +130,26 @@ class Week:
         """Pages and replies asked for so far: how far the week has come before its release."""
         return len(self.forum.asked) + self.endpoint.asked
 
-    def set_clocks(self, *, world: timedelta | None = None, jump: timedelta | None = None) -> None:
+    def set_clocks(
+        self, *, world: timedelta | None = None, jump: timedelta | None = None
+    ) -> None:
         """Move the week's own time on, or the clocks of its processes alone."""
         self.world = self.world if world is None else world
         self.jump = self.jump if jump is None else jump
         true = self.offset + self.world
         new = self.shift.with_name("new")
-        new.write_text(f"{(true + self.jump).total_seconds()!r} {true.total_seconds()!r}")
+        new.write_text(
+            f"{(true + self.jump).total_seconds()!r} {true.total_seconds()!r}"
+        )
         new.replace(self.shift)
 
     def query(self, statement: str) -> Any:
         """A statement's single value; None while the database is away."""
         try:
             if self.connection is None or self.connection.broken:
-                self.connection = psycopg.connect(_plain(str(self.instance.url)), autocommit=True)
+                self.connection = psycopg.connect(
+                    _plain(str(self.instance.url)), autocommit=True
+                )
             row = self.connection.execute(statement.encode()).fetchone()
         except psycopg.Error:
             return None
@@ -153,7 +159,9 @@ class Week:
         """Begin a command, which is begun again whenever it ends."""
         self.starts += 1
         log = self.shift.with_name("log")
-        process = processes.start(arguments, self.instance.environment(), log, self.shift, self.largest_file)
+        process = processes.start(
+            arguments, self.instance.environment(), log, self.shift, self.largest_file
+        )
         self.running.append(process)
         return process
 
@@ -172,15 +180,24 @@ class Week:
         await self._until("the freeze is due", self._is_to_freeze)
         if self.world < AT_FREEZE:
             self.set_clocks(world=AT_FREEZE)
-        await self._until("released", lambda: self.query(_RELEASED.format(week=self.name)))
+        await self._until(
+            "released", lambda: self.query(_RELEASED.format(week=self.name))
+        )
         await self._until("decided", lambda: self.settled_at)
         if self.limit_passes and self.query(_PARTIAL.format(week=self.name)):
             self.rest_in = iso_week(datetime.now(UTC) + self.offset + timedelta(days=7))
             self.set_clocks(world=AT_FREEZE + timedelta(days=7))
-            await self._until("the rest is released", lambda: self.query(_RELEASED.format(week=self.rest_in)))
+            await self._until(
+                "the rest is released",
+                lambda: self.query(_RELEASED.format(week=self.rest_in)),
+            )
 
     def _is_to_freeze(self) -> bool:
-        return self.settled_at is not None or self.world >= AT_FREEZE or self.events >= self.frozen_after
+        return (
+            self.settled_at is not None
+            or self.world >= AT_FREEZE
+            or self.events >= self.frozen_after
+        )
 
     async def _until(self, name: str, is_reached: Callable[[], object]) -> None:
         limit = time.monotonic() + LIMIT_S
@@ -207,21 +224,27 @@ class Week:
         while named and time.monotonic() < limit:
             found = self.shift.with_name("check")
             found.unlink(missing_ok=True)
-            process = processes.start(("status", "--check"), environment, found, plain, None)
+            process = processes.start(
+                ("status", "--check"), environment, found, plain, None
+            )
             await asyncio.to_thread(process.popen.join)
             named = found.read_text(errors="replace").splitlines()
-            if self.rest_in is not None:  # status, whose clock is the machine's, rightly says so
-                named = [line for line in named if not line.startswith("recorded_ahead:")]
+            if (
+                self.rest_in is not None
+            ):  # status, whose clock is the machine's, rightly says so
+                named = [
+                    line for line in named if not line.startswith("recorded_ahead:")
+                ]
             self._restart_ended()
         return named
 
     def _state(self) -> str:
-        jobs = (
-            "SELECT queue_name, task_name, args::text, status::text, worker_id, attempts FROM procrastinate_jobs"
-        )
+        jobs = "SELECT queue_name, task_name, args::text, status::text, worker_id, attempts FROM procrastinate_jobs"
         runs = "SELECT command, iso_week, outcome, counts::text FROM pipeline_runs ORDER BY id"
         try:
-            return "\n".join(str(row) for query in (jobs, runs) for row in self.instance.rows(query))
+            return "\n".join(
+                str(row) for query in (jobs, runs) for row in self.instance.rows(query)
+            )
         except psycopg.Error as error:
             return str(error)
 
@@ -254,7 +277,8 @@ class Week:
         """Table → the digest of its rows that are frozen with the week."""
         return {
             table: self.instance.rows(
-                f"SELECT md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {table} t WHERE {which}", [self.name]
+                f"SELECT md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {table} t WHERE {which}",
+                [self.name],
             )[0][0]
             for table, which in FROZEN.items()
         }
@@ -278,9 +302,13 @@ class Stage:
 
     def _base(self) -> datetime:
         """Now, or the nearest moment of the stage's week that leaves room on both sides."""
-        monday = datetime.fromisocalendar(*self.started.isocalendar()[:2], 1).replace(tzinfo=UTC)
+        monday = datetime.fromisocalendar(*self.started.isocalendar()[:2], 1).replace(
+            tzinfo=UTC
+        )
         hours = timedelta(hours=2)
-        return min(max(datetime.now(UTC), monday + hours), monday + timedelta(days=7) - hours)
+        return min(
+            max(datetime.now(UTC), monday + hours), monday + timedelta(days=7) - hours
+        )
 
     @asynccontextmanager
     async def new_week(self, *, small_disk: bool = False) -> AsyncIterator[Week]:
@@ -293,9 +321,14 @@ class Stage:
             shutil.copytree(self.folder / "pristine", home, dirs_exist_ok=True)
             url = self.url.replace("/medlive?", f"/{name}?")
             week = Week(
-                Instance(home, url, self._settings(base, place / "public")), iso_week(base), self.forum,
-                self.endpoint, base - datetime.now(UTC), place / "public", place / "shift",
-            )  # fmt: skip
+                Instance(home, url, self._settings(base, place / "public")),
+                iso_week(base),
+                self.forum,
+                self.endpoint,
+                base - datetime.now(UTC),
+                place / "public",
+                place / "shift",
+            )
             self.forum.begin()
             self.endpoint.begin()
             week.set_clocks()
@@ -310,28 +343,45 @@ class Stage:
     def _settings(self, base: datetime, public: Path) -> dict[str, str]:
         def at(step: str, moment: datetime) -> dict[str, str]:
             name = f"MEDLIVE_SCHEDULE__{step}__"
-            return {f"{name}WEEKDAY": _DAYS[moment.weekday()], f"{name}HOUR": str(moment.hour),
-                    f"{name}MINUTE": str(moment.minute)}  # fmt: skip
+            return {
+                f"{name}WEEKDAY": _DAYS[moment.weekday()],
+                f"{name}HOUR": str(moment.hour),
+                f"{name}MINUTE": str(moment.minute),
+            }
 
         begin = base - timedelta(minutes=2)
-        others = {f"MEDLIVE_SOURCES__{name}__ENABLED": "false" for name in ("ICLINIQ", "DXY", "MEDLIVE")}
+        others = {
+            f"MEDLIVE_SOURCES__{name}__ENABLED": "false"
+            for name in ("ICLINIQ", "DXY", "MEDLIVE")
+        }
         return {
             "MEDLIVE_CONFIG": str(self.folder / "config"),
-            "MEDLIVE_HARVEST__ALLOW_LOOPBACK": "true", "MEDLIVE_HARVEST__BACKOFF_S": "0.01",
-            "MEDLIVE_SOURCES__SDN__BASE_URL": self.forum.url, "MEDLIVE_SOURCES__SDN__BOARDS": f'["{BOARD}"]',
-            "MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S": "0", "MEDLIVE_CURATION__MAX_ATTEMPTS": "100",
-            "MEDLIVE_CURATION__CONCURRENCY": "4", "MEDLIVE_PUBLISH__WEEKLY": "true",
-            "MEDLIVE_PUBLISH__AT": str(public), "MEDLIVE_WATCH__DISK_FREE_GB": "0",
-            "MEDLIVE_WATCH__DISK_FREE_SHARE": "0", **others, **at("HARVEST_SOURCES__SDN", begin),
-            **at("HARVEST", begin), **at("QUEUE", begin), **at("FREEZE", base + _FREEZE_AFTER),
+            "MEDLIVE_HARVEST__ALLOW_LOOPBACK": "true",
+            "MEDLIVE_HARVEST__BACKOFF_S": "0.01",
+            "MEDLIVE_SOURCES__SDN__BASE_URL": self.forum.url,
+            "MEDLIVE_SOURCES__SDN__BOARDS": f'["{BOARD}"]',
+            "MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S": "0",
+            "MEDLIVE_CURATION__MAX_ATTEMPTS": "100",
+            "MEDLIVE_CURATION__CONCURRENCY": "4",
+            "MEDLIVE_PUBLISH__WEEKLY": "true",
+            "MEDLIVE_PUBLISH__AT": str(public),
+            "MEDLIVE_WATCH__DISK_FREE_GB": "0",
+            "MEDLIVE_WATCH__DISK_FREE_SHARE": "0",
+            **others,
+            **at("HARVEST_SOURCES__SDN", begin),
+            **at("HARVEST", begin),
+            **at("QUEUE", begin),
+            **at("FREEZE", base + _FREEZE_AFTER),
             **at("RETENTION", base + _FREEZE_AFTER),
-        }  # fmt: skip
+        }
 
     @contextmanager
     def _database(self, name: str) -> Iterator[None]:
         def admin(statement: str) -> None:
             embedded.start(self.home)
-            with psycopg.connect(_plain(self.url).replace("/medlive?", "/postgres?"), autocommit=True) as found:
+            with psycopg.connect(
+                _plain(self.url).replace("/medlive?", "/postgres?"), autocommit=True
+            ) as found:
                 found.execute(statement.encode())
 
         admin(f"CREATE DATABASE {name} TEMPLATE medlive STRATEGY FILE_COPY")
@@ -355,8 +405,19 @@ def _disk(home: Path, size: int) -> Iterator[None]:
 
 
 def _mounted(home: Path, size: int) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(home)]
-    return shutil.which("mount") is not None and not subprocess.run(command, capture_output=True).returncode
+    command = [
+        "mount",
+        "-t",
+        "tmpfs",
+        "-o",
+        f"size={size},mode=755",
+        "tmpfs",
+        str(home),
+    ]
+    return (
+        shutil.which("mount") is not None
+        and not subprocess.run(command, capture_output=True).returncode
+    )
 
 
 def _plain(url: str) -> str:
@@ -368,12 +429,18 @@ def _prepare(folder: Path) -> str:
     url = embedded.start(folder / "server")
     with psycopg.connect(_plain(url), autocommit=True) as connection:
         # Nothing here outlives the machine; a kill of the server loses nothing that it had written.
-        for setting in ("fsync = off", "full_page_writes = off", "max_wal_size = '64MB'"):
+        for setting in (
+            "fsync = off",
+            "full_page_writes = off",
+            "max_wal_size = '64MB'",
+        ):
             connection.execute(f"ALTER SYSTEM SET {setting}".encode())
         connection.execute("SELECT pg_reload_conf()")
     upgrade(url)
     pristine = Settings(home=folder / "pristine")
-    build_index([open_corpus(sample_evidence_path(), name="demo")], index_path(pristine))
+    build_index(
+        [open_corpus(sample_evidence_path(), name="demo")], index_path(pristine)
+    )
     handle_key(pristine)
     return url
 
@@ -381,7 +448,9 @@ def _prepare(folder: Path) -> str:
 @asynccontextmanager
 async def open_stage(folder: Path) -> AsyncIterator[Stage]:
     """Everything that rounds share, under an empty folder."""
-    await asyncio.to_thread(folder.chmod, 0o755)  # root's server runs as another user, who must get in
+    await asyncio.to_thread(
+        folder.chmod, 0o755
+    )  # root's server runs as another user, who must get in
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_disk(folder / "server", SERVER_BYTES))
         stack.callback(embedded.stop, folder / "server")
@@ -389,7 +458,9 @@ async def open_stage(folder: Path) -> AsyncIterator[Stage]:
         forum = await stack.enter_async_context(serve_forum(Forum()))
         forum.add(*(t for t in load_sample_threads() if t.thread_id in THREADS))
         endpoint = await stack.enter_async_context(serve_endpoint())
-        write_models(folder / "config", endpoint.url, model=MODEL, max_retries=1, timeout_s=2.0)
+        write_models(
+            folder / "config", endpoint.url, model=MODEL, max_retries=1, timeout_s=2.0
+        )
         with (folder / "config" / "models.toml").open("a") as file:
             file.write(f'\n[prices."{MODEL}"]\ninput = 0\noutput = 0\n')
         yield Stage(folder, url, forum, endpoint, datetime.now(UTC))

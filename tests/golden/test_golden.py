@@ -19,7 +19,11 @@ def files(root: Path) -> Iterator[str]:
     """A line for each file of a snapshot, of a graded run on it and of its bundle; Parquet names its writer."""
     room = made_room(root)
     for path in sorted(root.rglob("*")):
-        if path.is_file() and path.suffix not in (".parquet", ".lock", ".zip") and path.name != "SHA256SUMS":
+        if (
+            path.is_file()
+            and path.suffix not in (".parquet", ".lock", ".zip")
+            and path.name != "SHA256SUMS"
+        ):
             yield f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}"
     for name, data in sorted(room.files.items()):
         yield f"{hashlib.sha256(data).hexdigest()}  bundle/{name}"
@@ -28,7 +32,10 @@ def files(root: Path) -> Iterator[str]:
 def prompts() -> Iterator[str]:
     """A line for each prompt, wherever its room is, and for the words that all of them begin with."""
     root = Path(medlive.__file__).parent
-    for path in sorted([*root.rglob("prompts/*.md"), *root.rglob("fence.md")], key=lambda found: found.name):
+    for path in sorted(
+        [*root.rglob("prompts/*.md"), *root.rglob("fence.md")],
+        key=lambda found: found.name,
+    ):
         yield f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
 
 
@@ -46,5 +53,7 @@ def test_prompts_keep_their_words() -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        FILES.write_text("".join(f"{line}\n" for line in files(Path(folder))), encoding="utf-8")
+        FILES.write_text(
+            "".join(f"{line}\n" for line in files(Path(folder))), encoding="utf-8"
+        )
     PROMPTS.write_text("".join(f"{line}\n" for line in prompts()), encoding="utf-8")

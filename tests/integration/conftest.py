@@ -16,7 +16,11 @@ from medlive.web.accounts import passwords
 from tests.support.reviewing import held, rejected, settings  # noqa: F401 - fixtures
 from tests.support.server import own_database, plain
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium")
+    or shutil.which("chromium-browser")
+    or shutil.which("google-chrome")
+)
 _NUMBERS = count(1)
 HASHER = passwords._HASHER
 """What passwords cost where this is no test."""
@@ -25,7 +29,9 @@ HASHER = passwords._HASHER
 @pytest.fixture(autouse=True)
 def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password costs as little as one can; a test of its own knows what it costs elsewhere."""
-    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    monkeypatch.setattr(
+        passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    )
     passwords._of_nobody.cache_clear()
 
 
@@ -33,12 +39,15 @@ def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 async def browser() -> AsyncIterator[Any]:
     """Chromium; skips where there is none (`apt-get install chromium`) or no Playwright to drive it."""
     async_api = pytest.importorskip(
-        "playwright.async_api", reason="playwright is not installed: no browser is driven"
+        "playwright.async_api",
+        reason="playwright is not installed: no browser is driven",
     )
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine: the pages are not looked at")
     async with async_api.async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        launched = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"]
+        )
         yield launched
         await launched.close()
 

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from medlive.db.audit.listing import Counts, Filter, Listing, count_rows, load_page, stream_rows
+from medlive.db.audit.listing import (
+    Counts,
+    Filter,
+    Listing,
+    count_rows,
+    load_page,
+    stream_rows,
+)
 from medlive.db.audit.tables import CLAIMS, LISTINGS
 from medlive.db.audit.threads import CASES, FACETS, THREADS, ThreadItem, sum_counts
 from medlive.db.session import Database
@@ -35,11 +42,15 @@ async def filled(database: Database) -> Database:
     """Sixty threads of three sources, most judged by the filters, in five weeks."""
     made = [
         replace(
-            THREAD, source=f"s{n % 3}", thread_id=str(n), title=WORDS[n % 5], language=("en", "zh", None)[n % 3],
+            THREAD,
+            source=f"s{n % 3}",
+            thread_id=str(n),
+            title=WORDS[n % 5],
+            language=("en", "zh", None)[n % 3],
             posted_at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n % 7),
         )
         for n in range(60)
-    ]  # fmt: skip
+    ]
     async with database.begin() as session:
         saved = await threads.save_threads(session, made)
         for n, one in enumerate(saved[:50]):
@@ -50,12 +61,20 @@ async def filled(database: Database) -> Database:
                     "INSERT INTO filter_results (revision_id, chain_digest, passed, rejected_by, reason,"
                     " decided_at) VALUES (:r, :c, :p, :why, :why, :at)"
                 ),
-                {"r": one.revision_pk, "c": CHAIN, "p": reason is None, "why": reason, "at": at},
+                {
+                    "r": one.revision_pk,
+                    "c": CHAIN,
+                    "p": reason is None,
+                    "why": reason,
+                    "at": at,
+                },
             )
     return database
 
 
-async def every(database: Database, where: Filter, listing: Listing[Any] = THREADS, **order: Any) -> list[Any]:
+async def every(
+    database: Database, where: Filter, listing: Listing[Any] = THREADS, **order: Any
+) -> list[Any]:
     async with database.begin() as session:
         return [row async for row in stream_rows(session, listing, where, **order)]
 
@@ -70,9 +89,14 @@ FILTERS = (
     Filter({"source": ("s1", "s2"), "stage": ("filters",), "reason": ("duplicate",)}),
     Filter({"week": ("2026.W06", "2026.W07")}),
     Filter({"week": ("2026.W06",), "language": ("zh",)}),
-    Filter(since=datetime(2026, 2, 4, tzinfo=UTC), until=datetime(2026, 2, 9, tzinfo=UTC)),
+    Filter(
+        since=datetime(2026, 2, 4, tzinfo=UTC), until=datetime(2026, 2, 9, tzinfo=UTC)
+    ),
     Filter({"source": ("s1",)}, since=datetime(2026, 2, 4, tzinfo=UTC)),
-    Filter({"stage": ("filters",), "language": ("en", "zh")}, until=datetime(2026, 2, 9, tzinfo=UTC)),
+    Filter(
+        {"stage": ("filters",), "language": ("en", "zh")},
+        until=datetime(2026, 2, 9, tzinfo=UTC),
+    ),
     Filter(text="headaches"),
     Filter({"source": ("s0",)}, text="头痛"),
     Filter({"language": ("",)}),
@@ -80,7 +104,9 @@ FILTERS = (
 )
 
 
-@pytest.mark.parametrize(("sort", "few"), [("changed", 50_000), ("posted", 50_000), ("posted", 0)])
+@pytest.mark.parametrize(
+    ("sort", "few"), [("changed", 50_000), ("posted", 50_000), ("posted", 0)]
+)
 async def test_pages_in_both_directions_are_the_whole_list(
     filled: Database, sort: str, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,7 +123,9 @@ async def test_pages_in_both_directions_are_the_whole_list(
             after, pages = None, []
             async with filled.begin() as session:
                 while True:
-                    page = await load_page(session, THREADS, where, after=after, size=7, **order)
+                    page = await load_page(
+                        session, THREADS, where, after=after, size=7, **order
+                    )
                     assert (page.before is None) == (after is None)
                     pages.append(page)
                     forwards += page.rows
@@ -106,7 +134,9 @@ async def test_pages_in_both_directions_are_the_whole_list(
                 assert forwards == whole
                 backwards, before = list(pages[-1].rows), pages[-1].before
                 while before is not None:
-                    page = await load_page(session, THREADS, where, before=before, size=7, **order)
+                    page = await load_page(
+                        session, THREADS, where, before=before, size=7, **order
+                    )
                     backwards, before = [*page.rows, *backwards], page.before
                 assert backwards == whole
 
@@ -114,7 +144,11 @@ async def test_pages_in_both_directions_are_the_whole_list(
 def brute(rows: Sequence[ThreadItem], facet: str, where: Filter) -> dict[str, int]:
     """The counts of a facet over all threads, by looking at each."""
     others = {name: values for name, values in where.facets.items() if name != facet}
-    kept = [r for r in rows if all(getattr(r, name) in values for name, values in others.items())]
+    kept = [
+        r
+        for r in rows
+        if all(getattr(r, name) in values for name, values in others.items())
+    ]
     return dict(Counter(getattr(r, facet) for r in kept))
 
 
@@ -131,7 +165,9 @@ async def test_counts_follow_the_filter(filled: Database) -> None:
             assert counts.facets[facet] == brute(rows, facet, where), (where, facet)
 
 
-async def test_counts_stay_right_when_sums_are_added_up_and_threads_go(filled: Database) -> None:
+async def test_counts_stay_right_when_sums_are_added_up_and_threads_go(
+    filled: Database,
+) -> None:
     async def counts() -> Counts:
         async with filled.begin() as session:
             return await count_rows(session, THREADS, Filter())
@@ -149,7 +185,9 @@ async def test_counts_stay_right_when_sums_are_added_up_and_threads_go(filled: D
     assert await every(filled, Filter({"source": ("s1",)})) == []
 
 
-async def test_chinese_is_found_by_any_two_characters_and_english_by_its_stems(filled: Database) -> None:
+async def test_chinese_is_found_by_any_two_characters_and_english_by_its_stems(
+    filled: Database,
+) -> None:
     async def found(words: str) -> set[str]:
         return {row.title for row in await every(filled, Filter(text=words))}
 
@@ -205,8 +243,12 @@ async def add_rows(database: Database) -> None:
             await session.execute(text(statement))
 
 
-@pytest.mark.parametrize("name", [name for name in LISTINGS if name not in ("threads", "cases")])
-async def test_every_table_pages_counts_and_streams_alike(database: Database, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name in LISTINGS if name not in ("threads", "cases")]
+)
+async def test_every_table_pages_counts_and_streams_alike(
+    database: Database, name: str
+) -> None:
     await add_rows(database)
     listing = LISTINGS[name]
     whole = await every(database, Filter(), listing)
@@ -224,12 +266,19 @@ async def test_every_table_pages_counts_and_streams_alike(database: Database, na
             page = await load_page(session, listing, Filter(), before=before, size=4)
             backwards, before = [*page.rows, *backwards], page.before
     assert forwards == whole == backwards
-    assert (counts.total, counts.capped, counts.facets.keys()) == (len(whole), False, listing.facets.keys())
+    assert (counts.total, counts.capped, counts.facets.keys()) == (
+        len(whole),
+        False,
+        listing.facets.keys(),
+    )
     for facet, values in counts.facets.items():
         assert sum(values.values()) == len(whole)
         for value, n in values.items():
             chosen: dict[str, Any] = {facet: (value,)}
-            assert len(await every(database, Filter(chosen), listing)) == n, (facet, value)
+            assert len(await every(database, Filter(chosen), listing)) == n, (
+                facet,
+                value,
+            )
     later = Filter(since=datetime.now(UTC) + timedelta(days=1))
     assert await every(database, later, listing) == []
     assert await every(database, Filter(text="no such words 头痛"), listing) == []
@@ -242,14 +291,18 @@ async def test_more_rows_than_are_counted_are_a_lower_bound(
     await add_rows(database)
     async with database.begin() as session:
         counts = await count_rows(session, CLAIMS, Filter())
-        few = await count_rows(session, CLAIMS, Filter({"source": ("s0",), "second": ("confirmed",)}))
+        few = await count_rows(
+            session, CLAIMS, Filter({"source": ("s0",), "second": ("confirmed",)})
+        )
     assert (counts.total, counts.capped) == (10, True)
     assert (few.total, few.capped) == (6, False)
     assert few.facets["source"] == {"s0": 6}
     assert few.facets["verdict"] == {"contradicted": 6}
 
 
-@pytest.mark.parametrize("key", ["x", "[1]", '["2026-01-01T00:00:00+00:00"]', '["yesterday", 1]', '{"a": 1}'])
+@pytest.mark.parametrize(
+    "key", ["x", "[1]", '["2026-01-01T00:00:00+00:00"]', '["yesterday", 1]', '{"a": 1}']
+)
 async def test_a_key_that_is_none_is_refused(database: Database, key: str) -> None:
     async with database.begin() as session:
         with pytest.raises(UsageError, match="not the key of a row"):
@@ -261,7 +314,22 @@ async def test_a_key_that_is_none_is_refused(database: Database, key: str) -> No
 def test_no_cell_is_a_formula_and_no_title_names_a_person() -> None:
     at = datetime(2026, 2, 1, tzinfo=UTC)
     title = "=HYPERLINK(1) of Dr. John Smith"
-    item = ThreadItem("s", "-1", title, "en", "case", "kept", "", "", ("+a", "b"), "m", None, "2026.W05", at, at)
+    item = ThreadItem(
+        "s",
+        "-1",
+        title,
+        "en",
+        "case",
+        "kept",
+        "",
+        "",
+        ("+a", "b"),
+        "m",
+        None,
+        "2026.W05",
+        at,
+        at,
+    )
     [shown] = without_identifiers([item])
     assert "Smith" not in shown.title
     assert cells(shown)[1:3] == ["'-1", "'" + shown.title]

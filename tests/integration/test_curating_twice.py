@@ -25,7 +25,12 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curation.curate import CurationCounts, curate_queued, curate_revision, curation_work
+from medlive.service.curation.curate import (
+    CurationCounts,
+    curate_queued,
+    curate_revision,
+    curation_work,
+)
 from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
@@ -33,16 +38,27 @@ from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
 RUBRIC: dict[str, Any] = {
     "theme": "Response Depth",
     "specialty": "Family & General Practice",
-    "facts": [{"id": "f1", "advice_id": "a1", "fact": "Lisinopril can cause a dry cough."},
-              {"id": "f2", "advice_id": "a2", "fact": "Ask for losartan 50 mg."}],
+    "facts": [
+        {"id": "f1", "advice_id": "a1", "fact": "Lisinopril can cause a dry cough."},
+        {"id": "f2", "advice_id": "a2", "fact": "Ask for losartan 50 mg."},
+    ],
     "criteria": [
-        {"fact_id": "f1", "criterion": "States that lisinopril can cause a dry cough.", "axis": "Accuracy",
-         "points": 6},
-        {"fact_id": "f2", "criterion": "Recommends losartan 50 mg.", "axis": "Accuracy", "points": 5},
+        {
+            "fact_id": "f1",
+            "criterion": "States that lisinopril can cause a dry cough.",
+            "axis": "Accuracy",
+            "points": 6,
+        },
+        {
+            "fact_id": "f2",
+            "criterion": "Recommends losartan 50 mg.",
+            "axis": "Accuracy",
+            "points": 5,
+        },
         {"fact_id": "f1", "criterion": "Denies it.", "axis": "Accuracy", "points": -5},
     ],
     "no_negative": "",
-}  # fmt: skip
+}
 REVIEWED: dict[str, Any] = {
     "reader__rubric": {"problems": [], "life_critical": []},
     "reader__identifiers": {"found": []},
@@ -54,7 +70,9 @@ PIPELINE = digest_text("one")
 class Indexed(OnePassage):
     """With an identity that a database takes."""
 
-    identity = IndexIdentity("bm25", digest_text("index"), {"demo": digest_text("corpus")}, 1)
+    identity = IndexIdentity(
+        "bm25", digest_text("index"), {"demo": digest_text("corpus")}, 1
+    )
 
 
 class Gated(Scripted):
@@ -82,14 +100,21 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
         database,
         b"key",
         2,
-        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, PIPELINE,
-        Budget(), Limiters(),
-    )  # fmt: skip
+        dict.fromkeys(CURATION_ROLES, respondent),
+        Indexed(),
+        CurationSettings(),
+        PIPELINE,
+        PIPELINE,
+        Budget(),
+        Limiters(),
+    )
 
 
 async def test_who_comes_second_leaves_no_case_behind(database: Database) -> None:
     async with database.begin() as session:
-        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     keeps = Gated("keeps")
     nonclinical = {"category": "nonclinical", "meaningful": False, "reason": "no"}
@@ -109,9 +134,13 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
     async with database.begin() as session:
-        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
-    refusing = Gated("refuses", screener__extract=ConfigError("no temperature", hint="Take it out."))
+    refusing = Gated(
+        "refuses", screener__extract=ConfigError("no temperature", hint="Take it out.")
+    )
     found = replace(pipeline(database, refusing), concurrency=1)
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
@@ -120,18 +149,28 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
         # Both are given back, without an attempt, and nobody went on to the second.
         jobs = await app.job_manager.list_jobs_async()
     assert [(job.status, job.attempts) for job in jobs] == [("todo", 0)] * 2
-    assert (done.left, done.faults, done.misconfigured) == (2, [], "no temperature (Take it out.)")
+    assert (done.left, done.faults, done.misconfigured) == (
+        2,
+        [],
+        "no temperature (Take it out.)",
+    )
     assert (len(refusing.requests), found.budget.stopped) == (1, None)
     async with database.begin() as session:
         assert await latest_outcome(session, revision, PIPELINE) is None
 
 
-async def test_who_is_broken_off_keeps_what_is_under_way_before_another_asks(database: Database) -> None:
+async def test_who_is_broken_off_keeps_what_is_under_way_before_another_asks(
+    database: Database,
+) -> None:
     async with database.begin() as session:
-        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     keeps = Gated("keeps")
-    job = asyncio.ensure_future(curation_work(pipeline(database, keeps), CurationCounts())(revision))
+    job = asyncio.ensure_future(
+        curation_work(pipeline(database, keeps), CurationCounts())(revision)
+    )
     await keeps.reached.wait()
     job.cancel()
     assert await asyncio.wait([job], timeout=0.2) == (set(), {job})
@@ -148,7 +187,9 @@ async def test_who_keeps_alone_leaves_a_case_also_where_the_clock_is_set_back(
     moments = iter((datetime(2026, 1, 3, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)))
     monkeypatch.setattr("medlive.service.curation.curate.now", lambda: next(moments))
     async with database.begin() as session:
-        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     keeps = Gated("keeps")
     keeps.go.set()

@@ -72,23 +72,33 @@ def _broken(site: Sdn, read: Sequence[Page], anonymise: Any) -> Thread:
     return replace(found, posted_at=None) if found.thread_id == "5003" else found
 
 
-async def harvested(database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Forum:
+async def harvested(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Forum:
     """Four threads harvested while the parser was broken; the one that it reads has three pages."""
     forum = Forum()
-    forum.add(*(thread(number, posts=9 if number == 4 else 3) for number in (1, 2, 3, 4)))
+    forum.add(
+        *(thread(number, posts=9 if number == 4 else 3) for number in (1, 2, 3, 4))
+    )
     async with serve_forum(forum):
         overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
         with monkeypatch.context() as patched:
             patched.setattr(Sdn, "parse_thread", _broken)
             done = await harvest_source(database, settings, "sdn", overrides)
-    assert (done.counts["new"], done.counts["layout"], done.counts["fault"]) == (2, 1, 1)
+    assert (done.counts["new"], done.counts["layout"], done.counts["fault"]) == (
+        2,
+        1,
+        1,
+    )
     return forum
 
 
 async def reparse(
     database: Database, settings: Settings, *thread_ids: str, dry_run: bool = False
 ) -> ReparseResult:
-    return await reparse_source(database, settings, "sdn", thread_ids=thread_ids, dry_run=dry_run)
+    return await reparse_source(
+        database, settings, "sdn", thread_ids=thread_ids, dry_run=dry_run
+    )
 
 
 STATE = (
@@ -103,12 +113,18 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
 ) -> None:
     forum = await harvested(database, settings, monkeypatch)
     asked, before = list(forum.asked), await rows(database, STATE)
-    monkeypatch.setattr(Fetcher, "__init__", None)  # nothing here may even be ready to ask
+    monkeypatch.setattr(
+        Fetcher, "__init__", None
+    )  # nothing here may even be ready to ask
 
     dry = await reparse(database, settings, dry_run=True)
     expected = {"unchanged": 1, "new": 2, "revised": 1}
     assert {end: dry.counts[end] for end in expected} == expected
-    assert (dry.before["posted_at"], dry.after["posted_at"], dry.counts["pages"]) == (1, 4, 6)
+    assert (dry.before["posted_at"], dry.after["posted_at"], dry.counts["pages"]) == (
+        1,
+        4,
+        6,
+    )
     assert await rows(database, STATE) == before
 
     done = await reparse(database, settings)
@@ -124,7 +140,13 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
         database,
         "SELECT t.thread_id, f.page_number, f.thread_id = t.thread_id FROM thread_revisions r"
         " JOIN threads t ON t.id = r.thread_id JOIN fetches f ON f.id = r.fetch_id ORDER BY r.id",
-    ) == [("5004", 1, True), ("5003", 1, True), ("5001", 1, True), ("5002", 1, True), ("5003", 1, True)]
+    ) == [
+        ("5004", 1, True),
+        ("5003", 1, True),
+        ("5001", 1, True),
+        ("5002", 1, True),
+        ("5003", 1, True),
+    ]
     again = await reparse(database, settings)
     assert (again.counts["unchanged"], again.before) == (4, again.after)
     one = await reparse(database, settings, "5004")
@@ -142,21 +164,33 @@ async def test_a_parser_that_got_worse_takes_nothing_away(
     before = await rows(database, STATE)
     monkeypatch.setattr(Sdn, "parse_thread", _broken)
     worse = await reparse(database, settings)
-    assert {e: worse.counts[e] for e in ("layout", "fault", "unchanged", "revised")} == {
+    assert {
+        e: worse.counts[e] for e in ("layout", "fault", "unchanged", "revised")
+    } == {
         "layout": 1,
         "fault": 1,
         "unchanged": 1,
         "revised": 1,
     }
-    assert {(i, kind) for i, kind, _ in worse.problems} == {("5001", "layout"), ("5002", "fault")}
+    assert {(i, kind) for i, kind, _ in worse.problems} == {
+        ("5001", "layout"),
+        ("5002", "fault"),
+    }
     # 5003 is read without its date again: a third revision, beside the two that stay.
     revisions = {row[0]: row[-1] for row in before}
-    assert {row[0]: row[-1] for row in await rows(database, STATE)} == {**revisions, "5003": 3}
-    assert [row[:-1] for row in await rows(database, STATE)] == [row[:-1] for row in before]
+    assert {row[0]: row[-1] for row in await rows(database, STATE)} == {
+        **revisions,
+        "5003": 3,
+    }
+    assert [row[:-1] for row in await rows(database, STATE)] == [
+        row[:-1] for row in before
+    ]
     # And once the parser is mended, the good reading is the latest again.
     monkeypatch.undo()
     assert (await reparse(database, settings)).counts["revised"] == 1
-    latest = "SELECT posted_at IS NOT NULL FROM thread_revisions ORDER BY id DESC LIMIT 1"
+    latest = (
+        "SELECT posted_at IS NOT NULL FROM thread_revisions ORDER BY id DESC LIMIT 1"
+    )
     assert await rows(database, latest) == [(True,)]
 
 
@@ -171,27 +205,52 @@ async def test_threads_without_whole_pages_are_told_and_the_others_read(
     )
     (path,) = files(archive_path(settings))
     [(offset, length)] = await rows(
-        database, "SELECT archive_offset, archive_length FROM fetches WHERE thread_id = '5001' AND error IS NULL"
+        database,
+        "SELECT archive_offset, archive_length FROM fetches WHERE thread_id = '5001' AND error IS NULL",
     )
     whole = path.read_bytes()
     middle = offset + length // 2
-    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :])
+    path.write_bytes(
+        whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+    )
     done = await reparse(database, settings)
-    assert {e: done.counts[e] for e in ("bytes_gone", "damaged", "new", "revised", "unchanged")} == {
-        "bytes_gone": 1, "damaged": 1, "new": 1, "revised": 1, "unchanged": 0,
-    }  # fmt: skip
+    assert {
+        e: done.counts[e]
+        for e in ("bytes_gone", "damaged", "new", "revised", "unchanged")
+    } == {
+        "bytes_gone": 1,
+        "damaged": 1,
+        "new": 1,
+        "revised": 1,
+        "unchanged": 0,
+    }
     assert done.damaged == {path}
     path.write_bytes(whole)
     assert (await reparse(database, settings)).counts["new"] == 1
     # What waits to be read, and what was left out on purpose, stays as it is.
     await change(
-        database, "UPDATE frontier SET state = 'skipped', reason = 'older_than_since' WHERE thread_id = '5003'"
+        database,
+        "UPDATE frontier SET state = 'skipped', reason = 'older_than_since' WHERE thread_id = '5003'",
     )
-    await change(database, "UPDATE frontier SET state = 'waiting', after_fetch = 0 WHERE thread_id = '5002'")
-    await change(database, "UPDATE frontier SET state = 'gone' WHERE thread_id = '5001'")
+    await change(
+        database,
+        "UPDATE frontier SET state = 'waiting', after_fetch = 0 WHERE thread_id = '5002'",
+    )
+    await change(
+        database, "UPDATE frontier SET state = 'gone' WHERE thread_id = '5001'"
+    )
     left = await reparse(database, settings)
-    assert (left.counts["waiting"], left.counts["unchanged"], left.counts["bytes_gone"]) == (1, 2, 1)
-    assert [state for _, state, *_ in await rows(database, STATE)] == ["gone", "waiting", "skipped", "read"]
+    assert (
+        left.counts["waiting"],
+        left.counts["unchanged"],
+        left.counts["bytes_gone"],
+    ) == (1, 2, 1)
+    assert [state for _, state, *_ in await rows(database, STATE)] == [
+        "gone",
+        "waiting",
+        "skipped",
+        "read",
+    ]
     async with advisory_lock(database, "harvest sdn"):
         assert (await reparse(database, settings)).busy
 
@@ -203,21 +262,33 @@ async def test_a_quarantined_source_sees_what_its_figures_are_now(
     async with database.begin() as session:
         await quarantine(session, "sdn", "its pages changed")
     told = dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
-    assert (told["end:layout"], told["end:fault"], told["field:posted_at"]) == (0.25, 0.25, 0.5)
+    assert (told["end:layout"], told["end:fault"], told["field:posted_at"]) == (
+        0.25,
+        0.25,
+        0.5,
+    )
     dry = await reparse(database, settings, dry_run=True)
-    assert dict(await rows(database, "SELECT measure, value FROM harvest_measures")) == told
+    assert (
+        dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
+        == told
+    )
     done = await reparse(database, settings)
     now_told = {figure.name: figure.value for figure in done.drift}
     assert now_told == {figure.name: figure.value for figure in dry.drift}
     assert (now_told["end:layout"], now_told["field:posted_at"]) == (0.0, 1.0)
     assert done.quarantined == "its pages changed"
-    assert dict(await rows(database, "SELECT measure, value FROM harvest_measures")) == now_told
+    assert (
+        dict(await rows(database, "SELECT measure, value FROM harvest_measures"))
+        == now_told
+    )
 
 
 # --- retention -------------------------------------------------------------------------------------------
 
 
-async def test_old_files_go_whole_and_threads_stay(database: Database, settings: Settings) -> None:
+async def test_old_files_go_whole_and_threads_stay(
+    database: Database, settings: Settings
+) -> None:
     folder = archive_path(settings)
     week = settings.model_copy(update={"archive": ArchiveSection(keep_days=7)})
     await harvest(database, settings, samples("1402038", "1402075"))
@@ -225,22 +296,35 @@ async def test_old_files_go_whole_and_threads_stay(database: Database, settings:
     old, young = files(folder)
     size = old.stat().st_size
     threads = await rows(database, "SELECT count(*) FROM thread_revisions")
-    await change(database, "UPDATE archives SET created_at = now() - interval '8 days' WHERE id = 1")
+    await change(
+        database,
+        "UPDATE archives SET created_at = now() - interval '8 days' WHERE id = 1",
+    )
     assert not any((await apply_retention(database, settings)).values())
     planned = await apply_retention(database, week, dry_run=True)
-    assert (planned["files"], planned["bytes"], files(folder)) == (1, size, [old, young])
+    assert (planned["files"], planned["bytes"], files(folder)) == (
+        1,
+        size,
+        [old, young],
+    )
     async with advisory_lock(database, "harvest sdn"):
         assert (await apply_retention(database, week))["busy"] == 1
     assert files(folder) == [old, young]
-    [(kept,)] = await rows(database, "SELECT count(*) FROM fetches WHERE archive_id = 1")
+    [(kept,)] = await rows(
+        database, "SELECT count(*) FROM fetches WHERE archive_id = 1"
+    )
     done = await apply_retention(database, week)
     assert (done["files"], done["bytes"], done["pages"]) == (1, size, kept)
     assert files(folder) == [young]
-    assert await rows(database, "SELECT id, removed_at IS NOT NULL FROM archives ORDER BY 1") == [
+    assert await rows(
+        database, "SELECT id, removed_at IS NOT NULL FROM archives ORDER BY 1"
+    ) == [
         (1, True),
         (2, False),
     ]
-    assert await rows(database, "SELECT count(*) FROM fetches WHERE archive_id = 1") == [(0,)]
+    assert await rows(
+        database, "SELECT count(*) FROM fetches WHERE archive_id = 1"
+    ) == [(0,)]
     assert await rows(database, "SELECT count(*) FROM thread_revisions") == threads
     assert not any((await apply_retention(database, week)).values())
 
@@ -252,9 +336,15 @@ async def test_what_is_left_lying_is_cleared_and_what_is_not_ours_is_not(
     await harvest(database, settings, samples("1402038", "1402075"))
     (path,) = files(folder)
     # Its removal was noted, and then came the kill.
-    await change(database, "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL")
+    await change(
+        database,
+        "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL",
+    )
     await change(database, "UPDATE archives SET removed_at = now()")
-    stray, fresh = path.with_name("sdn-2025.W01-9.1.warc.gz"), path.with_name("sdn-2025.W01-9.2.warc.gz")
+    stray, fresh = (
+        path.with_name("sdn-2025.W01-9.1.warc.gz"),
+        path.with_name("sdn-2025.W01-9.2.warc.gz"),
+    )
     notes = path.with_name("notes.txt")
     for one in (stray, fresh, notes):
         one.write_bytes(b"x")
@@ -267,15 +357,23 @@ async def test_what_is_left_lying_is_cleared_and_what_is_not_ours_is_not(
 
 
 def test_copies_are_numbered() -> None:
-    assert custody.next_name("sdn/sdn-2026.W47-1.2.warc.gz") == "sdn/sdn-2026.W47-1.2.r1.warc.gz"
-    assert custody.next_name("sdn/sdn-2026.W47-1.2-3.r9.warc.gz") == "sdn/sdn-2026.W47-1.2-3.r10.warc.gz"
+    assert (
+        custody.next_name("sdn/sdn-2026.W47-1.2.warc.gz")
+        == "sdn/sdn-2026.W47-1.2.r1.warc.gz"
+    )
+    assert (
+        custody.next_name("sdn/sdn-2026.W47-1.2-3.r9.warc.gz")
+        == "sdn/sdn-2026.W47-1.2-3.r10.warc.gz"
+    )
 
 
 # --- export ----------------------------------------------------------------------------------------------
 
 
 def _check_sums(folder: Path) -> int:
-    return subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=folder, capture_output=True).returncode
+    return subprocess.run(
+        ["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=folder, capture_output=True
+    ).returncode
 
 
 async def test_an_export_is_whole_checked_and_found_by_its_index(
@@ -288,27 +386,45 @@ async def test_an_export_is_whole_checked_and_found_by_its_index(
     done = await export_warc(database, settings, ["sdn"], out)
     assert (done.written, done.problems) == ([second.name], [])
     done = await export_warc(database, settings, [], out)
-    assert (done.written, done.unchanged, done.stale) == ([first.name], [second.name], [])
-    assert {p.name for p in files(out)} == {first.name, second.name, "SHA256SUMS", "index.cdxj"}
+    assert (done.written, done.unchanged, done.stale) == (
+        [first.name],
+        [second.name],
+        [],
+    )
+    assert {p.name for p in files(out)} == {
+        first.name,
+        second.name,
+        "SHA256SUMS",
+        "index.cdxj",
+    }
     assert _check_sums(out) == 0
     assert (out / second.name).read_bytes() == second.read_bytes()
 
     # Read by another reader: every page that was kept, at the place that the index names.
     lines = (out / "index.cdxj").read_text().splitlines()
     assert lines == sorted(lines, key=str.encode)
-    asked = await rows(database, "SELECT url, body_digest FROM fetches WHERE archive_id IS NOT NULL")
+    asked = await rows(
+        database, "SELECT url, body_digest FROM fetches WHERE archive_id IS NOT NULL"
+    )
     assert len(lines) == len(asked) == done.pages
     for line in lines:
         key, stamp, told = line.split(" ", 2)
         entry = json.loads(told)
         assert key == sort_key(entry["url"])
         whole = (out / entry["filename"]).read_bytes()
-        member = whole[int(entry["offset"]) : int(entry["offset"]) + int(entry["length"])]
+        member = whole[
+            int(entry["offset"]) : int(entry["offset"]) + int(entry["length"])
+        ]
         (record,) = ArchiveIterator(io.BytesIO(member), check_digests="raise")
         assert record.rec_headers.get_header("WARC-Target-URI") == entry["url"]
         assert record.rec_headers.get_header("WARC-Payload-Digest") == entry["digest"]
         assert record.http_headers.get_statuscode() == entry["status"]
-        assert stamp == record.rec_headers.get_header("WARC-Date").translate({ord(c): None for c in "-:TZ"})[:14]
+        assert (
+            stamp
+            == record.rec_headers.get_header("WARC-Date").translate(
+                {ord(c): None for c in "-:TZ"}
+            )[:14]
+        )
 
 
 async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
@@ -333,7 +449,11 @@ async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
     # An export of the file's beginning is brought up to date.
     (out / theirs.name).write_bytes(committed[:100])
     done = await export_warc(database, settings, [], out)
-    assert (sorted(done.written), done.problems, _check_sums(out)) == ([ours.name, theirs.name], [], 0)
+    assert (sorted(done.written), done.problems, _check_sums(out)) == (
+        [ours.name, theirs.name],
+        [],
+        0,
+    )
 
     # An earlier export that has been damaged since keeps its sum, and so shows.
     for damaged in (
@@ -373,7 +493,11 @@ async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
 
 @pytest.mark.parametrize("how", ["swept", "erased and not yet swept"])
 async def test_what_a_takedown_erases_during_an_export_is_not_exported(
-    database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    database: Database,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
 ) -> None:
     await harvest(database, settings, samples("1402038", "1402075"))
     loop, original = asyncio.get_running_loop(), shutil.copyfileobj

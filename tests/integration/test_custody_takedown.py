@@ -42,7 +42,14 @@ from medlive.service.release.freeze import freeze
 from medlive.service.release.withdraw import reinstate
 from medlive.snapshot.errata import load_errata
 from medlive.sources.archive import pages
-from tests.support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of
+from tests.support.custody import (
+    harvest,
+    samples,
+    settings_of,
+    traces_in_files,
+    traces_in_tables,
+    words_of,
+)
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.threads import as_import
 
@@ -65,11 +72,18 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def curated(database: Database, settings: Settings, index: Path) -> dict[str, SampleThread]:
+async def curated(
+    database: Database, settings: Settings, index: Path
+) -> dict[str, SampleThread]:
     """Three threads harvested and curated; two of them made cases."""
     first, *others = samples(ERASED, KEPT, REJECTED)
-    opening = first.messages[0].model_copy(update={"text": f"{first.messages[0].text} {MARK}"})
-    threads = [first.model_copy(update={"messages": (opening, *first.messages[1:])}), *others]
+    opening = first.messages[0].model_copy(
+        update={"text": f"{first.messages[0].text} {MARK}"}
+    )
+    threads = [
+        first.model_copy(update={"messages": (opening, *first.messages[1:])}),
+        *others,
+    ]
     shutil.copytree(index, index_path(settings))
     await harvest(database, settings, threads)
     assert (await run_curation(settings))["outcomes"] == {"kept": 2, "rejected": 1}
@@ -91,7 +105,11 @@ def files_with(folder: Path, word: str) -> set[str]:
                 command = [str(find_program("pg_restore", 18)), "--file=-", str(path)]
                 data = subprocess.run(command, capture_output=True, check=True).stdout
             data = gzip.decompress(data) if path.suffix == ".gz" else data
-            found |= {path.relative_to(folder).as_posix()} if word.encode() in data else set()
+            found |= (
+                {path.relative_to(folder).as_posix()}
+                if word.encode() in data
+                else set()
+            )
     return found
 
 
@@ -105,58 +123,98 @@ async def attempt(database: Database, *statements: str) -> None:
 async def own_words(database: Database, thread: SampleThread) -> list[str]:
     """Words of a thread that are no words of the evidence."""
     words = words_of(thread)
-    evidence = {word for table, word in await traces_in_tables(database, words) if table == "passages"}
+    evidence = {
+        word
+        for table, word in await traces_in_tables(database, words)
+        if table == "passages"
+    }
     assert len(evidence) * 4 < len(words)
     return [word for word in words if word not in evidence]
 
 
 async def everything(database: Database) -> dict[str, list[str]]:
     """Every row of every table, as text."""
-    tables = await rows(database, "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+    tables = await rows(
+        database,
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1",
+    )
     return {
-        name: sorted(row for (row,) in await rows(database, f'SELECT CAST(t AS text) FROM "{name}" AS t'))
+        name: sorted(
+            row
+            for (row,) in await rows(
+                database, f'SELECT CAST(t AS text) FROM "{name}" AS t'
+            )
+        )
         for (name,) in tables
     }
 
 
 async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
-    database: Database, settings: Settings, curated: dict[str, SampleThread], tmp_path: Path
+    database: Database,
+    settings: Settings,
+    curated: dict[str, SampleThread],
+    tmp_path: Path,
 ) -> None:
     folder, gone = archive_path(settings), curated[ERASED]
     words = await own_words(database, gone)
     others = {i: words_of(t) for i, t in curated.items() if i != ERASED}
     # Its address stands in messages too, and in a line that could not be imported.
-    url = (await rows(database, "SELECT url FROM threads WHERE thread_id = :i", i=ERASED))[0][0]
+    url = (
+        await rows(database, "SELECT url FROM threads WHERE thread_id = :i", i=ERASED)
+    )[0][0]
     async with database.begin() as session:
         await quarantine(session, "sdn", f"{url}: no layout fits")
     bad = json.dumps({"source": "sdn", "thread_id": ERASED, "title": gone.title})[:-1]
     (tmp_path / "bad.jsonl").write_text(bad + "\n")
     key = handle_key(settings)
-    await import_file(database, tmp_path / "bad.jsonl", assume_posted_at=None, handle_key=key)
+    await import_file(
+        database, tmp_path / "bad.jsonl", assume_posted_at=None, handle_key=key
+    )
     assert traces_in_files(folder, words)
     # A verdict about its case, and one about another.
     [(case_id,)] = await rows(
-        database, "SELECT c.id FROM cases c JOIN threads t ON t.id = c.thread_id WHERE t.thread_id = :i", i=ERASED
+        database,
+        "SELECT c.id FROM cases c JOIN threads t ON t.id = c.thread_id WHERE t.thread_id = :i",
+        i=ERASED,
     )
     verdicts = settings.home / PLACE / "ab"
     verdicts.mkdir(parents=True)
     for name, about in (("gone", case_id), ("other", "ml-1")):
-        (verdicts / f"{name}.jsonl").write_text(canonical_json({"case_id": about, "reason": MARK[:9]}) + "\n")
+        (verdicts / f"{name}.jsonl").write_text(
+            canonical_json({"case_id": about, "reason": MARK[:9]}) + "\n"
+        )
     assert (await make_backup(settings, tmp_path / "before"))["rows"]
     holding = files_with(settings.home, "quillbarrow")
     assert {name.partition("/")[0] for name in holding} == {"archive", "before"}
     assert "before/database.dump" in holding
     shutil.rmtree(tmp_path / "before")
     told = {table for table, _ in await traces_in_tables(database, words)}
-    assert told >= {"threads", "thread_revisions", "frontier", "fetches", "replies", "elements", "curations",
-                    "case_revisions", "sources", "import_problems"}  # fmt: skip
+    assert told >= {
+        "threads",
+        "thread_revisions",
+        "frontier",
+        "fetches",
+        "replies",
+        "elements",
+        "curations",
+        "case_revisions",
+        "sources",
+        "import_problems",
+    }
 
     before = await everything(database)
-    planned = await take_down(database, settings, "sdn", ERASED, "the author asked", dry_run=True)
+    planned = await take_down(
+        database, settings, "sdn", ERASED, "the author asked", dry_run=True
+    )
     assert await everything(database) == before
     done = await take_down(database, settings, "sdn", ERASED, "the author asked")
     assert (done.counts, done.frozen, done.damaged) == (planned.counts, [], [])
-    assert done.counts["case_revisions"] == done.counts["threads"] == done.counts["fetches"] == 1
+    assert (
+        done.counts["case_revisions"]
+        == done.counts["threads"]
+        == done.counts["fetches"]
+        == 1
+    )
     assert traces_in_files(folder, words) == []
     assert await traces_in_tables(database, words) == set()
     await make_backup(settings, tmp_path / "after")
@@ -170,22 +228,33 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     # The other threads' pages lie where the rows say, and whole.
     (path,) = [p for p in folder.rglob("*") if p.is_file()]
     assert list(pages(path)), "every record that is left is sound"
-    places = await rows(database, "SELECT archive_offset FROM fetches WHERE archive_id IS NOT NULL ORDER BY 1")
+    places = await rows(
+        database,
+        "SELECT archive_offset FROM fetches WHERE archive_id IS NOT NULL ORDER BY 1",
+    )
     assert [(place.offset,) for place, _ in pages(path)] == places
 
     # Neither a harvest nor an import brings it back, and no page that shows it is kept.
     async with database.begin() as session:
-        await session.execute(text("UPDATE sources SET quarantined_at = NULL, quarantine_reason = NULL"))
+        await session.execute(
+            text("UPDATE sources SET quarantined_at = NULL, quarantine_reason = NULL")
+        )
     again = await harvest(database, settings, list(curated.values()))
     assert again.counts["taken_down"] >= 1
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(as_import(t)) + "\n" for t in curated.values()))
-    imported = await import_file(database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key)
+    (tmp_path / "in.jsonl").write_text(
+        "".join(json.dumps(as_import(t)) + "\n" for t in curated.values())
+    )
+    imported = await import_file(
+        database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key
+    )
     assert (imported.counts["taken_down"], imported.counts["problems"]) == (1, 0)
     assert traces_in_files(folder, words) == []
     assert await traces_in_tables(database, words) == set()
 
     # Once more changes nothing, and what is left says when and why.
-    assert not (await take_down(database, settings, "sdn", ERASED, "another reason")).counts
+    assert not (
+        await take_down(database, settings, "sdn", ERASED, "another reason")
+    ).counts
     with pytest.raises(ThreadTakenDown, match="the author asked"):
         async with database.begin() as session:
             await inspect_thread(session, "sdn", ERASED)
@@ -197,10 +266,14 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     with pytest.raises(CheckFailed, match="not taken down"):
         await allow_return(database, "sdn", ERASED, "It was another author.")
     assert await traces_in_tables(database, words) == set()
-    imported = await import_file(database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key)
+    imported = await import_file(
+        database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key
+    )
     assert (imported.counts["taken_down"], imported.counts["new"]) == (0, 1)
     # Taken down again, it goes again.
-    assert (await take_down(database, settings, "sdn", ERASED, "It was not.")).counts["thread_revisions"] == 1
+    assert (await take_down(database, settings, "sdn", ERASED, "It was not.")).counts[
+        "thread_revisions"
+    ] == 1
     assert await traces_in_tables(database, words) == set()
 
 
@@ -210,9 +283,18 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     frozen = await freeze(database, settings)
     assert frozen.cases == 2
     words = await own_words(database, curated[ERASED])
-    held = {w for table, w in await traces_in_tables(database, words) if table in ("case_revisions", "criteria")}
-    folder = {path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()}
-    before = {case.case_id: case for case in (await raw_cases(settings, load_cases(frozen.path))).cases}
+    held = {
+        w
+        for table, w in await traces_in_tables(database, words)
+        if table in ("case_revisions", "criteria")
+    }
+    folder = {
+        path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()
+    }
+    before = {
+        case.case_id: case
+        for case in (await raw_cases(settings, load_cases(frozen.path))).cases
+    }
     done = await take_down(database, settings, "sdn", ERASED, "a court's order")
     [(version, case_id)] = done.frozen
     async with database.begin() as session:
@@ -238,8 +320,14 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     # The errata beside the snapshot say so; the snapshot stays as it is.
     errata = snapshots_path(settings) / "errata.json"
     [erratum] = load_errata(errata).affecting(version)
-    assert (erratum.kind, erratum.case_id, erratum.reason) == ("takedown", case_id, "taken down")
-    assert {path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()} == folder
+    assert (erratum.kind, erratum.case_id, erratum.reason) == (
+        "takedown",
+        case_id,
+        "taken down",
+    )
+    assert {
+        path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()
+    } == folder
     for table in ("criteria", "case_revisions"):
         change = f"DELETE FROM {table} WHERE case_id = '{case_id}'"
         with pytest.raises(DBAPIError, match="refused"):
@@ -249,10 +337,12 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     # Only the case that was published still has words of it.
     assert {table for table, _ in left} <= {"case_revisions", "criteria"}
     assert {w for _, w in left} <= held
-    assert await rows(database, "SELECT status, status_reason FROM cases WHERE id = :i", i=case_id) == [
-        ("withdrawn", "taken_down")
-    ]
-    assert await rows(database, "SELECT title, messages FROM thread_revisions WHERE messages = '[]'") == [("", [])]
+    assert await rows(
+        database, "SELECT status, status_reason FROM cases WHERE id = :i", i=case_id
+    ) == [("withdrawn", "taken_down")]
+    assert await rows(
+        database, "SELECT title, messages FROM thread_revisions WHERE messages = '[]'"
+    ) == [("", [])]
     # What is left empty is no obstacle for a later run, and makes no case.
     run = await run_curation(settings)
     assert run["faults"] == []
@@ -271,7 +361,9 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
         await attempt(database, "UPDATE takedowns SET counts = counts", change)
     await reinstate(database, settings, case_id, "It was a mistake.")
     assert load_errata(errata).affecting(version) == ()
-    assert await rows(database, "SELECT status FROM cases WHERE id = :i", i=case_id) == [("held",)]
+    assert await rows(
+        database, "SELECT status FROM cases WHERE id = :i", i=case_id
+    ) == [("held",)]
 
 
 async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
@@ -287,9 +379,14 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         "INSERT INTO overrules (revision_id, overruled, reason) SELECT id, 'duplicate', 'r' FROM thread_revisions",
     ):
         await attempt(database, work)
-    counts = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
+    counts = {
+        table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0]
+        for table in IMMUTABLE
+    }
     assert all(counts.values()), counts
-    other = (await rows(database, "SELECT id FROM threads WHERE thread_id = :i", i=KEPT))[0][0]
+    other = (
+        await rows(database, "SELECT id FROM threads WHERE thread_id = :i", i=KEPT)
+    )[0][0]
     theirs = f"SELECT id FROM thread_revisions WHERE thread_id = {other}"
     decisions = f"SELECT id FROM curations WHERE revision_id IN ({theirs})"
     cases = f"SELECT id FROM cases WHERE thread_id = {other}"
@@ -299,7 +396,14 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         "overrules": f"revision_id IN ({theirs})",
         "case_revisions": f"case_id IN ({cases})",
         **dict.fromkeys(
-            ("criteria", "reviews", "identifier_scans", "withdrawals", "reinstatements"), f"case_id IN ({cases})"
+            (
+                "criteria",
+                "reviews",
+                "identifier_scans",
+                "withdrawals",
+                "reinstatements",
+            ),
+            f"case_id IN ({cases})",
         ),
         "prompts": "true",
         "passages": "true",
@@ -307,7 +411,9 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
     }
     for table in IMMUTABLE:
         which = where.get(table, f"curation_id IN ({decisions})")
-        column = next(c.name for c in Base.metadata.tables[table].columns if c.identity is None)
+        column = next(
+            c.name for c in Base.metadata.tables[table].columns if c.identity is None
+        )
         for refused in (
             [f"DELETE FROM {table}"],
             [f"UPDATE {table} SET {column} = {column}"],
@@ -324,7 +430,10 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
     for refused in (
         # Emptied as a whole or not at all, and nothing else with it.
         [down, f"UPDATE thread_revisions SET title = '' WHERE {ours}"],
-        [down, f"UPDATE thread_revisions SET {emptied}, posted_at = now() WHERE {ours}"],
+        [
+            down,
+            f"UPDATE thread_revisions SET {emptied}, posted_at = now() WHERE {ours}",
+        ],
         [down, f"UPDATE thread_revisions SET {half} WHERE {ours}"],
         [down, "DELETE FROM takedowns"],
         [down, "UPDATE takedowns SET thread_id = 'else'"],
@@ -339,9 +448,14 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         await attempt(database, f"DELETE FROM thread_revisions WHERE {ours}")
     with pytest.raises(DBAPIError, match="refused"):
         await attempt(
-            database, "UPDATE takedowns SET erased_in = 0", f"UPDATE thread_revisions SET title = '' WHERE {ours}"
+            database,
+            "UPDATE takedowns SET erased_in = 0",
+            f"UPDATE thread_revisions SET title = '' WHERE {ours}",
         )
-    after = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
+    after = {
+        table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0]
+        for table in IMMUTABLE
+    }
     assert after == counts
 
 
@@ -388,7 +502,9 @@ def _no_unlink(error: type[Exception]) -> Any:
     return unlink
 
 
-async def test_a_takedown_goes_not_beside_who_brings_the_thread_in(database: Database, settings: Settings) -> None:
+async def test_a_takedown_goes_not_beside_who_brings_the_thread_in(
+    database: Database, settings: Settings
+) -> None:
     await harvest(database, settings, samples(ERASED))
     async with advisory_lock(database, "harvest sdn") as alone:
         assert alone
@@ -411,7 +527,9 @@ async def test_a_takedown_goes_not_beside_who_brings_the_thread_in(database: Dat
     async with database.begin() as session:
         assert await find_takedown(session, "sdn", ERASED) is None
         await session.execute(
-            text("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
+            text(
+                "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
+            )
         )
     done = await take_down(database, settings, "sdn", ERASED, "asked")
     assert done.counts["threads"] == 1
@@ -424,10 +542,19 @@ async def test_pages_of_other_threads_that_link_to_it_lose_their_bytes_and_nothi
     database: Database, settings: Settings
 ) -> None:
     forum = Forum()
-    alike = {"thread_id": "50010", "url": "https://forum.example/threads/cough-1.50010/"}
-    forum.add(*(thread(number) for number in (1, 2, 3)), thread(4).model_copy(update=alike))
-    similar = '<aside><a href="/threads/cough-1.5001/latest">Another title</a></aside></body>'
-    forum.change = lambda path, page: page.replace("</body>", similar) if "5002" in path else page
+    alike = {
+        "thread_id": "50010",
+        "url": "https://forum.example/threads/cough-1.50010/",
+    }
+    forum.add(
+        *(thread(number) for number in (1, 2, 3)), thread(4).model_copy(update=alike)
+    )
+    similar = (
+        '<aside><a href="/threads/cough-1.5001/latest">Another title</a></aside></body>'
+    )
+    forum.change = lambda path, page: (
+        page.replace("</body>", similar) if "5002" in path else page
+    )
     async with serve_forum(forum):
         overrides = {"base_url": forum.url, "boards": (BOARD,), "min_interval_s": 0.0}
         await harvest_source(database, settings, "sdn", overrides)
@@ -435,12 +562,18 @@ async def test_pages_of_other_threads_that_link_to_it_lose_their_bytes_and_nothi
     # The list and the page of 5002; 50010, whose address begins alike, is another thread.
     assert done.counts["pages_showing_it"] == 2
     bytes_here = "SELECT thread_id, archive_id IS NOT NULL FROM fetches WHERE kind = 'thread' ORDER BY 1"
-    assert await rows(database, bytes_here) == [("50010", True), ("5002", False), ("5003", True)]
+    assert await rows(database, bytes_here) == [
+        ("50010", True),
+        ("5002", False),
+        ("5003", True),
+    ]
     assert await rows(database, "SELECT count(*) FROM thread_revisions") == [(3,)]
     assert traces_in_files(archive_path(settings), ["cough-1.5001/"]) == []
 
 
-async def test_a_thread_that_was_never_met_is_kept_out(database: Database, settings: Settings) -> None:
+async def test_a_thread_that_was_never_met_is_kept_out(
+    database: Database, settings: Settings
+) -> None:
     await harvest(database, settings, samples(KEPT))
     done = await take_down(database, settings, "sdn", ERASED, "asked beforehand")
     assert not done.counts
@@ -450,10 +583,17 @@ async def test_a_thread_that_was_never_met_is_kept_out(database: Database, setti
     assert traces_in_files(archive_path(settings), words_of(samples(ERASED)[0])) == []
 
 
-async def test_replies_of_an_attempt_that_was_cut_off_go_as_well(database: Database, settings: Settings) -> None:
+async def test_replies_of_an_attempt_that_was_cut_off_go_as_well(
+    database: Database, settings: Settings
+) -> None:
     await harvest(database, settings, samples(ERASED, KEPT))
-    texts = dict(await rows(database, "SELECT threads.thread_id, messages -> 0 ->> 'text' FROM thread_revisions "
-                            "JOIN threads ON threads.id = thread_revisions.thread_id"))  # fmt: skip
+    texts = dict(
+        await rows(
+            database,
+            "SELECT threads.thread_id, messages -> 0 ->> 'text' FROM thread_revisions "
+            "JOIN threads ON threads.id = thread_revisions.thread_id",
+        )
+    )
     statement = "A statement in words of its own that no message of the thread has."
     store = PostgresReplyStore(database)
     engine = EngineIdentity("openai", "m", {})
@@ -472,6 +612,9 @@ async def test_replies_of_an_attempt_that_was_cut_off_go_as_well(database: Datab
         await store.keep(request.digest(engine), request, engine, reply)
     done = await take_down(database, settings, "sdn", ERASED, "asked")
     assert done.counts["replies"] == 2
-    assert [t for (t,) in await rows(database, "SELECT inputs -> 'messages' -> 0 ->> 'text' FROM replies")] == [
-        texts[KEPT]
-    ]
+    assert [
+        t
+        for (t,) in await rows(
+            database, "SELECT inputs -> 'messages' -> 0 ->> 'text' FROM replies"
+        )
+    ] == [texts[KEPT]]

@@ -19,16 +19,22 @@ from medlive.errors import CheckFailed, UsageError
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA"
 
 
-async def with_password(database: Database, name: str = "ada", role: Role = Role.ADMIN) -> Account:
+async def with_password(
+    database: Database, name: str = "ada", role: Role = Role.ADMIN
+) -> Account:
     async with database.begin() as session:
-        account = await accounts.use_link(session, await accounts.invite(session, name, role), HASH)
+        account = await accounts.use_link(
+            session, await accounts.invite(session, name, role), HASH
+        )
     assert account is not None
     return account
 
 
 async def pass_time(database: Database, table: str, column: str, by: timedelta) -> None:
     async with database.begin() as session:
-        await session.execute(text(f"UPDATE {table} SET {column} = {column} - :by"), {"by": by})
+        await session.execute(
+            text(f"UPDATE {table} SET {column} = {column} - :by"), {"by": by}
+        )
 
 
 async def owner(database: Database, token: str) -> str | None:
@@ -38,9 +44,15 @@ async def owner(database: Database, token: str) -> str | None:
 
 
 def test_roles_include_others_as_documented() -> None:
-    assert {role: "".join(sorted(r.value[0] for r in granted)) for role, granted in accounts.GRANTS.items()} == {
-        Role.VIEWER: "v", Role.REVIEWER: "rv", Role.PUBLISHER: "pv", Role.ADMIN: "aprv"
-    }  # fmt: skip
+    assert {
+        role: "".join(sorted(r.value[0] for r in granted))
+        for role, granted in accounts.GRANTS.items()
+    } == {
+        Role.VIEWER: "v",
+        Role.REVIEWER: "rv",
+        Role.PUBLISHER: "pv",
+        Role.ADMIN: "aprv",
+    }
 
 
 async def test_a_link_sets_one_password_once_and_expires(database: Database) -> None:
@@ -63,7 +75,9 @@ async def test_a_link_sets_one_password_once_and_expires(database: Database) -> 
         assert await accounts.use_link(session, late, HASH) is None
 
 
-async def test_two_who_use_a_link_at_once_do_not_both_set_it(database: Database) -> None:
+async def test_two_who_use_a_link_at_once_do_not_both_set_it(
+    database: Database,
+) -> None:
     async with database.begin() as session:
         token = await accounts.invite(session, "ada", Role.VIEWER)
 
@@ -71,17 +85,23 @@ async def test_two_who_use_a_link_at_once_do_not_both_set_it(database: Database)
         async with database.begin() as session:
             return await accounts.use_link(session, token, HASH) is not None
 
-    assert sorted(await asyncio.gather(*(use() for _ in range(8)))) == [False] * 7 + [True]
+    assert sorted(await asyncio.gather(*(use() for _ in range(8)))) == [False] * 7 + [
+        True
+    ]
 
 
 @pytest.mark.parametrize("name", ["", "-ada", "a b", "ada\x00", "阿达", "a" * 65])
-async def test_a_name_that_cannot_be_one_is_refused(database: Database, name: str) -> None:
+async def test_a_name_that_cannot_be_one_is_refused(
+    database: Database, name: str
+) -> None:
     async with database.begin() as session:
         with pytest.raises(UsageError):
             await accounts.invite(session, name, Role.VIEWER)
 
 
-async def test_sessions_end_by_idleness_by_age_and_by_what_is_done_to_the_account(database: Database) -> None:
+async def test_sessions_end_by_idleness_by_age_and_by_what_is_done_to_the_account(
+    database: Database,
+) -> None:
     ada, bob = await with_password(database), await with_password(database, "bob")
     almost = timedelta(minutes=1)
 
@@ -95,10 +115,16 @@ async def test_sessions_end_by_idleness_by_age_and_by_what_is_done_to_the_accoun
 
     token, other = await sign_in(), await sign_in(bob)
     async with database.begin() as session:
-        assert token not in str((await session.execute(text("SELECT * FROM account_sessions"))).all())
-    await pass_time(database, "account_sessions", "used_at", accounts.SESSION_IDLE - almost)
+        assert token not in str(
+            (await session.execute(text("SELECT * FROM account_sessions"))).all()
+        )
+    await pass_time(
+        database, "account_sessions", "used_at", accounts.SESSION_IDLE - almost
+    )
     assert await owner(database, token) == "ada"  # and counts as used
-    await pass_time(database, "account_sessions", "used_at", accounts.SESSION_IDLE - almost)
+    await pass_time(
+        database, "account_sessions", "used_at", accounts.SESSION_IDLE - almost
+    )
     assert await owner(database, token) == "ada"
     assert await owner(database, other) is None  # idle for twice as long
     await pass_time(database, "account_sessions", "created_at", accounts.SESSION_LASTS)
@@ -118,14 +144,21 @@ async def test_sessions_end_by_idleness_by_age_and_by_what_is_done_to_the_accoun
 
     first, second = await sign_in(bob), await sign_in(bob)
     await change(lambda session: accounts.end_session(session, first))
-    assert (await owner(database, first), await owner(database, second)) == (None, "bob")
+    assert (await owner(database, first), await owner(database, second)) == (
+        None,
+        "bob",
+    )
     await change(lambda session: accounts.set_role(session, "bob", Role.VIEWER))
     async with database.begin() as session:
         assert (await accounts.find_session(session, second)).role is Role.VIEWER
-        assert await session.scalar(text("SELECT count(*) FROM account_sessions")) == 5  # not the expired
+        assert (
+            await session.scalar(text("SELECT count(*) FROM account_sessions")) == 5
+        )  # not the expired
 
 
-async def test_a_disabled_account_is_let_in_by_no_way_until_reset(database: Database) -> None:
+async def test_a_disabled_account_is_let_in_by_no_way_until_reset(
+    database: Database,
+) -> None:
     ada = await with_password(database)
     async with database.begin() as session:
         open_link = await accounts.reset(session, "ada")
@@ -135,18 +168,25 @@ async def test_a_disabled_account_is_let_in_by_no_way_until_reset(database: Data
         assert not await accounts.has_accounts(session)
         token = await accounts.start_session(session, ada)
         assert await accounts.find_session(session, token) is None
-        assert await accounts.use_link(session, await accounts.reset(session, "ada"), HASH) is not None
+        assert (
+            await accounts.use_link(session, await accounts.reset(session, "ada"), HASH)
+            is not None
+        )
         assert await accounts.find_password(session, "ada") is not None
         with pytest.raises(UsageError, match="no account"):
             await accounts.disable(session, "eve")
 
 
-async def test_attempts_that_come_at_once_are_all_counted_until_the_window_ends(database: Database) -> None:
+async def test_attempts_that_come_at_once_are_all_counted_until_the_window_ends(
+    database: Database,
+) -> None:
     async def attempt(subject: str) -> int:
         async with database.begin() as session:
             return (await accounts.count_attempt(session, subject))[0]
 
-    counted = await asyncio.gather(*(attempt(f"account:{name}") for name in ["ada"] * 20 + ["bob"] * 3))
+    counted = await asyncio.gather(
+        *(attempt(f"account:{name}") for name in ["ada"] * 20 + ["bob"] * 3)
+    )
     assert sorted(counted[:20]) == list(range(1, 21))
     assert sorted(counted[20:]) == [1, 2, 3]
     ada = await with_password(database)
@@ -157,7 +197,9 @@ async def test_attempts_that_come_at_once_are_all_counted_until_the_window_ends(
     assert await attempt("account:bob") == 1
     async with database.begin() as session:
         await accounts.start_session(session, ada)
-        assert list(await session.scalars(text("SELECT subject FROM sign_in_attempts"))) == ["account:bob"]
+        assert list(
+            await session.scalars(text("SELECT subject FROM sign_in_attempts"))
+        ) == ["account:bob"]
 
 
 async def test_an_account_of_the_identity_provider_keeps_its_name_and_gets_the_role_of_today(
@@ -165,21 +207,35 @@ async def test_an_account_of_the_identity_provider_keeps_its_name_and_gets_the_r
 ) -> None:
     await with_password(database, "ada")
     async with database.begin() as session:
-        bob = await accounts.save_external(session, "https://id.example#1", "Bob@example.org", Role.VIEWER)
+        bob = await accounts.save_external(
+            session, "https://id.example#1", "Bob@example.org", Role.VIEWER
+        )
         assert (bob.name, bob.role) == ("bob@example.org", Role.VIEWER)
-        again = await accounts.save_external(session, "https://id.example#1", "other", Role.ADMIN)
+        again = await accounts.save_external(
+            session, "https://id.example#1", "other", Role.ADMIN
+        )
         assert (again.id, again.name, again.role) == (bob.id, bob.name, Role.ADMIN)
         for taken in ("ada", "bob@example.org", "a b"):
             with pytest.raises(CheckFailed):
-                await accounts.save_external(session, "https://id.example#2", taken, Role.ADMIN)
+                await accounts.save_external(
+                    session, "https://id.example#2", taken, Role.ADMIN
+                )
         with pytest.raises(CheckFailed, match="identity provider"):
             await accounts.reset(session, bob.name)
         await accounts.disable(session, bob.name)
-        assert await accounts.save_external(session, "https://id.example#1", "bob", Role.ADMIN) is None
+        assert (
+            await accounts.save_external(
+                session, "https://id.example#1", "bob", Role.ADMIN
+            )
+            is None
+        )
 
 
 def test_the_commands_make_change_and_list_accounts(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("MEDLIVE_DATABASE_URL", database_url)
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
@@ -192,7 +248,10 @@ def test_the_commands_make_change_and_list_accounts(
     assert run(everywhere) == 2
     assert "medlive user invite NAME --role admin" in capsys.readouterr().err
     status, first = medlive("invite", "ada", "--role", "admin")
-    assert (status, first.startswith("https://medlive.example/invitation/")) == (0, True)
+    assert (status, first.startswith("https://medlive.example/invitation/")) == (
+        0,
+        True,
+    )
     assert medlive("invite", "Ada")[0] == 2
     assert medlive("invite", "bob", "--role", "owner")[0] == 2
     assert medlive("role", "ada", "publisher")[0] == 0
@@ -200,5 +259,9 @@ def test_the_commands_make_change_and_list_accounts(
     assert (status, second != first) == (0, True)
     assert medlive("disable", "ada")[0] == 0
     [ada] = json.loads(medlive("list", "--json")[1])
-    assert (ada["name"], ada["role"], ada["disabled_at"] is None) == ("ada", "publisher", False)
+    assert (ada["name"], ada["role"], ada["disabled_at"] is None) == (
+        "ada",
+        "publisher",
+        False,
+    )
     assert "publisher" in medlive("list")[1]

@@ -22,10 +22,17 @@ GATES = digest_text("gates")
 
 async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
     async with database.begin() as session:
-        await fixing.save_verdicts(session, GATES, [(i, n, []) for i, n in await pending(session)])
+        await fixing.save_verdicts(
+            session, GATES, [(i, n, []) for i, n in await pending(session)]
+        )
     async with database.begin() as session:
         info = await snapshots.begin_snapshot(session, version)
-        assert await fixing.judge(session, version, info.parent, GATES, publishable_only=False) == 0
+        assert (
+            await fixing.judge(
+                session, version, info.parent, GATES, publishable_only=False
+            )
+            == 0
+        )
         await fixing.add_members(session, version, due=[], held_out=[])
         numbers = await snapshots.count_members(session, version)
         return await snapshots.freeze_snapshot(
@@ -43,7 +50,9 @@ async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
 
 async def pending(session: AsyncSession) -> list[tuple[str, int]]:
     parent = await snapshots.latest_frozen(session)
-    return await fixing.unchecked(session, parent.version if parent else None, GATES, after="", most=99)
+    return await fixing.unchecked(
+        session, parent.version if parent else None, GATES, after="", most=99
+    )
 
 
 def members(database: Database, version: str) -> list[SnapshotCase]:
@@ -51,15 +60,23 @@ def members(database: Database, version: str) -> list[SnapshotCase]:
         return list(reader.cases(version))
 
 
-async def test_a_case_has_one_stable_id_and_a_revision_for_each_wording(database: Database) -> None:
+async def test_a_case_has_one_stable_id_and_a_revision_for_each_wording(
+    database: Database,
+) -> None:
     first = await make_case(database)
     assert (first.revision, first.status) == (1, "new")
     assert first.case_id == cases.case_id_of("forum", "t1", KEY)
     assert first.case_id != cases.case_id_of("forum", "t1", b"another key")
     assert (await make_case(database)).status == "unchanged"
-    heavier = replace(RUBRIC, criteria=(replace(RUBRIC.criteria[0], points=6), RUBRIC.criteria[1]))
+    heavier = replace(
+        RUBRIC, criteria=(replace(RUBRIC.criteria[0], points=6), RUBRIC.criteria[1])
+    )
     again = await make_case(database, rubric=heavier)
-    assert (again.case_id, again.revision, again.status) == (first.case_id, 2, "revised")
+    assert (again.case_id, again.revision, again.status) == (
+        first.case_id,
+        2,
+        "revised",
+    )
     async with database.begin() as session:
         ready = await cases.latest_case(session, first.case_id)
     assert ready is not None
@@ -76,15 +93,28 @@ async def test_held_and_withdrawn_cases_are_not_ready(database: Database) -> Non
             await cases.lock_case(session, "ml-000000000000")
     assert (await make_case(database, 2)).status == "unchanged"
     async with database.begin() as session:
-        rows = {row.id: row.status_reason for row in await session.scalars(select(CaseRow))}
+        rows = {
+            row.id: row.status_reason for row in await session.scalars(select(CaseRow))
+        }
     ready = cases.case_id_of("forum", "t3", KEY)
-    assert rows == {held.case_id: "two facts in one criterion", gone.case_id: "retracted", ready: None}
+    assert rows == {
+        held.case_id: "two facts in one criterion",
+        gone.case_id: "retracted",
+        ready: None,
+    }
 
 
-async def test_snapshots_hold_their_rows_and_know_first_releases(database: Database) -> None:
+async def test_snapshots_hold_their_rows_and_know_first_releases(
+    database: Database,
+) -> None:
     one = await make_case(database, 1)
     info = await frozen(database, "2026.W10")
-    assert (info.cases, info.criteria, info.parent, info.publishable) == (1, 2, None, True)
+    assert (info.cases, info.criteria, info.parent, info.publishable) == (
+        1,
+        2,
+        None,
+        True,
+    )
     two = await make_case(database, 2)
     assert (await frozen(database, "2026.W11")).parent == "2026.W10"
     async with database.begin() as session:
@@ -96,18 +126,25 @@ async def test_snapshots_hold_their_rows_and_know_first_releases(database: Datab
         assert [c.points for c in rows[0].criteria] == [5, -10]
         assert len({c.criterion_id for case in rows for c in case.criteria}) == 4
         assert rows == members(database, "2026.W11")
-        provenance = await snapshots.load_provenance(session, "2026.W11", code_version="1")
+        provenance = await snapshots.load_provenance(
+            session, "2026.W11", code_version="1"
+        )
         assert provenance.prompts == {"screener.extract": PROMPT.digest}
         assert [e.role for e in provenance.engines] == ["screener", "validator"]
         assert provenance.thresholds == {"sufficiency": 0.5, "alignment": 0.5}
-        assert [s.version for s in await snapshots.list_snapshots(session)] == ["2026.W11", "2026.W10"]
+        assert [s.version for s in await snapshots.list_snapshots(session)] == [
+            "2026.W11",
+            "2026.W10",
+        ]
     for version in ("2026.W11", "2026.W09"):
         with pytest.raises(UsageError):
             async with database.begin() as session:
                 await snapshots.begin_snapshot(session, version)
 
 
-async def test_counts_that_are_not_the_members_freeze_nothing(database: Database) -> None:
+async def test_counts_that_are_not_the_members_freeze_nothing(
+    database: Database,
+) -> None:
     await make_case(database)
     async with database.begin() as session:
         await snapshots.begin_snapshot(session, "2026.W10")

@@ -73,7 +73,12 @@ def test_the_server_knows_no_variable_but_those_that_are_named(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs on as another user, and shows what it was started with to whoever is that user."""
-    secrets = ("MEDLIVE_SIGNING_KEY", "OIDC_CLIENT_SECRET", "OPENAI_API_KEY", "MEDLIVE_NOTIFY__SMTP_PASSWORD")
+    secrets = (
+        "MEDLIVE_SIGNING_KEY",
+        "OIDC_CLIENT_SECRET",
+        "OPENAI_API_KEY",
+        "MEDLIVE_NOTIFY__SMTP_PASSWORD",
+    )
     for name in secrets:
         monkeypatch.setenv(name, "a secret that no child needs")
     url = embedded.start(empty_home)
@@ -93,14 +98,24 @@ def test_the_server_knows_no_variable_but_those_that_are_named(
         for pid in (postmaster, backend):
             environment = Path(f"/proc/{pid}/environ").read_bytes()
             assert b"a secret" not in environment
-            names = {entry.partition(b"=")[0].decode() for entry in environment.split(b"\0") if b"=" in entry}
+            names = {
+                entry.partition(b"=")[0].decode()
+                for entry in environment.split(b"\0")
+                if b"=" in entry
+            }
             assert names <= {*SYSTEM, "LC_ALL", *made_on_the_way}, pid
-    assert b"PATH=" in Path(f"/proc/{postmaster}/environ").read_bytes(), "the environment can be read here"
+    assert b"PATH=" in Path(f"/proc/{postmaster}/environ").read_bytes(), (
+        "the environment can be read here"
+    )
 
 
 def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> None:
     started = [
-        subprocess.Popen([sys.executable, "-c", START, str(empty_home)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", START, str(empty_home)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(3)
     ]
     urls = {process.communicate(timeout=60)[0] for process in started}
@@ -111,7 +126,9 @@ def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> 
 
 def test_the_server_outlives_a_kill_of_the_process_that_started_it(home: Path) -> None:
     script = START + "; sys.stdout.flush(); import time; time.sleep(20)"
-    with subprocess.Popen([sys.executable, "-c", script, str(home)], stdout=subprocess.PIPE, text=True) as starter:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(home)], stdout=subprocess.PIPE, text=True
+    ) as starter:
         url = starter.stdout.readline().strip()
         pid = running(home).pid
         query(url, "CREATE TABLE kept AS SELECT 41 + 1 AS n")
@@ -131,7 +148,9 @@ def test_a_killed_server_is_started_again_with_its_data(home: Path) -> None:
     assert query(url, "SELECT n FROM kept_too") == 42
 
 
-def test_a_pid_file_whose_number_went_to_another_process_is_no_server(home: Path) -> None:
+def test_a_pid_file_whose_number_went_to_another_process_is_no_server(
+    home: Path,
+) -> None:
     embedded.start(home)
     data = running(home).data
     lines = (data / "postmaster.pid").read_text().splitlines()
@@ -142,14 +161,26 @@ def test_a_pid_file_whose_number_went_to_another_process_is_no_server(home: Path
     assert query(embedded.start(home), "SELECT 1") == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv"
+)
 def test_root_without_ptrace_finds_its_server(home: Path) -> None:
     """As in a container of Docker's default capabilities."""
-    limited = ["setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace", sys.executable]
+    limited = [
+        "setpriv",
+        "--bounding-set",
+        "-sys_ptrace",
+        "--inh-caps",
+        "-sys_ptrace",
+        sys.executable,
+    ]
     embedded.stop(home)
     url = subprocess.check_output([*limited, "-c", START, str(home)], text=True).strip()
     pid = running(home).pid
-    assert subprocess.check_output([*limited, "-c", START, str(home)], text=True).strip() == url
+    assert (
+        subprocess.check_output([*limited, "-c", START, str(home)], text=True).strip()
+        == url
+    )
     assert running(home).pid == pid
 
 
@@ -183,7 +214,9 @@ def test_a_home_that_cannot_be_made_is_told(empty_home: Path) -> None:
     assert "file" in caught.value.message
 
 
-def test_without_the_wheel_the_extra_is_named(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_wheel_the_extra_is_named(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embedded, "_WHEEL", "a_wheel_that_is_not_there")
     with pytest.raises(MissingExtra) as caught:
         embedded.start(empty_home)
@@ -192,7 +225,10 @@ def test_without_the_wheel_the_extra_is_named(empty_home: Path, monkeypatch: pyt
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_normal_user_has_a_server_of_their_own(empty_home: Path) -> None:
-    if any(not folder.stat().st_mode & 0o001 for folder in Path(sys.prefix).resolve().parents):
+    if any(
+        not folder.stat().st_mode & 0o001
+        for folder in Path(sys.prefix).resolve().parents
+    ):
         pytest.skip("the environment lies where no other user can read it")
     # Everything is imported before the change of user: the interpreter may lie where others cannot read.
     script = f"""
@@ -207,12 +243,17 @@ assert (home / "postgresql" / "data").stat().st_uid == 65534
 print(embedded.stop(home))
 """
     empty_home.chmod(0o777)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == "True", done.stderr
 
 
 def test_a_server_is_dumped_and_restored_by_the_oldest_program_that_knows_it() -> None:
-    found = [embedded.find_program("pg_restore", version).parts[-3] for version in (15, 16, 17, 18)]
+    found = [
+        embedded.find_program("pg_restore", version).parts[-3]
+        for version in (15, 16, 17, 18)
+    ]
     assert found == ["pginstall", "pginstall", "pginstall18", "pginstall18"]
 
 
@@ -225,7 +266,9 @@ def test_a_home_with_its_server_shows_others_nothing(empty_home: Path) -> None:
         passable = {"": "0o711", "postgresql": "0o711"} if os.geteuid() == 0 else {}
         opened = {"": oct((empty_home / "home").stat().st_mode & 0o777)}
         for entry in walk(empty_home / "home"):
-            if entry.status.st_mode & 0o077 and not entry.name.startswith("postgresql/binaries-"):
+            if entry.status.st_mode & 0o077 and not entry.name.startswith(
+                "postgresql/binaries-"
+            ):
                 opened[entry.name] = oct(entry.status.st_mode & 0o777)
         assert opened == passable | ({} if passable else {"": "0o700"})
     finally:

@@ -13,13 +13,25 @@ from medlive.clock import now
 from medlive.db import runs
 from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.session import Database, advisory_lock, ask_lock, lock_connection
-from medlive.db.tables.intake import FrontierState, ImportProblemRow, RunOutcome, SourceKind
+from medlive.db.tables.intake import (
+    FrontierState,
+    ImportProblemRow,
+    RunOutcome,
+    SourceKind,
+)
 from medlive.db.tables.release import EvaluationRunRow
 from medlive.digest import digest_text
 from medlive.errors import UsageError
 from medlive.sources.drift import Compared, Measure
 from medlive.sources.files import ImportProblem, ProblemReason
-from medlive.sources.ledger import FetchedPage, KnownThread, Listed, ListState, PageKind, Place
+from medlive.sources.ledger import (
+    FetchedPage,
+    KnownThread,
+    Listed,
+    ListState,
+    PageKind,
+    Place,
+)
 from medlive.sources.source import Fetched, ListEntry, PageRequest
 
 SOURCE = "forum"
@@ -31,14 +43,18 @@ def entry(number: int, *, active: datetime | None = NOON) -> ListEntry:
     return ListEntry(f"https://forum.example/t/{number}", str(number), "", None, active)
 
 
-def page(number: int, *, body: bytes = b"<html>\x00\xff", place: int = 1) -> FetchedPage:
+def page(
+    number: int, *, body: bytes = b"<html>\x00\xff", place: int = 1
+) -> FetchedPage:
     url = f"https://forum.example/t/{number}?page={place}"
     headers = {"etag": '"1"', "content-type": "text/html"}
     page = Fetched(url, body, headers=headers, fetched_at=NOON, elapsed_ms=12)
     return FetchedPage(PageKind.THREAD, page, str(number), place)
 
 
-async def start(database: Database, week: str, *, again: bool = False) -> harvests.StartedRun:
+async def start(
+    database: Database, week: str, *, again: bool = False
+) -> harvests.StartedRun:
     async with database.begin() as session:
         run = await harvests.start_harvest(session, SOURCE, week, again=again)
     assert run is not None
@@ -50,7 +66,12 @@ async def finish(database: Database, run: harvests.StartedRun, **how: Any) -> No
         await harvests.finish_harvest(session, run, {"pages": 1}, **how)
 
 
-async def listed(database: Database, run: harvests.StartedRun, *entries: ListEntry, finished: bool = True) -> None:
+async def listed(
+    database: Database,
+    run: harvests.StartedRun,
+    *entries: ListEntry,
+    finished: bool = True,
+) -> None:
     newest = max((e.last_post_at for e in entries if e.last_post_at), default=None)
     following = None if finished else PageRequest("https://forum.example/?page=2")
     event = Listed("list", entries, (), following, newest, finished)
@@ -59,22 +80,32 @@ async def listed(database: Database, run: harvests.StartedRun, *entries: ListEnt
         await harvests.save_cursor(session, run.run_id, event)
 
 
-async def settle(database: Database, run: harvests.StartedRun, *settled: frontier.Settled) -> None:
+async def settle(
+    database: Database, run: harvests.StartedRun, *settled: frontier.Settled
+) -> None:
     async with database.begin() as session:
         await frontier.settle(session, SOURCE, run.run_id, settled)
 
 
 def read(number: int, **values: Any) -> frontier.Settled:
     fields = {"title": True, "messages": 3}
-    return frontier.Settled(str(number), FrontierState.READ, page_count=1, fields=fields, **values)
+    return frontier.Settled(
+        str(number), FrontierState.READ, page_count=1, fields=fields, **values
+    )
 
 
-async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(database: Database) -> None:
+async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(
+    database: Database,
+) -> None:
     run = await start(database, "2026.W10")
     await finish(database, run, problem="blocked")
     async with database.begin() as session:
         [source] = await harvests.list_sources(session)
-    assert (source.kind, source.last_run, source.last_outcome) == (SourceKind.SITE, "2026.W10", RunOutcome.FAILED)
+    assert (source.kind, source.last_run, source.last_outcome) == (
+        SourceKind.SITE,
+        "2026.W10",
+        RunOutcome.FAILED,
+    )
     again = await start(database, "2026.W10")
     assert (again.run_id, again.start) == (run.run_id, 2)
     await finish(database, again, partial=True)
@@ -82,12 +113,18 @@ async def test_a_week_has_one_run_that_is_taken_up_until_it_is_done(database: Da
     await finish(database, third)
     async with database.begin() as session:
         assert await harvests.start_harvest(session, SOURCE, "2026.W10") is None
-        row = (await session.execute(text("SELECT counts, starts, outcome, problem FROM harvest_runs"))).one()
+        row = (
+            await session.execute(
+                text("SELECT counts, starts, outcome, problem FROM harvest_runs")
+            )
+        ).one()
     assert tuple(row) == ({"pages": 3}, 3, "done", None)
     assert (await start(database, "2026.W11")).run_id != run.run_id
 
 
-async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(database: Database) -> None:
+async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(
+    database: Database,
+) -> None:
     run = await start(database, "2026.W10")
     async with database.begin() as session:
         await harvests.add_counts(session, run, {"pages": 2, "listed": 5})
@@ -99,7 +136,9 @@ async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(database: Databas
                 await late(session, run, {"pages": 9})
     await finish(database, later)
     async with database.begin() as session:
-        row = (await session.execute(text("SELECT counts, outcome FROM harvest_runs"))).one()
+        row = (
+            await session.execute(text("SELECT counts, outcome FROM harvest_runs"))
+        ).one()
         assert (await harvests.run_figures(session, run.run_id))[1] == {"listed": 5}
     assert tuple(row) == ({"pages": 3, "listed": 5}, "done")
     await start(database, "2026.W10", again=True)
@@ -107,11 +146,20 @@ async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(database: Databas
         assert (await harvests.run_figures(session, run.run_id))[1] == {"listed": 0}
 
 
-async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_knows(database: Database) -> None:
+async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_knows(
+    database: Database,
+) -> None:
     run = await start(database, "2026.W10")
     await listed(database, run, entry(1), entry(3), entry(4))
-    await settle(database, run, read(1, etag='"x"'), frontier.Settled("3", FrontierState.FAILED, reason="fetch"))
-    await settle(database, run, frontier.Settled("4", FrontierState.FAILED, reason="layout"))
+    await settle(
+        database,
+        run,
+        read(1, etag='"x"'),
+        frontier.Settled("3", FrontierState.FAILED, reason="fetch"),
+    )
+    await settle(
+        database, run, frontier.Settled("4", FrontierState.FAILED, reason="layout")
+    )
     await finish(database, run)
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
@@ -120,20 +168,32 @@ async def test_a_run_that_is_repeated_has_dealt_with_nothing_and_keeps_what_it_k
     assert again.run_id == run.run_id
     async with database.begin() as session:
         known = await frontier.look_up(session, SOURCE, run.run_id, ["1", "2"])
-        assert known == {"1": KnownThread('"x"', None, 1, handled=False, met_by=run.run_id)}
-        assert not (await frontier.look_up(session, SOURCE, run.run_id, ["4"]))["4"].handled
+        assert known == {
+            "1": KnownThread('"x"', None, 1, handled=False, met_by=run.run_id)
+        }
+        assert not (await frontier.look_up(session, SOURCE, run.run_id, ["4"]))[
+            "4"
+        ].handled
         left = await frontier.take_left_over(session, SOURCE, run.run_id)
-        assert [e.thread_id for e in left] == ["3"], "tried again although no list shows it"
+        assert [e.thread_id for e in left] == ["3"], (
+            "tried again although no list shows it"
+        )
         state = await harvests.list_state(session, run.run_id, SOURCE, "list", WEEK)
     assert state == ListState()
 
 
-async def test_what_waits_or_failed_by_chance_is_left_over_and_nothing_else(database: Database) -> None:
+async def test_what_waits_or_failed_by_chance_is_left_over_and_nothing_else(
+    database: Database,
+) -> None:
     run = await start(database, "2026.W10")
     await listed(database, run, *map(entry, range(1, 7)), finished=False)
     failed = [(2, "fetch"), (3, "layout"), (4, "incomplete")]
     for number, reason in failed:
-        await settle(database, run, frontier.Settled(str(number), FrontierState.FAILED, reason=reason))
+        await settle(
+            database,
+            run,
+            frontier.Settled(str(number), FrontierState.FAILED, reason=reason),
+        )
     await settle(database, run, read(5), frontier.Settled("6", FrontierState.GONE))
     await finish(database, run, problem="killed")
     later = await start(database, "2026.W11")
@@ -141,26 +201,41 @@ async def test_what_waits_or_failed_by_chance_is_left_over_and_nothing_else(data
         found = await frontier.take_left_over(session, SOURCE, later.run_id)
     assert {e.thread_id for e in found} == {"1", "2", "4"}
     for attempt in range(frontier.MAX_ATTEMPTS):
-        await settle(database, later, frontier.Settled("2", FrontierState.FAILED, reason="fetch"))
+        await settle(
+            database, later, frontier.Settled("2", FrontierState.FAILED, reason="fetch")
+        )
         async with database.begin() as session:
             found = await frontier.take_left_over(session, SOURCE, later.run_id)
         # It failed once in the week before.
-        assert ("2" in {e.thread_id for e in found}) == (attempt + 2 < frontier.MAX_ATTEMPTS)
+        assert ("2" in {e.thread_id for e in found}) == (
+            attempt + 2 < frontier.MAX_ATTEMPTS
+        )
     await listed(database, later, entry(2))
     async with database.begin() as session:
-        assert "2" in {e.thread_id for e in await frontier.take_left_over(session, SOURCE, later.run_id)}
+        assert "2" in {
+            e.thread_id
+            for e in await frontier.take_left_over(session, SOURCE, later.run_id)
+        }
 
 
-async def test_pages_of_a_reading_are_found_again_and_those_of_an_earlier_one_are_not(database: Database) -> None:
+async def test_pages_of_a_reading_are_found_again_and_those_of_an_earlier_one_are_not(
+    database: Database,
+) -> None:
     async def keep(run: harvests.StartedRun, *pages: FetchedPage) -> None:
         async with database.begin() as session:
-            number = await archives.start_archive(session, run.run_id, f"{run.run_id}-{pages[0].number}", 0)
+            number = await archives.start_archive(
+                session, run.run_id, f"{run.run_id}-{pages[0].number}", 0
+            )
             places = [Place(100 * n, 50) for n in range(len(pages))]
             await fetches.save_pages(session, run.run_id, SOURCE, pages, number, places)
 
     async def kept(*, this_reading: bool) -> list[int]:
         async with database.begin() as session:
-            after = await frontier.reading_began(session, SOURCE, "1") if this_reading else 0
+            after = (
+                await frontier.reading_began(session, SOURCE, "1")
+                if this_reading
+                else 0
+            )
             found = await fetches.kept_pages(session, SOURCE, "1", after_fetch=after)
             return [page.page_number for page in found]
 
@@ -174,7 +249,9 @@ async def test_pages_of_a_reading_are_found_again_and_those_of_an_earlier_one_ar
     assert await kept(this_reading=True) == []
     assert await kept(this_reading=False) == [1, 2]
     await keep(later, page(1))
-    assert await kept(this_reading=False) == [1], "the latest reading has one page so far"
+    assert await kept(this_reading=False) == [1], (
+        "the latest reading has one page so far"
+    )
 
 
 async def test_a_list_stops_where_finished_runs_saw_it_and_goes_on_where_this_one_stood(
@@ -187,9 +264,13 @@ async def test_a_list_stops_where_finished_runs_saw_it_and_goes_on_where_this_on
     run = await start(database, "2026.W10")
     assert await state(run) == ListState()
     await listed(database, run, entry(1), finished=False)
-    assert await state(run) == ListState(next_page=PageRequest("https://forum.example/?page=2"))
+    assert await state(run) == ListState(
+        next_page=PageRequest("https://forum.example/?page=2")
+    )
     other = await start(database, "2026.W11")
-    assert (await state(other)).cutoff is None, "a list that was not read to its end says nothing"
+    assert (await state(other)).cutoff is None, (
+        "a list that was not read to its end says nothing"
+    )
     await listed(database, run, entry(2, active=NOON - WEEK))
     assert (await state(run)).finished
     assert await state(other) == ListState(cutoff=NOON - WEEK, read_by=run.run_id)
@@ -201,7 +282,9 @@ async def test_what_a_list_should_have_shown_is_asked_for(database: Database) ->
     await listed(database, run, entry(1), entry(2), entry(3, active=old), undated)
     await settle(database, run, *(read(n) for n in (1, 2, 3, 4)))
     async with database.begin() as session:
-        assert await frontier.take_not_listed(session, SOURCE, run.run_id, WEEK) == [], "this run has listed them"
+        assert (
+            await frontier.take_not_listed(session, SOURCE, run.run_id, WEEK) == []
+        ), "this run has listed them"
     later = await start(database, "2026.W11")
     await listed(database, later, entry(1))
     async with database.begin() as session:
@@ -210,29 +293,54 @@ async def test_what_a_list_should_have_shown_is_asked_for(database: Database) ->
         assert await frontier.take_not_listed(session, SOURCE, later.run_id, WEEK) == []
 
 
-async def test_threads_of_a_list_without_dates_are_asked_for_while_they_are_young(database: Database) -> None:
+async def test_threads_of_a_list_without_dates_are_asked_for_while_they_are_young(
+    database: Database,
+) -> None:
     async def taken(run: harvests.StartedRun) -> set[str]:
         async with database.begin() as session:
-            return {e.thread_id for e in await frontier.take_not_listed(session, SOURCE, run.run_id, WEEK)}
+            return {
+                e.thread_id
+                for e in await frontier.take_not_listed(
+                    session, SOURCE, run.run_id, WEEK
+                )
+            }
 
     run = await start(database, "2026.W10")
     await listed(database, run, *(entry(n, active=None) for n in (1, 2, 3)))
     moment = now()
-    await settle(database, run, read(1), read(2, posted_at=moment), read(3, posted_at=moment - 3 * WEEK))
+    await settle(
+        database,
+        run,
+        read(1),
+        read(2, posted_at=moment),
+        read(3, posted_at=moment - 3 * WEEK),
+    )
     later = await start(database, "2026.W11")
     assert await taken(later) == set(), "this run has not read the list"
     await listed(database, later)
     assert await taken(later) == {"1", "2"}, "3 is old"
-    await settle(database, later, *(frontier.Settled(i, FrontierState.NOT_MODIFIED) for i in "12"))
+    await settle(
+        database,
+        later,
+        *(frontier.Settled(i, FrontierState.NOT_MODIFIED) for i in "12"),
+    )
     async with database.begin() as session:
-        await session.execute(text("UPDATE harvest_runs SET started_at = now() - interval '20 days'"))
-        await session.execute(text("UPDATE frontier SET posted_at = now() - interval '20 days'"))
+        await session.execute(
+            text("UPDATE harvest_runs SET started_at = now() - interval '20 days'")
+        )
+        await session.execute(
+            text("UPDATE frontier SET posted_at = now() - interval '20 days'")
+        )
     last = await start(database, "2026.W12")
     await listed(database, last)
-    assert await taken(last) == set(), "that they were asked for last week does not keep them young"
+    assert await taken(last) == set(), (
+        "that they were asked for last week does not keep them young"
+    )
 
 
-async def test_a_list_that_is_read_again_from_its_beginning_misses_what_is_gone(database: Database) -> None:
+async def test_a_list_that_is_read_again_from_its_beginning_misses_what_is_gone(
+    database: Database,
+) -> None:
     run = await start(database, "2026.W10")
     await listed(database, run, entry(1), entry(2, active=NOON - 9 * WEEK))
     await settle(database, run, read(1), read(2))
@@ -241,10 +349,14 @@ async def test_a_list_that_is_read_again_from_its_beginning_misses_what_is_gone(
     await listed(database, again, entry(1))
     async with database.begin() as session:
         found = await frontier.take_not_listed(session, SOURCE, again.run_id, WEEK)
-    assert [e.thread_id for e in found] == ["2"], "no other run bounds how far it was read"
+    assert [e.thread_id for e in found] == ["2"], (
+        "no other run bounds how far it was read"
+    )
 
 
-async def test_a_source_is_quarantined_with_its_reason_and_lifted(database: Database) -> None:
+async def test_a_source_is_quarantined_with_its_reason_and_lifted(
+    database: Database,
+) -> None:
     run = await start(database, "2026.W10")
     shown = [Compared("field:title", 1.0, 20, None, collapsed=False)]
     async with database.begin() as session:
@@ -257,14 +369,20 @@ async def test_a_source_is_quarantined_with_its_reason_and_lifted(database: Data
         assert source.quarantined_at is not None
     later = await start(database, "2026.W11")
     async with database.begin() as session:
-        past = await harvests.past_measures(session, SOURCE, before_run=later.run_id, runs=8)
+        past = await harvests.past_measures(
+            session, SOURCE, before_run=later.run_id, runs=8
+        )
         assert past == [{"field:title": Measure(1.0, 20)}]
         assert await harvests.latest_measures(session, SOURCE) == ("2026.W10", shown)
         await harvests.lift_quarantine(session, SOURCE)
         assert (await harvests.list_sources(session))[0].quarantined_at is None
-        assert await harvests.past_measures(session, SOURCE, before_run=later.run_id, runs=8)
+        assert await harvests.past_measures(
+            session, SOURCE, before_run=later.run_id, runs=8
+        )
         await harvests.lift_quarantine(session, SOURCE, compare_anew=True)
-        assert not await harvests.past_measures(session, SOURCE, before_run=later.run_id, runs=8)
+        assert not await harvests.past_measures(
+            session, SOURCE, before_run=later.run_id, runs=8
+        )
         for change in (
             harvests.quarantine(session, "elsewhere", "x"),
             harvests.lift_quarantine(session, "elsewhere"),
@@ -276,27 +394,45 @@ async def test_a_source_is_quarantined_with_its_reason_and_lifted(database: Data
 async def test_a_run_s_figures_are_those_of_what_it_read(database: Database) -> None:
     run = await start(database, "2026.W10")
     await listed(database, run, *map(entry, range(1, 6)))
-    await settle(database, run, read(1), frontier.Settled("3", FrontierState.FAILED, reason="layout"))
-    bare = frontier.Settled("2", FrontierState.READ, page_count=2, fields={"title": False, "messages": 6})
-    long = frontier.Settled("5", FrontierState.READ, page_count=99, fields={"title": True, "messages": 2000})
-    await settle(database, run, bare, long, frontier.Settled("4", FrontierState.NOT_MODIFIED))
+    await settle(
+        database,
+        run,
+        read(1),
+        frontier.Settled("3", FrontierState.FAILED, reason="layout"),
+    )
+    bare = frontier.Settled(
+        "2", FrontierState.READ, page_count=2, fields={"title": False, "messages": 6}
+    )
+    long = frontier.Settled(
+        "5", FrontierState.READ, page_count=99, fields={"title": True, "messages": 2000}
+    )
+    await settle(
+        database, run, bare, long, frontier.Settled("4", FrontierState.NOT_MODIFIED)
+    )
     async with database.begin() as session:
         fields, ends = await harvests.run_figures(session, run.run_id)
     assert fields == {"title": (pytest.approx(2 / 3), 3), "messages": (6, 3)}
     assert ends == Counter({"read": 3, "layout": 1, "not_modified": 1, "listed": 0})
 
 
-async def test_a_lock_is_one_process_s_at_a_time_and_ends_with_it(database: Database) -> None:
+async def test_a_lock_is_one_process_s_at_a_time_and_ends_with_it(
+    database: Database,
+) -> None:
     async with advisory_lock(database, "harvest forum") as first:
         assert first
-        async with advisory_lock(database, "harvest forum") as second, advisory_lock(database, "other") as other:
+        async with (
+            advisory_lock(database, "harvest forum") as second,
+            advisory_lock(database, "other") as other,
+        ):
             assert not second
             assert other
     async with advisory_lock(database, "harvest forum") as free:
         assert free
 
 
-async def test_a_lock_s_connection_ends_after_a_cancelled_question(database: Database) -> None:
+async def test_a_lock_s_connection_ends_after_a_cancelled_question(
+    database: Database,
+) -> None:
     async with lock_connection(database) as connection:
         asked = asyncio.create_task(ask_lock(connection, "SELECT pg_sleep(60)", 0))
         await asyncio.sleep(0.2)
@@ -307,7 +443,9 @@ async def test_a_lock_s_connection_ends_after_a_cancelled_question(database: Dat
         assert await ask_lock(connection, "SELECT true", 0)
 
 
-async def test_imports_and_their_bad_lines_are_recorded(database: Database, tmp_path: Path) -> None:
+async def test_imports_and_their_bad_lines_are_recorded(
+    database: Database, tmp_path: Path
+) -> None:
     name = str(tmp_path / "file \udcff.jsonl")
     problems = [
         ImportProblem(7, ProblemReason.NOT_JSON, "no JSON", "{"),
@@ -318,17 +456,28 @@ async def test_imports_and_their_bad_lines_are_recorded(database: Database, tmp_
         await runs.save_problems(session, run, name, problems)
         await runs.save_problems(session, run, name, problems[:1])
         await runs.finish_import(session, run, {"new": 3})
-        found = (await session.scalars(select(ImportProblemRow).order_by(ImportProblemRow.line))).all()
-    assert [(p.line, p.reason, p.file) for p in found] == [(2, "bad_date", name), (7, "not_json", name)]
+        found = (
+            await session.scalars(
+                select(ImportProblemRow).order_by(ImportProblemRow.line)
+            )
+        ).all()
+    assert [(p.line, p.reason, p.file) for p in found] == [
+        (2, "bad_date", name),
+        (7, "not_json", name),
+    ]
 
 
 async def test_runs_and_evaluations_are_recorded(database: Database) -> None:
-    async with runs.recorded_run(database, "curate", {"limit": None}, iso_week="2026.W10") as run:
+    async with runs.recorded_run(
+        database, "curate", {"limit": None}, iso_week="2026.W10"
+    ) as run:
         run.counts = {"kept": 1}
     async with runs.recorded_run(database, "curate", {}) as run:
         run.failed = True
     async with database.begin() as session:
-        outcomes = await session.scalars(text("SELECT outcome FROM pipeline_runs ORDER BY id"))
+        outcomes = await session.scalars(
+            text("SELECT outcome FROM pipeline_runs ORDER BY id")
+        )
         assert list(outcomes) == ["done", "failed"]
         for score in (0.1, 0.2):
             number = await runs.record_evaluation(
@@ -352,5 +501,7 @@ async def test_harvests_of_a_week_are_found_by_source(database: Database) -> Non
         await harvests.finish_harvest(session, one, {})
         found = await harvests.list_sources(session)
     assert [(s.name, s.last_run, s.last_outcome) for s in found] == [
-        ("dxy", "2026.W39", "running"), ("icliniq", "2026.W40", "done"), ("sdn", "2026.W40", "running")
-    ]  # fmt: skip
+        ("dxy", "2026.W39", "running"),
+        ("icliniq", "2026.W40", "done"),
+        ("sdn", "2026.W40", "running"),
+    ]

@@ -54,8 +54,15 @@ OPEN = {
 
 def documented() -> Rights:
     """The rights that the document lists, a line each: role, right, objects."""
-    rows = re.findall(r"^\| `(medlive_\w+)` \| ([A-Z]+) \| (.+) \|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
-    return {f"{role} {right}": set(re.findall(r"`([^`]+)`", objects)) for role, right, objects in rows}
+    rows = re.findall(
+        r"^\| `(medlive_\w+)` \| ([A-Z]+) \| (.+) \|$",
+        DOCUMENT.read_text("utf-8"),
+        re.MULTILINE,
+    )
+    return {
+        f"{role} {right}": set(re.findall(r"`([^`]+)`", objects))
+        for role, right, objects in rows
+    }
 
 
 def granted(connection: psycopg.Connection[Any]) -> Rights:
@@ -76,5 +83,7 @@ def test_the_documented_rights_are_those_of_the_catalogue(database_url: str) -> 
         ]
         assert documented() == found, "\n".join(["the catalogue says:", *lines])
         assert {key.split()[0] for key in found} == {WEB, WORKER}
-        existing = {what: owner.execute(query).fetchall() for what, query in OPEN.items()}
+        existing = {
+            what: owner.execute(query).fetchall() for what, query in OPEN.items()
+        }
     assert not any(existing.values()), existing

@@ -25,13 +25,22 @@ def refused(url: str, *statements: str) -> list[str]:
         for statement in statements:
             try:
                 connection.execute(statement)
-            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.IntegrityConstraintViolation):
+            except (
+                psycopg.errors.InsufficientPrivilege,
+                psycopg.errors.IntegrityConstraintViolation,
+            ):
                 continue
             done.append(statement)
     return done
 
 
-FROZEN = ("snapshots", "snapshot_members", "snapshot_changes", "snapshot_kept_out", *IMMUTABLE)
+FROZEN = (
+    "snapshots",
+    "snapshot_members",
+    "snapshot_changes",
+    "snapshot_kept_out",
+    *IMMUTABLE,
+)
 
 
 def alterations() -> list[str]:
@@ -70,9 +79,16 @@ async def test_the_worker_freezes_a_week_and_nobody_alters_it(
         assert owner.execute("SELECT count(*) FROM snapshot_members").fetchone() != (0,)
 
 
-def test_the_web_reads_everything_and_writes_what_people_do_alone(web_url: str, database_url: str) -> None:
+def test_the_web_reads_everything_and_writes_what_people_do_alone(
+    web_url: str, database_url: str
+) -> None:
     with psycopg.connect(plain(database_url)) as owner:
-        tables = [name for (name,) in owner.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        tables = [
+            name
+            for (name,) in owner.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+            )
+        ]
     with psycopg.connect(plain(web_url), autocommit=True) as web:
         for table in tables:
             web.execute(f"SELECT FROM {table} LIMIT 1")
@@ -93,11 +109,27 @@ def test_the_web_reads_everything_and_writes_what_people_do_alone(web_url: str, 
 
 
 def test_the_worker_writes_nothing_that_people_write_alone(worker_url: str) -> None:
-    study = [f"{act} study_ratings{more}" for act, more in (("UPDATE", " SET rating = 0"), ("DELETE FROM", ""))]
-    study += ["INSERT INTO study_ratings (study, item, rater, comment) VALUES ('s', 'i', 'r', '')"]
+    study = [
+        f"{act} study_ratings{more}"
+        for act, more in (("UPDATE", " SET rating = 0"), ("DELETE FROM", ""))
+    ]
+    study += [
+        "INSERT INTO study_ratings (study, item, rater, comment) VALUES ('s', 'i', 'r', '')"
+    ]
     study += ["UPDATE studies SET closed_at = NULL", "DELETE FROM study_items"]
-    takedown = ["INSERT INTO takedowns (source, thread_id, reason) VALUES ('a', 'b', 'c')"]
-    assert refused(worker_url, *study, *takedown, "UPDATE downloads SET count = 0", "DELETE FROM threads") == []
+    takedown = [
+        "INSERT INTO takedowns (source, thread_id, reason) VALUES ('a', 'b', 'c')"
+    ]
+    assert (
+        refused(
+            worker_url,
+            *study,
+            *takedown,
+            "UPDATE downloads SET count = 0",
+            "DELETE FROM threads",
+        )
+        == []
+    )
 
 
 async def test_a_temporary_table_does_not_stand_in_for_what_a_trigger_reads(
@@ -110,8 +142,12 @@ async def test_a_temporary_table_does_not_stand_in_for_what_a_trigger_reads(
         await freeze(opened, as_worker)
     with psycopg.connect(plain(worker_url), autocommit=True) as worker:
         worker.execute("CREATE TEMPORARY TABLE snapshots (version text, state text)")
-        worker.execute("INSERT INTO snapshots SELECT version, 'building' FROM public.snapshots")
-        with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="is frozen"):
+        worker.execute(
+            "INSERT INTO snapshots SELECT version, 'building' FROM public.snapshots"
+        )
+        with pytest.raises(
+            psycopg.errors.IntegrityConstraintViolation, match="is frozen"
+        ):
             worker.execute("DELETE FROM snapshot_members")
 
 
@@ -140,10 +176,21 @@ async def test_the_database_alone_numbers_the_log_and_makes_its_digests(
     actor = Database.connect(url)
     zeros = "'sha256:' || repeat('0', 64)"
     for before in (0, 1):
-        assert refused(url, *(f"INSERT INTO audit_log {values.format(zeros)}" for values in FORGED)) == []
+        assert (
+            refused(
+                url,
+                *(f"INSERT INTO audit_log {values.format(zeros)}" for values in FORGED),
+            )
+            == []
+        )
         async with actor.begin() as session:
             entry = await record(
-                session, Act.LIFT_QUARANTINE, "source:s", 'Ä\x00\ud800\U0010fffd"', by=None, n=[1]
+                session,
+                Act.LIFT_QUARANTINE,
+                "source:s",
+                'Ä\x00\ud800\U0010fffd"',
+                by=None,
+                n=[1],
             )
         assert entry.number == before + 1
         assert entry.is_intact()
@@ -152,7 +199,9 @@ async def test_the_database_alone_numbers_the_log_and_makes_its_digests(
         assert (await verify_log(session)).faults == ()
 
 
-def test_a_closed_study_stays_closed_and_its_ratings_as_they_were(web_url: str, database_url: str) -> None:
+def test_a_closed_study_stays_closed_and_its_ratings_as_they_were(
+    web_url: str, database_url: str
+) -> None:
     study = (
         "(name, kind, stratum, seed, raters, created_by, blinding)"
         " VALUES ('s', 'case_quality', 'none', 1, '{a,b}', 'c', 'blind')"
@@ -177,40 +226,65 @@ def test_a_closed_study_stays_closed_and_its_ratings_as_they_were(web_url: str, 
     assert refused(web_url, *changes) == []
     assert refused(database_url, *changes) == []
     with psycopg.connect(plain(database_url)) as owner:
-        assert owner.execute("SELECT rating FROM study_ratings ORDER BY id").fetchall() == [(1,), (2,)]
+        assert owner.execute(
+            "SELECT rating FROM study_ratings ORDER BY id"
+        ).fetchall() == [(1,), (2,)]
 
 
 def test_the_worker_reads_no_accounts_and_rewrites_no_log(worker_url: str) -> None:
     read = [
-        f"SELECT FROM {table}" for table in ("accounts", "account_sessions", "sign_in_attempts", "saved_views")
+        f"SELECT FROM {table}"
+        for table in ("accounts", "account_sessions", "sign_in_attempts", "saved_views")
     ]
-    assert refused(worker_url, *read, "UPDATE audit_log SET reason = NULL", "DELETE FROM audit_log") == []
+    assert (
+        refused(
+            worker_url,
+            *read,
+            "UPDATE audit_log SET reason = NULL",
+            "DELETE FROM audit_log",
+        )
+        == []
+    )
 
 
-def test_rights_are_given_anew_after_an_upgrade(database_url: str, web_url: str) -> None:
+def test_rights_are_given_anew_after_an_upgrade(
+    database_url: str, web_url: str
+) -> None:
     with psycopg.connect(plain(database_url), autocommit=True) as owner:
         owner.execute("CREATE TABLE added_later (id int)")
         owner.execute(f"GRANT ALL ON threads TO {WEB}")
     assert refused(web_url, "DELETE FROM threads") == ["DELETE FROM threads"]
     grant(database_url)
-    assert refused(web_url, "DELETE FROM threads", "SELECT FROM added_later") == ["SELECT FROM added_later"]
+    assert refused(web_url, "DELETE FROM threads", "SELECT FROM added_later") == [
+        "SELECT FROM added_later"
+    ]
 
 
-def test_an_upgrade_makes_wider_rights_narrow(database_url: str, worker_url: str) -> None:
+def test_an_upgrade_makes_wider_rights_narrow(
+    database_url: str, worker_url: str
+) -> None:
     with psycopg.connect(plain(database_url), autocommit=True) as owner:
         owner.execute(f"GRANT ALL ON study_ratings TO {WORKER}")
         owner.execute(f"GRANT INSERT ON audit_log TO {WORKER}")
         owner.execute("GRANT EXECUTE ON FUNCTION medlive_sum_counts TO PUBLIC")
-        owner.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {WEB}")  # Another database's role
+        owner.execute(
+            f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {WEB}"
+        )  # Another database's role
         owner.execute(f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM {WEB}")
-        owner.execute("UPDATE components SET migration = '03.04.00_01_pre_add_retry_failed_job_procedure.sql'")
-        owner.execute("DROP TRIGGER procrastinate_trigger_status_events_update_v1 ON procrastinate_jobs")
-        assert upgrade(database_url)
-        given = (
-            "SELECT table_name FROM information_schema.column_privileges WHERE grantee = %s AND column_name = %s"
+        owner.execute(
+            "UPDATE components SET migration = '03.04.00_01_pre_add_retry_failed_job_procedure.sql'"
         )
-        assert owner.execute(given, [WORKER, "rating"]).fetchall() == [("study_ratings",)]  # SELECT
-        assert ("audit_log",) not in owner.execute(f"{given} AND privilege_type = 'INSERT'", [WORKER, "number"])
+        owner.execute(
+            "DROP TRIGGER procrastinate_trigger_status_events_update_v1 ON procrastinate_jobs"
+        )
+        assert upgrade(database_url)
+        given = "SELECT table_name FROM information_schema.column_privileges WHERE grantee = %s AND column_name = %s"
+        assert owner.execute(given, [WORKER, "rating"]).fetchall() == [
+            ("study_ratings",)
+        ]  # SELECT
+        assert ("audit_log",) not in owner.execute(
+            f"{given} AND privilege_type = 'INSERT'", [WORKER, "number"]
+        )
         assert owner.execute(given, [WEB, "rating"]).fetchall() == []
     assert refused(worker_url, "DELETE FROM study_ratings") == []
 

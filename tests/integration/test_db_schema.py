@@ -37,7 +37,9 @@ def empty_url(database_url: str) -> str:
 
 
 def test_an_empty_database_is_brought_to_the_model_once(empty_url: str) -> None:
-    assert migrate.check(empty_url) == [f"the schema is at revision None, the program at {migrate.head()}"]
+    assert migrate.check(empty_url) == [
+        f"the schema is at revision None, the program at {migrate.head()}"
+    ]
     assert migrate.upgrade(empty_url) is True
     assert migrate.check(empty_url) == []
     assert migrate.upgrade(empty_url) is False
@@ -50,10 +52,14 @@ def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
     assert migrate.check(empty_url) == []
 
 
-async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(empty_url: str) -> None:
+async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(
+    empty_url: str,
+) -> None:
     with migrate.connect(empty_url) as connection:
         config = Config()
-        config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
+        config.set_main_option(
+            "script_location", str(Path(__file__).parents[2] / "migrations")
+        )
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
     old: LogEntry | None = None
@@ -73,7 +79,9 @@ async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(empty_u
                 salt=None,
             )
             old = replace(entry, digest=entry.expected_digest())
-            values = {name: value for name, value in asdict(old).items() if name != "salt"}
+            values = {
+                name: value for name, value in asdict(old).items() if name != "salt"
+            }
             values |= {"by": to_stored("ä\x00"), "details": Jsonb(old.details)}
             names = ", ".join(f'"{name}"' for name in values)
             placed = ", ".join(f"%({name})s" for name in values)
@@ -83,7 +91,9 @@ async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(empty_u
             " VALUES ('s', 'case_quality', 'none', 1, '{a,b}', 'c')"
         )
         owner.execute("INSERT INTO study_items VALUES ('s', 'i', 1, 'c', 1, 'advice')")
-        owner.execute("INSERT INTO study_ratings VALUES ('s', 'i', 'a', 2, 'first', now())")
+        owner.execute(
+            "INSERT INTO study_ratings VALUES ('s', 'i', 'a', 2, 'first', now())"
+        )
     assert migrate.upgrade(empty_url) is True
     assert migrate.check(empty_url) == []
     database = Database.connect(empty_url)
@@ -96,7 +106,10 @@ async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(empty_u
 
 
 DIFFERENCES = [
-    ("ALTER TABLE criteria DROP CONSTRAINT ck_criteria_points_range", "ck_criteria_points_range"),
+    (
+        "ALTER TABLE criteria DROP CONSTRAINT ck_criteria_points_range",
+        "ck_criteria_points_range",
+    ),
     (
         "ALTER TABLE curations DROP CONSTRAINT ck_curations_s_inf_range, "
         "ADD CONSTRAINT ck_curations_s_inf_range CHECK (s_inf BETWEEN 0 AND 2)",
@@ -148,7 +161,9 @@ def test_an_upgrade_waits_briefly_for_who_uses_the_tables_and_changes_nothing(
     with psycopg.connect(empty_url.replace("+psycopg", "")) as other:
         tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
         other.execute("CREATE TABLE threads ()")
-        with pytest.raises(DatabaseUnavailable, match="holds a lock that the upgrade needs"):
+        with pytest.raises(
+            DatabaseUnavailable, match="holds a lock that the upgrade needs"
+        ):
             migrate.upgrade(empty_url)
         other.rollback()
         assert set(other.execute(tables)) <= {("alembic_version",)}
@@ -180,7 +195,9 @@ def test_every_moment_has_a_zone() -> None:
     for table in Base.metadata.tables.values():
         for column in table.columns:
             if column.type.python_type.__name__ == "datetime":
-                assert getattr(column.type, "timezone", False), f"{table.name}.{column.name}"
+                assert getattr(column.type, "timezone", False), (
+                    f"{table.name}.{column.name}"
+                )
 
 
 @pytest.mark.parametrize(
@@ -203,17 +220,25 @@ async def test_an_absent_database_is_told_without_its_password(url: str) -> None
     assert "hunter2" not in again.value.message
 
 
-@pytest.mark.parametrize("url", ["", "sqlite:///x", "mysql://u:hunter2@h/x", "postgresql://u:hunter2@h:port/x"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "sqlite:///x", "mysql://u:hunter2@h/x", "postgresql://u:hunter2@h:port/x"],
+)
 def test_a_url_of_something_else_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Database.connect(url)
     assert "hunter2" not in caught.value.message
 
 
-async def test_sessions_commit_whole_or_not_at_all_and_wait_their_turn(database: Database) -> None:
+async def test_sessions_commit_whole_or_not_at_all_and_wait_their_turn(
+    database: Database,
+) -> None:
     async def add(name: str) -> None:
         async with database.begin() as session:
-            await session.execute(text("INSERT INTO sources (name, kind) VALUES (:name, 'file')"), {"name": name})
+            await session.execute(
+                text("INSERT INTO sources (name, kind) VALUES (:name, 'file')"),
+                {"name": name},
+            )
             await asyncio.sleep(0.01)
 
     await asyncio.gather(*(add(f"s{i}") for i in range(64)))
@@ -229,12 +254,18 @@ async def test_sessions_commit_whole_or_not_at_all_and_wait_their_turn(database:
         assert await session.scalar(text("SELECT count(*) FROM sources")) == 64
         assert str(await session.scalar(text("SHOW timezone"))) == "UTC"
         assert (
-            await session.scalar(text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"))
+            await session.scalar(
+                text(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                )
+            )
             <= 16
         )
 
 
-async def test_a_server_that_lets_go_of_its_clients_is_met_again(database: Database) -> None:
+async def test_a_server_that_lets_go_of_its_clients_is_met_again(
+    database: Database,
+) -> None:
     async with database.begin() as session:
         await session.execute(text("SELECT 1"))
     with pytest.raises(DatabaseUnavailable):

@@ -69,20 +69,39 @@ async def test_the_same_is_unchanged_an_edit_is_a_revision_and_going_back_is_no_
     [first] = await saved(database, old)
     assert first.status == "new"
     assert [s.status for s in await saved(database, old, new, old, new)] == [
-        "unchanged", "revised", "unchanged", "unchanged",
-    ]  # fmt: skip
+        "unchanged",
+        "revised",
+        "unchanged",
+        "unchanged",
+    ]
     elsewhere = replace(old, posted_at=START.astimezone(timezone(timedelta(hours=8))))
-    assert [s.revision_pk for s in await saved(database, elsewhere)] == [first.revision_pk]
+    assert [s.revision_pk for s in await saved(database, elsewhere)] == [
+        first.revision_pk
+    ]
 
 
-async def test_what_was_fetched_is_the_latest_even_when_it_was_there_before(database: Database) -> None:
+async def test_what_was_fetched_is_the_latest_even_when_it_was_there_before(
+    database: Database,
+) -> None:
     old, new = thread(body="I cough"), thread(body="I cough blood")
     [first] = await saved(database, old)
     async with database.begin() as session:
-        seen = await threads.save_threads(session, [old, new, new, old, old], fetch_ids=[None] * 5)
+        seen = await threads.save_threads(
+            session, [old, new, new, old, old], fetch_ids=[None] * 5
+        )
         latest = await threads.pending_revisions(session, chain_digest=CHAIN)
-    assert [s.status for s in seen] == ["unchanged", "revised", "unchanged", "revised", "unchanged"]
-    assert [w.revision_pk for w in latest] == [seen[3].revision_pk] == [seen[4].revision_pk]
+    assert [s.status for s in seen] == [
+        "unchanged",
+        "revised",
+        "unchanged",
+        "revised",
+        "unchanged",
+    ]
+    assert (
+        [w.revision_pk for w in latest]
+        == [seen[3].revision_pk]
+        == [seen[4].revision_pk]
+    )
     assert seen[0].revision_pk == first.revision_pk != seen[3].revision_pk
     async with database.begin() as session:
         assert (await threads.load_thread(session, seen[3].revision_pk)).thread == old
@@ -90,9 +109,13 @@ async def test_what_was_fetched_is_the_latest_even_when_it_was_there_before(data
     assert (imported.status, imported.revision_pk) == ("unchanged", seen[1].revision_pk)
 
 
-async def test_processes_that_save_the_same_threads_at_once_double_none(database: Database) -> None:
+async def test_processes_that_save_the_same_threads_at_once_double_none(
+    database: Database,
+) -> None:
     some = [thread(n) for n in range(40)]
-    runs = await asyncio.gather(*(saved(database, *(some if i % 2 else some[::-1])) for i in range(8)))
+    runs = await asyncio.gather(
+        *(saved(database, *(some if i % 2 else some[::-1])) for i in range(8))
+    )
     assert len({s.revision_pk for run in runs for s in run}) == 40
     assert sum(s.status == "new" for run in runs for s in run) == 40
 
@@ -106,7 +129,9 @@ async def test_processes_that_save_the_same_threads_at_once_double_none(database
         replace(thread(), posted_at=datetime(2026, 1, 1)),  # noqa: DTZ001 - a date without a zone is the point
     ],
 )
-async def test_a_thread_without_an_identity_is_refused_by_name(database: Database, wrong: Thread) -> None:
+async def test_a_thread_without_an_identity_is_refused_by_name(
+    database: Database, wrong: Thread
+) -> None:
     with pytest.raises(BadInput):
         await saved(database, wrong)
 
@@ -124,8 +149,12 @@ def test_any_text_survives_the_database(value: str) -> None:
 
 # --- filters and the funnel ------------------------------------------------------------------------------
 
-PASSED = ChainResult((FilterVerdict("date", True), FilterVerdict("language", True)), None)
-_LATE = FilterVerdict("date", False, FilterReason.POSTED_BEFORE, {"posted_at": "2019-01-01"})
+PASSED = ChainResult(
+    (FilterVerdict("date", True), FilterVerdict("language", True)), None
+)
+_LATE = FilterVerdict(
+    "date", False, FilterReason.POSTED_BEFORE, {"posted_at": "2019-01-01"}
+)
 REFUSED = ChainResult((_LATE, FilterVerdict("language", True)), _LATE)
 
 
@@ -135,10 +164,19 @@ async def test_a_chain_judges_each_latest_revision_once(database: Database) -> N
     async with database.begin() as session:
         waiting = await threads.pending_revisions(session, chain_digest=CHAIN)
         assert [w.revision_pk for w in waiting] == [one.revision_pk, edited.revision_pk]
-        await funnel.save_chain_results(session, CHAIN, [(one.revision_pk, PASSED), (edited.revision_pk, REFUSED)])
+        await funnel.save_chain_results(
+            session, CHAIN, [(one.revision_pk, PASSED), (edited.revision_pk, REFUSED)]
+        )
         await funnel.save_chain_results(session, CHAIN, [(one.revision_pk, REFUSED)])
         assert await threads.pending_revisions(session, chain_digest=CHAIN) == []
-        assert len(await threads.pending_revisions(session, chain_digest=digest_text("other"))) == 2
+        assert (
+            len(
+                await threads.pending_revisions(
+                    session, chain_digest=digest_text("other")
+                )
+            )
+            == 2
+        )
         assert await bands.find_candidates(session, CHAIN, [[7]]) == []
         await bands.save_bands(session, [(one.thread_pk, [7, 8]), (two.thread_pk, [7])])
         # The second's latest revision did not pass, nor did its first.
@@ -153,7 +191,9 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
     pks = [s.revision_pk for s in found]
     async with database.begin() as session:
         await keep_replies(database, KEPT)
-        await funnel.save_chain_results(session, CHAIN, [(pks[1], REFUSED), *((pk, PASSED) for pk in pks[2:])])
+        await funnel.save_chain_results(
+            session, CHAIN, [(pks[1], REFUSED), *((pk, PASSED) for pk in pks[2:])]
+        )
         await decide(session, pks[3], FAILED)
         await decide(session, pks[3], REJECTED)
         await decide(session, pks[4], FAILED)
@@ -174,29 +214,42 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
 # --- curations -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("curation", [KEPT, FAILED, REJECTED], ids=lambda c: c.outcome.value)
-async def test_a_decision_comes_back_as_it_went(database: Database, curation: Curation) -> None:
+@pytest.mark.parametrize(
+    "curation", [KEPT, FAILED, REJECTED], ids=lambda c: c.outcome.value
+)
+async def test_a_decision_comes_back_as_it_went(
+    database: Database, curation: Curation
+) -> None:
     [one] = await saved(database, thread())
     await keep_replies(database, curation)
     async with database.begin() as session:
         number = await decide(session, one.revision_pk, curation)
     async with database.begin() as session:
         assert await curations.load_curation(session, number) == curation
-        assert await curations.latest_outcome(session, one.revision_pk, PIPELINE) is curation.outcome
+        assert (
+            await curations.latest_outcome(session, one.revision_pk, PIPELINE)
+            is curation.outcome
+        )
 
 
-async def test_failures_are_tried_again_and_a_decision_stands(database: Database) -> None:
+async def test_failures_are_tried_again_and_a_decision_stands(
+    database: Database,
+) -> None:
     [one] = await saved(database, thread())
     await keep_replies(database, KEPT)
     async with database.begin() as session:
         await funnel.save_chain_results(session, CHAIN, [(one.revision_pk, PASSED)])
-        assert await curations.untried_revisions(session, CHAIN, PIPELINE) == [one.revision_pk]
+        assert await curations.untried_revisions(session, CHAIN, PIPELINE) == [
+            one.revision_pk
+        ]
         await decide(session, one.revision_pk, FAILED)
         assert await curations.untried_revisions(session, CHAIN, PIPELINE) == []
         assert await curations.failed_revisions(session, PIPELINE) == [one.revision_pk]
         assert await curations.failed_revisions(session, PIPELINE, max_attempts=1) == []
         # Another pipeline has tried nothing yet, so that it takes over what this one failed at.
-        assert await curations.failed_revisions(session, OTHER_PIPELINE, max_attempts=1) == [one.revision_pk]
+        assert await curations.failed_revisions(
+            session, OTHER_PIPELINE, max_attempts=1
+        ) == [one.revision_pk]
 
     async def late() -> int:
         async with database.begin() as session:
@@ -222,7 +275,9 @@ IMPOSSIBLE = [
     replace(FAILED, reason=Reason.NO_ADVICE),
     replace(KEPT, requirements=(Requirement("age", True, ()),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], citations=()),)),
-    replace(KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:1:s", ""),)),)),
+    replace(
+        KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:1:s", ""),)),)
+    ),
     replace(KEPT, claims=(replace(KEPT.claims[0], second=SecondCheck(True, (), "")),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], queries=()),)),
     replace(KEPT, outcome=Outcome.HELD),
@@ -251,7 +306,9 @@ async def test_a_decision_must_rest_on_what_is_stored(database: Database) -> Non
         async with database.begin() as session:
             await decide(session, one.revision_pk, KEPT)
     await keep_replies(database, KEPT)
-    invented = replace(KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:7:s", "x"),)),))
+    invented = replace(
+        KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:7:s", "x"),)),)
+    )
     with pytest.raises(MedliveError, match="c:7:s"):
         async with database.begin() as session:
             await decide(session, one.revision_pk, invented)
@@ -264,12 +321,19 @@ async def test_replies_are_kept_once(database: Database) -> None:
     store = PostgresReplyStore(database)
     usage = Usage(10, 4, 3, 0.0001, 12.5)
     replies = {
-        request(n).digest(ENGINE): (request(n), Reply(f"{n} \x00\ud800", Finish.STOP, usage, "m-1-of-today"))
+        request(n).digest(ENGINE): (
+            request(n),
+            Reply(f"{n} \x00\ud800", Finish.STOP, usage, "m-1-of-today"),
+        )
         for n in range(100)
     }
     assert await store.find(next(iter(replies))) is None
     await asyncio.gather(
-        *(store.keep(digest, r, ENGINE, reply) for _ in range(3) for digest, (r, reply) in replies.items())
+        *(
+            store.keep(digest, r, ENGINE, reply)
+            for _ in range(3)
+            for digest, (r, reply) in replies.items()
+        )
     )
     async with database.begin() as session:
         assert await session.scalar(text("SELECT count(*) FROM replies")) == 100
@@ -277,7 +341,9 @@ async def test_replies_are_kept_once(database: Database) -> None:
     other = PostgresReplyStore(database)
     found = await asyncio.gather(*(other.find(digest) for digest in replies))
     assert found == [reply for _, reply in replies.values()]
-    await store.keep(next(iter(replies)), request(0), ENGINE, Reply("else", Finish.STOP, usage, "m"))
+    await store.keep(
+        next(iter(replies)), request(0), ENGINE, Reply("else", Finish.STOP, usage, "m")
+    )
     assert await other.find(next(iter(replies))) == found[0]
 
 
@@ -286,7 +352,12 @@ async def test_one_reply_that_cannot_be_kept_fails_alone(database: Database) -> 
     fine = Reply("{}", Finish.STOP, Usage(), "m-1")
     wrong = Reply("{}", Finish.STOP, Usage(input_tokens=-1), "m-1")
     done = await asyncio.gather(
-        *(store.keep(request(n).digest(ENGINE), request(n), ENGINE, wrong if n == 3 else fine) for n in range(8)),
+        *(
+            store.keep(
+                request(n).digest(ENGINE), request(n), ENGINE, wrong if n == 3 else fine
+            )
+            for n in range(8)
+        ),
         return_exceptions=True,
     )
     assert [n for n, result in enumerate(done) if result is not None] == [3]
@@ -297,6 +368,8 @@ async def test_one_reply_that_cannot_be_kept_fails_alone(database: Database) -> 
 async def test_a_store_without_a_database_says_so() -> None:
     database = Database.connect("postgresql://nobody@127.0.0.1:1/nothing")
     store = PostgresReplyStore(database)
-    found = await asyncio.gather(*(store.find(digest_text(str(n))) for n in range(3)), return_exceptions=True)
+    found = await asyncio.gather(
+        *(store.find(digest_text(str(n))) for n in range(3)), return_exceptions=True
+    )
     assert all(isinstance(f, DatabaseUnavailable) for f in found)
     await database.aclose()

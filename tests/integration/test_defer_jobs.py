@@ -35,7 +35,9 @@ from medlive.service.taken import RETRY_AFTER_S, RetryLater
 from tests.support.waiting import LIMIT_S, until
 
 
-async def test_jobs_that_another_transaction_queues_meanwhile_are_queued_once(database: Database) -> None:
+async def test_jobs_that_another_transaction_queues_meanwhile_are_queued_once(
+    database: Database,
+) -> None:
     async with open_app(database).open_async() as app:
         async with database.begin() as first:
             assert await defer_revisions(app, first, [1, 2, 2]) == 2
@@ -50,13 +52,17 @@ async def test_jobs_that_another_transaction_queues_meanwhile_are_queued_once(da
             assert not waiting.done()
         assert await waiting == 2
         jobs = await app.job_manager.list_jobs_async()
-        assert sorted(str(job.queueing_lock) for job in jobs) == [f"curate:{n}" for n in (1, 2, 3, 4)]
+        assert sorted(str(job.queueing_lock) for job in jobs) == [
+            f"curate:{n}" for n in (1, 2, 3, 4)
+        ]
         async with database.begin() as session:
             assert await defer_revisions(app, session, [1, 5]) == 1
             assert await defer_revisions(app, session, []) == 0
 
 
-async def test_at_the_end_of_the_queue_jobs_take_as_long_as_they_need(database: Database) -> None:
+async def test_at_the_end_of_the_queue_jobs_take_as_long_as_they_need(
+    database: Database,
+) -> None:
     done = []
 
     async def slow(revision: int) -> None:
@@ -67,12 +73,16 @@ async def test_at_the_end_of_the_queue_jobs_take_as_long_as_they_need(database: 
         async with database.begin() as session:
             await defer_revisions(app, session, [1, 2])
         # The grace is for who breaks off; nobody does.
-        await run_until_drained(app, database, {CURATE: slow}, concurrency=2, grace_s=0.05)
+        await run_until_drained(
+            app, database, {CURATE: slow}, concurrency=2, grace_s=0.05
+        )
         assert sorted(done) == [1, 2]
         assert await app.job_manager.list_jobs_async() == []
 
 
-async def test_who_breaks_off_waits_for_the_grace_and_no_longer(database: Database) -> None:
+async def test_who_breaks_off_waits_for_the_grace_and_no_longer(
+    database: Database,
+) -> None:
     begun, ended = asyncio.Event(), []
 
     async def endless(revision: int) -> None:
@@ -86,15 +96,21 @@ async def test_who_breaks_off_waits_for_the_grace_and_no_longer(database: Databa
         async with database.begin() as session:
             await defer_revisions(app, session, [1])
         works = {CURATE: endless}
-        draining = asyncio.create_task(run_until_drained(app, database, works, concurrency=1, grace_s=0.1))
+        draining = asyncio.create_task(
+            run_until_drained(app, database, works, concurrency=1, grace_s=0.1)
+        )
         await begun.wait()
         draining.cancel()
-        await asyncio.wait_for(asyncio.gather(draining, return_exceptions=True), LIMIT_S)
+        await asyncio.wait_for(
+            asyncio.gather(draining, return_exceptions=True), LIMIT_S
+        )
         assert draining.cancelled()
         assert ended == [1]
 
 
-async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(database: Database) -> None:
+async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(
+    database: Database,
+) -> None:
     tried = []
 
     async def unanswered(revision: int) -> None:
@@ -107,9 +123,15 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(d
         waits = RETRY_AFTER_S["endpoint_unavailable"]
         for attempt, wait in enumerate(waits, start=1):
             begun = now()
-            await _serve_until(app, database, unanswered, partial(_has_tried, tried, attempt))
+            await _serve_until(
+                app, database, unanswered, partial(_has_tried, tried, attempt)
+            )
             [job] = await app.job_manager.list_jobs_async(status="todo")
-            assert (job.task_kwargs, job.attempts, tried.count(2)) == ({"revision": 1}, attempt, 1)
+            assert (job.task_kwargs, job.attempts, tried.count(2)) == (
+                {"revision": 1},
+                attempt,
+                1,
+            )
             assert job.scheduled_at is not None
             assert begun < job.scheduled_at - timedelta(seconds=wait) < now()
             async with database.begin() as session:
@@ -117,7 +139,9 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(d
                 assert await count_ready(session, Queue.CURATE) == 0
                 assert await defer_revisions(app, session, [1]) == 0
                 await hurry(session, Queue.CURATE)
-        await _serve_until(app, database, unanswered, partial(_has_tried, tried, len(waits) + 1))
+        await _serve_until(
+            app, database, unanswered, partial(_has_tried, tried, len(waits) + 1)
+        )
         assert await app.job_manager.list_jobs_async() == []
 
 
@@ -137,7 +161,9 @@ async def test_jobs_that_are_put_back_use_up_no_attempt(database: Database) -> N
         [job] = await app.job_manager.list_jobs_async(status="todo")
     assert job.attempts == 1
     assert job.scheduled_at is not None
-    assert (job.scheduled_at - now()).total_seconds() <= RETRY_AFTER_S["endpoint_unavailable"][0]
+    assert (job.scheduled_at - now()).total_seconds() <= RETRY_AFTER_S[
+        "endpoint_unavailable"
+    ][0]
 
 
 def _has_tried(tried: list[int], times: int) -> bool:
@@ -145,21 +171,30 @@ def _has_tried(tried: list[int], times: int) -> bool:
 
 
 async def _serve_until(
-    app: App, database: Database, work: Callable[[int], Awaitable[None]], done: Callable[[], bool]
+    app: App,
+    database: Database,
+    work: Callable[[int], Awaitable[None]],
+    done: Callable[[], bool],
 ) -> None:
     """Serve the queue as a worker does until `done`."""
     stop = asyncio.Event()
     serving_it = asyncio.create_task(
-        run_until_stopped(app, database, {CURATE: work}, [Queue.CURATE], concurrency=2, stop=stop)
+        run_until_stopped(
+            app, database, {CURATE: work}, [Queue.CURATE], concurrency=2, stop=stop
+        )
     )
     await until(done)
     stop.set()
     await serving_it
 
 
-async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_broken_off_waits_for_no_clock(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # This machine's clock is an hour ahead of the database's.
-    monkeypatch.setattr("medlive.service.taken.utcnow", lambda: now() + timedelta(hours=1))
+    monkeypatch.setattr(
+        "medlive.service.taken.utcnow", lambda: now() + timedelta(hours=1)
+    )
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def step(step: str, week: str) -> None:
@@ -170,7 +205,9 @@ async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkey
         for leave_as in ("todo", "doing"):  # by who was stopped, and by who was killed
             begun.clear()
             running = asyncio.create_task(
-                run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
+                run_step_job(
+                    app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47"
+                )
             )
             await begun.wait()
             running.cancel()
@@ -178,14 +215,20 @@ async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkey
             async with database.begin() as session:
                 assert await count_ready(session, Queue.RELEASE) == 1
                 await session.execute(
-                    text(f"UPDATE procrastinate_jobs SET status = '{leave_as}', worker_id = NULL")
+                    text(
+                        f"UPDATE procrastinate_jobs SET status = '{leave_as}', worker_id = NULL"
+                    )
                 )
         ended.set()
-        await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
+        await run_step_job(
+            app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47"
+        )
         assert await app.job_manager.list_jobs_async() == []
 
 
-async def test_a_worker_is_dead_when_its_heartbeat_stays_the_same_whatever_clocks_say(database: Database) -> None:
+async def test_a_worker_is_dead_when_its_heartbeat_stays_the_same_whatever_clocks_say(
+    database: Database,
+) -> None:
     clock = iter((0, STALLED_AFTER_S - 1, 2 * STALLED_AFTER_S - 2)).__next__
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
@@ -200,29 +243,50 @@ async def test_a_worker_is_dead_when_its_heartbeat_stays_the_same_whatever_clock
                 async with database.begin() as session:
                     query = "UPDATE procrastinate_workers SET last_heartbeat = date_trunc('day', now()) + interval"
                     await session.execute(text(f"{query} '{beat}' WHERE id = {worker}"))
-            assert {job.status for job in await app.job_manager.list_jobs_async()} == {"doing"}
+            assert {job.status for job in await app.job_manager.list_jobs_async()} == {
+                "doing"
+            }
             await looking.look(clock)
-        found = {job.task_kwargs["revision"]: job for job in await app.job_manager.list_jobs_async()}
-        assert [(found[n].status, found[n].attempts) for n in (1, 2)] == [("doing", 0), ("todo", 0)]
+        found = {
+            job.task_kwargs["revision"]: job
+            for job in await app.job_manager.list_jobs_async()
+        }
+        assert [(found[n].status, found[n].attempts) for n in (1, 2)] == [
+            ("doing", 0),
+            ("todo", 0),
+        ]
         # Queued by one who did not see that it is done already: of its dead worker's job one may wait.
         async with database.begin() as session:
-            await session.execute(text("UPDATE procrastinate_jobs SET queueing_lock = 'curate:1'"))
+            await session.execute(
+                text("UPDATE procrastinate_jobs SET queueing_lock = 'curate:1'")
+            )
         for moment in (3 * STALLED_AFTER_S, 5 * STALLED_AFTER_S):
             await looking.look(lambda moment=moment: moment)  # type: ignore[misc]
-        assert {job.status for job in await app.job_manager.list_jobs_async()} == {"doing", "todo"}
+        assert {job.status for job in await app.job_manager.list_jobs_async()} == {
+            "doing",
+            "todo",
+        }
         async with database.begin() as session:
-            await session.execute(text("DELETE FROM procrastinate_jobs WHERE status = 'todo'"))
+            await session.execute(
+                text("DELETE FROM procrastinate_jobs WHERE status = 'todo'")
+            )
         await looking.look(lambda: 5 * STALLED_AFTER_S)
-        assert [job.status for job in await app.job_manager.list_jobs_async()] == ["todo"]
+        assert [job.status for job in await app.job_manager.list_jobs_async()] == [
+            "todo"
+        ]
 
 
 async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_without_a_trace(
-    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("medlive.service.taken.RETRY_S", 0.05)
     caplog.set_level("INFO", "medlive")
     unseen: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, what: unseen.append(what))
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, what: unseen.append(what)
+    )
     begun, released, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
     under_way: list[int] = []
 
@@ -236,20 +300,34 @@ async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_
         begun.set()
         await released.wait()
         if revision == 2:
-            await change("DELETE FROM procrastinate_jobs RETURNING id")  # as if another worker had ended it
+            await change(
+                "DELETE FROM procrastinate_jobs RETURNING id"
+            )  # as if another worker had ended it
         under_way.clear()
 
-    async with open_app(database).open_async() as app, open_app(database).open_async() as other:
+    async with (
+        open_app(database).open_async() as app,
+        open_app(database).open_async() as other,
+    ):
         workers = [
             asyncio.create_task(
-                run_until_stopped(one, database, {CURATE: work}, [Queue.CURATE], concurrency=2, stop=stop)
+                run_until_stopped(
+                    one,
+                    database,
+                    {CURATE: work},
+                    [Queue.CURATE],
+                    concurrency=2,
+                    stop=stop,
+                )
             )
             for one in (app, other)
         ]
         async with asyncio.timeout(LIMIT_S), database.begin() as session:
             await defer_revisions(app, session, [1])
         await begun.wait()
-        await change("UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL RETURNING id")
+        await change(
+            "UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL RETURNING id"
+        )
         columns = "queue_name, task_name, priority, args"
         await change(
             f"INSERT INTO procrastinate_jobs ({columns}) SELECT {columns} FROM procrastinate_jobs RETURNING id"
@@ -284,7 +362,9 @@ async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
 
     finish, ends = JobManager.finish_job, []
 
-    async def lose_the_first(self: JobManager, job: Job, status: Status, delete_job: bool) -> None:
+    async def lose_the_first(
+        self: JobManager, job: Job, status: Status, delete_job: bool
+    ) -> None:
         ends.append(status)
         if len(ends) == 1:
             raise ConnectorException from OperationalError("the connection was lost")
@@ -292,11 +372,19 @@ async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
 
     monkeypatch.setattr(JobManager, "finish_job", lose_the_first)
     async with open_app(database).open_async() as app, asyncio.timeout(60):
-        await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
-        assert (attempts, len(ends), await app.job_manager.list_jobs_async()) == (3, 2, [])
+        await run_step_job(
+            app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47"
+        )
+        assert (attempts, len(ends), await app.job_manager.list_jobs_async()) == (
+            3,
+            2,
+            [],
+        )
 
 
-async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(database: Database) -> None:
+async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(
+    database: Database,
+) -> None:
     here: list[str] = []
     there: list[str] = []
     stop = asyncio.Event()
@@ -308,12 +396,24 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(dat
 
         return {STEP: step}
 
-    async with open_app(database).open_async() as app, open_app(database).open_async() as other:
-        ask = partial(run_step_job, app, database, record(here), Queue.RELEASE, "freeze")
+    async with (
+        open_app(database).open_async() as app,
+        open_app(database).open_async() as other,
+    ):
+        ask = partial(
+            run_step_job, app, database, record(here), Queue.RELEASE, "freeze"
+        )
         await asyncio.gather(ask("2026.W01"), ask("2026.W01"))
         assert here == ["freeze 2026.W01"]
         worker = asyncio.create_task(
-            run_until_stopped(other, database, record(there), [Queue.RELEASE], concurrency=2, stop=stop)
+            run_until_stopped(
+                other,
+                database,
+                record(there),
+                [Queue.RELEASE],
+                concurrency=2,
+                stop=stop,
+            )
         )
         async with asyncio.timeout(LIMIT_S):
             async with database.begin() as session:
@@ -336,12 +436,16 @@ async def test_a_claim_reads_no_more_of_a_long_queue_than_of_a_short_one(
             await defer_revisions(app, session, range(1, 5001))
         worker = await app.job_manager.register_worker()
         for revision in range(1, 21):
-            job = await app.job_manager.fetch_job(queues=[Queue.CURATE], worker_id=worker)
+            job = await app.job_manager.fetch_job(
+                queues=[Queue.CURATE], worker_id=worker
+            )
             assert job is not None
             assert job.task_kwargs == {"revision": revision}
     # The counters of connections that have ended; a claim that sorts the queue reads all of it.
     query = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'procrastinate_jobs'"
-    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(
+        database_url.replace("+psycopg", ""), autocommit=True
+    ) as connection:
         read = 0
         async with asyncio.timeout(LIMIT_S):
             while read < 20:

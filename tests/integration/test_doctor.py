@@ -18,7 +18,13 @@ from medlive.evidence.manifest import read_manifest
 from medlive.evidence.online import europepmc, pubmed, service
 from medlive.service.doctor import Finding, Health, examine
 from medlive.service.paths import index_path
-from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, sends
+from tests.support.bad_endpoint import (
+    BadEndpoint,
+    bad_endpoint,
+    completion,
+    fails,
+    sends,
+)
 from tests.support.forum import BOARD, Forum, serve_forum
 from tests.support.literature import Article, serve_literature
 from tests.support.receivers import serve_mail, serve_webhook
@@ -53,17 +59,26 @@ class SetUp:
 
     async def examined(self) -> dict[str, Finding]:
         findings = {}
-        async for finding in examine(Settings.model_validate({"home": self.home, **self.values})):
+        async for finding in examine(
+            Settings.model_validate({"home": self.home, **self.values})
+        ):
             findings[finding.subject] = finding
         return findings
 
 
 @pytest.fixture
-async def set_up(database_url: str, indexed: Path, tmp_path: Path) -> AsyncIterator[SetUp]:
+async def set_up(
+    database_url: str, indexed: Path, tmp_path: Path
+) -> AsyncIterator[SetUp]:
     home = Path(shutil.copytree(indexed, tmp_path / "home"))
     os.chmod(home, 0o700)
     async with bad_endpoint([sends(READY)]) as endpoint, serve_forum(Forum()) as forum:
-        role = {"engine": "openai", "base_url": endpoint.url, "model": MODEL, "max_retries": 0}
+        role = {
+            "engine": "openai",
+            "base_url": endpoint.url,
+            "model": MODEL,
+            "max_retries": 0,
+        }
         sdn = {"base_url": forum.url, "boards": [BOARD], "min_interval_s": 0}
         others = {name: {"enabled": False} for name in ("icliniq", "dxy", "medlive")}
         with serve_webhook() as (address, _):
@@ -82,7 +97,9 @@ async def set_up(database_url: str, indexed: Path, tmp_path: Path) -> AsyncItera
 
 async def test_a_sound_set_up_has_nothing_bad(set_up: SetUp) -> None:
     findings = await set_up.examined()
-    assert {name for name, finding in findings.items() if finding.health is Health.BAD} == set()
+    assert {
+        name for name, finding in findings.items() if finding.health is Health.BAD
+    } == set()
     assert findings["role grader"].health is Health.GOOD
     assert findings["site sdn"].health is Health.GOOD
     assert findings["evidence"].health is Health.GOOD
@@ -98,14 +115,21 @@ async def test_each_literature_service_is_tried_and_none_needs_an_index(
     monkeypatch.setattr(europepmc, "INTERVAL_S", 0.0)
     await no_index(set_up)
     fever = Article("1", "Fever", "The treatment of fever is rest.")
-    async with serve_literature(fever, replace(fever, pmid="2", source="PMC")) as server:
-        evidence = {"online": ("pubmed", "europepmc"), "online_email": "ops@example.org"}
+    async with serve_literature(
+        fever, replace(fever, pmid="2", source="PMC")
+    ) as server:
+        evidence = {
+            "online": ("pubmed", "europepmc"),
+            "online_email": "ops@example.org",
+        }
         set_up.change(evidence={**evidence, "online_addresses": server.addresses})
         for health in (Health.GOOD, Health.BAD):
             server.down = health is Health.BAD  # what it answered before is of no use
             findings = await set_up.examined()
             assert "evidence" not in findings
-            assert {findings[f"evidence {name}"].health for name in ("pubmed", "europepmc")} == {health}
+            assert {
+                findings[f"evidence {name}"].health for name in ("pubmed", "europepmc")
+            } == {health}
 
 
 def role(set_up: SetUp, **changes: Any) -> None:
@@ -222,7 +246,11 @@ async def test_the_disk_s_forecast_counts_from_the_first_harvest(set_up: SetUp) 
 
 async def test_mail_is_delivered_to_the_one_who_reads_it(set_up: SetUp) -> None:
     with serve_mail() as (port, received):
-        mail = {"email_to": ["ops@example.org"], "smtp_host": "127.0.0.1", "smtp_port": port}
+        mail = {
+            "email_to": ["ops@example.org"],
+            "smtp_host": "127.0.0.1",
+            "smtp_port": port,
+        }
         set_up.change(notify=mail)
         assert (await set_up.examined())["messages"].health is Health.GOOD
     assert "test message" in received[0]["Subject"]

@@ -40,7 +40,9 @@ _WORDS = (
     "blood sugar pressure test normal high low"
 )
 _ENGLISH = tuple(_WORDS.split())
-_CHINESE = tuple("我妈妈今年高血压糖尿病头痛发烧咳嗽胸闷腹泻失眠请问需要检查吃药早上晚上一周已经两个月怎么办医院")
+_CHINESE = tuple(
+    "我妈妈今年高血压糖尿病头痛发烧咳嗽胸闷腹泻失眠请问需要检查吃药早上晚上一周已经两个月怎么办医院"
+)
 
 
 @cache
@@ -60,13 +62,22 @@ def consultation(number: int, ask: str, source: str = "one") -> Thread:
     )
     posted = datetime(2025, 1, 1, tzinfo=UTC)
     return Thread(
-        source, f"t{number:03}", f"https://{source}.example/{number}", "A question", None, (), posted, messages
+        source,
+        f"t{number:03}",
+        f"https://{source}.example/{number}",
+        "A question",
+        None,
+        (),
+        posted,
+        messages,
     )
 
 
 def question(rng: random.Random) -> list[str]:
     """The words or characters of a question of 40 to 90 of them; both languages."""
-    return rng.choices(_ENGLISH if rng.random() < 0.5 else _CHINESE, k=rng.randint(40, 90))
+    return rng.choices(
+        _ENGLISH if rng.random() < 0.5 else _CHINESE, k=rng.randint(40, 90)
+    )
 
 
 def written(units: Sequence[str]) -> str:
@@ -86,9 +97,14 @@ def mixture(count: int, seed: int = 5) -> list[Thread]:
     for _ in range(count):
         units = list(rng.choice(told)) if told and rng.random() < 0.5 else question(rng)
         for _ in range(rng.choice([0, 1, 1, 2, 4, 8]) if told else 0):
-            units[rng.randrange(len(units))] = rng.choice(_ENGLISH if units[0].isascii() else _CHINESE)
+            units[rng.randrange(len(units))] = rng.choice(
+                _ENGLISH if units[0].isascii() else _CHINESE
+            )
         told.append(units)
-    return [consultation(n, written(u), f"source{n * 3 // count}") for n, u in enumerate(told)]
+    return [
+        consultation(n, written(u), f"source{n * 3 // count}")
+        for n, u in enumerate(told)
+    ]
 
 
 def by_brute_force(threads: Sequence[Thread]) -> dict[str, str | None]:
@@ -102,14 +118,18 @@ def by_brute_force(threads: Sequence[Thread]) -> dict[str, str | None]:
         for place, (earlier, theirs, their_digest) in enumerate(held):
             similarity = len(grams & theirs) / len(grams | theirs)
             if similarity >= 0.8:
-                near.append((their_digest != digest, -similarity, place, earlier.thread_id))
+                near.append(
+                    (their_digest != digest, -similarity, place, earlier.thread_id)
+                )
         answers[thread.thread_id] = min(near)[3] if near else None
         if not near:
             held.append((thread, grams, digest))
     return answers
 
 
-async def judged(database: Database, judging: FilterChain | None = None, *, limit: int | None = None) -> None:
+async def judged(
+    database: Database, judging: FilterChain | None = None, *, limit: int | None = None
+) -> None:
     """Filter what waits."""
     async with open_app(database).open_async() as app:
         await filtering.filter_pending(database, app, judging or chain(), limit=limit)
@@ -155,7 +175,11 @@ async def test_decisions_are_those_of_brute_force(
     monkeypatch.setattr(filtering, "BATCH", batch)
     threads = mixture({1: 40, 7: 120, 200: 240}[batch])
     expected = by_brute_force(threads)
-    assert len(threads) * 0.2 < sum(of is not None for of in expected.values()) < len(threads) * 0.6
+    assert (
+        len(threads) * 0.2
+        < sum(of is not None for of in expected.values())
+        < len(threads) * 0.6
+    )
     await saved(database, threads)
     await judged(database, limit=len(threads) // 2)
     await judged(database)
@@ -177,7 +201,13 @@ async def test_the_best_match_is_the_same_in_whatever_order(
     strict = chain(duplicate_similarity=0.85)
     await saved(database, [consultation(n, text) for n, text in enumerate(texts)])
     await judged(database, strict)
-    await saved(database, [consultation(5, written(units)), consultation(6, written(rng.choices(_ENGLISH, k=90)))])
+    await saved(
+        database,
+        [
+            consultation(5, written(units)),
+            consultation(6, written(rng.choices(_ENGLISH, k=90))),
+        ],
+    )
     await judged(database, strict)
     assert answers(database_url, strict) == {
         "t000": None,
@@ -187,7 +217,9 @@ async def test_the_best_match_is_the_same_in_whatever_order(
     }
 
 
-async def test_sources_meet_widths_are_one_and_scripts_are_not(database: Database, database_url: str) -> None:
+async def test_sources_meet_widths_are_one_and_scripts_are_not(
+    database: Database, database_url: str
+) -> None:
     ask = "我妈妈今年65岁，高血压10年，CT显示腔隙性脑梗死，最近一周头晕乏力，请问需要去医院做哪些检查？"
     wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in ask)
     traditional = "我媽媽今年65歲，高血壓10年，CT顯示腔隙性腦梗死，最近一週頭暈乏力，請問需要去醫院做哪些檢查？"
@@ -205,7 +237,12 @@ async def test_sources_meet_widths_are_one_and_scripts_are_not(database: Databas
         "JOIN thread_revisions r ON r.id = f.revision_id CROSS JOIN jsonb_array_elements(f.verdicts) v "
         "WHERE v ->> 'rule' = 'duplicate' ORDER BY 1",
     )
-    assert found == [(1, None, None), (2, "1", "exact"), (3, "1", "near"), (4, None, None)]
+    assert found == [
+        (1, None, None),
+        (2, "1", "exact"),
+        (3, "1", "near"),
+        (4, None, None),
+    ]
 
 
 async def test_an_edited_thread_counts_with_its_latest_accepted_text(
@@ -215,7 +252,9 @@ async def test_an_edited_thread_counts_with_its_latest_accepted_text(
     old, new = written(question(rng)), written(question(rng))
     await saved(database, [consultation(0, old)])
     await judged(database)
-    await saved(database, [consultation(0, old + " thank you")])  # near its own earlier text
+    await saved(
+        database, [consultation(0, old + " thank you")]
+    )  # near its own earlier text
     await judged(database)
     assert answers(database_url) == {"t000": None}
     await saved(database, [consultation(0, new)])
@@ -226,17 +265,26 @@ async def test_an_edited_thread_counts_with_its_latest_accepted_text(
     # An edit that is refused leaves the text that was accepted.
     await saved(database, [consultation(0, old + " please"), consultation(3, new)])
     await judged(database)
-    assert answers(database_url) == {"t000": "t001", "t001": None, "t002": "t000", "t003": "t000"}
+    assert answers(database_url) == {
+        "t000": "t001",
+        "t001": None,
+        "t002": "t000",
+        "t003": "t000",
+    }
 
 
-async def test_a_chain_knows_what_it_accepted_itself(database: Database, database_url: str) -> None:
+async def test_a_chain_knows_what_it_accepted_itself(
+    database: Database, database_url: str
+) -> None:
     threads = mixture(60)
     await saved(database, threads)
     await judged(database)
     [(before,)] = rows(database_url, "SELECT count(*) FROM bands")
     other = chain(posted_before="2022-01-01")
     await judged(database, other)
-    assert answers(database_url, other) == answers(database_url) == by_brute_force(threads)
+    assert (
+        answers(database_url, other) == answers(database_url) == by_brute_force(threads)
+    )
     assert rows(database_url, "SELECT count(*) FROM bands") == [(before,)]
 
 
@@ -297,12 +345,17 @@ async def test_two_processes_accept_one_of_each_pair_and_a_kill_loses_nothing(
     assert jobs == sum(of is None for of in expected.values())
 
 
-async def test_a_run_waits_for_the_batch_of_another(database: Database, database_url: str) -> None:
+async def test_a_run_waits_for_the_batch_of_another(
+    database: Database, database_url: str
+) -> None:
     await saved(database, mixture(10))
     async with database.begin() as session:
         await bands.take_turn(session)
         waiting = asyncio.create_task(judged(database))
-        while not rows(database_url, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+        while not rows(
+            database_url,
+            "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
+        ):
             assert not waiting.done()
             await asyncio.sleep(0.01)
         assert answers(database_url) == {}
@@ -356,7 +409,10 @@ def _many(url: str, count: int, shared: Sequence[int]) -> None:
         ]
     )
     made = "SELECT id FROM threads WHERE source = 'many'"
-    rows(url, "INSERT INTO sources (name, kind) VALUES ('many', 'file') ON CONFLICT DO NOTHING")
+    rows(
+        url,
+        "INSERT INTO sources (name, kind) VALUES ('many', 'file') ON CONFLICT DO NOTHING",
+    )
     rows(
         url,
         "INSERT INTO threads (source, thread_id, url) SELECT 'many', gen_random_uuid(), '' "
@@ -387,22 +443,34 @@ def _many(url: str, count: int, shared: Sequence[int]) -> None:
 
 def _rows(plan: dict[str, Any]) -> int:
     """Rows of the table of bands that a plan read."""
-    mine = plan["Actual Rows"] * plan["Actual Loops"] if plan.get("Relation Name") == "bands" else 0
+    mine = (
+        plan["Actual Rows"] * plan["Actual Loops"]
+        if plan.get("Relation Name") == "bands"
+        else 0
+    )
     return round(mine) + sum(map(_rows, plan.get("Plans", [])))
 
 
-async def test_a_band_of_thousands_costs_no_more_and_hides_nothing(database: Database, database_url: str) -> None:
+async def test_a_band_of_thousands_costs_no_more_and_hides_nothing(
+    database: Database, database_url: str
+) -> None:
     rng = random.Random(4)
     units = rng.choices(_ENGLISH, k=90)
     near = [*units[:40], "swollen", *units[41:]]
     exact = rng.choices(_CHINESE, k=60)
-    await saved(database, [consultation(0, written(units)), consultation(1, written(exact))])
+    await saved(
+        database, [consultation(0, written(units)), consultation(1, written(exact))]
+    )
     await judged(database)
     held, asked = sketch(written(units)), sketch(written(near))
     common = sorted(set(held.bands) & set(asked.bands))
     assert len(common) > 4
     # Boilerplate in all but two of the bands that the two have in common, and in every band of the other.
-    shared = [*common[2:], *set(asked.bands) - set(held.bands), *sketch(written(exact)).bands[1:]]
+    shared = [
+        *common[2:],
+        *set(asked.bands) - set(held.bands),
+        *sketch(written(exact)).bands[1:],
+    ]
     read, pages = [], []
     for count in (300, 1_200):
         _many(database_url, count, shared)
@@ -416,7 +484,13 @@ async def test_a_band_of_thousands_costs_no_more_and_hides_nothing(database: Dat
     assert 0 < read[1] <= bands.NEWEST * len(asked.bands)
     assert read[1] == read[0]
     assert pages[1] < 1.5 * pages[0]
-    await saved(database, [consultation(2, written(near)), replace(consultation(3, written(exact)), source="b")])
+    await saved(
+        database,
+        [
+            consultation(2, written(near)),
+            replace(consultation(3, written(exact)), source="b"),
+        ],
+    )
     await judged(database)
     found_now = answers(database_url)
     assert (found_now["t002"], found_now["t003"]) == ("t000", "t001")
@@ -437,7 +511,9 @@ async def _work(session: AsyncSession, keys: Sequence[int]) -> tuple[int, int]:
     return _rows(top), top["Shared Hit Blocks"] + top["Shared Read Blocks"]
 
 
-async def test_a_look_up_in_a_great_table_reads_only_what_meets(database: Database, database_url: str) -> None:
+async def test_a_look_up_in_a_great_table_reads_only_what_meets(
+    database: Database, database_url: str
+) -> None:
     await saved(database, [consultation(0, written(question(random.Random(6))))])
     await judged(database)
     rows(
@@ -457,8 +533,13 @@ async def test_a_thread_that_is_committed_late_is_filtered_by_the_same_run(
     save, slow = save_chain_results, database.begin()
     await saved(database, [consultation(9, "my back hurts since monday")])
     late = await slow.__aenter__()
-    await save_threads(late, [consultation(0, "my knee hurts since monday")])  # the lowest number, not committed
-    await saved(database, [consultation(n, f"headache and fever number {n}") for n in range(1, 6)])
+    await save_threads(
+        late, [consultation(0, "my knee hurts since monday")]
+    )  # the lowest number, not committed
+    await saved(
+        database,
+        [consultation(n, f"headache and fever number {n}") for n in range(1, 6)],
+    )
 
     async def commit_first(*arguments: Any) -> None:
         if late.in_transaction():

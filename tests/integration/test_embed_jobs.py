@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from medlive.db.jobs import Queue, count_servers
 from medlive.db.session import Database
 from medlive.errors import EvidenceUnavailable
-from medlive.evidence.build import DensePlan, Progress, build_index, shards_to_embed, vectors_of
+from medlive.evidence.build import (
+    DensePlan,
+    Progress,
+    build_index,
+    shards_to_embed,
+    vectors_of,
+)
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.open_index import open_store
@@ -31,15 +37,23 @@ class Broken(HashingEncoder):
         return super().encode_passages(pairs)
 
 
-async def test_two_workers_embed_each_shard_once(database: Database, tmp_path: Path) -> None:
-    corpus, here, workers = corpus_file(tmp_path, "a", 120), HashingEncoder(), [Broken(), Broken()]
+async def test_two_workers_embed_each_shard_once(
+    database: Database, tmp_path: Path
+) -> None:
+    corpus, here, workers = (
+        corpus_file(tmp_path, "a", 120),
+        HashingEncoder(),
+        [Broken(), Broken()],
+    )
     told: list[bool] = []
     loop = asyncio.get_running_loop()
 
     def share(data: Path) -> None:
         shards = shards_to_embed(tmp_path / "index", data, here.identity, 25)
         inside = str(data.relative_to(tmp_path / "index"))
-        running = run_shard_jobs(database, "index", inside, "any", shards, lambda _: None)
+        running = run_shard_jobs(
+            database, "index", inside, "any", shards, lambda _: None
+        )
         told.append(asyncio.run_coroutine_threadsafe(running, loop).result())
 
     def build(index: str, plan: DensePlan) -> Progress:
@@ -54,9 +68,13 @@ async def test_two_workers_embed_each_shard_once(database: Database, tmp_path: P
         for encoder in workers:
             app = await stack.enter_async_context(open_app(database).open_async())
             works = {EMBED: embed_work(tmp_path, {"any": encoder}.__getitem__)}
-            running.append(asyncio.create_task(
-                run_until_stopped(app, database, works, [Queue.EMBED], concurrency=1, stop=stop)
-            ))  # fmt: skip
+            running.append(
+                asyncio.create_task(
+                    run_until_stopped(
+                        app, database, works, [Queue.EMBED], concurrency=1, stop=stop
+                    )
+                )
+            )
         async with asyncio.timeout(60):
             served = 0
             while served < 2:
@@ -69,11 +87,15 @@ async def test_two_workers_embed_each_shard_once(database: Database, tmp_path: P
     # The shard that failed there, and no other, was embedded here.
     assert len(here.passages) == 25
     assert sum(len(encoder.passages) for encoder in workers) == 95
-    await asyncio.to_thread(build, "alone", DensePlan(HashingEncoder(), "any", "a test", None, 25))
+    await asyncio.to_thread(
+        build, "alone", DensePlan(HashingEncoder(), "any", "a test", None, 25)
+    )
     vectors = []
     for index in ("index", "alone"):
         manifest = read_manifest(tmp_path / index)
-        stored = vectors_of(tmp_path / index, manifest).vectors(keys_of(open_store(tmp_path / index, manifest)))
+        stored = vectors_of(tmp_path / index, manifest).vectors(
+            keys_of(open_store(tmp_path / index, manifest))
+        )
         vectors.append(stored.rows(np.arange(len(stored))))
     assert np.array_equal(vectors[0], vectors[1])
     # Nobody serves the queue any more: what is new is embedded here.

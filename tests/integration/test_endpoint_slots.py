@@ -38,7 +38,9 @@ class Endpoint:
     @asynccontextmanager
     async def called(self, limiter: Limiter) -> AsyncIterator[None]:
         """Have more callers than there are turns while the block runs."""
-        tasks = [asyncio.create_task(self._keep_calling(limiter)) for _ in range(2 * MOST)]
+        tasks = [
+            asyncio.create_task(self._keep_calling(limiter)) for _ in range(2 * MOST)
+        ]
         try:
             yield
         finally:
@@ -52,13 +54,20 @@ async def test_who_joins_gets_a_share_and_all_together_never_more_than_the_limit
 ) -> None:
     monkeypatch.setattr(pipeline, "SETTLE_S", 0.3)
     endpoint, limiters = Endpoint(), [Limiters() for _ in range(3)]
-    first, second, elsewhere = (each.of(URL, key, MOST) for each, key in zip(limiters, "aab", strict=True))
-    shared = share_endpoints(database, limiters[2]), share_endpoints(database, limiters[1])
+    first, second, elsewhere = (
+        each.of(URL, key, MOST) for each, key in zip(limiters, "aab", strict=True)
+    )
+    shared = (
+        share_endpoints(database, limiters[2]),
+        share_endpoints(database, limiters[1]),
+    )
     async with shared[0], shared[1], endpoint.called(second):
         await until(lambda: endpoint.under_way == MOST)
         async with share_endpoints(database, limiters[0]), endpoint.called(first):
             # Another key is another endpoint.
-            await until(lambda: [x.state().limit for x in (first, second)] == [MOST // 2] * 2)
+            await until(
+                lambda: [x.state().limit for x in (first, second)] == [MOST // 2] * 2
+            )
             assert elsewhere.state().limit == MOST
             await until(lambda: first.answered > 50)
         # Who leaves, leaves its share to the others.
@@ -92,7 +101,10 @@ async def test_who_waits_for_a_turn_is_let_go_when_nobody_shares_them_out_any_mo
 
     with pytest.raises(DatabaseUnavailable, match="was lost"):
         await share()
-    assert [type(error) for error in waited] in ([DatabaseUnavailable], [asyncio.CancelledError])
+    assert [type(error) for error in waited] in (
+        [DatabaseUnavailable],
+        [asyncio.CancelledError],
+    )
     with pytest.raises(DatabaseUnavailable):
         await limiter.enter()
 
@@ -104,7 +116,9 @@ async def test_where_there_are_fewer_turns_than_processes_each_gets_one_in_its_t
     endpoint, limiters = Endpoint(), [Limiters() for _ in range(3)]
     first, second, idle = (each.of(URL, "a", 1) for each in limiters)
     async with (
-        share_endpoints(database, limiters[2]),  # it has the only turn at first, and asks for nothing
+        share_endpoints(
+            database, limiters[2]
+        ),  # it has the only turn at first, and asks for nothing
         share_endpoints(database, limiters[0]),
         share_endpoints(database, limiters[1]),
         endpoint.called(first),

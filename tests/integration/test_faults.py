@@ -31,7 +31,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small evidence index."""
     folder = tmp_path_factory.mktemp("evidence")
     rows = [
-        {"id": f"p{n}", "title": "Cough", "text": f"Rest helps against a cough of {n} days."} for n in range(9)
+        {
+            "id": f"p{n}",
+            "title": "Cough",
+            "text": f"Rest helps against a cough of {n} days.",
+        }
+        for n in range(9)
     ]
     corpus = folder / "cough.jsonl"
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -44,7 +49,9 @@ async def stage(
     database: Database, tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Stage]:
     """An instance that is well."""
-    async with healthy_instance(database, tmp_path / "home", index, monkeypatch.setenv) as healthy:
+    async with healthy_instance(
+        database, tmp_path / "home", index, monkeypatch.setenv
+    ) as healthy:
         yield healthy
 
 
@@ -53,7 +60,11 @@ async def metrics_of(stage: Stage) -> dict[str, float]:
     content = (await read_metrics(stage.database, stage.settings)).decode()
     families = text_string_to_metric_families(content)
     samples = [sample for family in families for sample in family.samples]
-    return {sample.labels["code"]: sample.value for sample in samples if sample.name == "medlive_problem"}
+    return {
+        sample.labels["code"]: sample.value
+        for sample in samples
+        if sample.name == "medlive_problem"
+    }
 
 
 async def test_nothing_is_named_in_an_instance_that_is_well(stage: Stage) -> None:
@@ -62,7 +73,9 @@ async def test_nothing_is_named_in_an_instance_that_is_well(stage: Stage) -> Non
     assert await metrics_of(stage) == dict.fromkeys((check.code for check in CHECKS), 0)
 
 
-async def test_no_index_is_no_fault_where_a_literature_service_is_asked(stage: Stage) -> None:
+async def test_no_index_is_no_fault_where_a_literature_service_is_asked(
+    stage: Stage,
+) -> None:
     shutil.rmtree(stage.index)
     stage.configure("evidence", online=("pubmed",), online_email="ops@example.org")
     assert await look(stage.database, stage.settings) == []
@@ -78,10 +91,19 @@ async def test_a_fault_is_named_wherever_people_look(stage: Stage, name: str) ->
     problems = await read_problems(stage.database, stage.settings)
     named = {problem.code for problem in problems}
     assert fault.code in named
-    assert all(f"{problem.text}{problem.next_step}".isprintable() for problem in problems)
+    assert all(
+        f"{problem.text}{problem.next_step}".isprintable() for problem in problems
+    )
     assert (await metrics_of(stage))[fault.code] == 1
-    messages = [post["text"] for post in posts if post["code"] == fault.code and post["event"] == "problem"]
-    assert all(f"medlive status ack {fault.code}" in text and "What to do: " in text for text in messages)
+    messages = [
+        post["text"]
+        for post in posts
+        if post["code"] == fault.code and post["event"] == "problem"
+    ]
+    assert all(
+        f"medlive status ack {fault.code}" in text and "What to do: " in text
+        for text in messages
+    )
     assert messages
 
 
@@ -94,7 +116,9 @@ def test_the_table_has_a_row_for_every_fault_and_a_fault_for_every_check() -> No
     table = OPERATIONS.read_text(encoding="utf-8")
     rows = {
         fault: code
-        for code, fault in re.findall(r"^\| [^|]+ \| `(\w+)` \|.*\| `([\w-]+)` \|", table, re.MULTILINE)
+        for code, fault in re.findall(
+            r"^\| [^|]+ \| `(\w+)` \|.*\| `([\w-]+)` \|", table, re.MULTILINE
+        )
     }
     assert rows == {name: fault.code for name, fault in FAULTS.items()}
     assert {fault.code for fault in FAULTS.values()} == {check.code for check in CHECKS}

@@ -26,7 +26,12 @@ from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate
-from medlive.service.release.freeze import FreezeResult, freeze, is_held_out, weeks_between
+from medlive.service.release.freeze import (
+    FreezeResult,
+    freeze,
+    is_held_out,
+    weeks_between,
+)
 from medlive.service.release.rebuild import rebuild
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.errata import WithdrawalKind
@@ -51,7 +56,9 @@ REVISE_CRITERIA = """
 
 @pytest.fixture
 def admin(database_url: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(
+        database_url.replace("+psycopg", ""), autocommit=True
+    ) as connection:
         yield connection
 
 
@@ -65,7 +72,9 @@ def ledger(frozen: FreezeResult, name: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def rows(frozen: FreezeResult) -> dict[str, dict[str, Any]]:
-    lines = (frozen.path / "data" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (
+        (frozen.path / "data" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+    )
     return {row["case_id"]: row for row in map(json.loads, lines)}
 
 
@@ -80,18 +89,36 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
     fill(admin, 9)
     first = await freeze(database, settings, "2026.W45")
     verify(first)
-    assert (first.cases, first.criteria, first.kept_out, first.publishable) == (9, 27, (), True)
+    assert (first.cases, first.criteria, first.kept_out, first.publishable) == (
+        9,
+        27,
+        (),
+        True,
+    )
     fill(admin, 4, first=10)
     revise(admin, 1, "It began after a journey.")
     revise(admin, 2, "Write to jane.doe@example.org for more.")
-    admin.execute("UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s", [case_id(3)])
+    admin.execute(
+        "UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s",
+        [case_id(3)],
+    )
     held = "curated again: not_aligned: the asker's own words"
-    admin.execute("UPDATE cases SET status = 'held', status_reason = %s WHERE id = %s", [held, case_id(4)])
-    admin.execute("INSERT INTO disputes (case_id, reason) VALUES (%s, 'secret')", [case_id(5)])
+    admin.execute(
+        "UPDATE cases SET status = 'held', status_reason = %s WHERE id = %s",
+        [held, case_id(4)],
+    )
+    admin.execute(
+        "INSERT INTO disputes (case_id, reason) VALUES (%s, 'secret')", [case_id(5)]
+    )
     admin.execute("SET session_replication_role = replica")
     admin.execute("DELETE FROM claim_evidence WHERE curation_id = 10")
-    admin.execute("UPDATE case_revisions SET posted_at = '2026-11-17' WHERE case_id = %s", [case_id(11)])
-    admin.execute("UPDATE case_revisions SET narrative = ' ' WHERE case_id = %s", [case_id(12)])
+    admin.execute(
+        "UPDATE case_revisions SET posted_at = '2026-11-17' WHERE case_id = %s",
+        [case_id(11)],
+    )
+    admin.execute(
+        "UPDATE case_revisions SET narrative = ' ' WHERE case_id = %s", [case_id(12)]
+    )
     admin.execute("SET session_replication_role = DEFAULT")
     second = await freeze(database, settings, "2026.W46")
     verify(second)
@@ -102,14 +129,21 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
         (case_id(11), "row"),
         (case_id(12), "row"),
     }
-    assert {h.case_id for h in second.kept_out} == {case_id(n) for n in (2, 5, 10, 11, 12)}
+    assert {h.case_id for h in second.kept_out} == {
+        case_id(n) for n in (2, 5, 10, 11, 12)
+    }
     assert set(rows(second)) == {case_id(n) for n in (1, 6, 7, 8, 9, 13)}
-    assert {i for i, row in rows(second).items() if row["first_release"] == "2026.W46"} == {case_id(13)}
+    assert {
+        i for i, row in rows(second).items() if row["first_release"] == "2026.W46"
+    } == {case_id(13)}
     changes = ledger(second, CHANGES)
-    assert [(e["case_id"], e["to_revision"]) for e in changes["added"]] == [(case_id(13), 1)]
-    assert [(e["case_id"], e["reason"], e["from_revision"], e["to_revision"]) for e in changes["revised"]] == [
-        (case_id(1), "changed: narrative", 1, 2)
+    assert [(e["case_id"], e["to_revision"]) for e in changes["added"]] == [
+        (case_id(13), 1)
     ]
+    assert [
+        (e["case_id"], e["reason"], e["from_revision"], e["to_revision"])
+        for e in changes["revised"]
+    ] == [(case_id(1), "changed: narrative", 1, 2)]
     reasons = {e["case_id"]: e["reason"] for e in changes["withdrawn"]}
     assert reasons.keys() == {case_id(n) for n in (2, 3, 4, 5)}
     assert reasons[case_id(3)] == "no case"
@@ -141,7 +175,11 @@ async def test_what_is_held_out_is_nowhere_until_its_week_and_then_proves_itself
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
     settings = settings.model_copy(
-        update={"release": settings.release.model_copy(update={"hold_out": 0.4, "hold_out_weeks": 3})}
+        update={
+            "release": settings.release.model_copy(
+                update={"hold_out": 0.4, "hold_out_weeks": 3}
+            )
+        }
     )
     fill(admin, 24, gates=gates_digest())
     first = await freeze(database, settings, "2026.W40")
@@ -152,27 +190,55 @@ async def test_what_is_held_out_is_nowhere_until_its_week_and_then_proves_itself
         if file.is_file() and file.suffix != ".parquet":
             assert not [i for i in held if i in file.read_text(encoding="utf-8")]
     gone, revised, cut, *_ = sorted(held)
-    admin.execute("UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s", [gone])
+    admin.execute(
+        "UPDATE cases SET status = 'withdrawn', status_reason = 'no case' WHERE id = %s",
+        [gone],
+    )
     number = next(n for n in range(1, 25) if case_id(n) == revised)
     revise(admin, number, "It began after a journey.")
-    await withdraw(database, settings, cut, WithdrawalKind.PRIVACY, "it names a place", criterion_id=f"{cut}-c3")
+    await withdraw(
+        database,
+        settings,
+        cut,
+        WithdrawalKind.PRIVACY,
+        "it names a place",
+        criterion_id=f"{cut}-c3",
+    )
     second = await freeze(database, settings, "2026.W41")
     verify(second)
-    assert (second.held, second.revealed, second.dropped, second.cases) == (len(held) - 2, 0, 2, first.cases)
+    assert (second.held, second.revealed, second.dropped, second.cases) == (
+        len(held) - 2,
+        0,
+        2,
+        first.cases,
+    )
     dropped = ledger(second, HOLDOUTS)["dropped"]
-    assert sorted(e["reason"] for e in dropped) == ["no case", "privacy: it names a place"]
-    assert {e["commitment"] for e in dropped} < {e["commitment"] for e in ledger(first, HOLDOUTS)["held"]}
+    assert sorted(e["reason"] for e in dropped) == [
+        "no case",
+        "privacy: it names a place",
+    ]
+    assert {e["commitment"] for e in dropped} < {
+        e["commitment"] for e in ledger(first, HOLDOUTS)["held"]
+    }
     assert cut not in (settings.home / "snapshots" / "errata.json").read_text()
     # Nobody is drawn anew: what was shown stays shown, what is held stays so until its weeks are over.
     third = await freeze(database, settings, "2026.W43")
     verify(third)
-    assert (third.held, third.revealed) == (1, len(held) - 2)  # what lost a criterion is drawn as a new case
+    assert (third.held, third.revealed) == (
+        1,
+        len(held) - 2,
+    )  # what lost a criterion is drawn as a new case
     shown = rows(third)
-    assert {i for i, row in shown.items() if row["first_release"] == "2026.W43"} == held - {gone, cut}
+    assert {
+        i for i, row in shown.items() if row["first_release"] == "2026.W43"
+    } == held - {gone, cut}
     assert shown[revised]["revision"] == 1
     fourth = await freeze(database, settings, "2026.W44")
     verify(fourth)
-    assert (rows(fourth)[revised]["revision"], rows(fourth)[revised]["first_release"]) == (2, "2026.W43")
+    assert (
+        rows(fourth)[revised]["revision"],
+        rows(fourth)[revised]["first_release"],
+    ) == (2, "2026.W43")
     assert [e["case_id"] for e in ledger(fourth, CHANGES)["revised"]] == [revised]
     again = await rebuild(database, settings, "2026.W40")
     assert again.identical
@@ -183,11 +249,16 @@ def test_the_draw_is_the_instances_and_of_about_the_share() -> None:
     drawn = {i for i in ids if is_held_out(i, 0.2, b"key")}
     assert 700 < len(drawn) < 900
     assert (
-        drawn == {i for i in ids if is_held_out(i, 0.2, b"key")} < {i for i in ids if is_held_out(i, 0.3, b"key")}
+        drawn
+        == {i for i in ids if is_held_out(i, 0.2, b"key")}
+        < {i for i in ids if is_held_out(i, 0.3, b"key")}
     )
     assert drawn != {i for i in ids if is_held_out(i, 0.2, b"another")}
     assert not any(is_held_out(i, 0.0, b"key") for i in ids)
-    assert (weeks_between("2026.W52", "2027.W02"), weeks_between("2026.W40", "2026.W40")) == (3, 0)
+    assert (
+        weeks_between("2026.W52", "2027.W02"),
+        weeks_between("2026.W40", "2026.W40"),
+    ) == (3, 0)
 
 
 async def test_a_signed_freeze_is_finished_with_its_own_key_and_rebuilt_without(
@@ -225,7 +296,11 @@ async def test_releases_that_are_too_small_or_not_publishable_say_so(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
     release = settings.release.model_copy(
-        update={"minimum_cases": 5, "minimum_by_language": {"zh": 1}, "publishable_only": True}
+        update={
+            "minimum_cases": 5,
+            "minimum_by_language": {"zh": 1},
+            "publishable_only": True,
+        }
     )
     settings = settings.model_copy(update={"release": release})
     with pytest.raises(CheckFailed, match="no case is ready"):
@@ -254,7 +329,11 @@ def freeze_apart(database_url: str, home: Path) -> None:
 
     async def work() -> None:
         database = Database.connect(database_url)
-        await freeze(database, Settings(home=home, database_url=SecretStr(database_url)), "2026.W47")
+        await freeze(
+            database,
+            Settings(home=home, database_url=SecretStr(database_url)),
+            "2026.W47",
+        )
 
     asyncio.run(work())
 
@@ -263,13 +342,13 @@ def freeze_apart(database_url: str, home: Path) -> None:
 def processes() -> ForkServerContext:
     """Processes that begin with everything imported and nothing open."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["medlive.service.release.freeze", "pyarrow.parquet", __name__])
+    context.set_forkserver_preload(
+        ["medlive.service.release.freeze", "pyarrow.parquet", __name__]
+    )
     return context
 
 
-SLEEP = (
-    "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;"
-)
+SLEEP = "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$;"
 POINTS = {
     "while it is fixed": "CREATE TRIGGER wait BEFORE INSERT ON snapshot_changes EXECUTE FUNCTION wait()",
     "while it is built": None,
@@ -289,7 +368,10 @@ async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finish
     point: str,
 ) -> None:
     fill(admin, 300, gates=gates_digest())
-    root, folder = settings.home / "snapshots", settings.home / "snapshots" / "medlive-2026.W47"
+    root, folder = (
+        settings.home / "snapshots",
+        settings.home / "snapshots" / "medlive-2026.W47",
+    )
     if (trigger := POINTS[point]) is not None:
         admin.execute(SLEEP + trigger)
     child = processes.Process(target=freeze_apart, args=(database_url, settings.home))
@@ -298,9 +380,7 @@ async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finish
     def is_there() -> bool:
         if trigger is None:
             return any(root.glob(".medlive-*.partial/data/criteria.jsonl"))
-        query = (
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
-        )
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
         return bool(admin.execute(query).fetchone()[0])
 
     while not is_there() and child.is_alive():  # noqa: ASYNC110 - nothing tells
@@ -309,7 +389,9 @@ async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finish
     os.kill(child.pid, signal.SIGKILL)
     child.join()
     assert child.exitcode == -signal.SIGKILL, "it ended before it was killed"
-    admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+    admin.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    )
     if trigger is not None:
         admin.execute("DROP FUNCTION wait CASCADE")
     fixed = admin.execute("SELECT state, created_at FROM snapshots").fetchall()
@@ -346,17 +428,28 @@ async def test_what_is_taken_back_between_fixing_and_freezing_is_in_no_release(
     assert case_id(3) in (folder / "data" / "cases.jsonl").read_text()
     async with database.begin() as session:
         await session.execute(
-            text("INSERT INTO sources (name, kind) VALUES ('forum', 'file') ON CONFLICT DO NOTHING")
+            text(
+                "INSERT INTO sources (name, kind) VALUES ('forum', 'file') ON CONFLICT DO NOTHING"
+            )
         )
         await erase_thread(session, "forum", "t3", "the author asked")
     wrong = f"{case_id(4)}-c2"
     for target, criterion in ((case_id(4), wrong), (case_id(5), None)):
         with pytest.raises(Exception, match="not now"):
             await freeze(database, settings, "2026.W47")
-        await withdraw(database, settings, target, WithdrawalKind.ERRATUM, "It is wrong.", criterion_id=criterion)
+        await withdraw(
+            database,
+            settings,
+            target,
+            WithdrawalKind.ERRATUM,
+            "It is wrong.",
+            criterion_id=criterion,
+        )
     with pytest.raises(Exception, match="not now"):
         await freeze(database, settings, "2026.W47")
-    admin.execute("INSERT INTO disputes (case_id, reason) VALUES (%s, 'doubtful')", [case_id(6)])
+    admin.execute(
+        "INSERT INTO disputes (case_id, reason) VALUES (%s, 'doubtful')", [case_id(6)]
+    )
     admin.execute("DROP TRIGGER refuse ON snapshots")
     told: list[str] = []
     done = await freeze(database, settings, "2026.W47", notify=told.append)
@@ -395,7 +488,9 @@ async def test_a_freeze_that_is_called_off_ends_and_can_be_fixed_anew(
     assert (await freeze(database, settings, "2026.W47", anew=True)).cases == 2001
 
 
-@pytest.mark.parametrize("slow", [f"{freeze.__module__}.check_many", f"{rebuild.__module__}.write_snapshot"])
+@pytest.mark.parametrize(
+    "slow", [f"{freeze.__module__}.check_many", f"{rebuild.__module__}.write_snapshot"]
+)
 async def test_a_cancelled_freeze_ends_at_the_next_case(
     database: Database,
     settings: Settings,
@@ -462,8 +557,20 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     mount = 'mount -t tmpfs -o size=200k none "$1" && shift && exec "$@"'
     # The server's socket is its user's: root stays root, whoever else becomes it in a space of his own.
     own = ["--user", "--map-root-user"] if os.geteuid() else []
-    small = ["unshare", *own, "--mount", "sh", "-c", mount, "sh", str(settings.home / "snapshots")]
-    if shutil.which("unshare") is None or subprocess.run([*small, "true"], capture_output=True).returncode:
+    small = [
+        "unshare",
+        *own,
+        "--mount",
+        "sh",
+        "-c",
+        mount,
+        "sh",
+        str(settings.home / "snapshots"),
+    ]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*small, "true"], capture_output=True).returncode
+    ):
         pytest.skip("this system lets nobody mount a small disk of his own")
     command = [*small, sys.executable, "-c", FULL, database_url, str(settings.home)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -14,7 +14,13 @@ from medlive.db.session import Database
 from medlive.service.harvest.ledger import PostgresLedger
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchSettings
-from medlive.sources.ledger import FetchedPage, HarvestedThread, HarvestProblem, Listed, PageKind
+from medlive.sources.ledger import (
+    FetchedPage,
+    HarvestedThread,
+    HarvestProblem,
+    Listed,
+    PageKind,
+)
 from medlive.sources.source import Fetched, ListEntry, ProblemKind
 from medlive.threads.model import Message, Role, Thread
 
@@ -39,7 +45,9 @@ def page(thread_id: str) -> FetchedPage:
 
 def read(asked_as: str, thread_id: str) -> HarvestedThread:
     message = Message("m", "a", Role.PATIENT, False, "I have a cough.", NOON, ())
-    thread = Thread(SOURCE, thread_id, url_of(thread_id), "Cough", "en", (), NOON, (message,))
+    thread = Thread(
+        SOURCE, thread_id, url_of(thread_id), "Cough", "en", (), NOON, (message,)
+    )
     return HarvestedThread(thread, entry(asked_as), 1)
 
 
@@ -52,7 +60,9 @@ class Work:
     ledger: PostgresLedger
 
     async def listed(self, *thread_ids: str) -> None:
-        await self.ledger.keep(Listed("list", tuple(map(entry, thread_ids)), (), None, NOON, finished=True))
+        await self.ledger.keep(
+            Listed("list", tuple(map(entry, thread_ids)), (), None, NOON, finished=True)
+        )
 
     async def rows(self, query: str) -> list[tuple[object, ...]]:
         async with self.database.begin() as session:
@@ -80,20 +90,28 @@ async def work(database: Database, tmp_path: Path) -> AsyncIterator[Work]:
         await ledger.aclose()
 
 
-async def test_a_thread_that_leads_to_another_is_gone_and_the_other_is_kept(work: Work) -> None:
+async def test_a_thread_that_leads_to_another_is_gone_and_the_other_is_kept(
+    work: Work,
+) -> None:
     await work.listed("1", "2")
     await work.ledger.keep(page("1"), read("1", "1"))
     await work.ledger.keep(page("2"), read("2", "2"))
     await work.listed("1")
     await work.ledger.keep(page("1"), read("1", "2"))
-    found = await work.rows("SELECT thread_id, gone_at IS NOT NULL FROM threads ORDER BY 1")
+    found = await work.rows(
+        "SELECT thread_id, gone_at IS NOT NULL FROM threads ORDER BY 1"
+    )
     assert found == [("1", True), ("2", False)]
 
 
-async def test_an_address_that_leads_to_what_was_taken_down_brings_nothing_back(work: Work) -> None:
+async def test_an_address_that_leads_to_what_was_taken_down_brings_nothing_back(
+    work: Work,
+) -> None:
     async with work.database.begin() as session:
         await session.execute(
-            text(f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('{SOURCE}', 'erased', 'asked')")
+            text(
+                f"INSERT INTO takedowns (source, thread_id, reason) VALUES ('{SOURCE}', 'erased', 'asked')"
+            )
         )
     await work.listed("1", "2")
     await work.ledger.keep(page("1"), read("1", "erased"))
@@ -104,9 +122,13 @@ async def test_an_address_that_leads_to_what_was_taken_down_brings_nothing_back(
     assert states == [("1", "skipped", "taken_down"), ("2", "read", None)]
 
 
-async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_waiting(work: Work) -> None:
+async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_waiting(
+    work: Work,
+) -> None:
     async def block(thread_id: str) -> None:
-        await work.ledger.keep(HarvestProblem(url_of(thread_id), ProblemKind.BLOCKED, "403", thread_id))
+        await work.ledger.keep(
+            HarvestProblem(url_of(thread_id), ProblemKind.BLOCKED, "403", thread_id)
+        )
 
     async def left_over(run_id: int) -> list[str]:
         async with work.database.begin() as session:
@@ -116,7 +138,9 @@ async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_wa
     await block("1")
     assert (await left_over(work.run.run_id))[2:] == ["1"]
     await block("1")
-    assert sorted(await left_over(work.run.run_id)) == ["2", "3"], "this run has tried twice"
+    assert sorted(await left_over(work.run.run_id)) == ["2", "3"], (
+        "this run has tried twice"
+    )
     async with work.database.begin() as session:
         later = await start_harvest(session, SOURCE, "2026.W11")
     assert (await left_over(later.run_id))[2:] == ["1"]
@@ -124,5 +148,7 @@ async def test_a_thread_at_which_the_host_turns_away_does_not_keep_the_others_wa
 
 async def test_a_host_that_is_down_costs_a_thread_nothing(work: Work) -> None:
     await work.listed("1")
-    await work.ledger.keep(HarvestProblem(url_of("1"), ProblemKind.DOWN, "down", "1", ends_source=True))
+    await work.ledger.keep(
+        HarvestProblem(url_of("1"), ProblemKind.DOWN, "down", "1", ends_source=True)
+    )
     assert await work.rows("SELECT state, attempts FROM frontier") == [("waiting", 0)]

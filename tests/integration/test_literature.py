@@ -31,19 +31,39 @@ from medlive.llm import circuit
 from medlive.service.paths import index_path
 from medlive.service.schedule.scheduler import WORK
 from medlive.service.schedule.steps import RETENTION
-from medlive.service.wiring import check_local_evidence, literature_circuits, open_online
-from tests.support.literature import Article, LiteratureServer, json_error, serve_literature, xml
+from medlive.service.wiring import (
+    check_local_evidence,
+    literature_circuits,
+    open_online,
+)
+from tests.support.literature import (
+    Article,
+    LiteratureServer,
+    json_error,
+    serve_literature,
+    xml,
+)
 
-GOUT = Article("101", "Colchicine in gout", "Colchicine relieves acute gout within a day.")
+GOUT = Article(
+    "101", "Colchicine in gout", "Colchicine relieves acute gout within a day."
+)
 NEW = Article("102", "Gout and diet", "A new diet for gout was tried.", year=2024)
 WITHDRAWN = Article("103", "Gout cured", "Gout is cured by honey.", retracted=True)
-BOOK = Article("104", "Gout", "Gout is treated with colchicine, says a chapter.", book=True)
-PREPRINT = Article("105", "Gout", "Gout is treated with lasers, says a preprint.", source="PPR")
-CHAPTER = Article("106", "Gout", "Gout attacks are treated with colchicine.", source="PMC")
+BOOK = Article(
+    "104", "Gout", "Gout is treated with colchicine, says a chapter.", book=True
+)
+PREPRINT = Article(
+    "105", "Gout", "Gout is treated with lasers, says a preprint.", source="PPR"
+)
+CHAPTER = Article(
+    "106", "Gout", "Gout attacks are treated with colchicine.", source="PMC"
+)
 BOTH = ("pubmed", "europepmc")
 ERROR_PAGE = "<html><body>Service unavailable</body></html>"
 LIMITED = "<eSearchResult><ERROR>API rate limit exceeded</ERROR></eSearchResult>"
-REFUSED = "<eSearchResult><ERROR>Invalid db name specified: pubmedd</ERROR></eSearchResult>"
+REFUSED = (
+    "<eSearchResult><ERROR>Invalid db name specified: pubmedd</ERROR></eSearchResult>"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +75,9 @@ def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def served() -> AsyncIterator[LiteratureServer]:
-    async with serve_literature(GOUT, NEW, WITHDRAWN, BOOK, PREPRINT, CHAPTER) as server:
+    async with serve_literature(
+        GOUT, NEW, WITHDRAWN, BOOK, PREPRINT, CHAPTER
+    ) as server:
         yield server
 
 
@@ -68,7 +90,9 @@ def settings_of(server: LiteratureServer, *names: str) -> Settings:
     return Settings.model_validate({"home": "/nonexistent", "evidence": evidence})
 
 
-def opened(database: Database, server: LiteratureServer, *names: str) -> OnlineRetriever:
+def opened(
+    database: Database, server: LiteratureServer, *names: str
+) -> OnlineRetriever:
     retriever = open_online(settings_of(server, *names), database)
     assert retriever is not None
     return retriever
@@ -78,14 +102,24 @@ async def test_a_claim_meets_both_services_and_nothing_that_was_withdrawn(
     database: Database, served: LiteratureServer
 ) -> None:
     retriever = opened(database, served)
-    (hits,) = await retriever.search([Query("colchicine gout")], k=10, not_after=date(2020, 1, 1))
+    (hits,) = await retriever.search(
+        [Query("colchicine gout")], k=10, not_after=date(2020, 1, 1)
+    )
     await retriever.aclose()
-    documents = {(hit.passage.corpus, hit.passage.url.rstrip("/").rsplit("/", 1)[-1]) for hit in hits}
+    documents = {
+        (hit.passage.corpus, hit.passage.url.rstrip("/").rsplit("/", 1)[-1])
+        for hit in hits
+    }
     assert documents == {("pubmed", "101"), ("pubmed", "104"), ("europepmc", "106")}
     assert len(hits) == 3  # an article that both know is one
-    assert {side.side for hit in hits for side in hit.sides} == {Side.PUBMED, Side.EUROPEPMC}
+    assert {side.side for hit in hits for side in hit.sides} == {
+        Side.PUBMED,
+        Side.EUROPEPMC,
+    }
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
-    assert all("Background" not in hit.passage.text or "." in hit.passage.text for hit in hits)
+    assert all(
+        "Background" not in hit.passage.text or "." in hit.passage.text for hit in hits
+    )
 
 
 async def test_what_was_answered_once_is_not_asked_again_by_any_worker(
@@ -97,11 +131,18 @@ async def test_what_was_answered_once_is_not_asked_again_by_any_worker(
     assert await second.search([Query("colchicine gout")], k=10) == once
     assert len(served.asked) == asked == 3  # esearch, efetch, and Europe PMC's search
     await second.search([Query("colchicine")], k=10)
-    assert {path.rsplit("/", 1)[-1] for path, _ in served.asked[asked:]} == {"esearch.fcgi", "searchPOST"}
+    assert {path.rsplit("/", 1)[-1] for path, _ in served.asked[asked:]} == {
+        "esearch.fcgi",
+        "searchPOST",
+    }
     assert len(served.asked) == asked + 2
     async with database.begin() as session:
-        stored = await session.scalars(text("SELECT convert_from(body, 'UTF8') FROM literature_answers"))
-        assert not any("colchicine gout" in body for body in stored)  # the words of a thread
+        stored = await session.scalars(
+            text("SELECT convert_from(body, 'UTF8') FROM literature_answers")
+        )
+        assert not any(
+            "colchicine gout" in body for body in stored
+        )  # the words of a thread
     await first.aclose()
     await second.aclose()
 
@@ -110,7 +151,11 @@ async def test_requests_say_who_asks_and_nothing_else_of_the_thread(
     database: Database, served: LiteratureServer
 ) -> None:
     retriever = opened(database, served)
-    phrases = ('gout[Title] OR (x) AND "y" NOT z*', "Mrs Jane Smith of 12 Baker Street", "痛风 秋水仙碱")
+    phrases = (
+        'gout[Title] OR (x) AND "y" NOT z*',
+        "Mrs Jane Smith of 12 Baker Street",
+        "痛风 秋水仙碱",
+    )
     await retriever.search([Query(*phrases)], k=5)
     await retriever.aclose()
     for _, form in served.asked:
@@ -134,7 +179,9 @@ async def test_requests_say_who_asks_and_nothing_else_of_the_thread(
     ],
     ids=["429", "502", "a page", "rate", "cut", "no list"],
 )
-async def test_a_passing_fault_is_asked_again(database: Database, fault: web.Response) -> None:
+async def test_a_passing_fault_is_asked_again(
+    database: Database, fault: web.Response
+) -> None:
     async with serve_literature(GOUT) as server:
         server.faults = [copy_of(fault)]
         retriever = opened(database, server, "pubmed")
@@ -172,19 +219,29 @@ async def test_a_service_that_fails_is_an_error_and_never_an_empty_result(
         await retriever.aclose()
         server.faults = []
         retriever = opened(database, server, name)
-        (hits,) = await retriever.search([Query("colchicine")], k=5)  # nothing of the failure was kept
+        (hits,) = await retriever.search(
+            [Query("colchicine")], k=5
+        )  # nothing of the failure was kept
         await retriever.aclose()
         assert len(hits) == 1
 
 
 def copy_of(response: web.Response) -> web.Response:
     """A response can be sent once."""
-    headers = {name: response.headers[name] for name in ("Retry-After", "Location") if name in response.headers}
+    headers = {
+        name: response.headers[name]
+        for name in ("Retry-After", "Location")
+        if name in response.headers
+    }
     kind = response.content_type or "text/plain"
-    return web.Response(body=response.body, status=response.status, headers=headers, content_type=kind)
+    return web.Response(
+        body=response.body, status=response.status, headers=headers, content_type=kind
+    )
 
 
-async def test_nothing_found_is_an_empty_result(database: Database, served: LiteratureServer) -> None:
+async def test_nothing_found_is_an_empty_result(
+    database: Database, served: LiteratureServer
+) -> None:
     retriever = opened(database, served)
     assert await retriever.search([Query("zebra")], k=5) == [[]]
     await retriever.aclose()
@@ -196,7 +253,9 @@ async def test_all_workers_together_keep_the_pace(database: Database) -> None:
     assert [round(wait / 10) for wait in sorted(waits)] == [0, 1, 2, 3]
 
 
-async def test_a_service_that_asks_to_wait_holds_back_every_worker(database: Database) -> None:
+async def test_a_service_that_asks_to_wait_holds_back_every_worker(
+    database: Database,
+) -> None:
     store = PostgresAnswers(database, days=1)
     await store.hold_back("pubmed", 50.0)
     await store.hold_back("pubmed", 5.0)
@@ -204,7 +263,9 @@ async def test_a_service_that_asks_to_wait_holds_back_every_worker(database: Dat
     assert await store.take_turn("europepmc", 0.0) == 0
 
 
-async def test_an_article_that_was_withdrawn_since_is_not_given(database: Database) -> None:
+async def test_an_article_that_was_withdrawn_since_is_not_given(
+    database: Database,
+) -> None:
     async with serve_literature(GOUT) as server:
         retriever = opened(database, server)
         assert await retriever.search([Query("colchicine")], k=5) != [[]]
@@ -224,7 +285,9 @@ async def test_an_answer_of_today_serves_tomorrow_and_one_about_the_past_has_its
     assert len(served.asked) == 3
     await retriever.search([Query("colchicine gout")], k=5, not_after=date(2020, 1, 1))
     await retriever.aclose()
-    limits = [form.get("maxdate") or form.get("query", "") for _, form in served.asked[3:]]
+    limits = [
+        form.get("maxdate") or form.get("query", "") for _, form in served.asked[3:]
+    ]
     assert any("2020/01/01" in limit for limit in limits)
     assert any("TO 2020-01-01]" in limit for limit in limits)
 
@@ -235,7 +298,10 @@ async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searche
     settings = Settings.model_validate({"home": tmp_path})
     rows = tmp_path / "rows.jsonl"
     url = "https://pubmed.ncbi.nlm.nih.gov/106/"
-    rows.write_text(json.dumps({"id": "a", "title": "Gout", "text": "Gout is treated.", "url": url}) + "\n")
+    rows.write_text(
+        json.dumps({"id": "a", "title": "Gout", "text": "Gout is treated.", "url": url})
+        + "\n"
+    )
     build_index([open_corpus(rows, name="pubmed")], index_path(settings))
     async with serve_literature(replace(CHAPTER, source="MED")) as server:
         online = settings_of(server).model_copy(update={"home": tmp_path})
@@ -244,7 +310,10 @@ async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searche
         assert retriever.identity.corpora["pubmed"].startswith("sha256:")
         (hits,) = await retriever.search([Query("gout")], k=5, corpora=["pubmed"])
         await retriever.aclose()
-    assert {side.side for hit in hits for side in hit.sides} == {Side.LEXICAL, Side.PUBMED}
+    assert {side.side for hit in hits for side in hit.sides} == {
+        Side.LEXICAL,
+        Side.PUBMED,
+    }
 
 
 def test_an_index_is_needed_only_where_no_service_is_asked(tmp_path: Path) -> None:
@@ -259,7 +328,9 @@ async def test_answers_that_are_no_longer_used_are_deleted(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(literature, "BATCH", 2)
-    settings = Settings.model_validate({"home": tmp_path, "evidence": {"online_days": 10}})
+    settings = Settings.model_validate(
+        {"home": tmp_path, "evidence": {"online_days": 10}}
+    )
     store = PostgresAnswers(database, days=10)
     await store.save("pubmed", {digest_text(str(number)): b"x" for number in range(6)})
     old = "UPDATE literature_answers SET fetched_at = now() - interval '11 days' WHERE key <> :key"
@@ -277,7 +348,10 @@ async def test_a_service_that_is_away_is_asked_no_more_until_it_answers(
     async with serve_literature(GOUT) as server:
         settings = settings_of(server, "pubmed")
         store = PostgresCircuits(database)
-        first, second = [open_online(settings, database, literature_circuits(settings, store)) for _ in range(2)]
+        first, second = [
+            open_online(settings, database, literature_circuits(settings, store))
+            for _ in range(2)
+        ]
         assert first is not None
         assert second is not None
         await second.search([Query("gout")], k=5)
@@ -290,7 +364,9 @@ async def test_a_service_that_is_away_is_asked_no_more_until_it_answers(
         with pytest.raises(CircuitOpen, match="pubmed"):
             await second.search([Query("colchicine")], k=5)
         assert len(server.asked) == asked
-        assert await second.search([Query("gout")], k=5) != [[]]  # what is stored needs no service
+        assert await second.search([Query("gout")], k=5) != [
+            []
+        ]  # what is stored needs no service
         server.down = False
         async with database.begin() as session:
             await session.execute(text("UPDATE circuits SET retry_at = now()"))

@@ -38,27 +38,41 @@ async def quarantine(database: Database) -> None:
 
 async def lift(database: Database) -> None:
     async with database.begin() as session:
-        await session.execute(text("UPDATE sources SET quarantined_at = NULL, quarantine_reason = NULL"))
+        await session.execute(
+            text("UPDATE sources SET quarantined_at = NULL, quarantine_reason = NULL")
+        )
 
 
 async def pass_time(database: Database, span: timedelta) -> None:
     """As if everything stored had happened so much earlier."""
     changes = {
-        "open_problems": ("began_at", "seen_at", "send_at", "acknowledged_at", "acknowledged_until"),
+        "open_problems": (
+            "began_at",
+            "seen_at",
+            "send_at",
+            "acknowledged_at",
+            "acknowledged_until",
+        ),
         "outbox": ("created_at", "send_at"),
         "observations": ("at",),
     }
     async with database.begin() as session:
         for table, columns in changes.items():
-            moved = ", ".join(f"{column} = {column} - make_interval(secs => :s)" for column in columns)
-            await session.execute(text(f"UPDATE {table} SET {moved}"), {"s": span.total_seconds()})
+            moved = ", ".join(
+                f"{column} = {column} - make_interval(secs => :s)" for column in columns
+            )
+            await session.execute(
+                text(f"UPDATE {table} SET {moved}"), {"s": span.total_seconds()}
+            )
 
 
 async def test_a_problem_is_sent_again_less_and_less_often_and_its_end_too(
     database: Database, tmp_path: Path, webhook: tuple[str, Posts]
 ) -> None:
     url, posts = webhook
-    settings = Settings(home=tmp_path / "home", notify=NotifySection(webhook=SecretStr(url)))
+    settings = Settings(
+        home=tmp_path / "home", notify=NotifySection(webhook=SecretStr(url))
+    )
     await quarantine(database)
     for wait in (*RESENT_AFTER, RESENT_DAILY, RESENT_DAILY):
         await look(database, settings)
@@ -78,7 +92,9 @@ async def test_a_problem_is_sent_again_less_and_less_often_and_its_end_too(
     await lift(database)
     await pass_time(database, timedelta(minutes=6))
     await look(database, settings)
-    assert [(post["event"], post["code"]) for post in posts[sent:]] == [("problem_ended", "source_quarantined")]
+    assert [(post["event"], post["code"]) for post in posts[sent:]] == [
+        ("problem_ended", "source_quarantined")
+    ]
     await look(database, settings)
     assert len(posts) == sent + 1
 
@@ -87,7 +103,9 @@ async def test_an_acknowledged_problem_is_silent_until_its_time_is_over_or_it_en
     database: Database, tmp_path: Path, webhook: tuple[str, Posts]
 ) -> None:
     url, posts = webhook
-    settings = Settings(home=tmp_path / "home", notify=NotifySection(webhook=SecretStr(url)))
+    settings = Settings(
+        home=tmp_path / "home", notify=NotifySection(webhook=SecretStr(url))
+    )
     await quarantine(database)
     await look(database, settings)
     async with database.begin() as session:
@@ -95,18 +113,34 @@ async def test_an_acknowledged_problem_is_silent_until_its_time_is_over_or_it_en
             await watch.acknowledge(session, "no_worker")
     assert "source_quarantined" in (caught.value.hint or "")
     async with database.begin() as session:
-        await watch.acknowledge(session, "source_quarantined", lasts=timedelta(days=7), why="known", by="ada")
+        await watch.acknowledge(
+            session,
+            "source_quarantined",
+            lasts=timedelta(days=7),
+            why="known",
+            by="ada",
+        )
     async with database.begin() as session:
-        (entry,) = await audit_log.list_entries(session, subject="problem:source_quarantined")
-        assert (entry.action.value, entry.by, entry.reason) == ("acknowledge", "ada", "known")
-    assert [problem.is_acknowledged for problem in await read_problems(database, settings)] == [True]
+        (entry,) = await audit_log.list_entries(
+            session, subject="problem:source_quarantined"
+        )
+        assert (entry.action.value, entry.by, entry.reason) == (
+            "acknowledge",
+            "ada",
+            "known",
+        )
+    assert [
+        problem.is_acknowledged for problem in await read_problems(database, settings)
+    ] == [True]
     await pass_time(database, timedelta(days=6))
     await look(database, settings)
     assert len(posts) == 1
     await pass_time(database, timedelta(days=2))
     await look(database, settings)
     assert [post["event"] for post in posts] == ["problem", "problem_again"]
-    assert [problem.is_acknowledged for problem in await read_problems(database, settings)] == [False]
+    assert [
+        problem.is_acknowledged for problem in await read_problems(database, settings)
+    ] == [False]
     # An acknowledgement ends with its problem.
     async with database.begin() as session:
         await watch.acknowledge(session, "source_quarantined")
@@ -123,29 +157,46 @@ async def test_what_a_place_did_not_take_is_a_problem_and_is_sent_when_it_is_bac
 ) -> None:
     url, posts = webhook
     with serve_webhook(status=500) as (broken, refused):
-        settings = Settings(home=tmp_path / "home", notify=NotifySection(webhook=SecretStr(broken)))
+        settings = Settings(
+            home=tmp_path / "home", notify=NotifySection(webhook=SecretStr(broken))
+        )
         await quarantine(database)
         await look(database, settings)
         assert [post["code"] for post in refused] == ["source_quarantined"]
         codes = {problem.code for problem in await look(database, settings)}
         assert codes == {"source_quarantined", "message_undelivered"}
-        assert len([post for post in refused if post["code"] == "source_quarantined"]) == 1  # not at once again
-    settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
+        assert (
+            len([post for post in refused if post["code"] == "source_quarantined"]) == 1
+        )  # not at once again
+    settings = settings.model_copy(
+        update={"notify": NotifySection(webhook=SecretStr(url))}
+    )
     await pass_time(database, timedelta(minutes=2))
     await look(database, settings)
-    assert {post["code"] for post in posts} == {"source_quarantined", "message_undelivered"}
-    assert {problem.code for problem in await look(database, settings)} == {"source_quarantined"}
+    assert {post["code"] for post in posts} == {
+        "source_quarantined",
+        "message_undelivered",
+    }
+    assert {problem.code for problem in await look(database, settings)} == {
+        "source_quarantined"
+    }
 
 
 async def test_the_heartbeat_says_that_all_is_well_or_which_checks_fail(
     database: Database, tmp_path: Path
 ) -> None:
     with serve_beats() as (url, beats):
-        settings = Settings(home=tmp_path / "home", notify=NotifySection(heartbeat_url=SecretStr(url)))
+        settings = Settings(
+            home=tmp_path / "home", notify=NotifySection(heartbeat_url=SecretStr(url))
+        )
         await quarantine(database)  # a ticket: the week goes on
         await look(database, settings, heard=True)
         async with database.begin() as session:
-            await session.execute(text("REVOKE INSERT ON curations FROM medlive_worker"))
+            await session.execute(
+                text("REVOKE INSERT ON curations FROM medlive_worker")
+            )
         await look(database, settings, heard=True)
-        await look(database, settings)  # of a scheduler that hangs, or a command: no beat
+        await look(
+            database, settings
+        )  # of a scheduler that hangs, or a command: no beat
     assert beats == [("/beat", ""), ("/beat/fail", "rights_missing")]

@@ -33,10 +33,21 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
     database: Database, database_url: str, tmp_path: Path, rejected: int
 ) -> None:
     instance = Instance(tmp_path, database_url)
-    command = ("review", "overrule", "test/1", "--reason", "The passage is of 1990.", "--by", "Bo")
+    command = (
+        "review",
+        "overrule",
+        "test/1",
+        "--reason",
+        "The passage is of 1990.",
+        "--by",
+        "Bo",
+    )
     told = await asyncio.to_thread(lambda: instance.here(*command))
     assert "contradicted" in told.out
-    assert "overruled already" in (await asyncio.to_thread(lambda: instance.here(*command, status=1))).err
+    assert (
+        "overruled already"
+        in (await asyncio.to_thread(lambda: instance.here(*command, status=1))).err
+    )
     assert await drain(contradicting(database)) == {"kept": 1}
 
     def work() -> None:
@@ -44,7 +55,12 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
         assert shown["curation"]["overruled"] == ["contradicted"]
         assert {c["verdict"] for c in shown["curation"]["claims"]} == {"contradicted"}
         assert [o["reason"] for o in shown["overruled"]] == ["The passage is of 1990."]
-        assert instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json["cases"] == 1
+        assert (
+            instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json[
+                "cases"
+            ]
+            == 1
+        )
         assert "kept, not rejected" in instance.here(*command, status=1).err
 
     await asyncio.to_thread(work)
@@ -54,26 +70,38 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
             await session.execute(text("DELETE FROM overrules"))
 
 
-async def test_an_overruled_thread_whose_curation_failed_is_tried_again(database: Database, rejected: int) -> None:
+async def test_an_overruled_thread_whose_curation_failed_is_tried_again(
+    database: Database, rejected: int
+) -> None:
     await overrule_rejection(database, "test", "1", "Old passage.")
-    assert await drain(contradicting(database, controller__write="rubbish")) == {"failed": 1}
+    assert await drain(contradicting(database, controller__write="rubbish")) == {
+        "failed": 1
+    }
     assert await drain(contradicting(database)) == {"kept": 1}
 
 
-async def test_overruling_one_reason_leaves_the_others(database: Database, rejected: int) -> None:
+async def test_overruling_one_reason_leaves_the_others(
+    database: Database, rejected: int
+) -> None:
     """A thread without an answer cannot be made into a case by anybody's word."""
     with pytest.raises(UsageError, match="unknown thread"):
         await overrule_rejection(database, "test", "2", "x")
     await overrule_rejection(database, "test", "1", "Old passage.")
-    silent = changed(screener__extract={"narrative": [], "query": None, "advice": []})["screener.extract"]
-    assert await drain(contradicting(database, "m-2", screener__extract=silent)) == {"rejected": 1}
+    silent = changed(screener__extract={"narrative": [], "query": None, "advice": []})[
+        "screener.extract"
+    ]
+    assert await drain(contradicting(database, "m-2", screener__extract=silent)) == {
+        "rejected": 1
+    }
     with pytest.raises(CheckFailed, match="lacks what a case is made of"):
         await overrule_rejection(database, "test", "1", "x")
 
 
 async def test_a_verdict_of_the_filters_is_overruled(database: Database) -> None:
     async with database.begin() as session:
-        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        saved = await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
         values = {"r": saved[0].revision_pk, "c": digest_text("chain")}
         await session.execute(
             text(
@@ -87,30 +115,55 @@ async def test_a_verdict_of_the_filters_is_overruled(database: Database) -> None
     async with database.begin() as session:
         [row] = await funnel(session)
     assert (row.stage, row.outcome) == ("screener", "pending")
-    assert await drain(pipeline(database, reader__case={**HARMFUL, "wrong": []})) == {"kept": 1}
+    assert await drain(pipeline(database, reader__case={**HARMFUL, "wrong": []})) == {
+        "kept": 1
+    }
 
 
 async def test_the_lists_say_what_was_rejected_for_contradiction_and_on_what_evidence(
     database: Database, database_url: str, tmp_path: Path, rejected: int
 ) -> None:
     instance = Instance(tmp_path, database_url)
-    asked = ("thread", "list", "--stage", "validator", "--reason", "contradicted", "--week", "this")
+    asked = (
+        "thread",
+        "list",
+        "--stage",
+        "validator",
+        "--reason",
+        "contradicted",
+        "--week",
+        "this",
+    )
 
     def work() -> None:
         [row] = instance.here(*asked, "--json").json["rows"]
-        assert (row["source"], row["thread_id"], row["outcome"]) == ("test", "1", "rejected")
+        assert (row["source"], row["thread_id"], row["outcome"]) == (
+            "test",
+            "1",
+            "rejected",
+        )
         words = "demo:1:0: lisinopril often cause a dry cough"
         assert row["evidence"] == [f"a1: {words}", f"a2: {words}"]
         assert "demo:1:0: lisinopril" in instance.here(*asked).out
-        for other in (("--week", "last"), ("--source", "else"), ("--text", "headache"), ("--status", "ready")):
+        for other in (
+            ("--week", "last"),
+            ("--source", "else"),
+            ("--text", "headache"),
+            ("--status", "ready"),
+        ):
             assert instance.here("thread", "list", *other, "--json").json["rows"] == []
-        assert instance.here("thread", "list", "--text", "dry cough", "--json").json["rows"] == [row]
+        assert instance.here("thread", "list", "--text", "dry cough", "--json").json[
+            "rows"
+        ] == [row]
         assert instance.here("case", "list", "--json").json["rows"] == []
         lines = list(csv.DictReader(io.StringIO(instance.here(*asked, "--csv").out)))
         assert [line["reason"] for line in lines] == ["contradicted"]
         counts = instance.here(*asked, "--counts", "--json").json
         assert (counts["total"], counts["facets"]["outcome"]) == (1, {"rejected": 1})
-        assert "an ISO week" in instance.here("thread", "list", "--week", "2026.W60", status=2).err
+        assert (
+            "an ISO week"
+            in instance.here("thread", "list", "--week", "2026.W60", status=2).err
+        )
 
     await asyncio.to_thread(work)
 
@@ -132,26 +185,42 @@ async def test_a_request_is_shown_as_it_was_sent_and_the_week_says_what_it_cost(
             {"d": digest_text("lost")},
         )
         found = await session.execute(
-            text("SELECT request_digest, prompt_digest FROM replies WHERE task = 'validator.query'")
+            text(
+                "SELECT request_digest, prompt_digest FROM replies WHERE task = 'validator.query'"
+            )
         )
         request, prompt = found.one()
 
     def work() -> None:
         shown = instance.here("prompt", "show", request, "--json").json
         assert [m["role"] for m in shown["messages"]] == ["system", "user"]
-        assert "What could cause a dry cough for 3 weeks?" in shown["messages"][1]["content"]
+        assert (
+            "What could cause a dry cough for 3 weeks?"
+            in shown["messages"][1]["content"]
+        )
         assert json.loads(shown["reply"]["text"])["category"] == "diagnosis"
         template = instance.here("prompt", "show", "validator.query", "--json").json
         assert template["digest"] == prompt
         assert shown["messages"][0]["content"] == template["text"]
         assert instance.here("prompt", "show", prompt[7:30], "--json").json == template
-        assert "names no task" in instance.here("prompt", "show", "sha256:", status=2).err
-        spent = {(s["by"], s["name"]): s for s in instance.here("cost", "--week", "this", "--json").json["spent"]}
+        assert (
+            "names no task" in instance.here("prompt", "show", "sha256:", status=2).err
+        )
+        spent = {
+            (s["by"], s["name"]): s
+            for s in instance.here("cost", "--week", "this", "--json").json["spent"]
+        }
         assert spent["source", "test"]["replies"] == spent["all", ""]["replies"] - 1
-        assert (spent["source", ""]["replies"], spent["source", ""]["cost_usd"]) == (1, None)
+        assert (spent["source", ""]["replies"], spent["source", ""]["cost_usd"]) == (
+            1,
+            None,
+        )
         assert (spent["all", ""]["cost_usd"], spent["all", ""]["unpriced"]) == (None, 1)
         assert spent["source", "test"]["cost_usd"] == 0.0
         assert spent["task", "validator.query"]["replies"] == 1
-        assert [s["replies"] for s in instance.here("cost", "--week", "last", "--json").json["spent"]] == [0]
+        assert [
+            s["replies"]
+            for s in instance.here("cost", "--week", "last", "--json").json["spent"]
+        ] == [0]
 
     await asyncio.to_thread(work)

@@ -25,7 +25,8 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedRelease]
     """Three versions."""
     root = tmp_path_factory.mktemp("frozen")
     return {
-        v: prepared(a_snapshot(root, v, cases=n)) for n, v in enumerate(("2026.W46", "2026.W47", "2026.W48"), 1)
+        v: prepared(a_snapshot(root, v, cases=n))
+        for n, v in enumerate(("2026.W46", "2026.W47", "2026.W48"), 1)
     }
 
 
@@ -48,7 +49,11 @@ def content(snapshot: PreparedRelease) -> dict[str, bytes]:
 
 def tagged(hub: Hub, version: str) -> dict[str, bytes]:
     found = hub.commits[hub.tags[version]]
-    return {name: data for name, data in found.items() if name not in (".gitattributes", "errata.json")}
+    return {
+        name: data
+        for name, data in found.items()
+        if name not in (".gitattributes", "errata.json")
+    }
 
 
 def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
@@ -59,7 +64,10 @@ def test_a_version_is_one_commit_and_one_tag_and_a_second_run_sends_nothing(
     assert not hub.repositories
     done = send(hub, snapshot)
     assert tagged(hub, "2026.W47") == content(snapshot)
-    assert [hub.titles[c] for c in hub.commits] == ["initial commit", "medlive 2026.W47"]
+    assert [hub.titles[c] for c in hub.commits] == [
+        "initial commit",
+        "medlive 2026.W47",
+    ]
     assert done.latest == "2026.W47"
     assert len(hub.lfs) == 4
 
@@ -74,7 +82,11 @@ def test_main_is_the_newest_version_whichever_is_published_last(
 ) -> None:
     for version in ("2026.W46", "2026.W48"):
         send(hub, line[version])
-    hub.commit("main", {**hub.commits[hub.branches["main"]], "NOTES.md": b"the maintainers' own"}, "Notes")
+    hub.commit(
+        "main",
+        {**hub.commits[hub.branches["main"]], "NOTES.md": b"the maintainers' own"},
+        "Notes",
+    )
     before = hub.branches["main"]
     assert send(hub, line["2026.W47"]).latest == "2026.W48"
     assert hub.branches == {"main": before}
@@ -100,11 +112,19 @@ def test_a_run_that_failed_in_the_middle_goes_on_where_it_was(
     hub.requests.clear()
     send(hub, snapshot)
     assert tagged(hub, "2026.W46") == content(snapshot)
-    assert not any(path.removeprefix("/store/") in stored for method, path in hub.requests if method == "PUT")
-    assert [t for t in hub.titles.values() if t.startswith("medlive")] == ["medlive 2026.W46"]
+    assert not any(
+        path.removeprefix("/store/") in stored
+        for method, path in hub.requests
+        if method == "PUT"
+    )
+    assert [t for t in hub.titles.values() if t.startswith("medlive")] == [
+        "medlive 2026.W46"
+    ]
 
 
-def test_a_tag_with_other_bytes_is_refused(hub: Hub, line: dict[str, PreparedRelease]) -> None:
+def test_a_tag_with_other_bytes_is_refused(
+    hub: Hub, line: dict[str, PreparedRelease]
+) -> None:
     snapshot = line["2026.W47"]
     send(hub, snapshot)
     for name in ("data/cases.jsonl", "manifest.json"):
@@ -118,14 +138,23 @@ def test_a_tag_with_other_bytes_is_refused(hub: Hub, line: dict[str, PreparedRel
         held[name] = data
 
 
-def test_two_publishers_make_one_release(hub: Hub, line: dict[str, PreparedRelease]) -> None:
+def test_two_publishers_make_one_release(
+    hub: Hub, line: dict[str, PreparedRelease]
+) -> None:
     send(hub, line["2026.W46"])
-    snapshot, other = line["2026.W47"], {**content(line["2026.W47"]), "LICENSE": b"other terms"}
+    snapshot, other = (
+        line["2026.W47"],
+        {**content(line["2026.W47"]), "LICENSE": b"other terms"},
+    )
 
     def intrude(method: str, path: str) -> None:
         if (method, "/commit/main" in path) == ("POST", True):
             hub.before = lambda method, path: None
-            hub.commit("main", {**hub.commits[hub.branches["main"]], "NOTES.md": b"x"}, "somebody else's")
+            hub.commit(
+                "main",
+                {**hub.commits[hub.branches["main"]], "NOTES.md": b"x"},
+                "somebody else's",
+            )
         if (method, "/tag/" in path) == ("POST", True):
             hub.tags["2026.W47"] = hub.commit("other", other, "medlive 2026.W47")
 
@@ -141,15 +170,24 @@ def test_two_publishers_make_one_release(hub: Hub, line: dict[str, PreparedRelea
         send(hub, snapshot)
 
 
-def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dict[str, PreparedRelease]) -> None:
+def test_what_a_version_has_no_more_goes_and_errata_are_kept(
+    hub: Hub, line: dict[str, PreparedRelease]
+) -> None:
     def errata(*ids: int) -> dict[str, bytes]:
         entries = [
             Erratum(
-                id=n, issued_at=datetime(2026, 11, 20, tzinfo=UTC), kind=WithdrawalKind.ERRATUM, case_id="c000",
-                criterion_id=None, reason="wrong", revision=None, snapshots=("2026.W46",), fixed_in=None,
+                id=n,
+                issued_at=datetime(2026, 11, 20, tzinfo=UTC),
+                kind=WithdrawalKind.ERRATUM,
+                case_id="c000",
+                criterion_id=None,
+                reason="wrong",
+                revision=None,
+                snapshots=("2026.W46",),
+                fixed_in=None,
             )
             for n in ids
-        ]  # fmt: skip
+        ]
         return {"errata.json": Errata(entries=tuple(entries)).text().encode()}
 
     def with_errata(version: str, *ids: int) -> PreparedRelease:
@@ -157,7 +195,11 @@ def test_what_a_version_has_no_more_goes_and_errata_are_kept(hub: Hub, line: dic
 
     first = send(hub, with_errata("2026.W46", 1))
     assert first.updated == ["errata.json"]
-    hub.commit("main", {**hub.commits[hub.branches["main"]], "SHA256SUMS.minisig": b"of an older one"}, "signed")
+    hub.commit(
+        "main",
+        {**hub.commits[hub.branches["main"]], "SHA256SUMS.minisig": b"of an older one"},
+        "signed",
+    )
     assert send(hub, with_errata("2026.W47", 1, 2)).updated == ["errata.json"]
     head = hub.commits[hub.branches["main"]]
     assert head["errata.json"] == errata(1, 2)["errata.json"]
@@ -181,7 +223,9 @@ def test_what_is_wrong_with_the_place_is_said(
     hub.before = lambda method, path: answer.wait(60)
     try:
         with pytest.raises(ServiceUnavailable, match="cannot be reached: ReadTimeout"):
-            HubRepository(AT, endpoint_url=hub.url, silence_s=0.1).publish(line["2026.W46"])
+            HubRepository(AT, endpoint_url=hub.url, silence_s=0.1).publish(
+                line["2026.W46"]
+            )
     finally:
         answer.set()
     for name in ("name", "a/b/c", "a/../b", "https://a/b"):

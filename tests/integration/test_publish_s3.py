@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from medlive.errors import CheckFailed, MedliveError, MissingExtra, ServiceUnavailable, UsageError
+from medlive.errors import (
+    CheckFailed,
+    MedliveError,
+    MissingExtra,
+    ServiceUnavailable,
+    UsageError,
+)
 from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import PreparedRelease, Published, publish
 from medlive.publishing.target import IMMUTABLE, RemoteState, Taken
@@ -55,7 +61,11 @@ def client(server: tuple[str, Gate]) -> Any:
     """What a stranger looks at the server with."""
     import boto3
 
-    keys = {"aws_access_key_id": "other", "aws_secret_access_key": "other", "region_name": "us-east-1"}
+    keys = {
+        "aws_access_key_id": "other",
+        "aws_secret_access_key": "other",
+        "region_name": "us-east-1",
+    }
     return boto3.session.Session().client("s3", endpoint_url=server[0], **keys)
 
 
@@ -84,7 +94,9 @@ def send(target: S3Target, snapshot: PreparedRelease) -> Published:
 def names_of(gate: Gate) -> list[str]:
     """What objects or parts were sent, in order, each by name and part."""
     return [
-        f"{r.path.partition('/data/')[2]}#{r.part or ''}".rstrip("#") for r in gate.requests if r.method == "PUT"
+        f"{r.path.partition('/data/')[2]}#{r.part or ''}".rstrip("#")
+        for r in gate.requests
+        if r.method == "PUT"
     ]
 
 
@@ -98,13 +110,23 @@ def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_re
         assert found["CacheControl"] == IMMUTABLE
         assert found["Metadata"] == {"sha256": entry.sha256}
     page = client.head_object(Bucket=bucket, Key="data/index.html")
-    assert (page["ContentType"], "immutable" in page["CacheControl"]) == ("text/html; charset=utf-8", False)
-    latest = json.loads(client.get_object(Bucket=bucket, Key="data/latest.json")["Body"].read())
+    assert (page["ContentType"], "immutable" in page["CacheControl"]) == (
+        "text/html; charset=utf-8",
+        False,
+    )
+    latest = json.loads(
+        client.get_object(Bucket=bucket, Key="data/latest.json")["Body"].read()
+    )
     assert latest["digest"] == done.digest == snapshot.digest
-    assert latest["files"]["data/cases.jsonl"]["url"] == f"https://data.example/medlive/{ROOT}/data/cases.jsonl"
+    assert (
+        latest["files"]["data/cases.jsonl"]["url"]
+        == f"https://data.example/medlive/{ROOT}/data/cases.jsonl"
+    )
     sent = names_of(gate)
     immutable = [name for name in sent if name.startswith(ROOT)]
-    assert immutable[-1] == f"{ROOT}/{SUMS}", "what comes before is a half-published version"
+    assert immutable[-1] == f"{ROOT}/{SUMS}", (
+        "what comes before is a half-published version"
+    )
     feed = client.head_object(Bucket=bucket, Key="data/feed.xml")
     assert feed["ContentType"] == "application/atom+xml; charset=utf-8"
 
@@ -118,13 +140,17 @@ def test_a_snapshot_lies_there_a_second_run_sends_nothing_and_other_bytes_are_re
     assert send(target, snapshot).sent == [], "a store without checksums is read back"
     gate.checksums = True
     client.put_object(
-        Bucket=bucket, Key=f"data/{ROOT}/{name}", Body=data[:-2] + b"?\n", ChecksumAlgorithm="SHA256",
+        Bucket=bucket,
+        Key=f"data/{ROOT}/{name}",
+        Body=data[:-2] + b"?\n",
+        ChecksumAlgorithm="SHA256",
         Metadata={"sha256": snapshot.sums[name].sha256},
-    )  # fmt: skip
+    )
     gate.requests.clear()
     for gate.checksums in (True, False):
         with pytest.raises(
-            CheckFailed, match=r"other bytes of medlive 2026\.W47: medlive-2026\.W47/data/cases\.jsonl;"
+            CheckFailed,
+            match=r"other bytes of medlive 2026\.W47: medlive-2026\.W47/data/cases\.jsonl;",
         ):
             send(target, snapshot)
     assert gate.writes == []
@@ -140,12 +166,20 @@ def test_two_publishers_cannot_overwrite_each_other(
         def intrude(request: Request, key: str = key) -> None:
             if request.path.endswith(key) and request.method == "PUT":
                 gate.before = lambda request: None
-                client.put_object(Bucket=bucket, Key=f"data/{ROOT}/{key}", Body=b"x", ChecksumAlgorithm="SHA256")
+                client.put_object(
+                    Bucket=bucket,
+                    Key=f"data/{ROOT}/{key}",
+                    Body=b"x",
+                    ChecksumAlgorithm="SHA256",
+                )
 
         gate.before = intrude
         with pytest.raises(Taken, match=key):
             target.add(item)
-        assert client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{key}")["Body"].read() == b"x"
+        assert (
+            client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{key}")["Body"].read()
+            == b"x"
+        )
         assert target.compare(item) is RemoteState.OTHER
 
 
@@ -163,7 +197,11 @@ def test_throttling_and_failures_of_the_store_are_waited_out(
 
 
 def test_what_is_wrong_with_the_place_is_said(
-    server: tuple[str, Gate], bucket: str, gate: Gate, snapshot: PreparedRelease, monkeypatch: pytest.MonkeyPatch
+    server: tuple[str, Gate],
+    bucket: str,
+    gate: Gate,
+    snapshot: PreparedRelease,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     usual = target_of(server, bucket, attempts=1)
 
@@ -175,7 +213,9 @@ def test_what_is_wrong_with_the_place_is_said(
         assert "not-a-secret" not in f"{caught.value.message}{caught.value.hint}"
         return caught.value
 
-    assert "there is no bucket no-such-bucket" in str(told(target_of(server, "no-such-bucket")))
+    assert "there is no bucket no-such-bucket" in str(
+        told(target_of(server, "no-such-bucket"))
+    )
     gate.answers = [(lambda r: True, 403, "InvalidAccessKeyId")]
     assert "refuses HeadBucket" in str(told())
     gate.answers = [(lambda r: r.method == "PUT", 403, "AccessDenied")]
@@ -186,7 +226,11 @@ def test_what_is_wrong_with_the_place_is_said(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     assert "cannot be reached" in str(
-        told(target_of(server, bucket, endpoint_url=f"http://127.0.0.1:{port}", attempts=1))
+        told(
+            target_of(
+                server, bucket, endpoint_url=f"http://127.0.0.1:{port}", attempts=1
+            )
+        )
     )
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -200,7 +244,9 @@ def test_a_missing_client_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "medlive[publish]" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("text", ["bucket", "s3://", "s3:///x", "s3://b/../c", "https://b/x"])
+@pytest.mark.parametrize(
+    "text", ["bucket", "s3://", "s3:///x", "s3://b/../c", "https://b/x"]
+)
 def test_an_address_that_names_no_bucket_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_address(text)

@@ -36,21 +36,33 @@ WEEK = iso_week(SUNDAY)
 
 @pytest.fixture
 def admin(database_url: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(
+        database_url.replace("+psycopg", ""), autocommit=True
+    ) as connection:
         yield connection
 
 
 @pytest.fixture
 def settings(tmp_path: Path, database_url: str) -> Settings:
     publish = PublishSection(at=str(tmp_path / "public"), weekly=True)
-    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url), publish=publish)
+    return Settings(
+        home=tmp_path / "home", database_url=SecretStr(database_url), publish=publish
+    )
 
 
 async def take(settings: Settings, moment: datetime = SUNDAY) -> dict[str, str]:
     """The release steps that are due, and how they ended."""
-    done = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: moment)
-    outcomes = {step.command.removeprefix("scheduler "): step.state.value for step in done}
-    return {name: outcome for name, outcome in outcomes.items() if not name.startswith("harvest")}
+    done = await run_scheduler(
+        settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: moment
+    )
+    outcomes = {
+        step.command.removeprefix("scheduler "): step.state.value for step in done
+    }
+    return {
+        name: outcome
+        for name, outcome in outcomes.items()
+        if not name.startswith("harvest")
+    }
 
 
 async def test_the_scheduler_s_log_states_the_head_of_the_audit_log(
@@ -60,8 +72,14 @@ async def test_the_scheduler_s_log_states_the_head_of_the_audit_log(
     async with database.begin() as session:
         entry = await record(session, Act.DISABLE, "account:ada", by="bo")
     messages: list[str] = []
-    await run_scheduler(settings, asyncio.Event(), messages.append, once=True, clock=lambda: SUNDAY)
-    frozen = [message for message in messages if message.startswith(f"{WEEK} scheduler freeze: done: ")]
+    await run_scheduler(
+        settings, asyncio.Event(), messages.append, once=True, clock=lambda: SUNDAY
+    )
+    frozen = [
+        message
+        for message in messages
+        if message.startswith(f"{WEEK} scheduler freeze: done: ")
+    ]
     assert len(frozen) == 1
     assert "audit_log_entries 1" in frozen[0]
     assert f"audit_log_head {entry.digest}" in frozen[0]
@@ -77,22 +95,44 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
     fill(admin, 3)
     with serve_webhook() as (url, posts), serve_mail() as (port, mails):
         told = NotifySection(
-            webhook=SecretStr(url), email_to=("ops@example.org",), smtp_host="127.0.0.1", smtp_port=port
+            webhook=SecretStr(url),
+            email_to=("ops@example.org",),
+            smtp_host="127.0.0.1",
+            smtp_port=port,
         )
         settings = settings.model_copy(update={"notify": told})
         # There is no evidence index, so threads cannot be curated; what is ready is released all the same.
-        steps = {"queue": "failed", "freeze": "done", "verify": "done", "publish": "done", "announce": "done"}
+        steps = {
+            "queue": "failed",
+            "freeze": "done",
+            "verify": "done",
+            "publish": "done",
+            "announce": "done",
+        }
         assert await take(settings) == steps
-        failed = [record.levelname for record in caplog.records if "queue: failed" in record.getMessage()]
+        failed = [
+            record.levelname
+            for record in caplog.records
+            if "queue: failed" in record.getMessage()
+        ]
         assert failed == ["ERROR"]
         assert (tmp_path / "public" / f"medlive-{WEEK}" / "SHA256SUMS").is_file()
         assert {post["week"] for post in posts} == {WEEK}
         texts = {(post["event"], post.get("code")): post["text"] for post in posts}
         assert "no evidence index" in texts["problem", "step_failed"]
-        assert texts["released", None] == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
-        subjects = [" ".join(mail["Subject"].split()) for mail in mails]  # folding adds white space
-        assert subjects == [f"medlive: {post['text'].splitlines()[0][:150]}" for post in posts]
-        assert [m.get_content().split() for m in mails] == [p["text"].split() for p in posts]
+        assert (
+            texts["released", None]
+            == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
+        )
+        subjects = [
+            " ".join(mail["Subject"].split()) for mail in mails
+        ]  # folding adds white space
+        assert subjects == [
+            f"medlive: {post['text'].splitlines()[0][:150]}" for post in posts
+        ]
+        assert [m.get_content().split() for m in mails] == [
+            p["text"].split() for p in posts
+        ]
         sent = len(posts)
         # The same failure is told once, and nothing is released twice.
         assert await take(settings) == {"queue": "failed"}
@@ -104,9 +144,21 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
     }
     _print(week)
     page = capsys.readouterr().out
-    assert "shipped: 3 cases, 9 criteria, unsigned, publishable; held out: 0; kept out: nothing" in page
-    shipped = {k: week["snapshot"][k] for k in ("cases", "criteria", "held_out", "publishable", "signed")}
-    assert shipped == {"cases": 3, "criteria": 9, "held_out": 0, "publishable": True, "signed": False}
+    assert (
+        "shipped: 3 cases, 9 criteria, unsigned, publishable; held out: 0; kept out: nothing"
+        in page
+    )
+    shipped = {
+        k: week["snapshot"][k]
+        for k in ("cases", "criteria", "held_out", "publishable", "signed")
+    }
+    assert shipped == {
+        "cases": 3,
+        "criteria": 9,
+        "held_out": 0,
+        "publishable": True,
+        "signed": False,
+    }
 
 
 async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
@@ -116,13 +168,19 @@ async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
     admin.execute("SELECT medlive_refresh_standings(ARRAY[1, 2, 3, 4])")
     admin.execute("INSERT INTO week_threads (revision_id) SELECT generate_series(1, 4)")
     # As if the fourth were never decided.
-    admin.execute("UPDATE thread_standings SET outcome = 'pending', stage = 'screener' WHERE thread_id = 4")
-    with pytest.raises(CheckFailed, match=f"{WEEK} is not whole: 3 of 4, because 1 wait"):
+    admin.execute(
+        "UPDATE thread_standings SET outcome = 'pending', stage = 'screener' WHERE thread_id = 4"
+    )
+    with pytest.raises(
+        CheckFailed, match=f"{WEEK} is not whole: 3 of 4, because 1 wait"
+    ):
         await freeze(database, settings, WEEK)
     await freeze(database, settings, WEEK, partial=PartialWord("frozen so by a person"))
     said = "3 of 4, because 1 wait (not begun 1); frozen so by a person"
     with serve_webhook() as (url, posts):
-        settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
+        settings = settings.model_copy(
+            update={"notify": NotifySection(webhook=SecretStr(url))}
+        )
         await announce_week(database, settings, WEEK)
         await deliver(database, settings.notify)
         assert posts[-1]["text"].endswith(f"\npartial: {said}")
@@ -135,9 +193,13 @@ async def test_a_week_that_its_gates_refuse_is_withheld(
     settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     fill(admin, 1)
-    settings = settings.model_copy(update={"release": settings.release.model_copy(update={"minimum_cases": 2})})
+    settings = settings.model_copy(
+        update={"release": settings.release.model_copy(update={"minimum_cases": 2})}
+    )
     with serve_webhook() as (url, posts):
-        settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
+        settings = settings.model_copy(
+            update={"notify": NotifySection(webhook=SecretStr(url))}
+        )
         assert (await take(settings))["announce"] == "done"
         (released,) = (post["text"] for post in posts if post["event"] == "released")
         assert released.startswith(f"{WEEK} is frozen and withheld\n")
@@ -145,7 +207,10 @@ async def test_a_week_that_its_gates_refuse_is_withheld(
 
 
 async def test_a_week_that_does_not_verify_goes_nowhere(
-    database: Database, settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path
+    database: Database,
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    tmp_path: Path,
 ) -> None:
     fill(admin, 1)
     frozen = await freeze(database, settings, WEEK)
@@ -153,7 +218,9 @@ async def test_a_week_that_does_not_verify_goes_nowhere(
     assert await take(settings) == {"queue": "failed", "verify": "failed"}
     assert not (tmp_path / "public").exists()
     # What failed is told by the week, and taken again.
-    assert (await read_week(settings, WEEK))["steps"][-1]["counts"]["problem"].startswith(str(frozen.path))
+    assert (await read_week(settings, WEEK))["steps"][-1]["counts"][
+        "problem"
+    ].startswith(str(frozen.path))
     assert "verify" in await take(settings, SUNDAY + timedelta(hours=2))
 
 

@@ -47,7 +47,9 @@ def settings_of(home: Path, url: str) -> Settings:
 @pytest.fixture(scope="module")
 def empty(server: str) -> Iterator[str]:
     """A database without tables; what is refused leaves it so."""
-    with psycopg.connect(plain(named(server, "postgres")), autocommit=True) as connection:
+    with psycopg.connect(
+        plain(named(server, "postgres")), autocommit=True
+    ) as connection:
         connection.execute("CREATE DATABASE nothing")
         try:
             yield named(server, "nothing")
@@ -70,13 +72,17 @@ def made(server: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture
 def backup(made: Settings, tmp_path: Path) -> Path:
     """A copy of the backup that may be altered."""
-    return shutil.copytree(made.home / "backups" / "2026.W40", tmp_path / "backups" / "2026.W40")
+    return shutil.copytree(
+        made.home / "backups" / "2026.W40", tmp_path / "backups" / "2026.W40"
+    )
 
 
 def mend(folder: Path) -> None:
     """Make every digest fit again, as a stranger can."""
     names = {entry.name for entry in walk(folder) if entry.is_file} - {SUMS, SIGNATURE}
-    (folder / SUMS).write_text(format_sums({name: digest_of(folder, name) for name in names}))
+    (folder / SUMS).write_text(
+        format_sums({name: digest_of(folder, name) for name in names})
+    )
 
 
 def flip_a_byte(folder: Path) -> None:
@@ -107,7 +113,9 @@ def put_a_pipe(folder: Path) -> None:
 
 
 def name_another_place(folder: Path) -> None:
-    (folder / SUMS).write_text((folder / SUMS).read_text() + f"{'0' * 64}  snapshots/../../out.json\n")
+    (folder / SUMS).write_text(
+        (folder / SUMS).read_text() + f"{'0' * 64}  snapshots/../../out.json\n"
+    )
 
 
 def add_a_key_of_theirs(folder: Path) -> None:
@@ -130,7 +138,9 @@ ALTERED: dict[str, tuple[Alter, bool]] = {
 }
 
 
-async def refused(settings: Settings, folder: Path, *, unverified: bool = False) -> MedliveError:
+async def refused(
+    settings: Settings, folder: Path, *, unverified: bool = False
+) -> MedliveError:
     """Restore into an empty instance, and see that it is refused before anything is there."""
     keys = None if unverified else public_keys(settings, ())
     with pytest.raises((BadInput, CheckFailed)) as caught:
@@ -152,7 +162,9 @@ def new(made: Settings, empty: str, tmp_path: Path) -> Settings:
 
 
 @pytest.mark.parametrize("what", ALTERED)
-async def test_an_altered_backup_is_refused_before_anything_runs(new: Settings, backup: Path, what: str) -> None:
+async def test_an_altered_backup_is_refused_before_anything_runs(
+    new: Settings, backup: Path, what: str
+) -> None:
     alter, mended = ALTERED[what]
     alter(backup)
     if mended:
@@ -160,13 +172,19 @@ async def test_an_altered_backup_is_refused_before_anything_runs(new: Settings, 
     await refused(new, backup)
 
 
-@pytest.mark.parametrize("what", ["a link", "a link to a folder", "a pipe", "a name that leads out"])
-async def test_links_and_special_files_are_refused_unverified_too(new: Settings, backup: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    "what", ["a link", "a link to a folder", "a pipe", "a name that leads out"]
+)
+async def test_links_and_special_files_are_refused_unverified_too(
+    new: Settings, backup: Path, what: str
+) -> None:
     ALTERED[what][0](backup)
     await refused(new, backup, unverified=True)
 
 
-async def test_sql_of_a_stranger_is_never_run(new: Settings, server: str, backup: Path, tmp_path: Path) -> None:
+async def test_sql_of_a_stranger_is_never_run(
+    new: Settings, server: str, backup: Path, tmp_path: Path
+) -> None:
     """An index whose function starts a program: PostgreSQL calls it while the index is restored."""
     proof = Path("/tmp") / f"medlive-restored-{os.getpid()}"
     with own_database(server) as url:
@@ -185,7 +203,12 @@ async def test_sql_of_a_stranger_is_never_run(new: Settings, server: str, backup
             connection.execute("CREATE INDEX ON bait (indexed(n))")
             proof.unlink()
         program = embedded.find_program("pg_dump", 18)
-        command: list[str | Path] = [program, "--format=custom", f"--file={backup / DUMP}", plain(url)]
+        command: list[str | Path] = [
+            program,
+            "--format=custom",
+            f"--file={backup / DUMP}",
+            plain(url),
+        ]
         await asyncio.to_thread(subprocess.check_call, command)
     mend(backup)
     error = await refused(new, backup)
@@ -193,7 +216,9 @@ async def test_sql_of_a_stranger_is_never_run(new: Settings, server: str, backup
     assert not proof.exists()
 
 
-async def test_a_backup_of_another_instance_is_refused(new: Settings, made: Settings, backup: Path) -> None:
+async def test_a_backup_of_another_instance_is_refused(
+    new: Settings, made: Settings, backup: Path
+) -> None:
     secret, _ = generate()
     (new.home / "backup.key").write_text(secret)
     error = await refused(new, backup)
@@ -213,19 +238,29 @@ async def test_a_backup_is_restored_for_its_owner_alone(
     (backup / SIGNATURE).unlink()
     foreign = backup.with_name("2026.W41")
     foreign.mkdir()
-    (foreign / TAKEDOWNS).write_text('{"source": "sdn", "thread_id": "1", "reason": "because"}\n')
-    with psycopg.connect(plain(named(server, "postgres")), autocommit=True) as connection:
+    (foreign / TAKEDOWNS).write_text(
+        '{"source": "sdn", "thread_id": "1", "reason": "because"}\n'
+    )
+    with psycopg.connect(
+        plain(named(server, "postgres")), autocommit=True
+    ) as connection:
         connection.execute("CREATE DATABASE restored")
     settings = settings_of(tmp_path / "home", named(server, "restored"))
     done = await restore_backup(settings, backup, None)
     assert (done["taken_down"], len(done["skipped"])) == ([], 1)
     assert "2026.W41" in done["skipped"][0]
-    with psycopg.connect(plain(named(server, "postgres")), autocommit=True) as connection:
+    with psycopg.connect(
+        plain(named(server, "postgres")), autocommit=True
+    ) as connection:
         connection.execute("DROP DATABASE restored WITH (FORCE)")
     assert handle_key(settings) == handle_key(made)
-    assert {entry.name: oct(entry.status.st_mode & 0o777) for entry in walk(settings.home)} == {
-        "handle.key": "0o600", "snapshots": "0o700", "snapshots/errata.json": "0o600",
-    }  # fmt: skip
+    assert {
+        entry.name: oct(entry.status.st_mode & 0o777) for entry in walk(settings.home)
+    } == {
+        "handle.key": "0o600",
+        "snapshots": "0o700",
+        "snapshots/errata.json": "0o600",
+    }
 
 
 async def test_the_key_that_signs_is_in_no_backup(made: Settings, backup: Path) -> None:
@@ -236,7 +271,9 @@ async def test_the_key_that_signs_is_in_no_backup(made: Settings, backup: Path) 
     assert (made.home / "backup.key").stat().st_mode & 0o077 == 0
 
 
-async def test_a_link_is_not_copied_into_a_backup(made: Settings, tmp_path: Path) -> None:
+async def test_a_link_is_not_copied_into_a_backup(
+    made: Settings, tmp_path: Path
+) -> None:
     link = made.home / "snapshots" / "other.json"
     link.symlink_to("/etc/passwd")
     try:
@@ -262,16 +299,24 @@ async def test_what_a_stranger_puts_among_the_weeks_removes_no_backup(
     async with open_database(settings) as database:
         done = await back_up_week(database, settings, "2026.W41")
         assert done["removed"] == 1
-        with pytest.raises(CheckFailed, match=r"2026\.W42 is not a backup that this instance wrote"):
+        with pytest.raises(
+            CheckFailed, match=r"2026\.W42 is not a backup that this instance wrote"
+        ):
             await back_up_week(database, settings, "2026.W42")
     left = {path.name for path in folder.iterdir()}
     assert left == {"2026.W41", "2026.W42", "2030.W01", "2031.W01", "2032.W01"}
-    assert {name for name in left if name in caplog.text} >= {"2030.W01", "2031.W01", "2032.W01"}
+    assert {name for name in left if name in caplog.text} >= {
+        "2030.W01",
+        "2031.W01",
+        "2032.W01",
+    }
 
 
 def databases(server: str) -> set[str]:
     with psycopg.connect(plain(named(server, "postgres"))) as connection:
-        return {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
+        return {
+            name for (name,) in connection.execute("SELECT datname FROM pg_database")
+        }
 
 
 def cut_the_dump(folder: Path) -> None:
@@ -313,9 +358,14 @@ async def test_a_signed_backup_that_does_not_come_back_fails_its_week_and_remove
     assert "removed" not in done
     assert {entry.name for entry in os.scandir(folder)} == {"2026.W40", "2026.W41"}
     assert databases(server) == before
-    switched_off = settings.model_copy(update={"backup": BackupSection(folder=folder, keep=1, check=False)})
+    switched_off = settings.model_copy(
+        update={"backup": BackupSection(folder=folder, keep=1, check=False)}
+    )
     async with open_database(settings) as database:
-        assert await back_up_week(database, switched_off, "2026.W41") == {"check": "off", "removed": 1}
+        assert await back_up_week(database, switched_off, "2026.W41") == {
+            "check": "off",
+            "removed": 1,
+        }
 
 
 async def test_who_may_create_no_database_is_said_so_with_the_way_by_hand(
@@ -325,7 +375,11 @@ async def test_who_may_create_no_database_is_said_so_with_the_way_by_hand(
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("CREATE ROLE creates_nothing LOGIN")
         few = make_url(named(server, PRISTINE)).set(username="creates_nothing")
-        settings = made.model_copy(update={"database_url": SecretStr(few.render_as_string(hide_password=False))})
+        settings = made.model_copy(
+            update={
+                "database_url": SecretStr(few.render_as_string(hide_password=False))
+            }
+        )
         try:
             with pytest.raises(TrialImpossible) as caught:
                 await try_backup(settings, backup, public_keys(made, ()))
@@ -335,19 +389,26 @@ async def test_who_may_create_no_database_is_said_so_with_the_way_by_hand(
     assert "ALTER ROLE creates_nothing CREATEDB" in (caught.value.hint or "")
     assert "medlive restore FOLDER --check --scratch" in (caught.value.hint or "")
     # Nor two at a time, nor where another database has no room.
-    async with open_database(made) as database, advisory_lock(database, "restore check"):
+    async with (
+        open_database(made) as database,
+        advisory_lock(database, "restore check"),
+    ):
         with pytest.raises(TrialImpossible, match="another backup is being tried"):
             await try_backup(made, backup, public_keys(made, ()))
     watch = made.watch.model_copy(update={"disk_free_gb": 1e9})
     with pytest.raises(TrialImpossible, match="GB are free for the scratch database"):
-        await try_backup(made.model_copy(update={"watch": watch}), backup, public_keys(made, ()))
+        await try_backup(
+            made.model_copy(update={"watch": watch}), backup, public_keys(made, ())
+        )
 
 
 async def test_a_database_of_somebody_else_is_never_dropped_and_one_left_by_a_kill_is(
     made: Settings, server: str, backup: Path
 ) -> None:
     name = f"{PRISTINE}_restore_check"
-    with psycopg.connect(plain(named(server, "postgres")), autocommit=True) as connection:
+    with psycopg.connect(
+        plain(named(server, "postgres")), autocommit=True
+    ) as connection:
         connection.execute(f"CREATE DATABASE {name}")
         with pytest.raises(CheckFailed, match="medlive did not make it"):
             await try_backup(made, backup, public_keys(made, ()))

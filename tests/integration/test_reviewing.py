@@ -40,10 +40,14 @@ from tests.support.reviewing import (
 from tests.support.scripted import THREAD
 
 
-async def test_an_approved_case_is_ready_and_may_not_be_decided_again(database: Database, held: str) -> None:
+async def test_an_approved_case_is_ready_and_may_not_be_decided_again(
+    database: Database, held: str
+) -> None:
     with pytest.raises(UsageError, match="reason"):
         await decide_case(database, held, ReviewAction.APPROVE, " ")
-    done = await decide_case(database, held, ReviewAction.APPROVE, "Checked with the label.", by="Bo")
+    done = await decide_case(
+        database, held, ReviewAction.APPROVE, "Checked with the label.", by="Bo"
+    )
     assert (done.reason, done.decided_by) == ("Checked with the label.", "Bo")
     assert await status_of(database, held) == "ready"
     with pytest.raises(CheckFailed, match="ready, not held"):
@@ -52,17 +56,26 @@ async def test_an_approved_case_is_ready_and_may_not_be_decided_again(database: 
     await decide_case(database, held, ReviewAction.REJECT, "Not after all.")
     assert await status_of(database, held) == "rejected"
     async with database.begin() as session:
-        assert [r.action for r in await reviews_of(session, held)] == [ReviewAction.APPROVE, ReviewAction.REJECT]
+        assert [r.action for r in await reviews_of(session, held)] == [
+            ReviewAction.APPROVE,
+            ReviewAction.REJECT,
+        ]
 
 
-async def test_a_rejected_case_stays_out_while_its_content_is_the_same(database: Database, held: str) -> None:
+async def test_a_rejected_case_stays_out_while_its_content_is_the_same(
+    database: Database, held: str
+) -> None:
     await decide_case(database, held, ReviewAction.REJECT, "Out of date.")
     assert await status_of(database, held) == "rejected"
     async with database.begin() as session:
         assert await list_held(session) == []
         case = await latest_case(session, held)
         assert case is not None
-    for refused in ("UPDATE reviews SET reason = 'else'", "DELETE FROM reviews", "DELETE FROM holds"):
+    for refused in (
+        "UPDATE reviews SET reason = 'else'",
+        "DELETE FROM reviews",
+        "DELETE FROM holds",
+    ):
         with pytest.raises(Exception, match="refused"):
             async with database.begin() as session:
                 await session.execute(text(refused))
@@ -76,7 +89,9 @@ async def test_a_case_is_written_anew_without_an_element(
     with pytest.raises(UsageError, match="no advice element a9"):
         await drop_element(pipeline(database), held, "a9", "x")
     with pytest.raises(EndpointUnavailable, match="could not be rewritten"):
-        await drop_element(pipeline(database, controller__write="rubbish"), held, "a2", "x")
+        await drop_element(
+            pipeline(database, controller__write="rubbish"), held, "a2", "x"
+        )
     assert await status_of(database, held) == "held"
     curation = await drop_element(pipeline(database), held, "a2", "Harmful here.")
     assert curation.outcome is Outcome.KEPT
@@ -90,19 +105,29 @@ async def test_a_case_is_written_anew_without_an_element(
         await drop_element(pipeline(database), held, "a1", "x")
 
 
-async def test_a_case_cannot_do_without_its_only_supported_advice(database: Database, settings: Settings) -> None:
+async def test_a_case_cannot_do_without_its_only_supported_advice(
+    database: Database, settings: Settings
+) -> None:
     def one(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        quotes = [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]
+        quotes = [
+            {"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}
+        ]
         return {
             "verdicts": [
-                {"id": c["id"], "verdict": "supported" if c["id"] == "a2" else "neutral",
-                 "evidence": quotes if c["id"] == "a2" else [], "reason": "r"}
+                {
+                    "id": c["id"],
+                    "verdict": "supported" if c["id"] == "a2" else "neutral",
+                    "evidence": quotes if c["id"] == "a2" else [],
+                    "reason": "r",
+                }
                 for c in inputs["claims"]
             ]
-        }  # fmt: skip
+        }
 
     async with database.begin() as session:
-        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        saved = await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
     lone = pipeline(database, validator__alignment=one)
     await curate_revision(lone, saved[0].revision_pk)
     async with database.begin() as session:
@@ -124,24 +149,39 @@ async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_chang
         case = await latest_case(session, held)
         assert case is not None
         # The same words are gone from every text.
-        assert "dry cough" not in f"{case.text.narrative}{case.text.query}{case.text.advice}"
+        assert (
+            "dry cough"
+            not in f"{case.text.narrative}{case.text.query}{case.text.advice}"
+        )
         assert all("dry cough" not in c.criterion for c in case.rubric.criteria)
     assert await status_of(database, held) == "ready"
     assert (await rescan_cases(new))["cases"] == 0
 
 
-async def test_the_commands(database: Database, database_url: str, tmp_path: Path, held: str) -> None:
+async def test_the_commands(
+    database: Database, database_url: str, tmp_path: Path, held: str
+) -> None:
     instance = Instance(tmp_path, database_url)
 
     def work() -> None:
         [listed] = instance.here("review", "list", "--json").json
         assert (listed["case_id"], listed["reasons"]) == (held, ["advice_harmful"])
-        assert instance.here("review", "list", "--reason", "not_standard", "--json").json == []
-        [low] = instance.here("case", "compare", "--json", "--pairs", tmp_path / "pairs.jsonl").json
+        assert (
+            instance.here("review", "list", "--reason", "not_standard", "--json").json
+            == []
+        )
+        [low] = instance.here(
+            "case", "compare", "--json", "--pairs", tmp_path / "pairs.jsonl"
+        ).json
         assert (low["case_id"], low["figure"]) == (held, 100)
         assert "100" in instance.here("case", "compare").out
         none = tmp_path / "none.jsonl"
-        assert "no snapshot" in instance.here("case", "compare", "2026.W01", "--pairs", none, status=2).err
+        assert (
+            "no snapshot"
+            in instance.here(
+                "case", "compare", "2026.W01", "--pairs", none, status=2
+            ).err
+        )
         assert not none.exists()
         [pair] = read_pairs(tmp_path / "pairs.jsonl")
         assert [c.case_id for c in pair.cases] == [held]
@@ -156,21 +196,42 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         ):
             assert told in " ".join(shown.split())
         assert "--reason" in instance.here("review", "approve", held, status=2).err
-        approve = ("review", "approve", held, "--reason", "Checked.", "--by", "Bo", "--revision")
+        approve = (
+            "review",
+            "approve",
+            held,
+            "--reason",
+            "Checked.",
+            "--by",
+            "Bo",
+            "--revision",
+        )
         assert "has changed since" in instance.here(*approve, "2", status=1).err
         instance.here(*approve, "1")
         assert instance.here("review", "list", "--json").json == []
         assert "Checked." in instance.here("review", "show", held).out
         instance.here("review", "confirm", held, "--reason", "Indeed.", "--by", "Bo")
-        assert "kept" not in instance.here("review", "confirm", "test/1", "--reason", "No.", status=1).out
-        done = instance.here("review", "redact", held, "dry cough", "--reason", "Words.", "--by", "Bo")
+        assert (
+            "kept"
+            not in instance.here(
+                "review", "confirm", "test/1", "--reason", "No.", status=1
+            ).out
+        )
+        done = instance.here(
+            "review", "redact", held, "dry cough", "--reason", "Words.", "--by", "Bo"
+        )
         assert "revision 2" in done.out
         assert "dry cough" not in str(instance.here("review", "edit", held).json)
-        assert "1 cases were not compared, or edited since" in instance.here("case", "compare").err
+        assert (
+            "1 cases were not compared, or edited since"
+            in instance.here("case", "compare").err
+        )
         log = instance.here("audit", "log", "--json").json
         assert [(e["action"], e["by"]) for e in reversed(log)] == [
-            ("approve", "Bo"), ("confirm", "Bo"), ("redact", "Bo")
-        ]  # fmt: skip
+            ("approve", "Bo"),
+            ("confirm", "Bo"),
+            ("redact", "Bo"),
+        ]
 
     await asyncio.to_thread(work)
 
@@ -179,7 +240,15 @@ async def test_a_stage_is_run_again_and_the_decision_before_stays(
     database: Database, database_url: str, tmp_path: Path, held: str
 ) -> None:
     instance = Instance(tmp_path, database_url)
-    command = ("review", "curate-again", held, "--reason", "It overlooked a passage.", "--by", "Bo")
+    command = (
+        "review",
+        "curate-again",
+        held,
+        "--reason",
+        "It overlooked a passage.",
+        "--by",
+        "Bo",
+    )
 
     def shown(*options: str) -> dict[str, Any]:
         return instance.here("case", "show", held, *options, "--json").json
@@ -191,23 +260,45 @@ async def test_a_stage_is_run_again_and_the_decision_before_stays(
     await asyncio.to_thread(ask)
     # A run that fails is done again by the next one, and then no more.
     assert await drain(pipeline(database, validator__query="rubbish")) == {"failed": 1}
-    assert await drain(pipeline(database, reader__case={**HARMFUL, "wrong": []})) == {"kept": 1}
+    assert await drain(pipeline(database, reader__case={**HARMFUL, "wrong": []})) == {
+        "kept": 1
+    }
     assert await drain(pipeline(database)) == {}
 
     def work() -> None:
         latest = shown()
         numbers = {d["outcome"]: d["number"] for d in latest["decisions"]}
         assert list(numbers) == ["kept", "failed", "held"]
-        assert (latest["case"]["status"], latest["decided"]["number"]) == ("ready", numbers["kept"])
+        assert (latest["case"]["status"], latest["decided"]["number"]) == (
+            "ready",
+            numbers["kept"],
+        )
         first = shown("--decision", str(numbers["held"]))
-        assert (first["curation"]["outcome"], first["curation"]["reason"]) == ("held", "advice_harmful")
+        assert (first["curation"]["outcome"], first["curation"]["reason"]) == (
+            "held",
+            "advice_harmful",
+        )
         asked, before = (
-            {c["request_digest"]: c["task"] for c in one["curation"]["calls"] if c["outcome"] == "ok"}
+            {
+                c["request_digest"]: c["task"]
+                for c in one["curation"]["calls"]
+                if c["outcome"] == "ok"
+            }
             for one in (latest, first)
         )
-        assert {asked[digest] for digest in asked.keys() & before.keys()} == {"screener.extract"}
-        assert {"validator.query", "controller.write", "reader.case", "rubric.write"} <= set(asked.values())
-        assert "no decision 77" in instance.here("case", "show", held, "--decision", "77", status=2).err
+        assert {asked[digest] for digest in asked.keys() & before.keys()} == {
+            "screener.extract"
+        }
+        assert {
+            "validator.query",
+            "controller.write",
+            "reader.case",
+            "rubric.write",
+        } <= set(asked.values())
+        assert (
+            "no decision 77"
+            in instance.here("case", "show", held, "--decision", "77", status=2).err
+        )
         instance.here(*command)
 
     await asyncio.to_thread(work)
@@ -222,27 +313,59 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
     def work() -> dict[str, Any]:
         draft = instance.here("review", "edit", held).json
         assert [c["id"] for c in draft["criteria"]] == ["c1", "c2", "c3"]
-        kept, changed, new = draft["criteria"][0], {**draft["criteria"][2], "points": -9}, {**draft["criteria"][0]}
+        kept, changed, new = (
+            draft["criteria"][0],
+            {**draft["criteria"][2], "points": -9},
+            {**draft["criteria"][0]},
+        )
         new |= {"id": None, "criterion": "Names lisinopril as the cause.", "points": 3}
         file = tmp_path / "edit.json"
-        file.write_text(json.dumps({"query": "Why do I cough?", "criteria": [kept, changed, new]}))
-        assert "reason" in instance.here("review", "edit", held, "--file", file, status=2).err
-        instance.here("review", "edit", held, "--file", file, "--reason", "Too long.", "--by", "Bo")
+        file.write_text(
+            json.dumps({"query": "Why do I cough?", "criteria": [kept, changed, new]})
+        )
+        assert (
+            "reason"
+            in instance.here("review", "edit", held, "--file", file, status=2).err
+        )
+        instance.here(
+            "review",
+            "edit",
+            held,
+            "--file",
+            file,
+            "--reason",
+            "Too long.",
+            "--by",
+            "Bo",
+        )
         assert instance.here("review", "list", "--json").json[0]["revision"] == 2
         shown = instance.here("review", "show", held).out
         assert "Too long." in shown
         assert "difficulty medium, register lay" in shown
-        by_hand = ("review", "edit", held, "--reason", "Two drugs interact.", "--by", "Ann")
+        by_hand = (
+            "review",
+            "edit",
+            held,
+            "--reason",
+            "Two drugs interact.",
+            "--by",
+            "Ann",
+        )
         instance.here(*by_hand, "--file", file, "--difficulty", "high", status=2)
         instance.here(*by_hand, "--difficulty", "high", "--register", "professional")
         instance.here(*by_hand, "--register", "lay")  # another edit undoes one
         log = instance.here("case", "show", held, "--json").json
-        assert (log["case"]["difficulty"], log["case"]["dialogue_register"]) == ("high", "lay")
+        assert (log["case"]["difficulty"], log["case"]["dialogue_register"]) == (
+            "high",
+            "lay",
+        )
         assert [r["decided_by"] for r in log["reviews"]] == ["Bo", "Ann", "Ann"]
         instance.here("review", "approve", held, "--reason", "Fine now.")
         done = instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json
         assert (done["cases"], done["criteria"]) == (1, 3)
-        return {p.name: p.read_text() for p in (Path(done["path"]) / "data").glob("*.jsonl")}
+        return {
+            p.name: p.read_text() for p in (Path(done["path"]) / "data").glob("*.jsonl")
+        }
 
     files = await asyncio.to_thread(work)
     row = json.loads(files["cases.jsonl"])
@@ -252,20 +375,38 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
         "lay",
     ]
     criteria = [json.loads(line) for line in files["criteria.jsonl"].splitlines()]
-    assert [(c["criterion_id"].removeprefix(f"{held}-"), c["points"]) for c in criteria] == [
-        ("c1", 6), ("c3", -9), ("c4", 3)
-    ]  # fmt: skip
+    assert [
+        (c["criterion_id"].removeprefix(f"{held}-"), c["points"]) for c in criteria
+    ] == [("c1", 6), ("c3", -9), ("c4", 3)]
 
 
-async def test_an_edit_that_the_linter_refuses_changes_nothing(database: Database, held: str) -> None:
+async def test_an_edit_that_the_linter_refuses_changes_nothing(
+    database: Database, held: str
+) -> None:
     now = await load_edit(database, held)
     assert now.criteria is not None
     first = now.criteria[0]
     for refused, match in (
         (CaseEdit(criteria=(first,)), "1 criteria, at least 2"),
         (CaseEdit(criteria=(first, first)), "repeated criterion c1"),
-        (CaseEdit(criteria=(*now.criteria, CriterionEdit(**{**first.model_dump(), "id": "c9"}))), "c9"),
-        (CaseEdit(criteria=(first, first.model_copy(update={"id": None, "advice_id": "a7"}))), "advice element"),
+        (
+            CaseEdit(
+                criteria=(
+                    *now.criteria,
+                    CriterionEdit(**{**first.model_dump(), "id": "c9"}),
+                )
+            ),
+            "c9",
+        ),
+        (
+            CaseEdit(
+                criteria=(
+                    first,
+                    first.model_copy(update={"id": None, "advice_id": "a7"}),
+                )
+            ),
+            "advice element",
+        ),
         (CaseEdit(specialty="Astrology"), "unknown specialty"),
         (now, "nothing in case"),
     ):
@@ -276,14 +417,19 @@ async def test_an_edit_that_the_linter_refuses_changes_nothing(database: Databas
         assert await reviews_of(session, held) == []
 
 
-async def test_what_a_person_edited_is_not_replaced_in_silence(database: Database, held: str) -> None:
+async def test_what_a_person_edited_is_not_replaced_in_silence(
+    database: Database, held: str
+) -> None:
     await edit_case(database, held, CaseEdit(query="Why do I cough?"), "Shorter.")
     await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
     async with database.begin() as session:
         revision = await session.scalar(text("SELECT revision_id FROM curations"))
     harmless = {**HARMFUL, "wrong": []}
     curated = await curate_revision(
-        replace(pipeline(database, "m-2", reader__case=harmless), digest=digest_text("x")), revision
+        replace(
+            pipeline(database, "m-2", reader__case=harmless), digest=digest_text("x")
+        ),
+        revision,
     )
     assert curated.outcome is Outcome.KEPT
     assert await status_of(database, held) == "held"
@@ -291,7 +437,9 @@ async def test_what_a_person_edited_is_not_replaced_in_silence(database: Databas
         assert "a person edited it" in (await list_held(session))[0].status_reason
 
 
-async def test_a_review_and_a_decision_about_one_case_take_turns(database: Database, held: str) -> None:
+async def test_a_review_and_a_decision_about_one_case_take_turns(
+    database: Database, held: str
+) -> None:
     """Both change the case and where its thread stands: in one order, or each would wait for the other."""
     waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
     async with database.begin() as session:
@@ -305,5 +453,7 @@ async def test_a_review_and_a_decision_about_one_case_take_turns(database: Datab
         await set_status(session, held, CaseStatus.REJECTED, "rejected by a person: x")
     assert (await deciding).outcome is Outcome.HELD
     async with database.begin() as session:
-        standing = await session.execute(text("SELECT status, outcome FROM thread_standings"))
+        standing = await session.execute(
+            text("SELECT status, outcome FROM thread_standings")
+        )
     assert standing.all() == [("held", "held")]

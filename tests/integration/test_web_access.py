@@ -54,22 +54,41 @@ NEEDS: dict[str, Role | None] = {
 
 def routes(public: bool) -> set[str]:
     """The routes that an application has for its public or its private rooms, besides those of every one."""
-    site = Site(Database.connect("postgresql://127.0.0.1:1/none"), Settings(home=Path("/")), Path("/"))
+    site = Site(
+        Database.connect("postgresql://127.0.0.1:1/none"),
+        Settings(home=Path("/")),
+        Path("/"),
+    )
 
     def of(rooms: Iterable[Room]) -> set[str]:
         found = list(iter_route_contexts(build_app(site, rooms).routes))
-        assert all(context.path and context.methods for context in found), "a kind of route unknown to this test"
-        return {f"{method} {context.path}" for context in found for method in context.methods or ()}
+        assert all(context.path and context.methods for context in found), (
+            "a kind of route unknown to this test"
+        )
+        return {
+            f"{method} {context.path}"
+            for context in found
+            for method in context.methods or ()
+        }
 
     return of([room for room in ROOMS if room.public is public]) - of([])
 
 
-async def test_private_rooms_may_be_served_alone(database: Database, tmp_path: Path) -> None:
-    async with served(site_of(database, tmp_path), [room for room in ROOMS if not room.public]) as browser:
+async def test_private_rooms_may_be_served_alone(
+    database: Database, tmp_path: Path
+) -> None:
+    async with served(
+        site_of(database, tmp_path), [room for room in ROOMS if not room.public]
+    ) as browser:
         start = await browser.get("/")
-        assert (start.status_code, start.headers["Location"]) == (303, ROOMS[1].sections[0].href)
+        assert (start.status_code, start.headers["Location"]) == (
+            303,
+            ROOMS[1].sections[0].href,
+        )
         assert (await browser.get("/medlive-2026.W01/manifest.json")).status_code == 404
-    async with served(site_of(database, tmp_path), [room for room in ROOMS if room.public]) as browser:
+    async with served(
+        site_of(database, tmp_path), [room for room in ROOMS if room.public]
+    ) as browser:
         assert (await browser.get("/")).status_code == 200
         assert (await browser.get("/sign-in")).status_code == 404
 
@@ -88,42 +107,67 @@ async def test_each_route_lets_in_who_may_and_nobody_else(
     site = site_of(web_database, tmp_path)
     people: dict[Role | None, dict[str, str]] = {None: await session_of(site, None)}
     for role in Role:
-        people[role] = await session_of(site, await add_account(database, role.value, role))
+        people[role] = await session_of(
+            site, await add_account(database, role.value, role)
+        )
     wrong = []
     async with served(site) as browser:
         # Signing out comes last: it ends the sessions.
-        for route in sorted(routes(public=False) | routes(public=True), key=lambda route: "sign-out" in route):
+        for route in sorted(
+            routes(public=False) | routes(public=True),
+            key=lambda route: "sign-out" in route,
+        ):
             method, _, path = route.partition(" ")
             needed = NEEDS.get(route)
             for role, headers in people.items():
-                answer = await browser.request(method, re.sub(r"\{[^}]+\}", "x", path), headers=headers)
+                answer = await browser.request(
+                    method, re.sub(r"\{[^}]+\}", "x", path), headers=headers
+                )
                 if needed is None or (role is not None and needed in GRANTS[role]):
-                    right = answer.status_code not in (401, 403, 500) and "next=" not in answer.headers.get(
-                        "Location", ""
-                    )
+                    right = answer.status_code not in (
+                        401,
+                        403,
+                        500,
+                    ) and "next=" not in answer.headers.get("Location", "")
                 elif role is None:
-                    right = answer.status_code == 401 or answer.headers.get("Location", "").startswith("/sign-in?")
+                    right = answer.status_code == 401 or answer.headers.get(
+                        "Location", ""
+                    ).startswith("/sign-in?")
                 else:
                     right = answer.status_code == 403
-                if needed and role and answer.headers.get("Content-Type", "").startswith("text/html"):
+                if (
+                    needed
+                    and role
+                    and answer.headers.get("Content-Type", "").startswith("text/html")
+                ):
                     # Nobody is led to where they may not go.
-                    right = right and ('href="/review"' in answer.text) is (Role.REVIEWER in GRANTS[role])
+                    right = right and ('href="/review"' in answer.text) is (
+                        Role.REVIEWER in GRANTS[role]
+                    )
                 if not right:
                     wrong.append(f"{route} by {role}: {answer.status_code}")
     assert wrong == []
 
 
-async def test_what_changes_something_needs_the_token_of_forms(database: Database, tmp_path: Path) -> None:
+async def test_what_changes_something_needs_the_token_of_forms(
+    database: Database, tmp_path: Path
+) -> None:
     site = site_of(database, tmp_path)
     signed_in = await session_of(site, await add_account(database, "ada"))
-    unsafe = [route for route in routes(public=False) if not route.startswith(("GET ", "HEAD "))]
+    unsafe = [
+        route
+        for route in routes(public=False)
+        if not route.startswith(("GET ", "HEAD "))
+    ]
     assert len(unsafe) >= 4
     async with served(site) as browser:
         for route in unsafe:
             method, _, path = route.partition(" ")
             for given in ("", "wrong"):
                 headers = signed_in | {"X-CSRF-Token": given}
-                answer = await browser.request(method, re.sub(r"\{[^}]+\}", "x", path), headers=headers)
+                answer = await browser.request(
+                    method, re.sub(r"\{[^}]+\}", "x", path), headers=headers
+                )
                 assert answer.status_code == 403, route
 
 
@@ -133,14 +177,23 @@ async def test_a_role_opens_its_own_routes_and_those_of_the_roles_it_includes(
     router = APIRouter()
     for needed in Role:
         needs = [Depends(require(needed))]
-        router.add_api_route(f"/{needed}", lambda: "done", methods=["GET", "POST"], dependencies=needs)
+        router.add_api_route(
+            f"/{needed}", lambda: "done", methods=["GET", "POST"], dependencies=needs
+        )
     site = site_of(database, tmp_path)
     opened = set()
     async with served(site, [Room("test", False, router)]) as browser:
         for role in Role:
-            headers = await session_of(site, await add_account(database, role.value, role))
+            headers = await session_of(
+                site, await add_account(database, role.value, role)
+            )
             for needed in Role:
-                got = {(await browser.request(how, f"/{needed}", headers=headers)).status_code for how in METHODS}
+                got = {
+                    (
+                        await browser.request(how, f"/{needed}", headers=headers)
+                    ).status_code
+                    for how in METHODS
+                }
                 assert got in ({200}, {403})
                 opened |= {(role, needed)} if got == {200} else set()
     assert opened == {(role, needed) for role in Role for needed in GRANTS[role]}

@@ -17,7 +17,14 @@ from medlive.web.accounts import passwords, room
 from medlive.web.accounts.access import check_exposure
 from medlive.web.accounts.room import ACCOUNT_ATTEMPTS, ADDRESS_ATTEMPTS
 from tests.integration.conftest import HASHER
-from tests.support.web import PASSWORD, Browser, add_account, hidden_fields, served, site_of
+from tests.support.web import (
+    PASSWORD,
+    Browser,
+    add_account,
+    hidden_fields,
+    served,
+    site_of,
+)
 
 NEW = "staple correct horse"
 
@@ -34,7 +41,9 @@ async def is_signed_in(browser: Browser) -> bool:
     return answer.status_code == 200
 
 
-async def test_a_link_from_the_command_line_leads_to_a_session(browser: Browser, database: Database) -> None:
+async def test_a_link_from_the_command_line_leads_to_a_session(
+    browser: Browser, database: Database
+) -> None:
     page = await browser.get("/sign-in")
     assert "medlive user invite NAME --role admin" in page.text
     async with database.begin() as session:
@@ -102,7 +111,9 @@ async def test_a_session_is_a_cookie_that_scripts_and_other_sites_cannot_use(
     async with database.begin() as session:
         stored = (await session.execute(text("SELECT * FROM account_sessions"))).all()
     assert len(stored) == 1
-    async with served(site_of(database, tmp_path, base_url="https://medlive.example")) as behind:
+    async with served(
+        site_of(database, tmp_path, base_url="https://medlive.example")
+    ) as behind:
         cookie = (await behind.get("/sign-in")).headers["Set-Cookie"]
         assert cookie.startswith("__Host-medlive=")
         assert "secure" in cookie.split("; ")
@@ -111,7 +122,9 @@ async def test_a_session_is_a_cookie_that_scripts_and_other_sites_cannot_use(
         assert not await is_signed_in(behind)
 
 
-async def test_signing_out_ends_this_session_or_all(browser: Browser, database: Database) -> None:
+async def test_signing_out_ends_this_session_or_all(
+    browser: Browser, database: Database
+) -> None:
     await add_account(database, "ada")
     async with browser.another() as phone:
         for one in (browser, phone):
@@ -123,12 +136,16 @@ async def test_signing_out_ends_this_session_or_all(browser: Browser, database: 
         browser.cookies.update(stolen)
         assert not await is_signed_in(browser)
         await browser.sign_in("ada")
-        assert (await phone.fill("/account", "/sign-out", everywhere="1")).status_code == 303
+        assert (
+            await phone.fill("/account", "/sign-out", everywhere="1")
+        ).status_code == 303
         assert not await is_signed_in(phone)
         assert not await is_signed_in(browser)
 
 
-async def test_a_changed_password_ends_every_other_session(browser: Browser, database: Database) -> None:
+async def test_a_changed_password_ends_every_other_session(
+    browser: Browser, database: Database
+) -> None:
     await add_account(database, "ada")
     async with browser.another() as phone:
         await phone.sign_in("ada")
@@ -140,17 +157,28 @@ async def test_a_changed_password_ends_every_other_session(browser: Browser, dat
             wrong = await browser.fill("/account", "/account/password", **fields)
             assert wrong.status_code == 422
             assert f'id="{field}-error"' in wrong.text
-            assert re.search(rf'<input id="{field}"[^>]*aria-describedby="[^"]*{field}-error', wrong.text)
+            assert re.search(
+                rf'<input id="{field}"[^>]*aria-describedby="[^"]*{field}-error',
+                wrong.text,
+            )
         assert await is_signed_in(phone)
-        done = await browser.fill("/account", "/account/password", current=PASSWORD, password=NEW, again=NEW)
-        assert "Your password was changed" in (await browser.get(done.headers["Location"])).text
+        done = await browser.fill(
+            "/account", "/account/password", current=PASSWORD, password=NEW, again=NEW
+        )
+        assert (
+            "Your password was changed"
+            in (await browser.get(done.headers["Location"])).text
+        )
         assert not await is_signed_in(phone)
         assert (await phone.sign_in("ada")).status_code == 422
         assert (await phone.sign_in("ada", NEW)).status_code == 303
 
 
 async def test_attempts_are_limited_by_account_and_by_address(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Hashing is not what is tested here.
     async def quick(stored: str | None, password: str) -> bool:
@@ -167,7 +195,10 @@ async def test_attempts_are_limited_by_account_and_by_address(
         for _ in range(ACCOUNT_ATTEMPTS):
             assert (await other.sign_in("ada", "wrong")).status_code == 422
         refused = await other.sign_in("ada")
-        assert (refused.status_code, "Try again in 15 minutes" in refused.text) == (429, True)
+        assert (refused.status_code, "Try again in 15 minutes" in refused.text) == (
+            429,
+            True,
+        )
         assert 0 < int(refused.headers["Retry-After"]) <= 900
         assert (await other.sign_in("bob")).status_code == 303
         # The owner at another address gets in; so many attempts from anywhere only slow everybody down.
@@ -178,11 +209,17 @@ async def test_attempts_are_limited_by_account_and_by_address(
         assert "each takes longer" in caplog.text
         assert (await other.sign_in("ada")).status_code == 429
         async with database.begin() as session:
-            await session.execute(text("UPDATE sign_in_attempts SET until = until - interval '15 minutes'"))
+            await session.execute(
+                text(
+                    "UPDATE sign_in_attempts SET until = until - interval '15 minutes'"
+                )
+            )
         assert (await other.sign_in("ada")).status_code == 303
         async with database.begin() as session:
             await session.execute(
-                text("UPDATE sign_in_attempts SET attempts = :most WHERE subject = 'address:192.0.2.2'"),
+                text(
+                    "UPDATE sign_in_attempts SET attempts = :most WHERE subject = 'address:192.0.2.2'"
+                ),
                 {"most": ADDRESS_ATTEMPTS},
             )
         assert (await other.sign_in("bob")).status_code == 429
@@ -192,11 +229,15 @@ async def test_attempts_are_limited_by_account_and_by_address(
             other.headers["X-Forwarded-For"] = f"2001:db8::{last + 1:x}"
             await other.sign_in(f"name{last}")
         async with database.begin() as session:
-            query = text("SELECT attempts FROM sign_in_attempts WHERE subject = 'address:2001:db8::/64'")
+            query = text(
+                "SELECT attempts FROM sign_in_attempts WHERE subject = 'address:2001:db8::/64'"
+            )
             assert await session.scalar(query) == ACCOUNT_ATTEMPTS + 1
 
 
-async def test_a_proxys_word_is_taken_only_from_those_that_are_named(database: Database, tmp_path: Path) -> None:
+async def test_a_proxys_word_is_taken_only_from_those_that_are_named(
+    database: Database, tmp_path: Path
+) -> None:
     for web, subject in (
         ({}, "address:127.0.0.1"),
         ({"trusted_proxies": ["192.0.2.0/24"]}, "address:127.0.0.1"),
@@ -207,25 +248,50 @@ async def test_a_proxys_word_is_taken_only_from_those_that_are_named(database: D
             browser.headers["X-Forwarded-For"] = "203.0.113.9, 198.51.100.7"
             await browser.sign_in("nobody")
         async with database.begin() as session:
-            found = await session.scalars(text("DELETE FROM sign_in_attempts RETURNING subject"))
+            found = await session.scalars(
+                text("DELETE FROM sign_in_attempts RETURNING subject")
+            )
             network = subject.removeprefix("address:")
-            assert set(found) == {subject, "account:nobody", f"account:nobody from {network}"}
+            assert set(found) == {
+                subject,
+                "account:nobody",
+                f"account:nobody from {network}",
+            }
 
 
-async def test_signing_in_leads_back_to_this_site_alone(browser: Browser, database: Database) -> None:
+async def test_signing_in_leads_back_to_this_site_alone(
+    browser: Browser, database: Database
+) -> None:
     await add_account(database, "ada")
     sent = await browser.get("/account?changed=1")
-    assert (sent.status_code, sent.headers["Location"]) == (303, "/sign-in?next=/account%3Fchanged%3D1")
-    answer = await browser.fill(sent.headers["Location"], "/sign-in", name="ada", password=PASSWORD)
+    assert (sent.status_code, sent.headers["Location"]) == (
+        303,
+        "/sign-in?next=/account%3Fchanged%3D1",
+    )
+    answer = await browser.fill(
+        sent.headers["Location"], "/sign-in", name="ada", password=PASSWORD
+    )
     assert answer.headers["Location"] == "/account?changed=1"
-    for place in ("//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"):
-        form = hidden_fields((await browser.get("/sign-in", params={"next": place})).text)
+    for place in (
+        "//evil.example",
+        "https://evil.example",
+        "/\\evil.example",
+        "javascript:alert(1)",
+    ):
+        form = hidden_fields(
+            (await browser.get("/sign-in", params={"next": place})).text
+        )
         assert form["next"] == "/"
-        answer = await browser.post("/sign-in", data={**form, "next": place, "name": "ada", "password": PASSWORD})
+        answer = await browser.post(
+            "/sign-in",
+            data={**form, "next": place, "name": "ada", "password": PASSWORD},
+        )
         assert (answer.status_code, answer.headers["Location"]) == (303, "/")
 
 
-async def test_a_form_is_taken_only_with_the_token_of_its_visitor(browser: Browser, database: Database) -> None:
+async def test_a_form_is_taken_only_with_the_token_of_its_visitor(
+    browser: Browser, database: Database
+) -> None:
     await add_account(database, "ada")
     form = {"name": "ada", "password": PASSWORD}
     assert (await browser.post("/sign-in", data=form)).status_code == 403
@@ -233,15 +299,23 @@ async def test_a_form_is_taken_only_with_the_token_of_its_visitor(browser: Brows
         theirs = hidden_fields((await attacker.get("/sign-in")).text)["csrf"]
     mine = hidden_fields((await browser.get("/sign-in")).text)["csrf"]
     for wrong in (theirs, "", "é", mine + "x"):
-        assert (await browser.post("/sign-in", data={**form, "csrf": wrong})).status_code == 403
-    assert (await browser.post("/sign-in", data={**form, "csrf": mine})).status_code == 303
+        assert (
+            await browser.post("/sign-in", data={**form, "csrf": wrong})
+        ).status_code == 403
+    assert (
+        await browser.post("/sign-in", data={**form, "csrf": mine})
+    ).status_code == 303
     # The token of before does not serve the session.
     assert (await browser.post("/sign-out", data={"csrf": mine})).status_code == 403
     mine = hidden_fields((await browser.get("/account")).text)["csrf"]
-    assert (await browser.post("/sign-out", headers={"X-CSRF-Token": mine})).status_code == 303
+    assert (
+        await browser.post("/sign-out", headers={"X-CSRF-Token": mine})
+    ).status_code == 303
 
 
-async def test_a_disabled_account_and_a_new_role_count_at_once(browser: Browser, database: Database) -> None:
+async def test_a_disabled_account_and_a_new_role_count_at_once(
+    browser: Browser, database: Database
+) -> None:
     await add_account(database, "ada")
     await browser.sign_in("ada")
     async with database.begin() as session:
@@ -250,7 +324,9 @@ async def test_a_disabled_account_and_a_new_role_count_at_once(browser: Browser,
     async with database.begin() as session:
         await accounts.disable(session, "ada")
     assert not await is_signed_in(browser)
-    assert (await browser.get("/account", headers={"HX-Request": "true"})).headers["HX-Redirect"] == "/sign-in"
+    assert (await browser.get("/account", headers={"HX-Request": "true"})).headers[
+        "HX-Redirect"
+    ] == "/sign-in"
 
 
 async def test_forms_have_limits(browser: Browser) -> None:
@@ -262,13 +338,17 @@ async def test_forms_have_limits(browser: Browser) -> None:
 
     for content in (too_large, without_length()):
         answer = await browser.post(
-            "/sign-in", content=content, headers={"Content-Type": "application/x-www-form-urlencoded"}
+            "/sign-in",
+            content=content,
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
         )
         assert answer.status_code == 413
         assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     body = b"name=%ff%fe&password=%ff&csrf=%ff"
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    assert (await browser.post("/sign-in", content=body, headers=headers)).status_code == 403
+    assert (
+        await browser.post("/sign-in", content=body, headers=headers)
+    ).status_code == 403
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -291,7 +371,11 @@ async def test_the_private_rooms_are_served_to_others_only_with_accounts(
         await accounts.disable(session, "ada")
     with pytest.raises(UsageError):
         await check_exposure(site, host)
-    provider = {"issuer": "https://id.example", "client_id": "medlive", "client_secret_env": "ID_SECRET"}
+    provider = {
+        "issuer": "https://id.example",
+        "client_id": "medlive",
+        "client_secret_env": "ID_SECRET",
+    }
     with pytest.raises(ConfigError, match="ID_SECRET"):
         await check_exposure(site_of(database, tmp_path, oidc=provider), host)
     monkeypatch.setenv("ID_SECRET", "s")

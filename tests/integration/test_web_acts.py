@@ -28,7 +28,9 @@ async def admin(
     """An admin's browser, which sends the token of forms."""
     site = Site(web_database, settings, tmp_path)
     async with served(site) as browser:
-        browser.headers.update(await session_of(site, await add_account(database, "ada")))
+        browser.headers.update(
+            await session_of(site, await add_account(database, "ada"))
+        )
         yield browser
 
 
@@ -47,8 +49,12 @@ async def logged(database: Database) -> list[tuple[Any, ...]]:
 LOG = "/acts/log"
 
 
-async def act(browser: Browser, subject: str, act: str, reason: str = "Checked.", **more: str) -> httpx2.Response:
-    return await browser.post(f"/acts/{subject}", data={"act": act, "reason": reason, **more})
+async def act(
+    browser: Browser, subject: str, act: str, reason: str = "Checked.", **more: str
+) -> httpx2.Response:
+    return await browser.post(
+        f"/acts/{subject}", data={"act": act, "reason": reason, **more}
+    )
 
 
 async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
@@ -58,9 +64,13 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
 ) -> None:
     subject = f"case/{held}"
     for name, reason, status in (
-        ("approve", "Fine.", "ready"), ("reject", "No.", "rejected"), ("confirm", "Indeed.", "rejected"),
-        ("approve", "Yes.", "ready"), ("confirm", "So be it.", "ready"), ("curate_again", "New index.", "ready"),
-    ):  # fmt: skip
+        ("approve", "Fine.", "ready"),
+        ("reject", "No.", "rejected"),
+        ("confirm", "Indeed.", "rejected"),
+        ("approve", "Yes.", "ready"),
+        ("confirm", "So be it.", "ready"),
+        ("curate_again", "New index.", "ready"),
+    ):
         for empty in ("", "  "):
             assert (await act(admin, subject, name, empty)).status_code == 422
         done = await act(admin, subject, name, reason)
@@ -69,25 +79,39 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
     assert 'name="revision" value="1"' in (await admin.get(f"/acts/{subject}")).text
     stale = await act(admin, subject, "reject", "I saw another.", revision="2")
     assert (stale.status_code, "has changed since" in stale.text) == (422, True)
-    assert (await act(admin, subject, "curate_again", "Why?", stage="rubric")).status_code == 422
-    assert (await act(admin, subject, "curate_again", "Anew.", stage="validator")).status_code == 303
+    assert (
+        await act(admin, subject, "curate_again", "Why?", stage="rubric")
+    ).status_code == 422
+    assert (
+        await act(admin, subject, "curate_again", "Anew.", stage="validator")
+    ).status_code == 303
     async with database.begin() as session:
-        jobs = await session.scalar(text("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'"))
+        jobs = await session.scalar(
+            text("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
+        )
     assert jobs == 1
     assert [entry[1:] for entry in await logged(database)] == [
-        ("approve", f"case:{held}", "Fine."), ("reject", f"case:{held}", "No."),
-        ("confirm", f"case:{held}", "Indeed."), ("approve", f"case:{held}", "Yes."),
-        ("confirm", f"case:{held}", "So be it."), ("curate_again", "thread:test/1", "New index."),
+        ("approve", f"case:{held}", "Fine."),
+        ("reject", f"case:{held}", "No."),
+        ("confirm", f"case:{held}", "Indeed."),
+        ("approve", f"case:{held}", "Yes."),
+        ("confirm", f"case:{held}", "So be it."),
+        ("curate_again", "thread:test/1", "New index."),
         ("curate_again", "thread:test/1", "Anew."),
-    ]  # fmt: skip
+    ]
     assert {entry[0] for entry in await logged(database)} == {"ada"}
     assert "So be it." in (await admin.get(f"/acts/{subject}")).text
     assert "New index." in (await admin.get("/acts/log")).text
 
 
-async def test_a_step_is_cleared_from_the_overview(database: Database, admin: Browser) -> None:
+async def test_a_step_is_cleared_from_the_overview(
+    database: Database, admin: Browser
+) -> None:
     missing = await act(admin, "step/queue", "clear_step")
-    assert (missing.status_code, "nothing is recorded of queue" in missing.text) == (422, True)
+    assert (missing.status_code, "nothing is recorded of queue" in missing.text) == (
+        422,
+        True,
+    )
     async with database.begin() as session:
         week = iso_week(latest_slot(now(), ScheduleSection().queue))
         await session.execute(
@@ -103,17 +127,29 @@ async def test_a_step_is_cleared_from_the_overview(database: Database, admin: Br
     async with database.begin() as session:
         outcome = await session.scalar(text("SELECT outcome FROM pipeline_runs"))
     assert outcome == "partial"
-    assert await logged(database) == [("ada", "clear_step", "step:queue", "Another list.")]
+    assert await logged(database) == [
+        ("ada", "clear_step", "step:queue", "Another list.")
+    ]
 
 
-async def test_disputes_redactions_and_withdrawals(database: Database, admin: Browser, held: str) -> None:
+async def test_disputes_redactions_and_withdrawals(
+    database: Database, admin: Browser, held: str
+) -> None:
     subject = f"case/{held}"
-    assert (await act(admin, subject, "dispute", "Wrong dose.", criterion="c1")).status_code == 303
+    assert (
+        await act(admin, subject, "dispute", "Wrong dose.", criterion="c1")
+    ).status_code == 303
     async with database.begin() as session:
         [dispute] = await list_disputes(session)
     assert (dispute.criterion_id, dispute.opened_by) == ("c1", "ada")
-    assert (await act(admin, f"dispute/{dispute.number}", "resolve", "It is right.", back=LOG)).status_code == 303
-    assert (await act(admin, subject, "redact", "A name.", words="dry cough")).status_code == 303
+    assert (
+        await act(
+            admin, f"dispute/{dispute.number}", "resolve", "It is right.", back=LOG
+        )
+    ).status_code == 303
+    assert (
+        await act(admin, subject, "redact", "A name.", words="dry cough")
+    ).status_code == 303
     async with database.begin() as session:
         case = await latest_case(session, held)
         assert await list_disputes(session) == []
@@ -122,22 +158,38 @@ async def test_disputes_redactions_and_withdrawals(database: Database, admin: Br
     assert "[redacted]" in case.text.query
     again = await act(admin, subject, "redact", "A name.", words="dry cough")
     assert (again.status_code, "nothing in case" in again.text) == (422, True)
-    assert (await act(admin, subject, "withdraw", "Advice is wrong.", type="takedown")).status_code == 422
-    assert (await act(admin, subject, "withdraw", "Advice is wrong.", type="erratum")).status_code == 303
+    assert (
+        await act(admin, subject, "withdraw", "Advice is wrong.", type="takedown")
+    ).status_code == 422
+    assert (
+        await act(admin, subject, "withdraw", "Advice is wrong.", type="erratum")
+    ).status_code == 303
     assert await status_of(database, held) == "withdrawn"
     assert "Undo the withdrawal</button>" in (await admin.get(f"/acts/{subject}")).text
-    assert (await act(admin, subject, "reinstate", "It is right.", criterion="c1")).status_code == 422
+    assert (
+        await act(admin, subject, "reinstate", "It is right.", criterion="c1")
+    ).status_code == 422
     assert (await act(admin, subject, "reinstate", "It is right.")).status_code == 303
     assert await status_of(database, held) == "held"
     names = [entry[1] for entry in await logged(database)]
     assert names == ["dispute", "resolve", "redact", "withdraw", "reinstate"]
 
 
-async def test_an_edit_that_fails_keeps_what_was_typed(database: Database, admin: Browser, held: str) -> None:
+async def test_an_edit_that_fails_keeps_what_was_typed(
+    database: Database, admin: Browser, held: str
+) -> None:
     shown = (await admin.get(f"/acts/case/{held}")).text
-    fields = {**hidden_fields(shown), "reason": "Shorter.", "advice": "<b>Stop it.</b>", "narrative": " ",
-              "query": "Why?", "theme": "Response Depth", "specialty": "unknown",
-              "difficulty": "low", "dialogue_register": "lay"}  # fmt: skip
+    fields = {
+        **hidden_fields(shown),
+        "reason": "Shorter.",
+        "advice": "<b>Stop it.</b>",
+        "narrative": " ",
+        "query": "Why?",
+        "theme": "Response Depth",
+        "specialty": "unknown",
+        "difficulty": "low",
+        "dialogue_register": "lay",
+    }
     wrong = await admin.post(f"/acts/case/{held}/edit", data=fields)
     assert wrong.status_code == 422
     assert "&lt;b&gt;Stop it.&lt;/b&gt;" in wrong.text
@@ -150,12 +202,21 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
 ) -> None:
     page = f"/acts/case/{held}"
     shown = Html((await admin.get(page)).text)
-    fields = {str(f.attributes["name"]): f.text() or str(f.attributes.get("value", ""))
-              for f in shown.css("form.edit [name]") if f.tag != "select"}  # fmt: skip
+    fields = {
+        str(f.attributes["name"]): f.text() or str(f.attributes.get("value", ""))
+        for f in shown.css("form.edit [name]")
+        if f.tag != "select"
+    }
     for select in shown.css("form.edit select"):
-        fields[str(select.attributes["name"])] = select.css_first("option[selected], option").text()
+        fields[str(select.attributes["name"])] = select.css_first(
+            "option[selected], option"
+        ).text()
     sent = [
-        (await admin.post(f"{page}/edit", data=fields | {"reason": "Shorter.", "query": query})).status_code
+        (
+            await admin.post(
+                f"{page}/edit", data=fields | {"reason": "Shorter.", "query": query}
+            )
+        ).status_code
         for query in ("Why do I cough?", "Why do I cough so?")
     ]
     assert sent == [303, 422]
@@ -171,7 +232,9 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     database: Database, settings: Settings, admin: Browser, rejected: int
 ) -> None:
     for name in ("confirm", "overrule"):
-        assert (await act(admin, "thread/test/1", name, f"Because: {name}.", back=LOG)).status_code == 303
+        assert (
+            await act(admin, "thread/test/1", name, f"Because: {name}.", back=LOG)
+        ).status_code == 303
     refused = await act(admin, "thread/test/1", "overrule")
     assert (refused.status_code, "overruled already" in refused.text) == (422, True)
     assert (await act(admin, "thread/test/2", "confirm")).status_code == 422
@@ -181,32 +244,50 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
         ("overrule", "thread:test/1", "Because: overrule."),
     ]
     # What nobody else may change only the owner erases.
-    refused = await act(admin, "thread/test/1", "take_down", "The author asked.", back=LOG)
+    refused = await act(
+        admin, "thread/test/1", "take_down", "The author asked.", back=LOG
+    )
     assert (refused.status_code, "may not do this" in refused.text) == (422, True)
     assert "medlive thread takedown test 1 --reason" in refused.text
     assert [entry[1] for entry in await logged(database)] == ["confirm", "overrule"]
     site = Site(database, settings, settings.home)
     async with served(site) as owners:
-        owners.headers.update(await session_of(site, await add_account(database, "owner")))
-        done = await act(owners, "thread/test/1", "take_down", "The author asked.", back=LOG)
-        undone = await act(owners, "thread/test/1", "lift_takedown", "It was not.", back=LOG)
+        owners.headers.update(
+            await session_of(site, await add_account(database, "owner"))
+        )
+        done = await act(
+            owners, "thread/test/1", "take_down", "The author asked.", back=LOG
+        )
+        undone = await act(
+            owners, "thread/test/1", "lift_takedown", "It was not.", back=LOG
+        )
     assert (done.status_code, undone.status_code) == (303, 303)
     assert [entry[1:] for entry in await logged(database)] == [
-        ("confirm", "thread:test/1", None), ("overrule", "thread:test/1", None),
-        ("take_down", "thread:test/1", "The author asked."), ("lift_takedown", "thread:test/1", "It was not."),
-    ]  # fmt: skip
+        ("confirm", "thread:test/1", None),
+        ("overrule", "thread:test/1", None),
+        ("take_down", "thread:test/1", "The author asked."),
+        ("lift_takedown", "thread:test/1", "It was not."),
+    ]
     assert "erased by a takedown" in (await admin.get("/acts/log")).text
 
 
 async def test_a_quarantine_is_lifted(database: Database, admin: Browser) -> None:
     async with database.begin() as session:
         await session.execute(
-            text("INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
-                 " VALUES ('icliniq', 'site', now(), 'drift')")
-        )  # fmt: skip
+            text(
+                "INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
+                " VALUES ('icliniq', 'site', now(), 'drift')"
+            )
+        )
     assert "icliniq: drift" in (await admin.get("/review")).text
-    assert (await act(admin, "source/icliniq", "lift_quarantine", "New layout.", back=LOG)).status_code == 303
-    assert (await act(admin, "source/nowhere", "lift_quarantine", "New layout.")).status_code == 422
+    assert (
+        await act(admin, "source/icliniq", "lift_quarantine", "New layout.", back=LOG)
+    ).status_code == 303
+    assert (
+        await act(admin, "source/nowhere", "lift_quarantine", "New layout.")
+    ).status_code == 422
     async with database.begin() as session:
         assert await session.scalar(text("SELECT quarantined_at FROM sources")) is None
-    assert await logged(database) == [("ada", "lift_quarantine", "source:icliniq", "New layout.")]
+    assert await logged(database) == [
+        ("ada", "lift_quarantine", "source:icliniq", "New layout.")
+    ]

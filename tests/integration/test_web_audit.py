@@ -36,7 +36,9 @@ async def viewer(
     """A viewer's browser."""
     site = Site(web_database, settings, tmp_path)
     async with served(site) as browser:
-        browser.headers.update(await session_of(site, await add_account(database, "vera", Role.VIEWER)))
+        browser.headers.update(
+            await session_of(site, await add_account(database, "vera", Role.VIEWER))
+        )
         yield browser
 
 
@@ -44,7 +46,13 @@ async def viewer(
 async def many(database: Database, settings: Settings) -> None:
     """120 threads of three sources that wait for the filters; one begins as a formula does."""
     made = [
-        replace(THREAD, source=f"s{n % 3}", thread_id=f"a/{n}", title=f"=1+{n}", posted_at=DAY + timedelta(days=n))
+        replace(
+            THREAD,
+            source=f"s{n % 3}",
+            thread_id=f"a/{n}",
+            title=f"=1+{n}",
+            posted_at=DAY + timedelta(days=n),
+        )
         for n in range(120)
     ]
     async with database.begin() as session:
@@ -67,41 +75,62 @@ async def read(browser: Browser, path: str) -> Html:
     return Html(answer.text)
 
 
-async def test_every_value_of_a_facet_leads_to_as_many_rows_as_it_says(viewer: Browser, many: None) -> None:
+async def test_every_value_of_a_facet_leads_to_as_many_rows_as_it_says(
+    viewer: Browser, many: None
+) -> None:
     page = await read(viewer, "/audit/threads?source=s1")
     assert total(page) == 40
     links = page.css("#facets li a")
-    assert {parse_qs(urlsplit(str(a.attributes["href"])).query).get("source", [""])[0] for a in links} >= {"s1"}
+    assert {
+        parse_qs(urlsplit(str(a.attributes["href"])).query).get("source", [""])[0]
+        for a in links
+    } >= {"s1"}
     for link in links:
         shown = int(link.next.next.text()) if link.next and link.next.next else 0
         there = total(await read(viewer, str(link.attributes["href"])))
         taken_out = link.attributes.get("aria-current") == "true"
-        sources = parse_qs(urlsplit(str(link.attributes["href"])).query).get("source", [])
-        assert there == (120 if taken_out else 40 * len(sources) if len(sources) > 1 else shown)
+        sources = parse_qs(urlsplit(str(link.attributes["href"])).query).get(
+            "source", []
+        )
+        assert there == (
+            120 if taken_out else 40 * len(sources) if len(sources) > 1 else shown
+        )
 
 
 async def test_pages_lead_through_all_rows_and_back_and_an_export_has_exactly_these(
     viewer: Browser, many: None
 ) -> None:
-    place, found, before = "/audit/threads?source=s0&source=s1&sort=posted&order=asc", [], ""
+    place, found, before = (
+        "/audit/threads?source=s0&source=s1&sort=posted&order=asc",
+        [],
+        "",
+    )
     while place:
         page = await read(viewer, place)
         found += rows(page)
-        following, previous = page.css_first("a[rel=next]"), page.css_first("a[rel=prev]")
+        following, previous = (
+            page.css_first("a[rel=next]"),
+            page.css_first("a[rel=prev]"),
+        )
         before = str(previous.attributes["href"]) if previous else ""
         place = str(following.attributes["href"]) if following else ""
     assert len(found) == len(set(found)) == 80
     assert rows(await read(viewer, before)) == found[:50]
     filtered = "source=s0&source=s1&sort=posted&order=asc"
     exported = await viewer.get(f"/audit/threads.csv?{filtered}")
-    assert exported.headers["Content-Disposition"] == 'attachment; filename="medlive-threads.csv"'
+    assert (
+        exported.headers["Content-Disposition"]
+        == 'attachment; filename="medlive-threads.csv"'
+    )
     lines = list(csv.DictReader(io.StringIO(exported.text)))
     assert [urlsplit(href).path for href in found] == [
         f"/audit/threads/{r['source']}/{r['thread_id']}" for r in lines
     ]
     assert {r["title"][:2] for r in lines} == {"'="}
     answer = await viewer.get(f"/audit/threads.jsonl?{filtered}")
-    assert [json.loads(line)["thread_id"] for line in answer.text.splitlines()] == [r["thread_id"] for r in lines]
+    assert [json.loads(line)["thread_id"] for line in answer.text.splitlines()] == [
+        r["thread_id"] for r in lines
+    ]
 
 
 async def test_a_threads_page_leads_to_its_neighbours_in_the_list_it_came_from(
@@ -109,7 +138,11 @@ async def test_a_threads_page_leads_to_its_neighbours_in_the_list_it_came_from(
 ) -> None:
     first, *others = rows(await read(viewer, "/audit/threads?source=s2&sort=posted"))
     place, met = first, [urlsplit(first).path]
-    while (link := (await read(viewer, place)).css_first("nav[aria-label=List] a[rel=next]")) is not None:
+    while (
+        link := (await read(viewer, place)).css_first(
+            "nav[aria-label=List] a[rel=next]"
+        )
+    ) is not None:
         place = str(link.attributes["href"])
         met.append(urlsplit(place).path)
     assert met == [urlsplit(href).path for href in (first, *others)]
@@ -119,15 +152,24 @@ async def test_a_threads_page_leads_to_its_neighbours_in_the_list_it_came_from(
 
 
 async def test_a_view_is_kept_for_its_account_alone(
-    database: Database, web_database: Database, settings: Settings, viewer: Browser, tmp_path: Path
+    database: Database,
+    web_database: Database,
+    settings: Settings,
+    viewer: Browser,
+    tmp_path: Path,
 ) -> None:
     kept = {"title": "<b>Mine</b>", "table": "threads", "query": "source=s1&order=asc"}
     done = await viewer.post("/audit/views", data=kept)
-    assert (done.status_code, done.headers["Location"]) == (303, "/audit/threads?source=s1&order=asc")
+    assert (done.status_code, done.headers["Location"]) == (
+        303,
+        "/audit/threads?source=s1&order=asc",
+    )
     again = await viewer.post("/audit/views", data={**kept, "query": "source=s2"})
     assert again.status_code == 303
     page = await read(viewer, "/audit/threads")
-    assert [a.text() for a in page.css("#facets a[href='/audit/threads?source=s2']")] == ["<b>Mine</b>"]
+    assert [
+        a.text() for a in page.css("#facets a[href='/audit/threads?source=s2']")
+    ] == ["<b>Mine</b>"]
     number = page.css_first("form.inline").attributes["action"]
     for wrong in ({**kept, "table": "nothing"}, {**kept, "title": " "}):
         assert (await viewer.post("/audit/views", data=wrong)).status_code == 422
@@ -144,23 +186,50 @@ async def test_a_view_is_kept_for_its_account_alone(
 async def test_wrong_addresses_are_said(viewer: Browser, many: None) -> None:
     big = "9" * 30
     for path, status in (
-        ("nothing", 404), ("threads/s0/nothing", 404), ("cases/ml-0", 404), ("requests/sha256:0", 404),
-        ("requests/" + "x" * 5000, 404), ("requests/%00", 404), ("cases/%00", 422), ("threads?week=soon", 422),
-        ("threads?week=9999.W52", 422), ("threads?since=never", 422),
+        ("nothing", 404),
+        ("threads/s0/nothing", 404),
+        ("cases/ml-0", 404),
+        ("requests/sha256:0", 404),
+        ("requests/" + "x" * 5000, 404),
+        ("requests/%00", 404),
+        ("cases/%00", 422),
+        ("threads?week=soon", 422),
+        ("threads?week=9999.W52", 422),
+        ("threads?since=never", 422),
         ("threads?since=0001-01-01T00:00:00%2B14:00", 422),
-        ("threads?sort=nothing", 422), ("threads?after=[]", 422), (f"pages?after=[{big}]", 422),
-        ("jobs?status=%00", 422), ("jobs.csv?status=%00", 422), ("nothing.csv", 404), ("threads?nothing=1", 200),
-        ("threads?text=%00", 200), ("/acts/log?before=" + big, 422), ("/acts/log?before=0", 200),
-    ):  # fmt: skip
-        assert (await viewer.get(path if path.startswith("/") else f"/audit/{path}")).status_code == status, path
+        ("threads?sort=nothing", 422),
+        ("threads?after=[]", 422),
+        (f"pages?after=[{big}]", 422),
+        ("jobs?status=%00", 422),
+        ("jobs.csv?status=%00", 422),
+        ("nothing.csv", 404),
+        ("threads?nothing=1", 200),
+        ("threads?text=%00", 200),
+        ("/acts/log?before=" + big, 422),
+        ("/acts/log?before=0", 200),
+    ):
+        assert (
+            await viewer.get(path if path.startswith("/") else f"/audit/{path}")
+        ).status_code == status, path
     assert (await viewer.post(f"/audit/views/{big}/forget")).status_code == 422
-    gone = await viewer.get('/audit/threads?source=s1&before=["9999-01-01T00:00:00%2B00:00",1]')
-    assert (gone.status_code, gone.headers["Location"]) == (303, "/audit/threads?source=s1")
+    gone = await viewer.get(
+        '/audit/threads?source=s1&before=["9999-01-01T00:00:00%2B00:00",1]'
+    )
+    assert (gone.status_code, gone.headers["Location"]) == (
+        303,
+        "/audit/threads?source=s1",
+    )
 
 
-async def test_a_moment_of_another_zone_stays_that_moment(viewer: Browser, many: None) -> None:
+async def test_a_moment_of_another_zone_stays_that_moment(
+    viewer: Browser, many: None
+) -> None:
     page = await read(viewer, "/audit/threads?since=2026-11-22T00:00:00%2B08:00")
-    links = [str(a.attributes["href"]) for a in page.css("#listing a") if "since=" in str(a.attributes["href"])]
+    links = [
+        str(a.attributes["href"])
+        for a in page.css("#listing a")
+        if "since=" in str(a.attributes["href"])
+    ]
     since = {parse_qs(urlsplit(link).query)["since"][0] for link in links}
     assert since == {"2026-11-21T16:00:00+00:00"}
 
@@ -174,20 +243,36 @@ async def test_empty_tables_say_what_fills_them(viewer: Browser) -> None:
     assert "Nothing matches" in (await viewer.get("/audit/threads?source=s9")).text
 
 
-async def test_a_cases_page_shows_the_whole_line_of_decisions(viewer: Browser, held: str) -> None:
+async def test_a_cases_page_shows_the_whole_line_of_decisions(
+    viewer: Browser, held: str
+) -> None:
     page = await read(viewer, f"/audit/cases/{held}")
     text = page.css_first("main").text()
     for words in (
-        "What could cause a dry cough for 3 weeks?", "Held for advice harmful (a2)", "S_inf", "has to exceed 0.5",
-        "Lisinopril can cause a dry cough", "demo:1:0", "No snapshot holds it", "not with this patient",
-    ):  # fmt: skip
+        "What could cause a dry cough for 3 weeks?",
+        "Held for advice harmful (a2)",
+        "S_inf",
+        "has to exceed 0.5",
+        "Lisinopril can cause a dry cough",
+        "demo:1:0",
+        "No snapshot holds it",
+        "not with this patient",
+    ):
         assert words in text, words
-    lit = {name for mark in page.css(".thread mark") for name in str(mark.attributes["data-of"]).split()}
+    lit = {
+        name
+        for mark in page.css(".thread mark")
+        for name in str(mark.attributes["data-of"]).split()
+    }
     assert {"n1", "n2", "q", "a1", "a2"} <= lit
-    assert {str(a.attributes["href"]) for a in page.css("a[href^='#q-']")} == {f"#q-{name}" for name in lit}
+    assert {str(a.attributes["href"]) for a in page.css("a[href^='#q-']")} == {
+        f"#q-{name}" for name in lit
+    }
     assert all(page.css_first(f"#q-{name}") for name in lit)
     assert page.css("form[action^='/acts/']") == []  # a viewer may not act
-    prompts = [str(a.attributes["href"]) for a in page.css("a[href^='/audit/requests/']")]
+    prompts = [
+        str(a.attributes["href"]) for a in page.css("a[href^='/audit/requests/']")
+    ]
     assert len(prompts) >= 10
     asked = await read(viewer, prompts[0])
     assert PATIENT[:40] in asked.css_first("main").text()
@@ -197,12 +282,19 @@ async def test_a_cases_page_shows_how_models_did_but_not_to_who_rates(
     database: Database, settings: Settings, viewer: Browser, held: str
 ) -> None:
     def make() -> None:
-        snapshot = release(settings.home / "snapshots" / "medlive-2026.W46", "2026.W46", [case(held)]).path
+        snapshot = release(
+            settings.home / "snapshots" / "medlive-2026.W46", "2026.W46", [case(held)]
+        ).path
         graded(snapshot, settings.home / "runs" / "one", "<i>model</i>", share=1.0)
         (settings.home / "runs" / "forged.zip").write_bytes(b"PK")
 
     async def shown() -> Html:
-        while "still being read" in (page := await read(viewer, f"/audit/cases/{held}")).css_first("main").text():
+        while (
+            "still being read"
+            in (page := await read(viewer, f"/audit/cases/{held}"))
+            .css_first("main")
+            .text()
+        ):
             pass
         return page
 
@@ -210,7 +302,14 @@ async def test_a_cases_page_shows_how_models_did_but_not_to_who_rates(
     await asyncio.to_thread(make)
     page = await shown()
     table = page.css_first("table.results").text()
-    for words in ("2026.W46", "<i>model</i>", "unverified run", "Names an antibiotic", "met", "score0.40"):
+    for words in (
+        "2026.W46",
+        "<i>model</i>",
+        "unverified run",
+        "Names an antibiotic",
+        "met",
+        "score0.40",
+    ):
         assert words in table.replace("\n", ""), words
     assert "forged.zip is not shown" in page.css_first("main").text()
     async with database.begin() as session:

@@ -16,15 +16,21 @@ from tests.support.web import PASSWORD, add_account
 
 
 @pytest.fixture
-async def url(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[str]:
+async def url(
+    database: Database, settings: Settings, tmp_path: Path
+) -> AsyncIterator[str]:
     """The site's address; `ada` may do everything."""
     await add_account(database, "ada")
-    async with serve_web(build_app(Site(database, settings, tmp_path)), "127.0.0.1", 0) as address:
+    async with serve_web(
+        build_app(Site(database, settings, tmp_path)), "127.0.0.1", 0
+    ) as address:
         yield address
 
 
 @asynccontextmanager
-async def signed_in(browser: Any, url: str, place: str = "/audit", **options: Any) -> AsyncIterator[Any]:
+async def signed_in(
+    browser: Any, url: str, place: str = "/audit", **options: Any
+) -> AsyncIterator[Any]:
     """A page at a place, which signing in led to; whatever its console says fails the test."""
     context = await browser.new_context(**options)
     page, said = await context.new_page(), []
@@ -41,14 +47,18 @@ async def signed_in(browser: Any, url: str, place: str = "/audit", **options: An
     await context.close()
 
 
-async def test_a_rejected_thread_is_found_by_facets_and_says_why(browser: Any, url: str, rejected: int) -> None:
+async def test_a_rejected_thread_is_found_by_facets_and_says_why(
+    browser: Any, url: str, rejected: int
+) -> None:
     for script in (True, False):
         await find_rejected(browser, url, script)
 
 
 async def find_rejected(browser: Any, url: str, script: bool) -> None:
     size = {"width": 1280, "height": 900}
-    async with signed_in(browser, url, java_script_enabled=script, viewport=size) as page:
+    async with signed_in(
+        browser, url, java_script_enabled=script, viewport=size
+    ) as page:
         await page.get_by_role("link", name="Threads", exact=True).click()
         facets = page.get_by_role("complementary", name="Facets")
         await facets.get_by_role("link", name="rejected").click()
@@ -72,10 +82,15 @@ async def find_rejected(browser: Any, url: str, script: bool) -> None:
         target = page.locator(":target mark")
         assert await target.inner_text() == "dry cough for 3 weeks"
         await page.get_by_role("link", name="prompt as rendered").first.click()
-        assert "Cough on a blood pressure tablet" in await page.locator("main").inner_text()
+        assert (
+            "Cough on a blood pressure tablet"
+            in await page.locator("main").inner_text()
+        )
 
 
-async def test_a_view_is_saved_and_gone_back_to(browser: Any, url: str, held: str) -> None:
+async def test_a_view_is_saved_and_gone_back_to(
+    browser: Any, url: str, held: str
+) -> None:
     async with signed_in(browser, url, "/audit/cases?status=held") as page:
         await page.get_by_text("Saved views").click()
         await page.get_by_label("Save this one as").fill("Waiting")
@@ -87,4 +102,6 @@ async def test_a_view_is_saved_and_gone_back_to(browser: Any, url: str, held: st
         await page.get_by_label("Reason").first.fill("Checked with the label.")
         await page.get_by_role("button", name="Approve for the next freeze").click()
         assert "ready" in await page.locator("main p .badge").first.inner_text()
-        assert "Checked with the label." in await page.locator("#log ~ .wide").inner_text()
+        assert (
+            "Checked with the label." in await page.locator("#log ~ .wide").inner_text()
+        )

@@ -23,7 +23,9 @@ from tests.support.scripted import THREAD
 from tests.support.web import Browser, add_account, served, session_of
 
 PAGE = f"/audit/threads/{THREAD.source}/{THREAD.thread_id}"
-SHORT = "SELECT 'message ' || n || ' of many' AS words FROM generate_series(0, 299999) AS n"
+SHORT = (
+    "SELECT 'message ' || n || ' of many' AS words FROM generate_series(0, 299999) AS n"
+)
 LONG = "SELECT repeat('a cough for weeks. ', 1000000) AS words"
 REVISION = """
 INSERT INTO thread_revisions (thread_id, revision, digest, title, tags, posted_at_assumed, messages)
@@ -34,13 +36,17 @@ FROM threads"""
 
 
 @pytest.fixture
-async def viewer(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:
+async def viewer(
+    database: Database, settings: Settings, tmp_path: Path
+) -> AsyncIterator[Browser]:
     """A viewer's browser, and a thread."""
     async with database.begin() as session:
         await save_threads(session, [THREAD])
     site = Site(database, settings, tmp_path)
     async with served(site) as browser:
-        browser.headers.update(await session_of(site, await add_account(database, "vera", Role.VIEWER)))
+        browser.headers.update(
+            await session_of(site, await add_account(database, "vera", Role.VIEWER))
+        )
         yield browser
 
 
@@ -61,10 +67,14 @@ async def read(browser: Browser, address: str) -> tuple[Html, str]:
 
 def link(page: Html, words: str) -> str:
     """Where the link with these words leads to."""
-    return PAGE + next(str(a.attributes["href"]) for a in page.css("a") if words in a.text())
+    return PAGE + next(
+        str(a.attributes["href"]) for a in page.css("a") if words in a.text()
+    )
 
 
-async def test_a_thread_of_many_messages_is_paged(viewer: Browser, database: Database) -> None:
+async def test_a_thread_of_many_messages_is_paged(
+    viewer: Browser, database: Database
+) -> None:
     await make(database, SHORT)
     page, words = await read(viewer, PAGE)
     assert len(page.css("article.message")) == bounds.MESSAGES_SHOWN
@@ -76,22 +86,34 @@ async def test_a_thread_of_many_messages_is_paged(viewer: Browser, database: Dat
     assert not [a for a in page.css("a") if "next page" in a.text()]
     for beyond in ("page=6001", "message=0&part=2"):
         assert (await viewer.get(f"{PAGE}?{beyond}")).status_code == 404, beyond
-    for wrong in ("page=0", "page=x", "message=-1", "part=0", "page=99999999999999999999"):
+    for wrong in (
+        "page=0",
+        "page=x",
+        "message=-1",
+        "part=0",
+        "page=99999999999999999999",
+    ):
         assert (await viewer.get(f"{PAGE}?{wrong}")).status_code == 422, wrong
 
 
-async def test_a_message_beyond_measure_is_shown_in_parts(viewer: Browser, database: Database) -> None:
+async def test_a_message_beyond_measure_is_shown_in_parts(
+    viewer: Browser, database: Database
+) -> None:
     await make(database, LONG)
     page, first = await read(viewer, PAGE)
     assert "of 19,000,000" in page.text()
     page, second = await read(viewer, link(page, "next part"))
     whole = "a cough for weeks. " * 1_000
     assert (first.strip() + " " + second.strip())[:15_000] == whole[:15_000]
-    last, _ = await read(viewer, f"{PAGE}?message=0&part={19_000_000 // bounds.MESSAGE_CHARS_SHOWN}")
+    last, _ = await read(
+        viewer, f"{PAGE}?message=0&part={19_000_000 // bounds.MESSAGE_CHARS_SHOWN}"
+    )
     assert not [a for a in last.css("a") if "next part" in a.text()]
 
 
-async def test_an_identifier_at_the_end_of_a_part_is_in_neither_part(viewer: Browser, database: Database) -> None:
+async def test_an_identifier_at_the_end_of_a_part_is_in_neither_part(
+    viewer: Browser, database: Database
+) -> None:
     name, edge = "My name is Jonathan Featherstone. ", bounds.MESSAGE_CHARS_SHOWN
     for cut in (15, 22, 30):
         words = "a cough ".ljust(8) * (edge // 8)
@@ -107,7 +129,9 @@ async def test_an_identifier_at_the_end_of_a_part_is_in_neither_part(viewer: Bro
 
 
 @pytest.mark.parametrize(
-    "step", [(inspect, "_excerpt_as_json"), (thread, "mark_thread"), (room, "render")], ids=lambda step: step[1]
+    "step",
+    [(inspect, "_excerpt_as_json"), (thread, "mark_thread"), (room, "render")],
+    ids=lambda step: step[1],
 )
 async def test_probes_are_answered_while_a_page_is_made(
     viewer: Browser, monkeypatch: pytest.MonkeyPatch, step: tuple[Any, str]

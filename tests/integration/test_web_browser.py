@@ -10,7 +10,9 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 DARK = "rgb(20, 22, 26)"
 
 
-async def test_they_are_read_compared_and_saved_with_and_without_script(served: Served, browser: Any) -> None:
+async def test_they_are_read_compared_and_saved_with_and_without_script(
+    served: Served, browser: Any
+) -> None:
     for look in (switch_theme, read_moments, compare_and_save):
         await look(served, browser)
 
@@ -18,7 +20,9 @@ async def test_they_are_read_compared_and_saved_with_and_without_script(served: 
 async def switch_theme(served: Served, browser: Any) -> None:
     """The theme that a reader chooses is kept on the next page."""
     for script in (True, False):
-        context = await browser.new_context(color_scheme="light", java_script_enabled=script)
+        context = await browser.new_context(
+            color_scheme="light", java_script_enabled=script
+        )
         page = await context.new_page()
         await page.goto(served.url + DIFF)
         await page.get_by_role("link", name="dark", exact=True).click()
@@ -44,7 +48,9 @@ async def read_moments(served: Served, browser: Any) -> None:
 
 async def compare_and_save(served: Served, browser: Any) -> None:
     """Two snapshots are compared and a file saved, without script."""
-    context = await browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 900})
+    context = await browser.new_context(
+        java_script_enabled=False, viewport={"width": 390, "height": 900}
+    )
     page = await context.new_page()
     await page.goto(served.url)
     await page.get_by_role("link", name="Differences").click()

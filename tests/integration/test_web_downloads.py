@@ -66,15 +66,24 @@ class Served:
         return (self.line.root / f"medlive-{version}" / name).read_bytes()
 
 
-async def register(database: Database, version: str, folder: Path | None, why_not: list[str]) -> None:
+async def register(
+    database: Database, version: str, folder: Path | None, why_not: list[str]
+) -> None:
     """Record a snapshot with every ready case as its member: frozen as the folder is, or a draft."""
     frozen = (
         "UPDATE snapshots SET state = 'frozen', frozen_at = now(), manifest = '{}', manifest_digest = :digest,"
         " sums_digest = :sums, cases = 0, criteria = 0, publishable = :publishable, path = 'x',"
         " why_not = CAST(:why_not AS jsonb) WHERE version = :version"
     )
-    values: dict[str, Any] = {"version": version, "digest": digest_text(version), "why_not": json.dumps(why_not)}
-    values |= {"publishable": not why_not, "sums": f"sha256:{sha256(folder / SUMS)}" if folder else ""}
+    values: dict[str, Any] = {
+        "version": version,
+        "digest": digest_text(version),
+        "why_not": json.dumps(why_not),
+    }
+    values |= {
+        "publishable": not why_not,
+        "sums": f"sha256:{sha256(folder / SUMS)}" if folder else "",
+    }
     async with database.begin() as session:
         for statement in (
             "INSERT INTO snapshots (version, state) VALUES (:version, 'building')",
@@ -82,7 +91,10 @@ async def register(database: Database, version: str, folder: Path | None, why_no
             " SELECT :version, id, 1, :version FROM cases WHERE status = 'ready'",
             *([frozen] if folder else []),
         ):
-            await session.execute(text(statement), {k: v for k, v in values.items() if f":{k}" in statement})
+            await session.execute(
+                text(statement),
+                {k: v for k, v in values.items() if f":{k}" in statement},
+            )
 
 
 @pytest.fixture
@@ -95,8 +107,12 @@ async def served(
         await register(database, made.manifest.version, made.path, [])
     for version in (DRAFT, PREVIEW, FOREIGN):
         why_not = ("made by rules",) if version == PREVIEW else ()
-        folder = release(line.root, version, [case("a1", first_release=version)], why_not=why_not).path
-        await register(database, version, None if version == DRAFT else folder, list(why_not))
+        folder = release(
+            line.root, version, [case("a1", first_release=version)], why_not=why_not
+        ).path
+        await register(
+            database, version, None if version == DRAFT else folder, list(why_not)
+        )
     with (line.root / f"medlive-{FOREIGN}" / SUMS).open("ab") as file:
         file.write(b"\n")
     async with serving(Site(web_database, settings, line.root)) as http:
@@ -117,20 +133,31 @@ def serving(site: Site) -> Any:
     return serve()
 
 
-async def test_the_site_is_what_a_published_folder_is(served: Served, tmp_path: Path) -> None:
+async def test_the_site_is_what_a_published_folder_is(
+    served: Served, tmp_path: Path
+) -> None:
     """Every file that `publish` writes into a folder is served with the same bytes, but for the page."""
     target = FolderTarget(tmp_path / "published")
     for made in served.line.releases:
         publish(prepare_release(made.path), target, Place())
-    names = [p.relative_to(target.root).as_posix() for p in target.root.rglob("*") if p.is_file()]
+    names = [
+        p.relative_to(target.root).as_posix()
+        for p in target.root.rglob("*")
+        if p.is_file()
+    ]
     assert len(names) > 60
     for name in set(names) - {"index.html", ".publish.lock"}:
         answer = await served.http.get(f"/{name}")
-        assert (answer.status_code, answer.content) == (200, (target.root / name).read_bytes()), name
+        assert (answer.status_code, answer.content) == (
+            200,
+            (target.root / name).read_bytes(),
+        ), name
         assert answer.headers["Content-Length"] == str(len(answer.content))
 
 
-async def test_a_snapshot_is_fetched_and_verified(served: Served, tmp_path: Path) -> None:
+async def test_a_snapshot_is_fetched_and_verified(
+    served: Served, tmp_path: Path
+) -> None:
     key = served.line.key.public
     done = await fetch_snapshot(served.url, "latest", tmp_path / "here", key)
     assert (done.version, done.digest) == (NEW, served.line.releases[-1].digest)
@@ -138,13 +165,26 @@ async def test_a_snapshot_is_fetched_and_verified(served: Served, tmp_path: Path
         await fetch_snapshot(served.url, DRAFT, tmp_path / "here")
 
 
-async def test_curl_goes_on_where_it_was_cut_off(served: Served, tmp_path: Path) -> None:
+async def test_curl_goes_on_where_it_was_cut_off(
+    served: Served, tmp_path: Path
+) -> None:
     out, body = tmp_path / "cases.jsonl", served.body()
     out.write_bytes(body[:100])
-    command = ["curl", "-sS", "--fail", "-C", "-", "-o", str(out), f"{served.url}{FILE}"]
+    command = [
+        "curl",
+        "-sS",
+        "--fail",
+        "-C",
+        "-",
+        "-o",
+        str(out),
+        f"{served.url}{FILE}",
+    ]
     if shutil.which("curl") is None:
         pytest.skip("no curl on this machine")
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr, out.read_bytes()) == (0, b"", body)
 
 
@@ -188,7 +228,10 @@ async def test_ranges_and_conditions(served: Served, method: str) -> None:
     body = served.body()
     etag = f'"{sha256(served.line.last / "data/cases.jsonl")}"'
     for headers, status, part in CONDITIONS:
-        sent = {k: v.replace(ETAG, etag).replace(SIZE, str(len(body))) for k, v in headers.items()}
+        sent = {
+            k: v.replace(ETAG, etag).replace(SIZE, str(len(body)))
+            for k, v in headers.items()
+        }
         answer = await served.http.request(method, FILE, headers=sent)
         if method == "HEAD" and status in (206, 416):  # it has no ranges
             status, part = 200, (0, len(body))
@@ -197,11 +240,17 @@ async def test_ranges_and_conditions(served: Served, method: str) -> None:
             wanted = body[part[0] : part[1]]
             assert answer.content == (wanted if method == "GET" else b""), headers
             assert answer.headers["Content-Length"] == str(len(wanted)), headers
-            assert (answer.headers["ETag"], answer.headers["Accept-Ranges"]) == (etag, "bytes")
+            assert (answer.headers["ETag"], answer.headers["Accept-Ranges"]) == (
+                etag,
+                "bytes",
+            )
             assert "immutable" in answer.headers["Cache-Control"]
         if status == 206 and part is not None:
             first = len(body[: part[0]])
-            assert answer.headers["Content-Range"] == f"bytes {first}-{first + len(wanted) - 1}/{len(body)}"
+            assert (
+                answer.headers["Content-Range"]
+                == f"bytes {first}-{first + len(wanted) - 1}/{len(body)}"
+            )
         if status == 416:
             assert answer.headers["Content-Range"] == f"bytes */{len(body)}"
         if status == 304:
@@ -221,22 +270,46 @@ async def test_nothing_else_is_served(served: Served) -> None:
         "%00",
         "data",
     )
-    versions = (DRAFT, PREVIEW, FOREIGN, "2026.W99", "latest", "nothing", f"{NEW}%2Fdata")
-    paths = [f"{NEW}/{name}" for name in names] + [f"{v}/{name}" for v in versions for name in ("", SUMS)]
+    versions = (
+        DRAFT,
+        PREVIEW,
+        FOREIGN,
+        "2026.W99",
+        "latest",
+        "nothing",
+        f"{NEW}%2Fdata",
+    )
+    paths = [f"{NEW}/{name}" for name in names] + [
+        f"{v}/{name}" for v in versions for name in ("", SUMS)
+    ]
     for path in (*paths, f"..%2Fmedlive-{NEW}/{SUMS}"):
         answer = await served.http.get(f"/medlive-{path}")
         assert (answer.status_code, b"secret" in answer.content) == (404, False), path
 
 
 async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
-    pages = ("/", "/latest.json", "/feed.xml", "/diff", "/api/v1/snapshots", "/leaderboard")
+    pages = (
+        "/",
+        "/latest.json",
+        "/feed.xml",
+        "/diff",
+        "/api/v1/snapshots",
+        "/leaderboard",
+    )
     for path in pages:
         shown = (await served.http.get(path)).text
         assert not [v for v in (DRAFT, PREVIEW, FOREIGN) if v in shown], path
     assert (await served.http.get("/latest/")).headers["Location"] == f"/medlive-{NEW}/"
-    async with serving(Site(served.database, served.settings, served.line.root, preview=True)) as http:
-        assert (await http.get("/latest/")).headers["Location"] == f"/medlive-{PREVIEW}/"
-        assert "not publishable: made by rules" in (await http.get(f"/medlive-{PREVIEW}/")).text
+    async with serving(
+        Site(served.database, served.settings, served.line.root, preview=True)
+    ) as http:
+        assert (await http.get("/latest/")).headers[
+            "Location"
+        ] == f"/medlive-{PREVIEW}/"
+        assert (
+            "not publishable: made by rules"
+            in (await http.get(f"/medlive-{PREVIEW}/")).text
+        )
         assert DRAFT not in (await http.get("/")).text
 
 
@@ -248,7 +321,9 @@ async def test_a_damaged_file_is_not_given_out(served: Served) -> None:
 
 
 @pytest.mark.parametrize("kind", ["other words", "link", "pipe", "missing"])
-async def test_a_page_shows_the_card_that_was_frozen_alone(served: Served, kind: str) -> None:
+async def test_a_page_shows_the_card_that_was_frozen_alone(
+    served: Served, kind: str
+) -> None:
     card, page = served.line.last / "README.md", f"/medlive-{NEW}/"
     assert (await served.http.get(page)).status_code == 200
     (served.settings.home / "handle.key").write_text("# secret")
@@ -260,7 +335,11 @@ async def test_a_page_shows_the_card_that_was_frozen_alone(served: Served, kind:
     elif kind == "pipe":
         os.mkfifo(card)
     answer = await served.http.get(page)
-    assert (answer.status_code, "is damaged here" in answer.text, "secret" in answer.text) == (503, True, False)
+    assert (
+        answer.status_code,
+        "is damaged here" in answer.text,
+        "secret" in answer.text,
+    ) == (503, True, False)
 
 
 @pytest.mark.parametrize("kind", list(WithdrawalKind))
@@ -279,7 +358,11 @@ async def test_what_was_taken_down_is_no_longer_given_out(
     async with serving(Site(database, settings, line.root)) as http:
         for version, status in ((OLD, 410 if gone else 200), (NEW, 200)):
             root = f"/medlive-{version}"
-            for path in (f"{root}/data/cases.jsonl", f"{root}/livemedbench.json", f"/report/{version}/cases.html"):
+            for path in (
+                f"{root}/data/cases.jsonl",
+                f"{root}/livemedbench.json",
+                f"/report/{version}/cases.html",
+            ):
                 report = settings.home / "reports" / version
                 report.mkdir(parents=True, exist_ok=True)
                 (report / "cases.html").write_text("a case")
@@ -288,37 +371,63 @@ async def test_what_was_taken_down_is_no_longer_given_out(
         if gone:
             with pytest.raises(BadInput, match="was withdrawn"):
                 await fetch_snapshot(str(http.base_url), OLD, tmp_path / "fetched")
-        assert (await http.get("/diff", params={"old": OLD, "new": NEW})).status_code == (410 if gone else 200)
+        assert (
+            await http.get("/diff", params={"old": OLD, "new": NEW})
+        ).status_code == (410 if gone else 200)
         assert case_id in (await http.get("/errata")).text
         assert "It is wrong &lt; so." in (await http.get("/errata")).text
-        listed = [row["version"] for row in (await http.get("/latest.json")).json()["versions"]]
+        listed = [
+            row["version"]
+            for row in (await http.get("/latest.json")).json()["versions"]
+        ]
         assert listed == ([NEW] if gone else [NEW, MIDDLE, OLD])
-        shown = {row["version"]: row["withdrawn"] for row in (await http.get("/api/v1/snapshots")).json()}
+        shown = {
+            row["version"]: row["withdrawn"]
+            for row in (await http.get("/api/v1/snapshots")).json()
+        }
         assert shown == {NEW: False, MIDDLE: gone, OLD: gone}
 
 
 async def test_errata_of_hidden_snapshots_are_not_given_out(
-    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database,
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
     line = build_line(settings.home / "snapshots")
-    monkeypatch.setattr("medlive.service.release.withdraw.load_signing_key", lambda *_: line.key)
+    monkeypatch.setattr(
+        "medlive.service.release.withdraw.load_signing_key", lambda *_: line.key
+    )
     shown, hidden = [(await make_case(database, n)).case_id for n in (1, 2)]
     await register(database, OLD, line.releases[0].path, ["made by rules"])
-    await withdraw(database, settings, hidden, WithdrawalKind.ERRATUM, "It was in a hidden snapshot alone.")
+    await withdraw(
+        database,
+        settings,
+        hidden,
+        WithdrawalKind.ERRATUM,
+        "It was in a hidden snapshot alone.",
+    )
     await register(database, MIDDLE, line.releases[1].path, [])
     await withdraw(database, settings, shown, WithdrawalKind.ERRATUM, "It is in both.")
     async with serving(Site(database, settings, line.root)) as http:
-        given, signature = [(await http.get(f"/{name}")).content for name in (ERRATA, SIGNATURE)]
+        given, signature = [
+            (await http.get(f"/{name}")).content for name in (ERRATA, SIGNATURE)
+        ]
         errata = read_errata(given, signature, ERRATA, line.key.public)
-        assert [(entry.case_id, entry.snapshots) for entry in errata.entries] == [(shown, (MIDDLE,))]
+        assert [(entry.case_id, entry.snapshots) for entry in errata.entries] == [
+            (shown, (MIDDLE,))
+        ]
         for place in ("/errata", "/api/v1/errata", "/feed.xml"):
             page = (await http.get(place)).text
             assert shown in page
             assert not any(word in page for word in (OLD, hidden, "hidden snapshot"))
     async with serving(Site(database, settings, line.root, preview=True)) as http:
         assert hidden in (await http.get(f"/{ERRATA}")).text
-    assert OLD.encode() not in prepare_release(line.releases[1].path, line.key.public).errata[ERRATA]
+    assert (
+        OLD.encode()
+        not in prepare_release(line.releases[1].path, line.key.public).errata[ERRATA]
+    )
 
 
 async def counted(database: Database) -> list[DownloadCount]:
@@ -344,41 +453,94 @@ async def test_downloads_are_counted_by_file_and_day_alone(served: Served) -> No
     async with served.database.begin() as session:
         columns = await session.execute(text("SELECT * FROM downloads LIMIT 0"))
         assert list(columns.keys()) == ["version", "file", "day", "count"]
-    assert [(r.version, r.file, r.count) for r in rows] == [(OLD, SUMS, 1), (NEW, "data/cases.jsonl", 2)]
-    assert "3 downloads of files in all, 3 in the last seven days" in " ".join((await get("/")).text.split())
+    assert [(r.version, r.file, r.count) for r in rows] == [
+        (OLD, SUMS, 1),
+        (NEW, "data/cases.jsonl", 2),
+    ]
+    assert "3 downloads of files in all, 3 in the last seven days" in " ".join(
+        (await get("/")).text.split()
+    )
     files = (await get("/api/v1/snapshots/latest")).json()["files"]
-    assert {f["name"]: f["downloads"] for f in files if f["downloads"]} == {"data/cases.jsonl": 2}
+    assert {f["name"]: f["downloads"] for f in files if f["downloads"]} == {
+        "data/cases.jsonl": 2
+    }
     assert [row["count"] for row in (await get("/api/v1/downloads")).json()] == [1, 2]
 
 
 async def test_what_changed_between_two_snapshots(served: Served) -> None:
     page = (await served.http.get("/diff", params={"old": MIDDLE, "new": NEW})).text
-    for words in ("the advice was incomplete", "Rest, and see a doctor if it lasts.", "the patient asked for it"):
+    for words in (
+        "the advice was incomplete",
+        "Rest, and see a doctor if it lasts.",
+        "the patient asked for it",
+    ):
         assert words in page
-    found = (await served.http.get("/api/v1/diff", params={"old": MIDDLE, "new": NEW})).json()
+    found = (
+        await served.http.get("/api/v1/diff", params={"old": MIDDLE, "new": NEW})
+    ).json()
     assert found["counts"] == {"added": 3, "revised": 1, "withdrawn": 1}
     [advice] = next(c["fields"] for c in found["cases"] if c["kind"] == "revised")
-    assert advice == {"name": "advice", "old": "Rest first.", "new": "Rest, and see a doctor if it lasts."}
-    assert (await served.http.get("/diff", params={"old": MIDDLE, "new": DRAFT})).status_code == 404
+    assert advice == {
+        "name": "advice",
+        "old": "Rest first.",
+        "new": "Rest, and see a doctor if it lasts.",
+    }
+    assert (
+        await served.http.get("/diff", params={"old": MIDDLE, "new": DRAFT})
+    ).status_code == 404
 
 
 async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -> None:
     async with served.database.begin() as session:
         await record_evaluation(
-            session, run_digest=digest_text("run"), snapshot_version=NEW, model=HOSTILE, grader=HOSTILE, path="x",
-            scores={"metric": "paper", "overall": {"n": 9, "mean": 0.5, "low": None, "high": 0.75}},
-        )  # fmt: skip
+            session,
+            run_digest=digest_text("run"),
+            snapshot_version=NEW,
+            model=HOSTILE,
+            grader=HOSTILE,
+            path="x",
+            scores={
+                "metric": "paper",
+                "overall": {"n": 9, "mean": 0.5, "low": None, "high": 0.75},
+            },
+        )
     board = {
-        "format": "medlive-leaderboard", "format_version": 1, "rankings": [{
-            "conditions": {"snapshot": HOSTILE, "cases": 9, "template": {"name": HOSTILE},
-                           "grader": {"model": HOSTILE, "mode": "criterion", "engine": "openai"}},
-            "scores": {"metric": "paper", "models": [
-                {"model": HOSTILE, "overall": {"n": 9, "mean": 0.5}, "rank_best": 1, "rank_worst": 2}]},
-            "bundles": [{"model": HOSTILE, "trust": "origin", "key_id": None}], "notes": [HOSTILE],
-        }],
-    }  # fmt: skip
+        "format": "medlive-leaderboard",
+        "format_version": 1,
+        "rankings": [
+            {
+                "conditions": {
+                    "snapshot": HOSTILE,
+                    "cases": 9,
+                    "template": {"name": HOSTILE},
+                    "grader": {
+                        "model": HOSTILE,
+                        "mode": "criterion",
+                        "engine": "openai",
+                    },
+                },
+                "scores": {
+                    "metric": "paper",
+                    "models": [
+                        {
+                            "model": HOSTILE,
+                            "overall": {"n": 9, "mean": 0.5},
+                            "rank_best": 1,
+                            "rank_worst": 2,
+                        }
+                    ],
+                },
+                "bundles": [{"model": HOSTILE, "trust": "origin", "key_id": None}],
+                "notes": [HOSTILE],
+            }
+        ],
+    }
     (served.settings.home / "leaderboard.json").write_text(json.dumps(board))
-    for path, words in ((f"/medlive-{NEW}/", "50.0"), ("/leaderboard", "1 to 2"), (f"/{HOSTILE}", "404")):
+    for path, words in (
+        (f"/medlive-{NEW}/", "50.0"),
+        ("/leaderboard", "1 to 2"),
+        (f"/{HOSTILE}", "404"),
+    ):
         page = (await served.http.get(path)).text
         assert words in page
         assert "<script>alert" not in page
@@ -386,9 +548,14 @@ async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -
     assert ranking["scores"]["models"][0]["model"] == HOSTILE
 
 
-async def test_the_leaderboard_shows_scores_as_they_are_printed(served: Served, tmp_path: Path) -> None:
+async def test_the_leaderboard_shows_scores_as_they_are_printed(
+    served: Served, tmp_path: Path
+) -> None:
     cases = made_cases(12, months=2)
-    runs = [made_run(cases, tmp_path / name, name, share) for name, share in (("good", 0.9), ("poor", 0.2))]
+    runs = [
+        made_run(cases, tmp_path / name, name, share)
+        for name, share in (("good", 0.9), ("poor", 0.2))
+    ]
     table = score_runs([load_graded(run) for run in runs], draws=100)
     about = {
         "snapshot": NEW,
@@ -396,19 +563,25 @@ async def test_the_leaderboard_shows_scores_as_they_are_printed(served: Served, 
         "template": {"name": "open"},
         "grader": {"model": "g", "mode": "rubric"},
     }
-    board = {"rankings": [{"conditions": about, "scores": scores_json(table), "bundles": []}]}
+    board = {
+        "rankings": [{"conditions": about, "scores": scores_json(table), "bundles": []}]
+    }
     (served.settings.home / "leaderboard.json").write_text(json.dumps(board))
     page = (await served.http.get("/leaderboard")).text
     for model in table.models:
         figures = [model.overall.mean, model.overall.low, model.overall.high]
-        mean, low, high = (f"{100 * figure:.1f}" for figure in figures if figure is not None)
+        mean, low, high = (
+            f"{100 * figure:.1f}" for figure in figures if figure is not None
+        )
         assert f">{mean}</td>" in page
         assert f">{low} to {high}</td>" in page
 
 
 def ask_raw(served: Served, path: str) -> tuple[int, bytes]:
     """A path sent as it is: the client that the other tests ask with would put it in order."""
-    connection = http.client.HTTPConnection("127.0.0.1", served.http.base_url.port, timeout=10)
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", served.http.base_url.port, timeout=10
+    )
     with closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -438,20 +611,46 @@ async def test_a_report_is_kept_to_its_folder(served: Served) -> None:
         "%00",
         "cases",
     ]
-    names += [f"/{key}", quote(str(key), safe=""), str(key), "/etc/passwd", "%2Fetc%2Fpasswd", "cases//a.html"]
+    names += [
+        f"/{key}",
+        quote(str(key), safe=""),
+        str(key),
+        "/etc/passwd",
+        "%2Fetc%2Fpasswd",
+        "cases//a.html",
+    ]
     for path in names:
         # Sent as it is: the client would put the path in order.
-        status, content = await asyncio.to_thread(ask_raw, served, f"/report/{NEW}/{path}")
+        status, content = await asyncio.to_thread(
+            ask_raw, served, f"/report/{NEW}/{path}"
+        )
         assert (status, b"secret" in content) == (404, False), path
     assert f'href="/report/{NEW}/"' in (await served.http.get("/leaderboard")).text
 
 
-async def test_the_api_is_as_its_openapi_document_says(served: Served, tmp_path: Path) -> None:
-    pytest.importorskip("schemathesis", reason="schemathesis is not installed: the API's document is not tried")
+async def test_the_api_is_as_its_openapi_document_says(
+    served: Served, tmp_path: Path
+) -> None:
+    pytest.importorskip(
+        "schemathesis",
+        reason="schemathesis is not installed: the API's document is not tried",
+    )
     program = str(Path(sys.executable).with_name("schemathesis"))
-    command = [program, "run", f"{served.url}/api/openapi.json", "--max-examples", "10", "--no-color"]
+    command = [
+        program,
+        "run",
+        f"{served.url}/api/openapi.json",
+        "--max-examples",
+        "10",
+        "--no-color",
+    ]
     done = await asyncio.to_thread(
-        subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, check=False
+        subprocess.run,
+        command,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     assert "6 selected / 6 total" in done.stdout

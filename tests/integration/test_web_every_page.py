@@ -20,7 +20,14 @@ from medlive.db.audit.views import save_view
 from medlive.db.curation.cases import set_status
 from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
-from medlive.db.studies import Rating, Study, StudyItem, add_study, items_of, save_rating
+from medlive.db.studies import (
+    Rating,
+    Study,
+    StudyItem,
+    add_study,
+    items_of,
+    save_rating,
+)
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import CaseStatus
@@ -42,21 +49,37 @@ from tests.support.reviewing import pipeline, rubric
 from tests.support.scripted import PATIENT, THREAD
 from tests.support.web import Browser, add_account, session_of
 
-axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="axe-core is not installed")
+axe = pytest.importorskip(
+    "axe_playwright_python.async_playwright", reason="axe-core is not installed"
+)
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = "2026.W46", "2026.W47"
 NOT_PAGES = {
     f"GET {path}"
     for path in (
-        "/index.html", "/latest", "/latest/{name:path}", "/latest.json", "/feed.xml", "/minisign.pub",
-        "/errata.json", "/errata.json.minisig", "/report/{version}/{name:path}", "/medlive-{version}",
-        "/medlive-{version}/{name:path}", "/sign-in/provider", "/sign-in/provider/back",
-        "/audit/figures/{name}.svg", "/audit/{table}.{form}", "/review/studies/{name}/ratings.csv",
+        "/index.html",
+        "/latest",
+        "/latest/{name:path}",
+        "/latest.json",
+        "/feed.xml",
+        "/minisign.pub",
+        "/errata.json",
+        "/errata.json.minisig",
+        "/report/{version}/{name:path}",
+        "/medlive-{version}",
+        "/medlive-{version}/{name:path}",
+        "/sign-in/provider",
+        "/sign-in/provider/back",
+        "/audit/figures/{name}.svg",
+        "/audit/{table}.{form}",
+        "/review/studies/{name}/ratings.csv",
     )
-}  # fmt: skip
+}
 """Files, redirections and the JSON API."""
-INJECTED = "[data-xss], iframe, base, main style, main svg, main script, form[action^='//']"
+INJECTED = (
+    "[data-xss], iframe, base, main style, main svg, main script, form[action^='//']"
+)
 LEADS_TO_SCRIPT = "document.querySelectorAll('a[href^=\"javascript:\" i]').length"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 WHITE, DARK = "rgb(255, 255, 255)", "rgb(20, 22, 26)"
@@ -81,16 +104,36 @@ def replies_with(text: str) -> dict[str, Any]:
     """Replies of an engine that writes a text wherever it may."""
 
     def written(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {"narrative": f"Dry cough. {text}", "advice": " ".join(e["statement"] for e in inputs["advice"])}
+        return {
+            "narrative": f"Dry cough. {text}",
+            "advice": " ".join(e["statement"] for e in inputs["advice"]),
+        }
 
     def criteria(inputs: Mapping[str, Any]) -> dict[str, Any]:
         found = rubric(inputs)
-        return {**found, "criteria": [c | {"criterion": f"{c['criterion']} {text}"} for c in found["criteria"]]}
+        return {
+            **found,
+            "criteria": [
+                c | {"criterion": f"{c['criterion']} {text}"} for c in found["criteria"]
+            ],
+        }
 
-    verdict = {"verdict": "supported", "reason": text,
-               "evidence": [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]}  # fmt: skip
-    judged = lambda inputs: {"verdicts": [{"id": c["id"], **verdict} for c in inputs["claims"]]}  # noqa: E731
-    return {"controller__write": written, "rubric__write": criteria, "validator__alignment": judged}
+    verdict = {
+        "verdict": "supported",
+        "reason": text,
+        "evidence": [
+            {"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}
+        ],
+    }
+
+    def judged(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"verdicts": [{"id": c["id"], **verdict} for c in inputs["claims"]]}
+
+    return {
+        "controller__write": written,
+        "rubric__write": criteria,
+        "validator__alignment": judged,
+    }
 
 
 async def curate_hostile(database: Database) -> list[str]:
@@ -98,20 +141,28 @@ async def curate_hostile(database: Database) -> list[str]:
     opening, *rest = THREAD.messages
     made = [
         replace(
-            THREAD, thread_id=f"{n}-{text}", title=text, tags=(text,), posted_at=DAY,
+            THREAD,
+            thread_id=f"{n}-{text}",
+            title=text,
+            tags=(text,),
+            posted_at=DAY,
             messages=(replace(opening, text=f"{PATIENT} {text}"), *rest),
         )
         for n, text in enumerate(TEXTS)
-    ]  # fmt: skip
+    ]
     async with database.begin() as session:
         saved = await threads.save_threads(session, made)
     for text, one in zip(TEXTS, saved, strict=True):
-        await curate_revision(pipeline(database, text, **replies_with(text)), one.revision_pk)
+        await curate_revision(
+            pipeline(database, text, **replies_with(text)), one.revision_pk
+        )
     async with database.begin() as session:
         return list(await session.scalars(sql("SELECT id FROM cases ORDER BY id")))
 
 
-async def fill_reviews(database: Database, settings: Settings, cases: list[str]) -> None:
+async def fill_reviews(
+    database: Database, settings: Settings, cases: list[str]
+) -> None:
     """Held cases, disputes, quarantined sources, a saved view, and two studies: one rated by ada, one settled."""
     for case_id, text in zip(cases, TEXTS, strict=False):
         await dispute_case(database, case_id, text, by="ada")
@@ -125,16 +176,31 @@ async def fill_reviews(database: Database, settings: Settings, cases: list[str])
         "created_at": DAY,
     }
     first = Study(
-        name="first", kind=StudyKind.CASE_QUALITY, run=None, grader=None, raters=("ada", "bob"), adjudicator=None,
-        closed_at=None, **common,
-    )  # fmt: skip
+        name="first",
+        kind=StudyKind.CASE_QUALITY,
+        run=None,
+        grader=None,
+        raters=("ada", "bob"),
+        adjudicator=None,
+        closed_at=None,
+        **common,
+    )
     async with database.begin() as session:
         await set_status(session, cases[0], CaseStatus.READY, None)
     await start_study(database, settings, first, 1)
-    check = replace(first, name="check", kind=StudyKind.GRADER_CHECK, run=TEXTS[0], grader=TEXTS[0],
-                    raters=("ann", "bob"), adjudicator="ada")  # fmt: skip
+    check = replace(
+        first,
+        name="check",
+        kind=StudyKind.GRADER_CHECK,
+        run=TEXTS[0],
+        grader=TEXTS[0],
+        raters=("ann", "bob"),
+        adjudicator="ada",
+    )
     items = [
-        StudyItem(f"i-{n}", n, cases[0], 1, "verdict", "c1", answer=text, verdict=n % 3 != 1)
+        StudyItem(
+            f"i-{n}", n, cases[0], 1, "verdict", "c1", answer=text, verdict=n % 3 != 1
+        )
         for n, text in enumerate(TEXTS, 1)
     ]
     account = next(a for a in await list_of(database) if a.name == "ada")
@@ -145,14 +211,21 @@ async def fill_reviews(database: Database, settings: Settings, cases: list[str])
             await save_rating(session, "first", Rating(item.item, "ada", 1, TEXTS[7]))
         await add_study(session, check, items)
         for n, item in enumerate(items):
-            await save_rating(session, "check", Rating(item.item, "ann", 1, item.answer or ""))
-            await save_rating(session, "check", Rating(item.item, "bob", int(n % 3 == 0), ""))
+            await save_rating(
+                session, "check", Rating(item.item, "ann", 1, item.answer or "")
+            )
+            await save_rating(
+                session, "check", Rating(item.item, "bob", int(n % 3 == 0), "")
+            )
         await save_view(session, account.id, TEXTS[0][:80], "threads", "text=<b>")
         for n, text in enumerate(TEXTS):
             await session.execute(
-                sql("INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
-                    " VALUES (:name, 'site', now(), :reason)"), {"name": f"s{n}", "reason": text},
-            )  # fmt: skip
+                sql(
+                    "INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
+                    " VALUES (:name, 'site', now(), :reason)"
+                ),
+                {"name": f"s{n}", "reason": text},
+            )
 
 
 async def list_of(database: Database) -> list[accounts.Account]:
@@ -165,76 +238,163 @@ async def fill_downloads(database: Database, settings: Settings) -> None:
     root = settings.home / "snapshots"
     before = [case(f"h{n}", first_release=OLD) for n in range(len(TEXTS))]
     after = [
-        replace(c, advice=text, narrative=text, revision=2,
-                criteria=(criterion(c.case_id, 1, f"Says {text}"), c.criteria[1]))
+        replace(
+            c,
+            advice=text,
+            narrative=text,
+            revision=2,
+            criteria=(criterion(c.case_id, 1, f"Says {text}"), c.criteria[1]),
+        )
         for c, text in zip(before, TEXTS, strict=True)
-    ]  # fmt: skip
-    changes = tuple(Change(ChangeKind.REVISED, c.case_id, c.advice, 1, 2) for c in after)
+    ]
+    changes = tuple(
+        Change(ChangeKind.REVISED, c.case_id, c.advice, 1, 2) for c in after
+    )
     first = release(root, OLD, before)
-    after = [replace(c, criteria=tuple(replace(k, revision=2) for k in c.criteria)) for c in after]
+    after = [
+        replace(c, criteria=tuple(replace(k, revision=2) for k in c.criteria))
+        for c in after
+    ]
     second = release(root, NEW, after, first, changes)
     for made in (first, second):
         await register(database, made.manifest.version, made.path, [])
     entries = [
-        Erratum(id=n, issued_at=DAY, kind=WithdrawalKind.ERRATUM, case_id=f"h{n - 1}", criterion_id=None,
-                reason=text, revision=None, snapshots=(NEW,), fixed_in=None)
+        Erratum(
+            id=n,
+            issued_at=DAY,
+            kind=WithdrawalKind.ERRATUM,
+            case_id=f"h{n - 1}",
+            criterion_id=None,
+            reason=text,
+            revision=None,
+            snapshots=(NEW,),
+            fixed_in=None,
+        )
         for n, text in enumerate(TEXTS, 1)
-    ]  # fmt: skip
+    ]
     write_errata_file(root, Errata(entries=tuple(entries)), None)
     score = {"n": 9, "mean": 0.5, "low": None, "high": 0.75}
     async with database.begin() as session:
         for text in TEXTS:
             await record_evaluation(
-                session, run_digest=digest_text(text), snapshot_version=NEW, model=text, grader=text, path=text,
+                session,
+                run_digest=digest_text(text),
+                snapshot_version=NEW,
+                model=text,
+                grader=text,
+                path=text,
                 scores={"metric": "paper", "overall": score},
-            )  # fmt: skip
-    about = {"snapshot": NEW, "cases": 9, "template": {"name": TEXTS[0]},
-             "grader": {"model": TEXTS[0], "mode": "criterion"}}  # fmt: skip
-    models = [{"model": text, "overall": {"n": 9, "mean": 0.5}, "rank_best": 1, "rank_worst": 2} for text in TEXTS]
-    board = [{"conditions": about, "scores": {"metric": "paper", "models": models}, "notes": [TEXTS[0]]}]
+            )
+    about = {
+        "snapshot": NEW,
+        "cases": 9,
+        "template": {"name": TEXTS[0]},
+        "grader": {"model": TEXTS[0], "mode": "criterion"},
+    }
+    models = [
+        {
+            "model": text,
+            "overall": {"n": 9, "mean": 0.5},
+            "rank_best": 1,
+            "rank_worst": 2,
+        }
+        for text in TEXTS
+    ]
+    board = [
+        {
+            "conditions": about,
+            "scores": {"metric": "paper", "models": models},
+            "notes": [TEXTS[0]],
+        }
+    ]
     (settings.home / "leaderboard.json").write_text(json.dumps({"rankings": board}))
 
 
 @pytest.fixture
 async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
-    for name, role in (("ada", Role.ADMIN), ("ann", Role.REVIEWER), ("bob", Role.REVIEWER)):
+    for name, role in (
+        ("ada", Role.ADMIN),
+        ("ann", Role.REVIEWER),
+        ("bob", Role.REVIEWER),
+    ):
         await add_account(database, name, role)
     cases = await curate_hostile(database)
     await fill_reviews(database, settings, cases)
     await fill_downloads(database, settings)
     async with database.begin() as session:
         token = await accounts.invite(session, "zoe", Role.VIEWER)
-        [request] = await session.scalars(sql("SELECT request_digest FROM agent_calls ORDER BY 1 LIMIT 1"))
+        [request] = await session.scalars(
+            sql("SELECT request_digest FROM agent_calls ORDER BY 1 LIMIT 1")
+        )
     site = Site(database, settings, settings.home / "snapshots")
-    headers = await session_of(site, next(a for a in await list_of(database) if a.name == "ada"))
-    async with serve_web(build_app(site), "127.0.0.1", 0) as url, Browser(base_url=url) as browser:
+    headers = await session_of(
+        site, next(a for a in await list_of(database) if a.name == "ada")
+    )
+    async with (
+        serve_web(build_app(site), "127.0.0.1", 0) as url,
+        Browser(base_url=url) as browser,
+    ):
         browser.headers.update(headers)
         listed = Html((await browser.get("/audit/threads")).text)
-        own = [str(a.attributes["href"]) for a in listed.css("tbody td:first-child > a")]
+        own = [
+            str(a.attributes["href"]) for a in listed.css("tbody td:first-child > a")
+        ]
         diff = f"/diff?old={OLD}&new={NEW}"
         pages = {
-            "/": ("/",), "/errata": ("/errata",), "/leaderboard": ("/leaderboard",), "/api": ("/api",),
-            "/diff": (diff, "/diff"), "/medlive-{version}/": (f"/medlive-{NEW}/",),
-            "/sign-in": ("/sign-in",), "/invitation/{token}": (f"/invitation/{token}",), "/account": ("/account",),
-            "/audit": ("/audit",), "/audit/{table}": tuple(f"/audit/{name}" for name in LISTINGS),
+            "/": ("/",),
+            "/errata": ("/errata",),
+            "/leaderboard": ("/leaderboard",),
+            "/api": ("/api",),
+            "/diff": (diff, "/diff"),
+            "/medlive-{version}/": (f"/medlive-{NEW}/",),
+            "/sign-in": ("/sign-in",),
+            "/invitation/{token}": (f"/invitation/{token}",),
+            "/account": ("/account",),
+            "/audit": ("/audit",),
+            "/audit/{table}": tuple(f"/audit/{name}" for name in LISTINGS),
             "/audit/threads/{source}/{thread_id:path}": tuple(own),
-            "/audit/cases/{case_id}": tuple(f"/audit/cases/{case_id}" for case_id in cases),
-            "/audit/requests/{digest}": (f"/audit/requests/{request}", "/audit/requests/screener.extract"),
+            "/audit/cases/{case_id}": tuple(
+                f"/audit/cases/{case_id}" for case_id in cases
+            ),
+            "/audit/requests/{digest}": (
+                f"/audit/requests/{request}",
+                "/audit/requests/screener.extract",
+            ),
             "/review": ("/review",),
-            "/review/studies/{name}": ("/review/studies/first?item=1", "/review/studies/first"),
-            "/review/studies/{name}/results": ("/review/studies/check/results", "/review/studies/first/results"),
-            "/acts/log": ("/acts/log",), "/acts/case/{case_id}": tuple(f"/acts/case/{c}" for c in cases[:4]),
-        }  # fmt: skip
+            "/review/studies/{name}": (
+                "/review/studies/first?item=1",
+                "/review/studies/first",
+            ),
+            "/review/studies/{name}/results": (
+                "/review/studies/check/results",
+                "/review/studies/first/results",
+            ),
+            "/acts/log": ("/acts/log",),
+            "/acts/case/{case_id}": tuple(f"/acts/case/{c}" for c in cases[:4]),
+        }
         full = (
-            diff, "/errata", "/leaderboard", f"/medlive-{NEW}/", "/audit", "/audit/threads", "/review",
-            "/acts/log", "/review/studies/check/results",
-        )  # fmt: skip
+            diff,
+            "/errata",
+            "/leaderboard",
+            f"/medlive-{NEW}/",
+            "/audit",
+            "/audit/threads",
+            "/review",
+            "/acts/log",
+            "/review/studies/check/results",
+        )
         yield House(url, pages, full, headers)
 
 
-async def test_no_page_takes_a_text_for_markup_and_axe_finds_nothing_serious(house: House, browser: Any) -> None:
+async def test_no_page_takes_a_text_for_markup_and_axe_finds_nothing_serious(
+    house: House, browser: Any
+) -> None:
     private = {route for public in (True, False) for route in routes(public)}
-    gets = {route for route in private if route.startswith("GET ") and not route.startswith("GET /api/")}
+    gets = {
+        route
+        for route in private
+        if route.startswith("GET ") and not route.startswith("GET /api/")
+    }
     assert {f"GET {route}" for route in house.pages} == gets - NOT_PAGES
     assert len(house.pages["/audit/cases/{case_id}"]) >= 15
     assert len(ROOMS) == 5  # Each is in `pages`
@@ -248,28 +408,44 @@ async def read_all(house: House) -> None:
         for path in (path for paths in house.pages.values() for path in paths):
             answer = await browser.get(path)
             assert answer.status_code == 200, (path, answer.text[:500])
-            assert "default-src 'none'" in (policy := answer.headers["Content-Security-Policy"])
+            assert "default-src 'none'" in (
+                policy := answer.headers["Content-Security-Policy"]
+            )
             assert "unsafe" not in policy
             page = Html(answer.text)
             assert page.css(INJECTED) == [], path
-            assert [script for script in page.css("script") if not script.attributes.get("src")] == [], path
-            assert [a for a in page.css("a") if str(a.attributes.get("href", "")).startswith("javascript:")] == []
+            assert [
+                script
+                for script in page.css("script")
+                if not script.attributes.get("src")
+            ] == [], path
+            assert [
+                a
+                for a in page.css("a")
+                if str(a.attributes.get("href", "")).startswith("javascript:")
+            ] == []
             if path in house.full:
                 shown = " ".join(page.css_first("main").text().split())
-                assert [text for text in TEXTS if " ".join(text.split()) not in shown] == [], path
+                assert [
+                    text for text in TEXTS if " ".join(text.split()) not in shown
+                ] == [], path
 
 
 async def look_at_all(house: House, chromium: Any) -> None:
     """One page or two of each route in a browser: it runs nothing, fits, and can be used by everybody."""
     said: list[str] = []
-    context = await chromium.new_context(extra_http_headers={"Cookie": house.headers["Cookie"]})
+    context = await chromium.new_context(
+        extra_http_headers={"Cookie": house.headers["Cookie"]}
+    )
     page = await context.new_page()
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("dialog", lambda dialog: said.append(dialog.message))
     checker = axe.Axe()
     for route, paths in house.pages.items():
-        for path in paths if route == "/audit/{table}" else paths[: 2 if "case" in route else 1]:
+        for path in (
+            paths if route == "/audit/{table}" else paths[: 2 if "case" in route else 1]
+        ):
             await page.emulate_media(color_scheme="light", reduced_motion="reduce")
             await page.set_viewport_size({"width": 390, "height": 900})
             await page.goto(house.url + path)
@@ -282,7 +458,9 @@ async def look_at_all(house: House, chromium: Any) -> None:
             await check(checker, page, path)
             await page.emulate_media(color_scheme="dark")
             assert await page.evaluate(BACKGROUND) == DARK, path
-            await check(checker, page, path, runOnly=["color-contrast"])  # Nothing else has changed
+            await check(
+                checker, page, path, runOnly=["color-contrast"]
+            )  # Nothing else has changed
             await page.set_viewport_size({"width": 1280, "height": 900})
             assert not await page.evaluate(TOO_WIDE), path
             assert said == [], path
@@ -290,6 +468,12 @@ async def look_at_all(house: House, chromium: Any) -> None:
 
 
 async def check(checker: Any, page: Any, path: str, **options: Any) -> None:
-    found = (await checker.run(page, options={"resultTypes": ["violations"], **options})).response["violations"]
-    serious = [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+    found = (
+        await checker.run(page, options={"resultTypes": ["violations"], **options})
+    ).response["violations"]
+    serious = [
+        (v["id"], v["nodes"][0]["html"])
+        for v in found
+        if v["impact"] in ("serious", "critical")
+    ]
     assert serious == [], path

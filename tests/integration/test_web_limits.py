@@ -16,16 +16,27 @@ from tests.support.web import Browser, add_account, served, session_of, site_of
 
 
 @pytest.fixture
-async def viewer(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:
+async def viewer(
+    database: Database, settings: Settings, tmp_path: Path
+) -> AsyncIterator[Browser]:
     """A viewer's browser."""
     site = Site(database, settings, tmp_path)
     async with served(site) as browser:
-        browser.headers.update(await session_of(site, await add_account(database, "vera", Role.VIEWER)))
+        browser.headers.update(
+            await session_of(site, await add_account(database, "vera", Role.VIEWER))
+        )
         yield browser
 
 
-async def test_a_strangers_host_is_refused_and_never_repeated(database: Database, tmp_path: Path) -> None:
-    site = site_of(database, tmp_path, base_url="https://rooms.example", hosts=["medlive.example", "10.1.2.3:81"])
+async def test_a_strangers_host_is_refused_and_never_repeated(
+    database: Database, tmp_path: Path
+) -> None:
+    site = site_of(
+        database,
+        tmp_path,
+        base_url="https://rooms.example",
+        hosts=["medlive.example", "10.1.2.3:81"],
+    )
     async with served(site) as browser:
         port = browser.base_url.port
         for host in (
@@ -43,10 +54,26 @@ async def test_a_strangers_host_is_refused_and_never_repeated(database: Database
             assert (
                 await browser.get("/healthz", headers={"Host": host})
             ).status_code == 200  # A probe's, by address
-        for host in ("medlive.example", "MEDLIVE.example", "rooms.example", "localhost", "10.1.2.3:81"):
-            assert f"http://{host.lower()}/api/" in (await browser.get("/api", headers={"Host": host})).text
-        for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"medlive.example:{port}"):
-            assert f"http://{host}/api/" in (await browser.get("/api", headers={"Host": host})).text
+        for host in (
+            "medlive.example",
+            "MEDLIVE.example",
+            "rooms.example",
+            "localhost",
+            "10.1.2.3:81",
+        ):
+            assert (
+                f"http://{host.lower()}/api/"
+                in (await browser.get("/api", headers={"Host": host})).text
+            )
+        for host in (
+            f"127.0.0.1:{port}",
+            f"localhost:{port}",
+            f"medlive.example:{port}",
+        ):
+            assert (
+                f"http://{host}/api/"
+                in (await browser.get("/api", headers={"Host": host})).text
+            )
         other = await browser.get("/api", headers={"Host": "localhost:6666"})
         assert "https://rooms.example/api/" in other.text
         assert "6666" not in other.text
@@ -90,13 +117,19 @@ async def test_a_cursor_of_strangers_making_is_a_wrong_value_and_no_fault(
         await save_threads(session, [THREAD])
     thread = f"/audit/threads/{THREAD.source}/{THREAD.thread_id}"
     assert (await viewer.get(thread)).status_code == 200
-    for path, name in ("/audit/threads", "before"), ("/audit/threads", "after"), (thread, "at"):
+    for path, name in (
+        ("/audit/threads", "before"),
+        ("/audit/threads", "after"),
+        (thread, "at"),
+    ):
         for cursor in CURSORS:
             answer = await viewer.get(path, params={name: cursor})
             assert answer.status_code == 422, (path, name, cursor[:80])
 
 
-async def test_a_view_is_bounded_in_length_and_number(viewer: Browser, database: Database) -> None:
+async def test_a_view_is_bounded_in_length_and_number(
+    viewer: Browser, database: Database
+) -> None:
     async def keep(title: str, query: str) -> int:
         form = {"title": title, "table": "threads", "query": query}
         return (await viewer.post("/audit/views", data=form)).status_code
@@ -104,6 +137,8 @@ async def test_a_view_is_bounded_in_length_and_number(viewer: Browser, database:
     assert await keep("long", "text=" + "x" * 900_000) == 422
     assert await keep("long", "text=" + "x" * (bounds.VIEW_CHARS - 4)) == 422
     assert await keep("fits", "text=" + "x" * (bounds.VIEW_CHARS - 5)) == 303
-    assert [await keep(str(n), "") for n in range(bounds.VIEWS - 1)] == [303] * (bounds.VIEWS - 1)
+    assert [await keep(str(n), "") for n in range(bounds.VIEWS - 1)] == [303] * (
+        bounds.VIEWS - 1
+    )
     assert await keep("one more", "") == 422
     assert len((await viewer.get("/audit")).text) < 200_000

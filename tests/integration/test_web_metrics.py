@@ -27,15 +27,22 @@ async def scrape(database: Database, settings: Settings) -> Samples:
     families = list(text_string_to_metric_families(text))
     assert {family.name for family in families} <= NAMES.keys()
     return {
-        (sample.name, tuple(sample.labels[label] for label in NAMES[sample.name][1].split())): sample.value
+        (
+            sample.name,
+            tuple(sample.labels[label] for label in NAMES[sample.name][1].split()),
+        ): sample.value
         for family in families
         for sample in family.samples
     }
 
 
-async def test_it_counts_what_the_database_holds(database: Database, database_url: str, tmp_path: Path) -> None:
+async def test_it_counts_what_the_database_holds(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
     settings = Settings.model_validate({"home": tmp_path, "budget": {"max_usd": 5}})
-    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(
+        database_url.replace("+psycopg", ""), autocommit=True
+    ) as connection:
         fill(connection, 3)
     app = open_app(database)
     async with app.open_async(), database.begin() as session:
@@ -45,12 +52,21 @@ async def test_it_counts_what_the_database_holds(database: Database, database_ur
         expected = {tuple(row[:3]): row[3] for row in connection.execute(query)}
         paid = connection.execute("SELECT count(*) FROM replies").fetchone()
     samples = await scrape(database, settings)
-    assert {key[1]: n for key, n in samples.items() if key[0] == "medlive_threads" and n} == expected
+    assert {
+        key[1]: n for key, n in samples.items() if key[0] == "medlive_threads" and n
+    } == expected
     assert samples["medlive_jobs", (Queue.CURATE.value, "todo")] == 2
     assert 0 <= samples["medlive_oldest_job_seconds", (Queue.CURATE.value,)] < 3600
-    assert sum(n for (name, _), n in samples.items() if name == "medlive_week_replies") == (paid or [0])[0]
+    assert (
+        sum(n for (name, _), n in samples.items() if name == "medlive_week_replies")
+        == (paid or [0])[0]
+    )
     assert samples["medlive_budget_usd", ()] == 5
-    assert 0 < samples["medlive_disk_free_bytes", ("home",)] <= samples["medlive_disk_size_bytes", ("home",)]
+    assert (
+        0
+        < samples["medlive_disk_free_bytes", ("home",)]
+        <= samples["medlive_disk_size_bytes", ("home",)]
+    )
     assert samples["medlive_queue_workers", (Queue.CURATE.value,)] == 0
     assert samples["medlive_queue_ready_jobs", (Queue.CURATE.value,)] == 2
     assert ("medlive_scheduler_heard_seconds", ()) not in samples
@@ -58,13 +74,20 @@ async def test_it_counts_what_the_database_holds(database: Database, database_ur
 
 
 async def test_a_missed_week_a_failed_step_a_quarantine_and_a_circuit_show(
-    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database,
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     endpoint = {"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
-    settings = Settings.model_validate({"home": tmp_path, "roles": {"screener": endpoint}})
+    settings = Settings.model_validate(
+        {"home": tmp_path, "roles": {"screener": endpoint}}
+    )
     long_ago = datetime.now(UTC) - timedelta(days=30)
-    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+    with psycopg.connect(
+        database_url.replace("+psycopg", ""), autocommit=True
+    ) as connection:
         connection.execute(
             "INSERT INTO sources (name, kind, quarantined_at, quarantine_reason) "
             "VALUES ('sdn', 'site', now(), 'layout')"
@@ -76,7 +99,10 @@ async def test_a_missed_week_a_failed_step_a_quarantine_and_a_circuit_show(
         )
         connection.execute(
             "INSERT INTO circuits SELECT %s, %s, 'no credit', false, now(), now(), 30",
-            [circuit_key(endpoint["base_url"], "", "m"), circuit_name(endpoint["base_url"], "m")],
+            [
+                circuit_key(endpoint["base_url"], "", "m"),
+                circuit_name(endpoint["base_url"], "m"),
+            ],
         )
     samples = await scrape(database, settings)
     assert samples["medlive_circuit_open", ("127.0.0.1:9 (m)",)] == 1
@@ -87,12 +113,17 @@ async def test_a_missed_week_a_failed_step_a_quarantine_and_a_circuit_show(
     assert abs(seen - long_ago.timestamp()) < 1
 
 
-async def test_it_is_served_without_an_account_and_beside_no_page(database: Database, tmp_path: Path) -> None:
+async def test_it_is_served_without_an_account_and_beside_no_page(
+    database: Database, tmp_path: Path
+) -> None:
     site = site_of(database, tmp_path)
     room = metrics_room(partial(read_metrics, database, site.settings))
     async with served(site, [room]) as monitor:
         answer = await monitor.get("/metrics")
-        assert (answer.status_code, answer.headers["Content-Type"].split(";")[0]) == (200, "text/plain")
+        assert (answer.status_code, answer.headers["Content-Type"].split(";")[0]) == (
+            200,
+            "text/plain",
+        )
         assert "medlive_info" in answer.text
         assert (await monitor.get("/readyz")).json()["database"] == "ok"
         assert (await monitor.get("/sign-in")).status_code == 404

@@ -37,7 +37,9 @@ class Provider:
     def __init__(self, port: int) -> None:
         self.issuer = f"http://localhost:{port}"
         self.asked: list[dict[str, str]] = []
-        self.userinfo: dict[str, Any] | None = None  # What it answers when more is asked than the token holds
+        self.userinfo: dict[str, Any] | None = (
+            None  # What it answers when more is asked than the token holds
+        )
 
     async def know(self, sub: str, name: str, *groups: str) -> None:
         claims = {"preferred_username": name, "realm": {"groups": groups}}
@@ -91,29 +93,45 @@ def with_provider(database: Database, folder: Path, issuer: str) -> Site:
     return site_of(database, folder, oidc=CLIENT | {"issuer": issuer})
 
 
-async def come_back(browser: Browser, provider: Provider, sub: str, **form: str) -> httpx2.Response:
+async def come_back(
+    browser: Browser, provider: Provider, sub: str, **form: str
+) -> httpx2.Response:
     leaving = await browser.get(START)
     assert leaving.status_code == 302
-    return await browser.get(await provider.consent(leaving.headers["Location"], sub, **form))
+    return await browser.get(
+        await provider.consent(leaving.headers["Location"], sub, **form)
+    )
 
 
 async def test_who_has_a_role_there_is_signed_in_with_it(
     browser: Browser, provider: Provider, database: Database
 ) -> None:
-    assert 'href="/sign-in/provider?next=/account"' in (await browser.get("/sign-in")).text
-    await provider.know("1", "Ada@example.org", "everyone", "medlive-staff", "medlive-admins")
+    assert (
+        'href="/sign-in/provider?next=/account"' in (await browser.get("/sign-in")).text
+    )
+    await provider.know(
+        "1", "Ada@example.org", "everyone", "medlive-staff", "medlive-admins"
+    )
     leaving = await browser.get(START)
-    asked = {key: value[0] for key, value in parse_qs(urlsplit(leaving.headers["Location"]).query).items()}
+    asked = {
+        key: value[0]
+        for key, value in parse_qs(urlsplit(leaving.headers["Location"]).query).items()
+    }
     assert asked["response_type"] == "code"
     assert asked["code_challenge_method"] == "S256"
     assert {"state", "nonce"} <= asked.keys()
     assert asked["redirect_uri"] == "http://127.0.0.1:8080/sign-in/provider/back"
     back = await provider.consent(leaving.headers["Location"], "1")
     answer = await browser.get(back)
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/account?changed=1")
+    assert (answer.status_code, answer.headers["Location"]) == (
+        303,
+        "/account?changed=1",
+    )
     # RFC 7636, 4.6
     verifier = provider.asked[-1]["code_verifier"]
-    digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+    digest = base64.urlsafe_b64encode(
+        hashlib.sha256(verifier.encode()).digest()
+    ).rstrip(b"=")
     assert digest.decode() == asked["code_challenge"]
     page = (await browser.get("/account")).text
     assert "ada@example.org" in page
@@ -130,7 +148,9 @@ async def test_who_has_a_role_there_is_signed_in_with_it(
     assert account.subject == f"{provider.issuer}#1"
     # A password cannot be set for it.
     new = {"password": "a" * 12, "again": "a" * 12}
-    assert (await browser.fill("/account", "/account/password", **new)).status_code == 422
+    assert (
+        await browser.fill("/account", "/account/password", **new)
+    ).status_code == 422
 
 
 async def test_who_has_no_role_or_no_account_of_that_name_is_refused(
@@ -162,7 +182,9 @@ async def test_claims_that_are_not_in_the_token_are_asked_for(
     async with httpx2.AsyncClient(base_url=provider.issuer) as http:
         await http.put("/users/8", json={"preferred_username": "gus"})
     for sub, status in (("9", 403), ("8", 303)):
-        monkeypatch.setattr(provider, "userinfo", {"sub": sub, "realm": {"groups": ["medlive-staff"]}})
+        monkeypatch.setattr(
+            provider, "userinfo", {"sub": sub, "realm": {"groups": ["medlive-staff"]}}
+        )
         assert (await come_back(browser, provider, "8")).status_code == status
 
 
@@ -176,7 +198,9 @@ async def test_an_answer_for_another_visitor_state_or_nonce_is_refused(
         assert (await victim.get(back)).status_code == 403
         await victim.get(START)
         assert (await victim.get(back)).status_code == 403
-    assert (await browser.get(re.sub("state=[^&]+", "state=other", back))).status_code == 403
+    assert (
+        await browser.get(re.sub("state=[^&]+", "state=other", back))
+    ).status_code == 403
     leaving = (await browser.get(START)).headers["Location"]
     back = await provider.consent(leaving, "6")
     signer = TimestampSigner(site.key.hex())
@@ -184,7 +208,9 @@ async def test_an_answer_for_another_visitor_state_or_nonce_is_refused(
     [state] = [value for key, value in held.items() if key.startswith("_state_")]
     state["data"]["nonce"] = "other"
     browser.cookies.clear()
-    browser.cookies.set("medlive", signer.sign(base64.b64encode(json.dumps(held).encode())).decode())
+    browser.cookies.set(
+        "medlive", signer.sign(base64.b64encode(json.dumps(held).encode())).decode()
+    )
     assert (await browser.get(back)).status_code == 403
     assert (await browser.get("/account")).status_code == 303
 
@@ -196,9 +222,14 @@ async def test_another_issuer_is_refused_and_one_that_is_away_is_said(
     other = provider.issuer.replace("localhost", "127.0.0.1") + "/"
     async with served(with_provider(database, tmp_path, other)) as browser:
         assert (await come_back(browser, provider, "7")).status_code == 403
-    async with served(with_provider(database, tmp_path, "http://127.0.0.1:1")) as browser:
+    async with served(
+        with_provider(database, tmp_path, "http://127.0.0.1:1")
+    ) as browser:
         answer = await browser.get(START)
-        assert (answer.status_code, "identity provider cannot be reached" in answer.text) == (503, True)
+        assert (
+            answer.status_code,
+            "identity provider cannot be reached" in answer.text,
+        ) == (503, True)
     async with served(site_of(database, tmp_path)) as browser:
         assert (await browser.get(START)).status_code == 404
 
@@ -209,13 +240,21 @@ async def test_another_issuer_is_refused_and_one_that_is_away_is_said(
         ("roles", {"roles": ["x", "medlive-staff"]}, Role.VIEWER),
         ("roles", {"roles": "medlive-admins"}, Role.ADMIN),
         ("roles", {"roles": ["medlive-admins", "medlive-staff"]}, Role.ADMIN),
-        ("https://a.example/roles", {"https://a.example/roles": ["medlive-staff"]}, Role.VIEWER),
+        (
+            "https://a.example/roles",
+            {"https://a.example/roles": ["medlive-staff"]},
+            Role.VIEWER,
+        ),
         ("a.b", {"a": {"b": ["medlive-staff"]}}, Role.VIEWER),
         ("a.b", {"a": ["medlive-staff"]}, None),
         ("roles", {"roles": [{"medlive-admins": 1}, 7, None]}, None),
         ("roles", {}, None),
     ],
 )
-def test_a_role_is_read_from_a_claim(claim: str, claims: dict[str, Any], role: Role | None) -> None:
-    settings = OidcSection.model_validate(CLIENT | {"issuer": "https://id.example", "role_claim": claim})
+def test_a_role_is_read_from_a_claim(
+    claim: str, claims: dict[str, Any], role: Role | None
+) -> None:
+    settings = OidcSection.model_validate(
+        CLIENT | {"issuer": "https://id.example", "role_claim": claim}
+    )
     assert role_of(settings, claims) is role

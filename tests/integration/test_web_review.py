@@ -15,7 +15,14 @@ from medlive.config import Settings
 from medlive.db.audit_log import list_entries
 from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
-from medlive.db.studies import Candidate, Rating, find_study, items_of, ratings_of, save_rating
+from medlive.db.studies import (
+    Candidate,
+    Rating,
+    find_study,
+    items_of,
+    ratings_of,
+    save_rating,
+)
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum
 from medlive.db.tables.release import ReviewAction
@@ -37,11 +44,19 @@ from tests.support.reviewing import status_of
 from tests.support.runs import graded_by, made_run
 from tests.support.web import PASSWORD, add_account, served, session_of
 
-FORM = {"name": "first", "kind": "case_quality", "sample": "5", "raters": "ann, bob", "adjudicator": "cleo"}
+FORM = {
+    "name": "first",
+    "kind": "case_quality",
+    "sample": "5",
+    "raters": "ann, bob",
+    "adjudicator": "cleo",
+}
 
 
 @pytest.fixture
-async def site(database: Database, web_database: Database, settings: Settings, tmp_path: Path) -> Site:
+async def site(
+    database: Database, web_database: Database, settings: Settings, tmp_path: Path
+) -> Site:
     """A site with an admin, two raters and an adjudicator."""
     for name, role in (
         ("ada", Role.ADMIN),
@@ -54,16 +69,28 @@ async def site(database: Database, web_database: Database, settings: Settings, t
 
 
 def test_a_sample_has_as_many_of_each_stratum_and_is_the_seed_s() -> None:
-    known = [Candidate(f"c{n:03}", 1, "zh" if n % 10 == 0 else "en", "x", "y") for n in range(100)]
+    known = [
+        Candidate(f"c{n:03}", 1, "zh" if n % 10 == 0 else "en", "x", "y")
+        for n in range(100)
+    ]
     drawn = draw(known, 16, Stratum.LANGUAGE, 3)
     assert Counter(c.language for c in drawn) == {"en": 8, "zh": 8}
-    assert Counter(c.language for c in draw(known, 40, Stratum.LANGUAGE, 3)) == {"en": 30, "zh": 10}
-    assert drawn == draw(known[::-1], 16, Stratum.LANGUAGE, 3) != draw(known, 16, Stratum.LANGUAGE, 4)
+    assert Counter(c.language for c in draw(known, 40, Stratum.LANGUAGE, 3)) == {
+        "en": 30,
+        "zh": 10,
+    }
+    assert (
+        drawn
+        == draw(known[::-1], 16, Stratum.LANGUAGE, 3)
+        != draw(known, 16, Stratum.LANGUAGE, 4)
+    )
     assert draw(known, 1000, Stratum.NONE, 0) == known
     assert draw([], 5, Stratum.THEME, 0) == []
 
 
-async def test_raters_see_neither_each_other_nor_other_studies(database: Database, site: Site, held: str) -> None:
+async def test_raters_see_neither_each_other_nor_other_studies(
+    database: Database, site: Site, held: str
+) -> None:
     await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
     async with served(site) as browser:
         people = {
@@ -73,53 +100,105 @@ async def test_raters_see_neither_each_other_nor_other_studies(database: Databas
         }
 
         async def send(who: str, path: str, **fields: str) -> int:
-            return (await browser.post(f"/review/{path}", data=fields, headers=people[who])).status_code
+            return (
+                await browser.post(f"/review/{path}", data=fields, headers=people[who])
+            ).status_code
 
         async def see(who: str, path: str) -> Any:
             return await browser.get(f"/review{path}", headers=people[who])
 
-        for wrong in ({"raters": "ann"}, {"raters": "ann ann"}, {"raters": "ann zoe"}, {"adjudicator": "ann"},
-                      {"sample": "x"}, {"kind": "x"}, {"version": "2020.W01"}, {"name": "A b"},
-                      {"seed": "9" * 20}):  # fmt: skip
+        for wrong in (
+            {"raters": "ann"},
+            {"raters": "ann ann"},
+            {"raters": "ann zoe"},
+            {"adjudicator": "ann"},
+            {"sample": "x"},
+            {"kind": "x"},
+            {"version": "2020.W01"},
+            {"name": "A b"},
+            {"seed": "9" * 20},
+        ):
             assert await send("ada", "studies", **FORM | wrong) == 422, wrong
         assert await send("ada", "studies", **FORM) == 303
         assert await send("ada", "studies", **FORM) == 422
         assert (await see("cleo", "/studies/first")).status_code == 403
         for name in ("ann", "bob"):
             assert (await see(name, "/studies/first/results")).status_code == 403
-        assert await send("ann", "studies/first/items/1", rating="2", comment="Seen by nobody else.") == 303
+        assert (
+            await send(
+                "ann",
+                "studies/first/items/1",
+                rating="2",
+                comment="Seen by nobody else.",
+            )
+            == 303
+        )
         assert await send("ann", "studies/first/items/1", rating="3") == 422
         assert await send("ann", "studies/first/items/9", rating="1") == 422
-        assert await send("cleo", "studies/first/items/1", rating="1") == 422  # Nothing to settle yet
+        assert (
+            await send("cleo", "studies/first/items/1", rating="1") == 422
+        )  # Nothing to settle yet
         assert await send("ada", "studies/first/items/1", rating="1") == 403
-        for path in ("", "/studies/first", "/studies/first?item=1", "/studies/first?item=2"):
+        for path in (
+            "",
+            "/studies/first",
+            "/studies/first?item=1",
+            "/studies/first?item=2",
+        ):
             shown = (await see("bob", path)).text
             assert "Seen by nobody else." not in shown
             assert 'aria-pressed="true"' not in shown
         assert 'aria-pressed="true"' in (await see("ann", "/studies/first?item=1")).text
         for who, number, rating in (("ann", 2, "1"), ("bob", 1, "2"), ("bob", 2, "0")):
-            assert await send(who, f"studies/first/items/{number}", rating=rating) == 303
+            assert (
+                await send(who, f"studies/first/items/{number}", rating=rating) == 303
+            )
         results = (await see("cleo", "/studies/first/results")).text
         assert "ann" not in results.split("Disagreements")[1]
-        assert "2 items with two raters are too few" not in results.split("Disagreements")[1]
-        assert await send("cleo", "studies/first/items/1", rating="1") == 422  # They agree on it
-        assert await send("cleo", "studies/first/items/2", rating="1", comment="Acceptable.") == 303
-        assert "Settled: 1, Acceptable." in (await see("cleo", "/studies/first/results")).text
+        assert (
+            "2 items with two raters are too few"
+            not in results.split("Disagreements")[1]
+        )
+        assert (
+            await send("cleo", "studies/first/items/1", rating="1") == 422
+        )  # They agree on it
+        assert (
+            await send(
+                "cleo", "studies/first/items/2", rating="1", comment="Acceptable."
+            )
+            == 303
+        )
+        assert (
+            "Settled: 1, Acceptable."
+            in (await see("cleo", "/studies/first/results")).text
+        )
         assert (await see("ann", "/studies/first/ratings.csv")).status_code == 403
-        rows = list(csv.DictReader(io.StringIO((await see("ada", "/studies/first/ratings.csv")).text)))
+        rows = list(
+            csv.DictReader(
+                io.StringIO((await see("ada", "/studies/first/ratings.csv")).text)
+            )
+        )
         assert Counter((r["rater"], r["rating"]) for r in rows) == {
-            ("ann", "2"): 1, ("ann", "1"): 1, ("bob", "2"): 1, ("bob", "0"): 1
-        }  # fmt: skip
+            ("ann", "2"): 1,
+            ("ann", "1"): 1,
+            ("bob", "2"): 1,
+            ("bob", "0"): 1,
+        }
         settled = (await see("ada", "/studies/first/ratings.csv?adjudicated=true")).text
         assert [row.split(",")[1:] for row in settled.split()[1:]] == [["cleo", "1"]]
         assert await send("ada", "studies/first/close") == 303
         assert await send("ann", "studies/first/items/1", rating="0") == 422
     async with database.begin() as session:
-        log = [e.action.value for e in await list_entries(session, subject="study:first")]
+        log = [
+            e.action.value for e in await list_entries(session, subject="study:first")
+        ]
     assert log == ["close_study", "start_study"]
     await take_down(database, site.settings, "test", "1", "The author asked.")
     async with database.begin() as session:
-        assert (await items_of(session, "first"), await ratings_of(session, "first")) == ([], [])
+        assert (
+            await items_of(session, "first"),
+            await ratings_of(session, "first"),
+        ) == ([], [])
 
 
 async def test_eval_meta_reads_what_each_kind_of_study_exports(
@@ -130,11 +209,22 @@ async def test_eval_meta_reads_what_each_kind_of_study_exports(
     instance = Instance(tmp_path, database_url)
 
     async def run(*arguments: str | Path) -> Any:
-        return (await asyncio.to_thread(lambda: instance.here(*arguments, "--json"))).json
+        return (
+            await asyncio.to_thread(lambda: instance.here(*arguments, "--json"))
+        ).json
 
     frozen = Path((await run("snapshot", "freeze", "--week", "2026.W47"))["path"])
-    made = made_run(from_snapshot(load_snapshot(frozen)), tmp_path / "run", "model-x", 0.6, missing=False)
-    scores = {"metric": "paper", "overall": {"n": 8, "mean": 0.5, "low": None, "high": None}}
+    made = made_run(
+        from_snapshot(load_snapshot(frozen)),
+        tmp_path / "run",
+        "model-x",
+        0.6,
+        missing=False,
+    )
+    scores = {
+        "metric": "paper",
+        "overall": {"n": 8, "mean": 0.5, "low": None, "high": None},
+    }
     known: dict[str, Any] = {
         "snapshot_version": "2026.W47",
         "model": "model-x",
@@ -142,36 +232,66 @@ async def test_eval_meta_reads_what_each_kind_of_study_exports(
         "scores": scores,
     }
     async with database.begin() as session:
-        await record_evaluation(session, run_digest=digest_text("1"), path=str(made), **known)
-        await record_evaluation(session, run_digest=digest_text("2"), path=str(tmp_path), **known)
+        await record_evaluation(
+            session, run_digest=digest_text("1"), path=str(made), **known
+        )
+        await record_evaluation(
+            session, run_digest=digest_text("2"), path=str(tmp_path), **known
+        )
     async with served(site) as browser:
-        people = {name: await session_of(site, await find(database, name)) for name in ("ada", "ann")}
+        people = {
+            name: await session_of(site, await find(database, name))
+            for name in ("ada", "ann")
+        }
 
         async def get(who: str, path: str) -> str:
-            return (await browser.get(f"/review/studies/{path}", headers=people[who])).text
+            return (
+                await browser.get(f"/review/studies/{path}", headers=people[who])
+            ).text
 
         for path in ("", "/etc", str(tmp_path)):
             refused = FORM | {"kind": "grader_check", "run": path}
-            answer = await browser.post("/review/studies", data=refused, headers=people["ada"])
+            answer = await browser.post(
+                "/review/studies", data=refused, headers=people["ada"]
+            )
             assert answer.status_code == 422, path
-        for kind, count in (("case_quality", 16), ("criterion_validity", 24), ("grader_check", 24)):
-            form = FORM | {"name": kind.replace("_", "-"), "kind": kind, "sample": "8", "run": str(made)}
+        for kind, count in (
+            ("case_quality", 16),
+            ("criterion_validity", 24),
+            ("grader_check", 24),
+        ):
+            form = FORM | {
+                "name": kind.replace("_", "-"),
+                "kind": kind,
+                "sample": "8",
+                "run": str(made),
+            }
             assert (
-                await browser.post("/review/studies", data=form | {"version": "2026.W47"}, headers=people["ada"])
+                await browser.post(
+                    "/review/studies",
+                    data=form | {"version": "2026.W47"},
+                    headers=people["ada"],
+                )
             ).status_code == 303
             async with database.begin() as session:
                 study = await find_study(session, form["name"])
                 items = await items_of(session, study.name)
                 assert len(items) == count
-                for n, item in enumerate(items):  # They differ on every fifth, and once bob cannot decide
+                for n, item in enumerate(
+                    items
+                ):  # They differ on every fifth, and once bob cannot decide
                     for rater, rating in (
                         ("ann", n % 3 > 0),
                         ("bob", None if n == 5 else n % 3 > 0 and n % 5 > 0),
                     ):
                         given = rating if rating is None else int(rating)
-                        await save_rating(session, study.name, Rating(item.item, rater, given, ""))
+                        await save_rating(
+                            session, study.name, Rating(item.item, rater, given, "")
+                        )
                     if n % 5 == 0:
-                        await save_rating(session, study.name, Rating(item.item, "cleo", 1, ""))
+                        await save_rating(
+                            session, study.name, Rating(item.item, "cleo", 1, "")
+                        )
                 results = await evaluate(session, study)
             shown = await get("ann", f"{study.name}?item=1")
             assert not any(word in shown for word in ("model-x", "judge", str(made)))
@@ -182,59 +302,120 @@ async def test_eval_meta_reads_what_each_kind_of_study_exports(
                 read = await run("eval", "meta", made, "--quality", files[0])
                 by_aspect = {one["aspect"]: one for one in read["aspects"]}
                 for one in results.aspects:
-                    assert one.ac1.value == pytest.approx(by_aspect[one.aspect]["ac1"]["value"])
-                    assert one.macro_f1.value == pytest.approx(by_aspect[one.aspect]["macro_f1"]["value"])
+                    assert one.ac1.value == pytest.approx(
+                        by_aspect[one.aspect]["ac1"]["value"]
+                    )
+                    assert one.macro_f1.value == pytest.approx(
+                        by_aspect[one.aspect]["macro_f1"]["value"]
+                    )
                 assert any(one.ac1.value != 1.0 for one in results.aspects)
                 continue
             read = await run(
-                "eval", "meta", made, "--human", files[0], "--human", files[1], "--adjudicator", "cleo"
+                "eval",
+                "meta",
+                made,
+                "--human",
+                files[0],
+                "--human",
+                files[1],
+                "--adjudicator",
+                "cleo",
             )
             assert results.grading is not None
             assert results.grading.majority is not None
             assert read["coverage"]["graded"] == read["coverage"]["rated"] == 24
-            for name in ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1"):
-                assert getattr(results.grading, name).value == pytest.approx(read["criteria"][name]["value"]), name
+            for name in (
+                "people_ac1",
+                "people_macro_f1",
+                "grader_ac1",
+                "grader_macro_f1",
+            ):
+                assert getattr(results.grading, name).value == pytest.approx(
+                    read["criteria"][name]["value"]
+                ), name
             agreed = results.grading.majority
-            assert (agreed.first, agreed.equal.n) == ("adjudicated", read["criteria"]["majority"]["equal"]["n"])
-            assert agreed.macro_f1.value == pytest.approx(read["criteria"]["majority"]["macro_f1"]["value"])
-            by_hand = {i.item for n, i in enumerate(items) if n % 5 and i.verdict is not (n % 3 > 0)} | {
-                i.item for n, i in enumerate(items) if n % 15 == 0 and i.verdict
-            }
+            assert (agreed.first, agreed.equal.n) == (
+                "adjudicated",
+                read["criteria"]["majority"]["equal"]["n"],
+            )
+            assert agreed.macro_f1.value == pytest.approx(
+                read["criteria"]["majority"]["macro_f1"]["value"]
+            )
+            by_hand = {
+                i.item
+                for n, i in enumerate(items)
+                if n % 5 and i.verdict is not (n % 3 > 0)
+            } | {i.item for n, i in enumerate(items) if n % 15 == 0 and i.verdict}
             assert {item.item for item in results.overturned} == by_hand != set()
             page = await get("ada", "grader-check/results")
-            assert all(f"{getattr(agreed, name).value:.3f}" in page for name in ("ac1", "macro_f1"))
+            assert all(
+                f"{getattr(agreed, name).value:.3f}" in page
+                for name in ("ac1", "macro_f1")
+            )
             assert page.count("every rater:") == len(by_hand)
 
         # Another judge decides the first criterion of each case otherwise: people settle those eight alone.
         base = load_graded(made)
         flipped = {case.criteria[0].id for case in base.run.cases}
-        graded_by("second", made, lambda case, c: base.verdicts(case.case_id)[c.id] is not (c.id in flipped))
-        form = FORM | {"name": "dual", "kind": "grader_check", "sample": "8", "run": str(made)}
+        graded_by(
+            "second",
+            made,
+            lambda case, c: base.verdicts(case.case_id)[c.id] is not (c.id in flipped),
+        )
+        form = FORM | {
+            "name": "dual",
+            "kind": "grader_check",
+            "sample": "8",
+            "run": str(made),
+        }
         two = "judge-2026-01-01 second"
         for judges, status in (("nobody second", 422), ("second", 422), (two, 303)):
-            answer = await browser.post("/review/studies", data=form | {"judges": judges}, headers=people["ada"])
+            answer = await browser.post(
+                "/review/studies", data=form | {"judges": judges}, headers=people["ada"]
+            )
             assert answer.status_code == status, judges
         async with database.begin() as session:
-            study, items = await find_study(session, "dual"), await items_of(session, "dual")
+            study, items = (
+                await find_study(session, "dual"),
+                await items_of(session, "dual"),
+            )
             assert (study.grader, study.against) == tuple(two.split())
             assert {f"{item.case_id}-{item.criterion_id}" for item in items} == flipped
             for n, item in enumerate(items):
-                for who, value in (("ann", 1), ("bob", int(n > 0)), *([("cleo", 0)] if n == 0 else [])):
-                    await save_rating(session, "dual", Rating(item.item, who, value, ""))
+                for who, value in (
+                    ("ann", 1),
+                    ("bob", int(n > 0)),
+                    *([("cleo", 0)] if n == 0 else []),
+                ):
+                    await save_rating(
+                        session, "dual", Rating(item.item, who, value, "")
+                    )
         assert "where second decides otherwise" in await get("ada", "dual/results")
         for file, query in zip(files, ("", "?adjudicated=true"), strict=True):
             file.write_text(await get("ada", f"dual/ratings.csv{query}"))
         human = ("--human", files[0], "--human", files[1], "--adjudicator", "cleo")
         done = await run(
-            "eval", "judges", "settle", made, "--judge", "second", "--judge", base.grader.model, *human
+            "eval",
+            "judges",
+            "settle",
+            made,
+            "--judge",
+            "second",
+            "--judge",
+            base.grader.model,
+            *human,
         )
         assert (done["agreed"], done["people"], done["open"]) == (16, 8, 0)
         settled = load_graded(made, judge=done["judge"])
-        met = [settled.verdicts(i.case_id)[f"{i.case_id}-{i.criterion_id}"] for i in items]
+        met = [
+            settled.verdicts(i.case_id)[f"{i.case_id}-{i.criterion_id}"] for i in items
+        ]
         assert met == [False] + [True] * 7
 
 
-async def test_an_admin_who_rates_learns_nothing_before(database: Database, site: Site, held: str) -> None:
+async def test_an_admin_who_rates_learns_nothing_before(
+    database: Database, site: Site, held: str
+) -> None:
     await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
     async with served(site) as browser:
         browser.headers.update(await session_of(site, await find(database, "ada")))
@@ -244,13 +425,20 @@ async def test_an_admin_who_rates_learns_nothing_before(database: Database, site
         for number in (1, 2, 3):
             assert (await browser.get(pages[1])).status_code == 403
             assert "Disagreements" not in (await browser.get(pages[0])).text
-            assert "2 –" not in (await browser.get("/review/studies/first")).text  # The scale ends at 1
+            assert (
+                "2 –" not in (await browser.get("/review/studies/first")).text
+            )  # The scale ends at 1
             for rating, status in (("2", 422), ("1", 303)):
                 place = f"/review/studies/first/items/{number}"
-                assert (await browser.post(place, data={"rating": rating})).status_code == status
+                assert (
+                    await browser.post(place, data={"rating": rating})
+                ).status_code == status
         # Whoever has rated everything may still change it.
         assert "Disagreements" not in (await browser.get(pages[0])).text
-        closed = [(await browser.post("/review/studies/first/close")).status_code for _ in range(2)]
+        closed = [
+            (await browser.post("/review/studies/first/close")).status_code
+            for _ in range(2)
+        ]
         assert closed == [303, 422]
         assert "Disagreements" in (await browser.get(pages[0])).text
         assert (await browser.get(pages[1])).status_code == 200
@@ -264,14 +452,21 @@ async def find(database: Database, name: str) -> Any:
 
 
 async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
-    browser: Any, database: Database, database_url: str, site: Site, held: str, tmp_path: Path
+    browser: Any,
+    database: Database,
+    database_url: str,
+    site: Site,
+    held: str,
+    tmp_path: Path,
 ) -> None:
     async with serve_web(build_app(site), "127.0.0.1", 0) as url:
         faults: list[str] = []
 
         async def enter(name: str, width: int, theme: str) -> Any:
             context = await browser.new_context(
-                viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+                viewport={"width": width, "height": 900},
+                color_scheme=theme,
+                reduced_motion="reduce",
             )
             page = await context.new_page()
             page.on("pageerror", lambda error: faults.append(str(error)))
@@ -296,7 +491,9 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
         await admin.wait_for_selector("text=Confirm the decision")
         instance = Instance(tmp_path, database_url)
         done = await asyncio.to_thread(
-            lambda: instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json
+            lambda: (
+                instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json
+            )
         )
         snapshot = load_snapshot(Path(done["path"]))
         [case] = from_snapshot(snapshot).cases
@@ -311,7 +508,10 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
                 await admin.fill(f"#{field}", value)
         await admin.click("text=Draw and begin")
         await admin.wait_for_url(f"{url}/review/studies/first/results")
-        for name, keys, width, theme in (("ann", "2x", 390, "dark"), ("bob", "21", 1280, "dark")):
+        for name, keys, width, theme in (
+            ("ann", "2x", 390, "dark"),
+            ("bob", "21", 1280, "dark"),
+        ):
             page = await enter(name, width, theme)
             await page.click("text=first")
             for done_before, key in enumerate(keys):
@@ -325,10 +525,17 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
         await admin.goto(f"{url}/acts/log")
     assert faults == []
     async with database.begin() as session:
-        given = {(r.item, r.rater): r.rating for r in await ratings_of(session, "first")}
+        given = {
+            (r.item, r.rater): r.rating for r in await ratings_of(session, "first")
+        }
     first, second = [item.id for item in case_items(case) if item.aspect != "criterion"]
-    assert given == {(first, "ann"): 2, (second, "ann"): None, (first, "bob"): 2, (second, "bob"): 1,
-                     (second, "cleo"): 1}  # fmt: skip
+    assert given == {
+        (first, "ann"): 2,
+        (second, "ann"): None,
+        (first, "bob"): 2,
+        (second, "bob"): 1,
+        (second, "cleo"): 1,
+    }
 
 
 async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_about(
@@ -337,36 +544,69 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
     with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         fill(connection, 3)
     instance = Instance(tmp_path, database_url)
-    done = await asyncio.to_thread(lambda: instance.here("snapshot", "freeze", "--week", "2026.W47", "--json"))
+    done = await asyncio.to_thread(
+        lambda: instance.here("snapshot", "freeze", "--week", "2026.W47", "--json")
+    )
     frozen = Path(done.json["path"])
     site = replace(site, snapshots=frozen.parent, preview=True)
     cases = from_snapshot(load_snapshot(frozen))
     made = made_run(cases, tmp_path / "run", "model-x", 0.6, missing=False)
     report = report_path(site.settings, "2026.W47")
-    scores = {"metric": "paper", "overall": {"n": 3, "mean": 0.5, "low": None, "high": None}}
+    scores = {
+        "metric": "paper",
+        "overall": {"n": 3, "mean": 0.5, "low": None, "high": None},
+    }
     async with database.begin() as session:
         await record_evaluation(
-            session, run_digest=digest_text("1"), path=str(made), snapshot_version="2026.W47", model="model-x",
-            grader="judge", scores=scores,
-        )  # fmt: skip
+            session,
+            run_digest=digest_text("1"),
+            path=str(made),
+            snapshot_version="2026.W47",
+            model="model-x",
+            grader="judge",
+            scores=scores,
+        )
     async with served(site) as browser:
-        ada, ann = [await session_of(site, await find(database, name)) for name in ("ada", "ann")]
+        ada, ann = [
+            await session_of(site, await find(database, name))
+            for name in ("ada", "ann")
+        ]
 
         async def begin(name: str, **fields: str) -> str:
-            form = FORM | {"name": name, "kind": "grader_check", "run": str(made), "sample": "3"} | fields
-            assert (await browser.post("/review/studies", data=form, headers=ada)).status_code == 303
-            return (await browser.get(f"/review/studies/{name}/results", headers=ada)).text
+            form = (
+                FORM
+                | {
+                    "name": name,
+                    "kind": "grader_check",
+                    "run": str(made),
+                    "sample": "3",
+                }
+                | fields
+            )
+            assert (
+                await browser.post("/review/studies", data=form, headers=ada)
+            ).status_code == 303
+            return (
+                await browser.get(f"/review/studies/{name}/results", headers=ada)
+            ).text
 
         async def blinding(name: str) -> set[str]:
-            export = (await browser.get(f"/review/studies/{name}/ratings.csv", headers=ada)).text
+            export = (
+                await browser.get(f"/review/studies/{name}/ratings.csv", headers=ada)
+            ).text
             return {row["blinding"] for row in csv.DictReader(io.StringIO(export))}
 
         async def close(name: str) -> None:
-            assert (await browser.post(f"/review/studies/{name}/close", headers=ada)).status_code == 303
+            assert (
+                await browser.post(f"/review/studies/{name}/close", headers=ada)
+            ).status_code == 303
 
         async def see() -> list[int]:
             addresses = ("/report/2026.W47/", "/report/2026.W47/a.csv")
-            return [(await browser.get(address, headers=ann)).status_code for address in addresses]
+            return [
+                (await browser.get(address, headers=ann)).status_code
+                for address in addresses
+            ]
 
         await begin("unreported")
         report.mkdir(parents=True)
@@ -374,15 +614,20 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
         (report / "a.csv").write_text("verdicts")
         assert await see() == [403, 403]
         refusal = await browser.get("/report/2026.W47/")
-        assert "verdicts" not in refusal.text.replace("grader&#39;s verdicts", "").replace(
-            "holds the verdicts", ""
-        )
+        assert "verdicts" not in refusal.text.replace(
+            "grader&#39;s verdicts", ""
+        ).replace("holds the verdicts", "")
         assert "when their study is closed" in refusal.text
         for page in ("/medlive-2026.W47/", "/leaderboard"):
             assert "/report/" not in (await browser.get(page)).text
         case = await browser.get(f"/audit/cases/{cases.cases[0].case_id}", headers=ada)
-        assert "without seeing them: how models did is shown when the study is closed" in case.text
-        await browser.post("/review/studies/unreported/items/1", data={"rating": "1"}, headers=ann)
+        assert (
+            "without seeing them: how models did is shown when the study is closed"
+            in case.text
+        )
+        await browser.post(
+            "/review/studies/unreported/items/1", data={"rating": "1"}, headers=ann
+        )
         assert await blinding("unreported") == {"blind"}
         await close("unreported")
         assert await see() == [200, 200]
@@ -391,9 +636,15 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
         await close("after")
         assert "Not blind: public reports" in await begin("open", keep_reports="1")
         assert await see() == [200, 200]
-        await browser.post("/review/studies/open/items/1", data={"rating": "1"}, headers=ann)
+        await browser.post(
+            "/review/studies/open/items/1", data={"rating": "1"}, headers=ann
+        )
         assert await blinding("open") == {"open"}
     async with database.begin() as session:
         log = await list_entries(session)
-    begun = [entry.details["blinding"] for entry in log if entry.action.value == "start_study"]
+    begun = [
+        entry.details["blinding"]
+        for entry in log
+        if entry.action.value == "start_study"
+    ]
     assert begun == ["open", "after_report", "blind"]

@@ -25,7 +25,12 @@ from medlive.rubric.model import Axis, Criterion, Rubric, Theme
 from medlive.service.curation.review import dispute_case, resolve_dispute
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import snapshots_path
-from medlive.service.release.withdraw import check_public_reason, reinstate, withdraw, write_errata
+from medlive.service.release.withdraw import (
+    check_public_reason,
+    reinstate,
+    withdraw,
+    write_errata,
+)
 from medlive.snapshot.errata import WithdrawalKind, load_errata
 from tests.support.decisions import KEPT, KEY, START, make_case
 from tests.support.instance import Instance
@@ -43,14 +48,22 @@ RUBRIC = Rubric(
 
 
 @pytest.fixture
-def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
     """This test's instance, without a signing key."""
-    for name in ("MEDLIVE_SIGNING_KEY", "MEDLIVE_SIGNING_KEY_FILE", "MEDLIVE_SIGNING_PASSWORD"):
+    for name in (
+        "MEDLIVE_SIGNING_KEY",
+        "MEDLIVE_SIGNING_KEY_FILE",
+        "MEDLIVE_SIGNING_PASSWORD",
+    ):
         monkeypatch.delenv(name, raising=False)
     return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
 
 
-async def freeze(database: Database, version: str, *, held_out: tuple[str, ...] = ()) -> None:
+async def freeze(
+    database: Database, version: str, *, held_out: tuple[str, ...] = ()
+) -> None:
     """Freeze every ready case at its latest revision, as rows alone; some of them held out."""
     async with database.begin() as session:
         for statement in (
@@ -64,8 +77,15 @@ async def freeze(database: Database, version: str, *, held_out: tuple[str, ...] 
             "UPDATE snapshots SET state = 'frozen', frozen_at = now(), manifest = '{}', manifest_digest = :digest,"
             " cases = 0, criteria = 0, publishable = true, why_not = '[]', path = 'x' WHERE version = :version",
         ):
-            values = {"version": version, "held": list(held_out), "digest": digest_text(version)}
-            await session.execute(text(statement), {k: v for k, v in values.items() if f":{k}" in statement})
+            values = {
+                "version": version,
+                "held": list(held_out),
+                "digest": digest_text(version),
+            }
+            await session.execute(
+                text(statement),
+                {k: v for k, v in values.items() if f":{k}" in statement},
+            )
 
 
 async def latest(database: Database, case_id: str) -> StoredCase:
@@ -89,9 +109,14 @@ async def curated_again(database: Database, case_id: str, rubric: Rubric) -> Any
         ).one()
         assert KEPT.text is not None
         content = CaseContent(
-            curation_id=thread[1], language="en", source="forum", posted_at=START, rubric=rubric, text=KEPT.text,
+            curation_id=thread[1],
+            language="en",
+            source="forum",
+            posted_at=START,
+            rubric=rubric,
+            text=KEPT.text,
             publishable=True,
-        )  # fmt: skip
+        )
         return await save_case(session, content, thread_pk=thread[0], key=KEY)
 
 
@@ -107,7 +132,10 @@ async def entries(database: Database, settings: Settings) -> list[dict[str, Any]
 async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
     database: Database, settings: Settings
 ) -> None:
-    one, two, three, held = [(await make_case(database, number, rubric=RUBRIC)).case_id for number in range(1, 5)]
+    one, two, three, held = [
+        (await make_case(database, number, rubric=RUBRIC)).case_id
+        for number in range(1, 5)
+    ]
     folder = snapshots_path(settings) / "medlive-2026.W46" / "data"
     folder.mkdir(parents=True)
     (folder / "cases.jsonl").write_bytes(b"{}\n")
@@ -116,71 +144,149 @@ async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
     await curated_again(
         database,
         two,
-        replace(RUBRIC, criteria=(
-            RUBRIC.criteria[0], replace(RUBRIC.criteria[2], id="c2", position=2),
-            replace(RUBRIC.criteria[1], id="c3", position=3, criterion="  ADVISES number 2. "),
-            RUBRIC.criteria[3],
-        )),
-    )  # fmt: skip
+        replace(
+            RUBRIC,
+            criteria=(
+                RUBRIC.criteria[0],
+                replace(RUBRIC.criteria[2], id="c2", position=2),
+                replace(
+                    RUBRIC.criteria[1],
+                    id="c3",
+                    position=3,
+                    criterion="  ADVISES number 2. ",
+                ),
+                RUBRIC.criteria[3],
+            ),
+        ),
+    )
     await freeze(database, "2026.W47", held_out=(held,))
 
     with pytest.raises(UsageError, match="different criteria"):
         await withdraw(database, settings, two, ERRATUM, WRONG, criterion_id="c2")
     # c2 of the latest revision is one thing, c2 of the first another; c3 likewise.
     planned = await withdraw(
-        database, settings, two, ERRATUM, WRONG, criterion_id=f"{two}-c2", revision=1, dry_run=True
+        database,
+        settings,
+        two,
+        ERRATUM,
+        WRONG,
+        criterion_id=f"{two}-c2",
+        revision=1,
+        dry_run=True,
     )
     assert planned.snapshots == ("2026.W46", "2026.W47")
     assert not (snapshots_path(settings) / "errata.json").exists()
     assert (await latest(database, two)).revision == 2
-    done = await withdraw(database, settings, two, ERRATUM, f" {WRONG}\n", criterion_id="c2", revision=1, by="Ann")
-    assert (done.already, done.snapshots, done.signed) == (False, ("2026.W46", "2026.W47"), False)
+    done = await withdraw(
+        database,
+        settings,
+        two,
+        ERRATUM,
+        f" {WRONG}\n",
+        criterion_id="c2",
+        revision=1,
+        by="Ann",
+    )
+    assert (done.already, done.snapshots, done.signed) == (
+        False,
+        ("2026.W46", "2026.W47"),
+        False,
+    )
     assert done.withdrawal.new_revision == 3
     left = (await latest(database, two)).rubric.criteria
     assert [(c.id, c.position) for c in left] == [("c1", 1), ("c2", 2), ("c4", 3)]
 
-    gone = await withdraw(database, settings, one, PRIVACY, "It tells who the patient is.")
+    gone = await withdraw(
+        database, settings, one, PRIVACY, "It tells who the patient is."
+    )
     unseen = await withdraw(database, settings, held, ERRATUM, "Never shown.")
     assert (gone.snapshots, unseen.snapshots) == (("2026.W46", "2026.W47"), ())
     first, second, case = await entries(database, settings)
     number = done.withdrawal.number
     assert first == {
-        "id": number, "kind": "erratum", "case_id": two, "criterion_id": f"{two}-c2", "reason": WRONG,
-        "revision": 1, "snapshots": ["2026.W46"], "fixed_in": "2026.W47",
-    }  # fmt: skip
-    assert (second["criterion_id"], second["revision"], second["snapshots"]) == (f"{two}-c3", 2, ["2026.W47"])
+        "id": number,
+        "kind": "erratum",
+        "case_id": two,
+        "criterion_id": f"{two}-c2",
+        "reason": WRONG,
+        "revision": 1,
+        "snapshots": ["2026.W46"],
+        "fixed_in": "2026.W47",
+    }
+    assert (second["criterion_id"], second["revision"], second["snapshots"]) == (
+        f"{two}-c3",
+        2,
+        ["2026.W47"],
+    )
     assert (second["id"], second["fixed_in"]) == (number, None)
-    assert (case["case_id"], case["criterion_id"], case["kind"]) == (one, None, "privacy")
+    assert (case["case_id"], case["criterion_id"], case["kind"]) == (
+        one,
+        None,
+        "privacy",
+    )
     async with database.begin() as session:
         assert await reasons_for(session, "2026.W47") == {
-            one: "privacy: It tells who the patient is.", two: f"erratum: {WRONG}", held: "erratum: Never shown.",
-        }  # fmt: skip
+            one: "privacy: It tells who the patient is.",
+            two: f"erratum: {WRONG}",
+            held: "erratum: Never shown.",
+        }
 
     await freeze(database, "2026.W48")
     fixed = await entries(database, settings)
-    assert [entry["fixed_in"] for entry in fixed] == ["2026.W47", "2026.W48", "2026.W48"]
-    assert [entry["snapshots"] for entry in fixed] == [["2026.W46"], ["2026.W47"], ["2026.W46", "2026.W47"]]
+    assert [entry["fixed_in"] for entry in fixed] == [
+        "2026.W47",
+        "2026.W48",
+        "2026.W48",
+    ]
+    assert [entry["snapshots"] for entry in fixed] == [
+        ["2026.W46"],
+        ["2026.W47"],
+        ["2026.W46", "2026.W47"],
+    ]
     async with database.begin() as session:
         members = await session.execute(
-            text("SELECT case_id, revision FROM snapshot_members WHERE version = '2026.W48'")
+            text(
+                "SELECT case_id, revision FROM snapshot_members WHERE version = '2026.W48'"
+            )
         )
-        assert {(row.case_id, row.revision) for row in members} == {(two, 3), (three, 1)}
+        assert {(row.case_id, row.revision) for row in members} == {
+            (two, 3),
+            (three, 1),
+        }
         # What W48 shows was revised before it: a later revision would have another reason.
         assert await reasons_for(session, "2026.W48") == {}
 
     # The same again changes nothing and says so; the first words stay. The file is the same bytes.
     path = snapshots_path(settings) / "errata.json"
     before = path.read_bytes()
-    for options in ({"criterion_id": f"{two}-c2", "revision": 1}, {"criterion_id": f"{two}-c3", "revision": 2}):
-        again = await withdraw(database, settings, two, ERRATUM, "Other words.", **options)  # type: ignore[arg-type]
-        assert (again.already, again.withdrawal.number, again.withdrawal.reason) == (True, number, WRONG)
+    for options in (
+        {"criterion_id": f"{two}-c2", "revision": 1},
+        {"criterion_id": f"{two}-c3", "revision": 2},
+    ):
+        again = await withdraw(
+            database,
+            settings,
+            two,
+            ERRATUM,
+            "Other words.",
+            **options,  # type: ignore[arg-type]
+        )
+        assert (again.already, again.withdrawal.number, again.withdrawal.reason) == (
+            True,
+            number,
+            WRONG,
+        )
     assert (await withdraw(database, settings, one, PRIVACY, "Once more.")).already
     assert path.read_bytes() == before
     names = {p.name for p in snapshots_path(settings).iterdir()}
     assert names == {"medlive-2026.W46", "errata.json", "errata-public.json"}
     assert (folder / "cases.jsonl").read_bytes() == b"{}\n"
     async with database.begin() as session:
-        assert [w.withdrawn_by for w in await list_withdrawals(session)] == ["Ann", None, None]
+        assert [w.withdrawn_by for w in await list_withdrawals(session)] == [
+            "Ann",
+            None,
+            None,
+        ]
 
 
 async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
@@ -189,27 +295,60 @@ async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
     case_id = (await make_case(database, rubric=RUBRIC)).case_id
     await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
     # c2 is in no revision that is latest or shown any more, and is still known.
-    assert (await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")).already
+    assert (
+        await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
+    ).already
     assert (await curated_again(database, case_id, RUBRIC)).status == "unchanged"
-    spelt = replace(RUBRIC.criteria[1], criterion="Advises  NUMBER 2.", id="c1", position=1, points=-8)
-    fresh = replace(RUBRIC.criteria[0], criterion="Advises something else.", id="c5", position=5)
-    again = await curated_again(database, case_id, replace(RUBRIC, criteria=(spelt, *RUBRIC.criteria[2:], fresh)))
+    spelt = replace(
+        RUBRIC.criteria[1],
+        criterion="Advises  NUMBER 2.",
+        id="c1",
+        position=1,
+        points=-8,
+    )
+    fresh = replace(
+        RUBRIC.criteria[0], criterion="Advises something else.", id="c5", position=5
+    )
+    again = await curated_again(
+        database,
+        case_id,
+        replace(RUBRIC, criteria=(spelt, *RUBRIC.criteria[2:], fresh)),
+    )
     assert again.status == "revised"
     now = await latest(database, case_id)
-    assert [(c.id, c.position) for c in now.rubric.criteria] == [("c3", 1), ("c4", 2), ("c5", 3)]
+    assert [(c.id, c.position) for c in now.rubric.criteria] == [
+        ("c3", 1),
+        ("c4", 2),
+        ("c5", 3),
+    ]
     # Where too little would be left the case waits, as it was.
-    assert (await curated_again(database, case_id, replace(RUBRIC, criteria=RUBRIC.criteria[1:3]))) == replace(
-        again, status="unchanged"
-    )
+    assert (
+        await curated_again(
+            database, case_id, replace(RUBRIC, criteria=RUBRIC.criteria[1:3])
+        )
+    ) == replace(again, status="unchanged")
     async with database.begin() as session:
-        row = (await session.execute(text("SELECT status, status_reason FROM cases"))).one()
-    assert (row.status, row.status_reason) == ("held", "without its withdrawn criteria the rubric has 1 criterion")
+        row = (
+            await session.execute(text("SELECT status, status_reason FROM cases"))
+        ).one()
+    assert (row.status, row.status_reason) == (
+        "held",
+        "without its withdrawn criteria the rubric has 1 criterion",
+    )
     await curated_again(database, case_id, RUBRIC)
     async with database.begin() as session:
-        assert (await session.execute(text("SELECT status FROM cases"))).scalar() == "ready"
+        assert (
+            await session.execute(text("SELECT status FROM cases"))
+        ).scalar() == "ready"
 
     # Of c1, c3, c4 none but c1 may go on costing points only, nor alone.
-    minus = replace(RUBRIC, criteria=(RUBRIC.criteria[0], *(replace(c, points=-3) for c in RUBRIC.criteria[2:])))
+    minus = replace(
+        RUBRIC,
+        criteria=(
+            RUBRIC.criteria[0],
+            *(replace(c, points=-3) for c in RUBRIC.criteria[2:]),
+        ),
+    )
     await curated_again(database, case_id, minus)
     with pytest.raises(CheckFailed, match="would have no positive criterion") as caught:
         await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c1")
@@ -222,7 +361,9 @@ async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
         await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c4")
     assert (await curated_again(database, case_id, RUBRIC)).status == "revised"
     async with database.begin() as session:
-        assert (await session.execute(text("SELECT status FROM cases"))).scalar() == "withdrawn"
+        assert (
+            await session.execute(text("SELECT status FROM cases"))
+        ).scalar() == "withdrawn"
 
 
 @pytest.mark.parametrize(
@@ -252,19 +393,26 @@ async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reaso
 ) -> None:
     secret, public = generate()
     monkeypatch.setenv("MEDLIVE_SIGNING_KEY", secret)
-    shown, unshown = [(await make_case(database, number, rubric=RUBRIC)).case_id for number in (1, 2)]
+    shown, unshown = [
+        (await make_case(database, number, rubric=RUBRIC)).case_id for number in (1, 2)
+    ]
     async with database.begin() as session:
         await session.execute(
-            text("UPDATE cases SET status = 'held', status_reason = 'x' WHERE id = :i"), {"i": unshown}
+            text("UPDATE cases SET status = 'held', status_reason = 'x' WHERE id = :i"),
+            {"i": unshown},
         )
     await freeze(database, "2026.W46")
     for case_id in (shown, unshown):
-        await dispute_case(database, case_id, "The patient wrote to us.", criterion_id="c1")
+        await dispute_case(
+            database, case_id, "The patient wrote to us.", criterion_id="c1"
+        )
         await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
     for number in (1, 2):
         async with database.begin() as session:
             await erase_thread(session, "forum", f"t{number}", "a court's order")
-        done = await take_down(database, settings, "forum", f"t{number}", "another private word")
+        done = await take_down(
+            database, settings, "forum", f"t{number}", "another private word"
+        )
         assert done.frozen == ([("2026.W46", shown)] if number == 1 else [])
     path = snapshots_path(settings) / "errata.json"
     found = load_errata(path, public_key=PublicKey.parse(public))
@@ -280,19 +428,26 @@ async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reaso
         assert await reasons_for(session, "2026.W46") == {shown: "takedown: taken down"}
 
 
-async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, settings: Settings) -> None:
+async def test_withdrawals_and_disputes_cannot_be_rewritten(
+    database: Database, settings: Settings
+) -> None:
     case_id = (await make_case(database, rubric=RUBRIC)).case_id
     await withdraw(database, settings, case_id, ERRATUM, WRONG, criterion_id="c2")
     one = await dispute_case(database, case_id, "Is this so?", by="Bo")
     assert await dispute_case(database, case_id, "Is this so?", by="Bo") == one
-    two = await dispute_case(database, case_id, "And this?", criterion_id=f"{case_id}-c3")
+    two = await dispute_case(
+        database, case_id, "And this?", criterion_id=f"{case_id}-c3"
+    )
     assert (one.criterion_id, two.criterion_id) == (None, "c3")
     assert await resolve_dispute(database, one.number, "It is.", by="Cy") != one
     async with database.begin() as session:
         # Another one is open still.
         assert [d.case_id for d in await list_disputes(session)] == [case_id]
         assert [d.number for d in await list_disputes(session)] == [two.number]
-        assert [d.resolution for d in await list_disputes(session, closed=True)] == ["It is.", None]
+        assert [d.resolution for d in await list_disputes(session, closed=True)] == [
+            "It is.",
+            None,
+        ]
     await resolve_dispute(database, two.number, "No.")
     with pytest.raises(CheckFailed, match="closed already: No"):
         await resolve_dispute(database, two.number, "Yes.")
@@ -301,7 +456,9 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, 
     await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
     three = await dispute_case(database, case_id, "Really?")
     again = await dispute_case(database, case_id, "Is this so?", by="Bo")
-    assert again.number not in (one.number, three.number), "a closed one is not opened again"
+    assert again.number not in (one.number, three.number), (
+        "a closed one is not opened again"
+    )
     for refused in (
         "UPDATE withdrawals SET reason = 'else'",
         "DELETE FROM withdrawals",
@@ -318,7 +475,9 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, 
                 await session.execute(text(refused))
 
 
-async def test_the_commands(database: Database, database_url: str, tmp_path: Path) -> None:
+async def test_the_commands(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
     case_id = (await make_case(database, rubric=RUBRIC)).case_id
     await freeze(database, "2026.W46")
     instance = Instance(tmp_path, database_url)
@@ -334,20 +493,55 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         assert "did you mean" not in nothing.err
         part = run("snapshot", "withdraw", case_id, "--criterion", "c9", *why, status=2)
         assert f"{case_id}-c4" in part.err
-        run("snapshot", "withdraw", case_id, "--kind", "whim", "--reason", WRONG, status=2)
+        run(
+            "snapshot",
+            "withdraw",
+            case_id,
+            "--kind",
+            "whim",
+            "--reason",
+            WRONG,
+            status=2,
+        )
         run("review", "dispute", f"{case_id}0", "--reason", "x", status=2)
-        opened = run("review", "dispute", case_id, "--criterion", "c1", "--reason", "x", "--by", "Bo", "--json")
+        opened = run(
+            "review",
+            "dispute",
+            case_id,
+            "--criterion",
+            "c1",
+            "--reason",
+            "x",
+            "--by",
+            "Bo",
+            "--json",
+        )
         assert opened.json["criterion_id"] == f"{case_id}-c1"
-        assert [d["number"] for d in run("review", "disputes", "--json").json] == [opened.json["number"]]
+        assert [d["number"] for d in run("review", "disputes", "--json").json] == [
+            opened.json["number"]
+        ]
         run("review", "resolve", str(opened.json["number"]), "--resolution", "No.")
         assert run("review", "disputes", "--json").json == []
-        assert run("review", "disputes", "--all", "--json").json[0]["resolution"] == "No."
-        done = run("snapshot", "withdraw", case_id, "--criterion", f"{case_id}-c2", *why, "--json")
+        assert (
+            run("review", "disputes", "--all", "--json").json[0]["resolution"] == "No."
+        )
+        done = run(
+            "snapshot",
+            "withdraw",
+            case_id,
+            "--criterion",
+            f"{case_id}-c2",
+            *why,
+            "--json",
+        )
         assert (done.json["new_revision"], done.json["snapshots"]) == (2, ["2026.W46"])
         digest = hashlib.sha256(Path(done.json["errata"]).read_bytes())
         again = run("snapshot", "withdraw", case_id, "--criterion", "c2", *why)
         assert "already withdrawn" in again.out
-        assert hashlib.sha256(Path(done.json["errata"]).read_bytes()).digest() == digest.digest()
+        assert (
+            hashlib.sha256(Path(done.json["errata"]).read_bytes()).digest()
+            == digest.digest()
+        )
 
         why_not = ("--reason", "The dose is right.", "--by", "Bo")
         run("snapshot", "reinstate", case_id, *why_not, status=1)
@@ -358,9 +552,15 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         assert [c["id"] for c in back] == ["c1", "c3", "c4", "c2"]
         run("snapshot", "withdraw", case_id, "--kind", "privacy", "--reason", WRONG)
         run("snapshot", "reinstate", case_id, *why_not)
-        assert run("review", "list", "--json").json[0]["detail"] == "reinstated by a person: The dose is right."
+        assert (
+            run("review", "list", "--json").json[0]["detail"]
+            == "reinstated by a person: The dose is right."
+        )
         errata = load_errata(done.json["errata"])
-        assert [(e.kind, e.reinstated_at is None) for e in errata.entries] == [(ERRATUM, False), (PRIVACY, False)]
+        assert [(e.kind, e.reinstated_at is None) for e in errata.entries] == [
+            (ERRATUM, False),
+            (PRIVACY, False),
+        ]
         assert errata.affecting("2026.W46") == ()
         assert run("audit", "log", "--json").json[0]["reason"] == "The dose is right."
         # What was undone may be withdrawn again, as an entry of its own.

@@ -25,7 +25,11 @@ ROOT = Path(__file__).parents[2]
 UNREADABLE = "Names an electrocardiogram."
 MET = "Advises to write down how the symptoms develop."
 CASES = {
-    "c000": ((MET, 5), ("Sends to an emergency department for chest pain.", -2), ("Names an X-ray.", 4)),
+    "c000": (
+        (MET, 5),
+        ("Sends to an emergency department for chest pain.", -2),
+        ("Names an X-ray.", 4),
+    ),
     # All that is met of it is an error: equation 1 gives less than nothing, which counts as 0.
     "c002": (("Advises rest and drinking enough.", -7), ("Names an X-ray.", 3)),
     "c004": ((MET, 5), (UNREADABLE, 5)),
@@ -59,9 +63,15 @@ class Place:
         return run(self.bin / name, *arguments, home=self.work, check=True, **variables)
 
 
-def run(command: Path, *arguments: object, home: Path, check: bool, **variables: str) -> str:
+def run(
+    command: Path, *arguments: object, home: Path, check: bool, **variables: str
+) -> str:
     """Run a command from the repository's root, offline, its state under `home`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MEDLIVE_", "INSPECT_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MEDLIVE_", "INSPECT_"))
+    }
     environment = kept | {
         "HOME": str(home),
         "MEDLIVE_HOME": str(home / "medlive"),
@@ -74,10 +84,16 @@ def run(command: Path, *arguments: object, home: Path, check: bool, **variables:
     }
     done = subprocess.run(
         [command, *map(str, arguments)],
-        cwd=ROOT, env=environment | variables, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     if check and done.returncode:
-        pytest.fail(f"{command.name} ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+        pytest.fail(
+            f"{command.name} ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        )
     return done.stdout
 
 
@@ -88,7 +104,9 @@ def harness_bin() -> Path:
     folder = Path(named) / "bin" if named else Path(sys.prefix) / "bin"
     missing = [name for name in ("inspect", "lm_eval") if not (folder / name).exists()]
     if missing:
-        pytest.skip(f"{' and '.join(missing)} not installed: `make integrations` does it")
+        pytest.skip(
+            f"{' and '.join(missing)} not installed: `make integrations` does it"
+        )
     return folder
 
 
@@ -118,26 +136,69 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = []
     for number, (case_id, criteria) in zip(range(0, 8, 2), CASES.items(), strict=True):
         rubric = tuple(
-            SnapshotCriterion(f"{case_id}-c{k}", case_id, 1, k, text, "Accuracy", points)
+            SnapshotCriterion(
+                f"{case_id}-c{k}", case_id, 1, k, text, "Accuracy", points
+            )
             for k, (text, points) in enumerate(criteria, start=1)
         )
         made = make_case(
-            number, narrative="I have had a dry cough for $3 weeks.", query="What {should} I do?", criteria=rubric
+            number,
+            narrative="I have had a dry cough for $3 weeks.",
+            query="What {should} I do?",
+            criteria=rubric,
         )
         assert made.case_id == case_id
         cases.append(made)
-    return write_snapshot(cases, META, tmp_path_factory.mktemp("snapshots"), added(cases)).path
+    return write_snapshot(
+        cases, META, tmp_path_factory.mktemp("snapshots"), added(cases)
+    ).path
 
 
 @pytest.fixture(scope="session")
-def place(harness_bin: Path, snapshot: Path, endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(
+    harness_bin: Path,
+    snapshot: Path,
+    endpoint: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Place:
     """All of it, with the score that `medlive eval run`, `grade` and `score` come to."""
     work = tmp_path_factory.mktemp("work")
-    medlive, grader, out = Path(sys.prefix) / "bin" / "medlive", RulesEngine().identity.model, work / "run"
-    run(medlive, "eval", "run", "--cases", snapshot, "--model", "sample-generic", "--base-url", endpoint,
-        "--out", out, check=True, home=work)  # fmt: skip
+    medlive, grader, out = (
+        Path(sys.prefix) / "bin" / "medlive",
+        RulesEngine().identity.model,
+        work / "run",
+    )
+    run(
+        medlive,
+        "eval",
+        "run",
+        "--cases",
+        snapshot,
+        "--model",
+        "sample-generic",
+        "--base-url",
+        endpoint,
+        "--out",
+        out,
+        check=True,
+        home=work,
+    )
     # It ends with 1, since a criterion stays ungraded.
-    run(medlive, "eval", "grade", out, "--grader", grader, "--base-url", endpoint, "--mode", "criterion",
-        check=False, home=work)  # fmt: skip
-    table = json.loads(run(medlive, "eval", "score", out, "--format", "json", check=True, home=work))
+    run(
+        medlive,
+        "eval",
+        "grade",
+        out,
+        "--grader",
+        grader,
+        "--base-url",
+        endpoint,
+        "--mode",
+        "criterion",
+        check=False,
+        home=work,
+    )
+    table = json.loads(
+        run(medlive, "eval", "score", out, "--format", "json", check=True, home=work)
+    )
     return Place(harness_bin, snapshot, endpoint, grader, table["models"][0], work)

@@ -20,11 +20,18 @@ for name in ("cases", "criteria"):
 """
 
 
-def test_load_dataset_reads_the_rows_that_we_read(harness_bin: Path, snapshot: Path, tmp_path: Path) -> None:
-    printed = run(harness_bin / "python", "-c", READ, snapshot, home=tmp_path, check=True)
+def test_load_dataset_reads_the_rows_that_we_read(
+    harness_bin: Path, snapshot: Path, tmp_path: Path
+) -> None:
+    printed = run(
+        harness_bin / "python", "-c", READ, snapshot, home=tmp_path, check=True
+    )
     cases, criteria = (json.loads(line) for line in printed.splitlines()[-2:])
     loaded = load_snapshot(snapshot)
-    for theirs, table in ((cases, loaded.to_arrow("cases")), (criteria, loaded.to_arrow("criteria"))):
+    for theirs, table in (
+        (cases, loaded.to_arrow("cases")),
+        (criteria, loaded.to_arrow("criteria")),
+    ):
         ours = table.to_pylist()
         assert [{k: str(v) for k, v in row.items()} for row in theirs] == [
             {k: str(v) for k, v in row.items()} for row in ours
@@ -40,7 +47,9 @@ for revision in ("2026.W46", "2026.W47", None):
 """
 
 
-@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # the hub's client does so
+@pytest.mark.filterwarnings(
+    "ignore:Use 'content=:DeprecationWarning"
+)  # the hub's client does so
 def test_one_line_loads_a_published_version_or_the_newest(
     harness_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,9 +60,19 @@ def test_one_line_loads_a_published_version_or_the_newest(
             snapshot = prepared(a_snapshot(tmp_path, version, cases=cases))
             HubRepository(at, endpoint_url=hub.url).publish(snapshot)
         # The client reads the hub's address once, when it is imported.
-        hub_here = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_DATASETS_OFFLINE": "0"}
+        hub_here = {
+            "HF_ENDPOINT": hub.url,
+            "HF_HUB_OFFLINE": "0",
+            "HF_DATASETS_OFFLINE": "0",
+        }
         printed = run(
-            harness_bin / "python", "-c", LOADED, at, home=tmp_path, check=True, **hub_here,
+            harness_bin / "python",
+            "-c",
+            LOADED,
+            at,
+            home=tmp_path,
+            check=True,
+            **hub_here,
             HF_HUB_DISABLE_TELEMETRY="1",
-        )  # fmt: skip
+        )
     assert printed.split() == ["1", "2", "2"]

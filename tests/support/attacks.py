@@ -22,7 +22,12 @@ from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case
-from medlive.snapshot.gates import content_hits, row_hits, standard_linter, standard_scanner
+from medlive.snapshot.gates import (
+    content_hits,
+    row_hits,
+    standard_linter,
+    standard_scanner,
+)
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -88,20 +93,36 @@ BASES = {
 }
 
 
-def twin_of(attack: Attack, samples: Mapping[str, SampleThread], number: int = 7) -> Thread:
+def twin_of(
+    attack: Attack, samples: Mapping[str, SampleThread], number: int = 7
+) -> Thread:
     """The thread without the attack. Another `number` makes it no duplicate of its base's others."""
     sample = samples[BASES[attack.base]]
     messages = [
-        Message(f"m{i}", f"u_{i}", m.role, m.verified, m.text, m.posted_at) for i, m in enumerate(sample.messages)
+        Message(f"m{i}", f"u_{i}", m.role, m.verified, m.text, m.posted_at)
+        for i, m in enumerate(sample.messages)
     ]
     for i, m in enumerate(messages):
         if m.is_advice_source:  # a short reply is as good a target, and sooner read
             messages[i] = replace(m, text="".join(islice(sentences(m.text), ADVICE)))
-    home = f"家里门牌是{number}幢。" if attack.language == "zh" else f"I keep {number} hens."
+    home = (
+        f"家里门牌是{number}幢。"
+        if attack.language == "zh"
+        else f"I keep {number} hens."
+    )
     first = next(i for i, m in enumerate(messages) if m.role is Role.PATIENT)
     messages[first] = replace(messages[first], text=f"{messages[first].text}\n{home}")
     posted = datetime(2026, 10, 1, 8, tzinfo=UTC)
-    return Thread("attacks", attack.id, "", sample.title, attack.language, ("health",), posted, tuple(messages))
+    return Thread(
+        "attacks",
+        attack.id,
+        "",
+        sample.title,
+        attack.language,
+        ("health",),
+        posted,
+        tuple(messages),
+    )
 
 
 def attacked(attack: Attack, thread: Thread) -> Thread:
@@ -127,8 +148,16 @@ def attacked(attack: Attack, thread: Thread) -> Thread:
         case "handle":
             messages[first] = replace(messages[first], author=words)
         case "patient_new" | "unverified" | "other":
-            role = {"patient_new": Role.PATIENT, "unverified": Role.PHYSICIAN, "other": Role.OTHER}[attack.place]
-            messages.append(Message(f"m{len(messages)}", "u_x", role, False, words, thread.posted_at))
+            role = {
+                "patient_new": Role.PATIENT,
+                "unverified": Role.PHYSICIAN,
+                "other": Role.OTHER,
+            }[attack.place]
+            messages.append(
+                Message(
+                    f"m{len(messages)}", "u_x", role, False, words, thread.posted_at
+                )
+            )
         case "" | "evidence":
             return thread
     return replace(thread, messages=tuple(messages))
@@ -143,7 +172,13 @@ class _Memory:
     async def find(self, request_digest: str) -> Reply | None:
         return self._replies.get(request_digest)
 
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+    async def keep(
+        self,
+        request_digest: str,
+        request: Request,
+        identity: EngineIdentity,
+        reply: Reply,
+    ) -> None:
         self._replies[request_digest] = reply
 
 
@@ -160,7 +195,11 @@ class Way:
     @property
     def released(self) -> SnapshotCase | None:
         """The case that a snapshot would hold."""
-        return self.case if self.curation.outcome is Outcome.KEPT and not self.kept_out else None
+        return (
+            self.case
+            if self.curation.outcome is Outcome.KEPT and not self.kept_out
+            else None
+        )
 
     @property
     def stopped_by(self) -> str:
@@ -174,11 +213,17 @@ class Way:
         """Everything that a release would show."""
         case = self.released
         return (
-            "" if case is None else json.dumps([case.row(), [c.row() for c in case.criteria]], ensure_ascii=False)
+            ""
+            if case is None
+            else json.dumps(
+                [case.row(), [c.row() for c in case.criteria]], ensure_ascii=False
+            )
         )
 
 
-async def way_of(thread: Thread, engine: Engine, retriever: Retriever, judge: Engine | None = None) -> Way:
+async def way_of(
+    thread: Thread, engine: Engine, retriever: Retriever, judge: Engine | None = None
+) -> Way:
     """The thread prepared, curated, given its rubric and put before the release gates, as the service does.
 
     `judge` answers for the roles that judge what others wrote; None: `engine` does.
@@ -188,8 +233,17 @@ async def way_of(thread: Thread, engine: Engine, retriever: Retriever, judge: En
     prepared = deidentified(raw, language)
     respondents = dict.fromkeys((*ROLES, "rubric"), ReplayEngine(engine, _Memory()))
     if judge is not None:
-        respondents |= dict.fromkeys(("controller", "reader"), ReplayEngine(judge, _Memory()))
-    curation = await curate(prepared, language, respondents, retriever, CurationSettings(), run_date=RUN_DATE)
+        respondents |= dict.fromkeys(
+            ("controller", "reader"), ReplayEngine(judge, _Memory())
+        )
+    curation = await curate(
+        prepared,
+        language,
+        respondents,
+        retriever,
+        CurationSettings(),
+        run_date=RUN_DATE,
+    )
     if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
         return Way(curation, None, ())
     done, rubric = await complete_case(curation, language, respondents)
@@ -200,17 +254,37 @@ async def way_of(thread: Thread, engine: Engine, retriever: Retriever, judge: En
     return Way(done, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
 
 
-def _case(thread: Thread, language: str, curation: Curation, rubric: Rubric) -> SnapshotCase:
+def _case(
+    thread: Thread, language: str, curation: Curation, rubric: Rubric
+) -> SnapshotCase:
     assert curation.text is not None
     criteria = tuple(
-        SnapshotCriterion(f"case-1-{c.id}", "case-1", 1, c.position, c.criterion, c.axis.value, c.points)
+        SnapshotCriterion(
+            f"case-1-{c.id}",
+            "case-1",
+            1,
+            c.position,
+            c.criterion,
+            c.axis.value,
+            c.points,
+        )
         for c in rubric.criteria
     )
     text = curation.text
     return SnapshotCase(
-        "case-1", 1, "2026.W47", language, thread.source, thread.posted_at or RUN_DATE, rubric.specialty,
-        rubric.theme.value, text.narrative, text.query, text.advice, criteria,
-    )  # fmt: skip
+        "case-1",
+        1,
+        "2026.W47",
+        language,
+        thread.source,
+        thread.posted_at or RUN_DATE,
+        rubric.specialty,
+        rubric.theme.value,
+        text.narrative,
+        text.query,
+        text.advice,
+        criteria,
+    )
 
 
 @dataclass(slots=True)
@@ -237,7 +311,9 @@ class Gullible:
             return completion(None, refusal=said["refusal"])
         if isinstance(said, dict) and said.keys() == {"cut"}:
             return completion(said["cut"], finish="length")
-        return completion(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))
+        return completion(
+            said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+        )
 
 
 @asynccontextmanager
@@ -247,7 +323,9 @@ async def gullible_endpoint() -> AsyncIterator[Gullible]:
     async def chat(http: web.Request) -> web.StreamResponse:
         body = json.loads(await http.read())
         inputs = read_inputs(body["messages"])
-        assert inputs is not None, "the inputs cannot be read back: something closed the fence"
+        assert inputs is not None, (
+            "the inputs cannot be read back: something closed the fence"
+        )
         return web.json_response(model.reply(_task(body), inputs))
 
     app = web.Application(client_max_size=2**26)
@@ -257,7 +335,11 @@ async def gullible_endpoint() -> AsyncIterator[Gullible]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     model = Gullible(
-        OpenAIEngine("model-as-served", f"http://127.0.0.1:{runner.addresses[0][1]}/v1", max_retries=0)
+        OpenAIEngine(
+            "model-as-served",
+            f"http://127.0.0.1:{runner.addresses[0][1]}/v1",
+            max_retries=0,
+        )
     )
     try:
         yield model

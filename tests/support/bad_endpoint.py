@@ -13,7 +13,9 @@ Step = Callable[[dict[str, Any]], Awaitable[web.StreamResponse]]
 """How one request is answered, given its body."""
 
 
-def completion(content: object, *, finish: str = "stop", **message: object) -> dict[str, Any]:
+def completion(
+    content: object, *, finish: str = "stop", **message: object
+) -> dict[str, Any]:
     """A chat completion whose message holds `content` and whatever else is given."""
     return {
         "id": "x",
@@ -21,7 +23,11 @@ def completion(content: object, *, finish: str = "stop", **message: object) -> d
         "created": 1,
         "model": "model-as-served",
         "choices": [
-            {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": content, **message}}
+            {
+                "index": 0,
+                "finish_reason": finish,
+                "message": {"role": "assistant", "content": content, **message},
+            }
         ],
         "usage": {
             "prompt_tokens": 1000,
@@ -37,7 +43,9 @@ def ok(content: str) -> Step:
     return sends(completion(content))
 
 
-def sends(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Step:
+def sends(
+    body: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Step:
     """Some JSON with some status."""
 
     async def step(_: dict[str, Any]) -> web.StreamResponse:
@@ -46,10 +54,16 @@ def sends(body: object, status: int = 200, headers: Mapping[str, str] | None = N
     return step
 
 
-def fails(status: int, message: str = "no", code: str | None = None, **headers: str) -> Step:
+def fails(
+    status: int, message: str = "no", code: str | None = None, **headers: str
+) -> Step:
     """An error in OpenAI's form; `Retry_After="1"` becomes the header Retry-After."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return sends({"error": {"message": message, "type": "t", "param": None, "code": code}}, status, named)
+    return sends(
+        {"error": {"message": message, "type": "t", "param": None, "code": code}},
+        status,
+        named,
+    )
 
 
 def raw(body: bytes, content_type: str = "application/json", status: int = 200) -> Step:

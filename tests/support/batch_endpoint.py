@@ -19,7 +19,10 @@ class BatchEndpoint:
 
     def calls(self, batch: str) -> list[dict[str, Any]]:
         """The calls of a batch."""
-        return [json.loads(line) for line in self.files[self.batches[batch]["input_file_id"]].splitlines()]
+        return [
+            json.loads(line)
+            for line in self.files[self.batches[batch]["input_file_id"]].splitlines()
+        ]
 
     def turn(
         self,
@@ -30,12 +33,18 @@ class BatchEndpoint:
         **more: Any,
     ) -> None:
         """Let a batch stand so, with files of results and of errors where they are given."""
-        counts = {"total": len(self.calls(batch)), "completed": len(results or ()), "failed": len(failures or ())}
+        counts = {
+            "total": len(self.calls(batch)),
+            "completed": len(results or ()),
+            "failed": len(failures or ()),
+        }
         self.batches[batch] |= {"status": status, "request_counts": counts, **more}
         for name, rows in (("output_file_id", results), ("error_file_id", failures)):
             if rows is not None:
                 self.batches[batch][name] = file = f"file-{len(self.files)}"
-                self.files[file] = "".join(json.dumps(row) + "\n" for row in rows).encode()
+                self.files[file] = "".join(
+                    json.dumps(row) + "\n" for row in rows
+                ).encode()
 
     async def _upload(self, request: web.Request) -> web.Response:
         self.keys.add(request.headers["Authorization"])
@@ -44,15 +53,29 @@ class BatchEndpoint:
         field, file = form["file"], f"file-{len(self.files)}"
         assert isinstance(field, web.FileField)
         self.files[file] = field.file.read()
-        found = {"id": file, "object": "file", "bytes": len(self.files[file]), "created_at": 1, "purpose": "batch"}
-        return web.json_response(found | {"filename": field.filename, "status": "processed"})
+        found = {
+            "id": file,
+            "object": "file",
+            "bytes": len(self.files[file]),
+            "created_at": 1,
+            "purpose": "batch",
+        }
+        return web.json_response(
+            found | {"filename": field.filename, "status": "processed"}
+        )
 
     async def _create(self, request: web.Request) -> web.Response:
         asked = await request.json()
         if asked["input_file_id"] not in self.files:
             return web.json_response({"error": {"message": "no such file"}}, status=400)
         batch = f"batch-{len(self.batches)}"
-        self.batches[batch] = {**asked, "id": batch, "object": "batch", "created_at": 1, "status": "validating"}
+        self.batches[batch] = {
+            **asked,
+            "id": batch,
+            "object": "batch",
+            "created_at": 1,
+            "status": "validating",
+        }
         return web.json_response(self.batches[batch])
 
     async def _retrieve(self, request: web.Request) -> web.Response:

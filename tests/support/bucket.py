@@ -33,7 +33,9 @@ class Gate:
 
     app: App
     requests: list[Request] = field(default_factory=list)
-    answers: list[tuple[Callable[[Request], bool], int, str]] = field(default_factory=list)
+    answers: list[tuple[Callable[[Request], bool], int, str]] = field(
+        default_factory=list
+    )
     """(which request, status, code): answered once instead of the server, then taken away."""
     hold: Callable[[Request], bool] = lambda request: False
     """Which request to hold until `go` is set; it is then refused."""
@@ -48,7 +50,12 @@ class Gate:
         """Answer one request."""
         query = environ.get("QUERY_STRING", "")
         part = parse_qs(query).get("partNumber", [None])[0]
-        request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], int(part) if part else None, query)
+        request = Request(
+            environ["REQUEST_METHOD"],
+            environ["PATH_INFO"],
+            int(part) if part else None,
+            query,
+        )
         self.requests.append(request)
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ["wsgi.input"] = io.BytesIO(body)
@@ -70,7 +77,11 @@ class Gate:
 
         def begin(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             if not self.checksums:
-                headers = [(k, v) for k, v in headers if not k.lower().startswith("x-amz-checksum")]
+                headers = [
+                    (k, v)
+                    for k, v in headers
+                    if not k.lower().startswith("x-amz-checksum")
+                ]
             return start(status, headers, *rest)
 
         return self.app(environ, begin)
@@ -93,14 +104,19 @@ class Gate:
 def refuse(start: Any, status: int, code: str) -> Iterable[bytes]:
     """An error as S3 words it."""
     start(f"{status} Refused", [("Content-Type", "application/xml")])
-    return [f"<Error><Code>{code}</Code><Message>said by the gate</Message></Error>".encode()]
+    return [
+        f"<Error><Code>{code}</Code><Message>said by the gate</Message></Error>".encode()
+    ]
 
 
 @contextmanager
 def bucket_server(patch: Any) -> Iterator[tuple[str, Gate]]:
     """The server's URL and its gate; `patch` is pytest's, and sets what moto reads when it is imported."""
     patch.setenv("S3_UPLOAD_PART_MIN_SIZE", str(LEAST_PART))
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        create_backend_app,
+    )
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Quiet(WSGIRequestHandler):

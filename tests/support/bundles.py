@@ -12,7 +12,15 @@ from typing import Any
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import bundle_scores, bundled_run, make_bundle
-from medlive.evaluation.bundles.files import BUNDLE, RUN, SCORES, archive, checksums, encode_document, rows
+from medlive.evaluation.bundles.files import (
+    BUNDLE,
+    RUN,
+    SCORES,
+    archive,
+    checksums,
+    encode_document,
+    rows,
+)
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, select
@@ -75,7 +83,9 @@ def graded(
     def grade(request: Request) -> str:
         if mode is Mode.RUBRIC:
             listed = request.inputs["criteria"]
-            return json.dumps({"grades": [{"id": c["id"], **one(c["criterion"])} for c in listed]})
+            return json.dumps(
+                {"grades": [{"id": c["id"], **one(c["criterion"])} for c in listed]}
+            )
         text = request.inputs["criterion"]
         return "?" if text == "Names 3" else json.dumps(one(text))
 
@@ -100,24 +110,34 @@ def made_room(root: Path) -> Room:
     held = []
     for n in range(1, 7):
         case_id = f"ml-{n:016d}"
-        rubric = [criterion(case_id, 1, f"Advises {n}"), criterion(case_id, 2, f"Harms {n}", -3),
-                  criterion(case_id, 3, f"Names {n}", 2)]  # fmt: skip
+        rubric = [
+            criterion(case_id, 1, f"Advises {n}"),
+            criterion(case_id, 2, f"Harms {n}", -3),
+            criterion(case_id, 3, f"Names {n}", 2),
+        ]
         held.append(case(case_id, criteria=tuple(rubric), first_release="2026.W47"))
     snapshot = release(root / "snapshots" / "medlive-2026.W47", "2026.W47", held).path
     run = graded(snapshot, root / "run")
-    return Room(root, snapshot, run, make_bundle(run, draws=DRAWS), load_cases(snapshot))
+    return Room(
+        root, snapshot, run, make_bundle(run, draws=DRAWS), load_cases(snapshot)
+    )
 
 
 def sealed(files: Files) -> Files:
     """The files as a forger leaves them: every digest fits again."""
     info = json.loads(files[BUNDLE])
     info["files"] = {
-        name: {"bytes": len(data), "digest": "sha256:" + hashlib.sha256(data).hexdigest()}
+        name: {
+            "bytes": len(data),
+            "digest": "sha256:" + hashlib.sha256(data).hexdigest(),
+        }
         for name, data in files.items()
         if name not in (BUNDLE, SUMS, SIGNATURE)
     }
     files = {**files, BUNDLE: encode_document(info)}
-    return files | {SUMS: checksums({n: d for n, d in files.items() if n not in (SUMS, SIGNATURE)})}
+    return files | {
+        SUMS: checksums({n: d for n, d in files.items() if n not in (SUMS, SIGNATURE)})
+    }
 
 
 def rescored(room: Room, files: Files) -> Files:
@@ -133,7 +153,12 @@ def rescored(room: Room, files: Files) -> Files:
         rows(files[GRADES], GRADES, Grade, canary, none) or [],
     )
     return sealed(
-        files | {SCORES: encode_document(bundle_scores(run, said["errata"], boot["draws"], boot["seed"]))}
+        files
+        | {
+            SCORES: encode_document(
+                bundle_scores(run, said["errata"], boot["draws"], boot["seed"])
+            )
+        }
     )
 
 
@@ -142,7 +167,10 @@ def lines_of(files: Files, name: str) -> list[dict[str, Any]]:
 
 
 def with_lines(files: Files, name: str, rows: list[dict[str, Any]]) -> Files:
-    encode_row = [json.dumps(r, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n" for r in rows]
+    encode_row = [
+        json.dumps(r, ensure_ascii=False, sort_keys=True, separators=(",", ":")) + "\n"
+        for r in rows
+    ]
     return files | {name: "".join(encode_row).encode()}
 
 
@@ -157,9 +185,13 @@ def edited(
     return mutate
 
 
-def set_to(key: str, value: Callable[[Any], Any]) -> Callable[[list[dict[str, Any]], random.Random], object]:
+def set_to(
+    key: str, value: Callable[[Any], Any]
+) -> Callable[[list[dict[str, Any]], random.Random], object]:
     def change(rows: list[dict[str, Any]], rng: random.Random) -> None:
-        row = rng.choice([r for r in rows if r.get("met") is not None or "response" in r])
+        row = rng.choice(
+            [r for r in rows if r.get("met") is not None or "response" in r]
+        )
         row[key] = value(row[key])
 
     return change
@@ -200,7 +232,9 @@ def nudge(value: Any, rng: random.Random) -> None:
     holder[key] += 1 if isinstance(holder[key], int) else 0.000001
 
 
-def both(change: Callable[[dict[str, Any]], object]) -> Callable[[Files, random.Random], Files]:
+def both(
+    change: Callable[[dict[str, Any]], object],
+) -> Callable[[Files, random.Random], Files]:
     """The same change to run.json and bundle.json, so that they agree."""
 
     def mutate(files: Files, rng: random.Random) -> Files:
@@ -215,24 +249,46 @@ def both(change: Callable[[dict[str, Any]], object]) -> Callable[[Files, random.
 
 FORGERIES: dict[str, Callable[[Files, random.Random], Files]] = {
     "an answer": edited(RESPONSES, set_to("response", lambda v: v + " Also rest.")),
-    "an answer's case": edited(RESPONSES, set_to("case_id", lambda _: "ml-9999999999999999")),
-    "an answer's state": edited(RESPONSES, set_to("state", lambda v: "failed" if v != "failed" else "ok")),
-    "no answer": edited(RESPONSES, lambda rows, rng: rows.pop(rng.randrange(1, len(rows)))),
-    "an answer twice": edited(RESPONSES, lambda rows, rng: rows.append(rng.choice(rows))),
+    "an answer's case": edited(
+        RESPONSES, set_to("case_id", lambda _: "ml-9999999999999999")
+    ),
+    "an answer's state": edited(
+        RESPONSES, set_to("state", lambda v: "failed" if v != "failed" else "ok")
+    ),
+    "no answer": edited(
+        RESPONSES, lambda rows, rng: rows.pop(rng.randrange(1, len(rows)))
+    ),
+    "an answer twice": edited(
+        RESPONSES, lambda rows, rng: rows.append(rng.choice(rows))
+    ),
     "answers out of order": edited(RESPONSES, swapped),
-    "an answer's field": edited(RESPONSES, lambda rows, rng: rng.choice(rows).update(bonus=1)),
+    "an answer's field": edited(
+        RESPONSES, lambda rows, rng: rng.choice(rows).update(bonus=1)
+    ),
     "an answer that is no text": edited(RESPONSES, set_to("response", lambda _: 5)),
     "a verdict": edited(GRADES, set_to("met", lambda v: not v)),
-    "a verdict that is no boolean": edited(GRADES, set_to("met", lambda v: 1 if v else "yes")),
+    "a verdict that is no boolean": edited(
+        GRADES, set_to("met", lambda v: 1 if v else "yes")
+    ),
     "a verdict undone": edited(GRADES, set_to("met", lambda _: None)),
     "a quote": edited(GRADES, set_to("quote", lambda _: "Take antibiotics")),
     "a reasoning": edited(GRADES, set_to("reasoning", lambda _: "It is met.")),
-    "a key": edited(GRADES, set_to("key", lambda v: v[:-1] + ("0" if v[-1] != "0" else "1"))),
-    "a verdict's case": edited(GRADES, set_to("case_id", lambda _: "ml-0000000000000001")),
-    "a verdict's criterion": edited(GRADES, set_to("criterion_id", lambda v: v[:-1] + str(int(v[-1]) % 3 + 1))),
+    "a key": edited(
+        GRADES, set_to("key", lambda v: v[:-1] + ("0" if v[-1] != "0" else "1"))
+    ),
+    "a verdict's case": edited(
+        GRADES, set_to("case_id", lambda _: "ml-0000000000000001")
+    ),
+    "a verdict's criterion": edited(
+        GRADES, set_to("criterion_id", lambda v: v[:-1] + str(int(v[-1]) % 3 + 1))
+    ),
     "a verdict's grader": edited(GRADES, set_to("grader", lambda _: "judge-2")),
-    "a verdict's judge": edited(GRADES, set_to("judge", lambda _: "sha256:" + "0" * 64)),
-    "a verdict's prompt": edited(GRADES, set_to("prompt", lambda _: "sha256:" + "0" * 64)),
+    "a verdict's judge": edited(
+        GRADES, set_to("judge", lambda _: "sha256:" + "0" * 64)
+    ),
+    "a verdict's prompt": edited(
+        GRADES, set_to("prompt", lambda _: "sha256:" + "0" * 64)
+    ),
     "a verdict's mode": edited(GRADES, set_to("mode", lambda _: "rubric")),
     "no verdict": edited(GRADES, lambda rows, rng: rows.pop(rng.randrange(len(rows)))),
     "a verdict twice": edited(GRADES, lambda rows, rng: rows.append(rng.choice(rows))),
@@ -240,12 +296,21 @@ FORGERIES: dict[str, Callable[[Files, random.Random], Files]] = {
     "a number of the scores": parse_document("scores.json", nudge),
     "another number of the scores": parse_document("scores.json", nudge),
     "a month table": parse_document(
-        "scores.json", lambda v, _: v["published"].update(table="Date\tcand-1\t# case\n")
+        "scores.json",
+        lambda v, _: v["published"].update(table="Date\tcand-1\t# case\n"),
     ),
-    "a rate left out": parse_document("scores.json", lambda v, _: v["rates"].pop("ungraded")),
-    "a warning left out": parse_document("scores.json", lambda v, _: v.update(warnings=["none"])),
-    "a million draws": parse_document("scores.json", lambda v, _: v["bootstrap"].update(draws=10**6)),
-    "draws that are none": parse_document("scores.json", lambda v, _: v.update(bootstrap=["x"])),
+    "a rate left out": parse_document(
+        "scores.json", lambda v, _: v["rates"].pop("ungraded")
+    ),
+    "a warning left out": parse_document(
+        "scores.json", lambda v, _: v.update(warnings=["none"])
+    ),
+    "a million draws": parse_document(
+        "scores.json", lambda v, _: v["bootstrap"].update(draws=10**6)
+    ),
+    "draws that are none": parse_document(
+        "scores.json", lambda v, _: v.update(bootstrap=["x"])
+    ),
     "a hard case left out": parse_document(
         "scores.json",
         lambda v, rng: v.update(
@@ -263,33 +328,58 @@ FORGERIES: dict[str, Callable[[Files, random.Random], Files]] = {
             }
         ),
     ),
-    "errata that are none": parse_document("scores.json", lambda v, _: v.update(errata=[{}])),
+    "errata that are none": parse_document(
+        "scores.json", lambda v, _: v.update(errata=[{}])
+    ),
     "a case's digest": parse_document(
         "cases.json", lambda v, rng: rng.choice(v["cases"]).__setitem__(1, "sha256:0")
     ),
-    "a case left out": parse_document("cases.json", lambda v, rng: v["cases"].pop(rng.randrange(6))),
-    "a case twice": parse_document("cases.json", lambda v, rng: v["cases"].append(rng.choice(v["cases"]))),
+    "a case left out": parse_document(
+        "cases.json", lambda v, rng: v["cases"].pop(rng.randrange(6))
+    ),
+    "a case twice": parse_document(
+        "cases.json", lambda v, rng: v["cases"].append(rng.choice(v["cases"]))
+    ),
     "cases that are none": parse_document("cases.json", lambda v, _: v.update(cases=5)),
-    "another snapshot's digest": both(lambda v: v["cases"].update(digest="sha256:" + "0" * 64)),
+    "another snapshot's digest": both(
+        lambda v: v["cases"].update(digest="sha256:" + "0" * 64)
+    ),
     "another snapshot's name": both(lambda v: v["cases"].update(name="2026.W46")),
     "a part of the cases": both(lambda v: v["cases"].update(selection={"limit": 3})),
-    "a selection that is none": both(lambda v: v["cases"].update(selection={"limit": "x"})),
-    "a model in bundle.json alone": parse_document(BUNDLE, lambda v, _: v.update(model="cand-2")),
-    "a grader in bundle.json": parse_document(BUNDLE, lambda v, _: v["grader"].update(model="judge-9")),
-    "another judge": parse_document(BUNDLE, lambda v, _: v["grader"].update(judge="sha256:" + "1" * 64)),
+    "a selection that is none": both(
+        lambda v: v["cases"].update(selection={"limit": "x"})
+    ),
+    "a model in bundle.json alone": parse_document(
+        BUNDLE, lambda v, _: v.update(model="cand-2")
+    ),
+    "a grader in bundle.json": parse_document(
+        BUNDLE, lambda v, _: v["grader"].update(model="judge-9")
+    ),
+    "another judge": parse_document(
+        BUNDLE, lambda v, _: v["grader"].update(judge="sha256:" + "1" * 64)
+    ),
     "answers denied": parse_document(BUNDLE, lambda v, _: v.update(answers=False)),
     "a key that is none": parse_document(
         BUNDLE, lambda v, _: v.update(signing={"key_id": "0", "public_key": "RW"})
     ),
     "a field too many": parse_document(BUNDLE, lambda v, _: v.update(rank=1)),
     "a run's hint": parse_document("run.json", lambda v, _: v.update(snapshots="../x")),
-    "a run's template": parse_document("run.json", lambda v, _: v["template"].update(name="other")),
-    "NaN": lambda files, _: files | {"scores.json": files["scores.json"].replace(b'"n": ', b'"n": NaN, "m": ', 1)},
-    "a key twice": lambda files, _: files | {"cases.json": files["cases.json"].replace(b"{", b'{"cases": [],', 1)},
+    "a run's template": parse_document(
+        "run.json", lambda v, _: v["template"].update(name="other")
+    ),
+    "NaN": lambda files, _: (
+        files
+        | {"scores.json": files["scores.json"].replace(b'"n": ', b'"n": NaN, "m": ', 1)}
+    ),
+    "a key twice": lambda files, _: (
+        files | {"cases.json": files["cases.json"].replace(b"{", b'{"cases": [],', 1)}
+    ),
     "deep brackets": lambda files, _: files | {"scores.json": b"[" * 100_000},
     "an empty log": lambda files, _: files | {GRADES: b""},
     "a cut log": lambda files, _: files | {GRADES: files[GRADES][:-9]},
-    "Windows line ends": lambda files, _: files | {RESPONSES: files[RESPONSES].replace(b"\n", b"\r\n")},
+    "Windows line ends": lambda files, _: (
+        files | {RESPONSES: files[RESPONSES].replace(b"\n", b"\r\n")}
+    ),
     "a file too many": lambda files, _: files | {"notes.txt": b"hello"},
     "a file of another folder": lambda files, _: files | {"../../escaped.json": b"{}"},
 }

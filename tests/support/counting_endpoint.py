@@ -33,7 +33,9 @@ class CountingEndpoint:
 
 
 @asynccontextmanager
-async def counting_endpoint(*, latency_ms: float = 0, usage: bool = True) -> AsyncIterator[CountingEndpoint]:
+async def counting_endpoint(
+    *, latency_ms: float = 0, usage: bool = True
+) -> AsyncIterator[CountingEndpoint]:
     """Serve while the context lasts; `latency_ms`: the least time an answer takes; `usage`: whether it has one."""
     endpoint = CountingEndpoint()
     endpoint.answers.set()
@@ -44,7 +46,11 @@ async def counting_endpoint(*, latency_ms: float = 0, usage: bool = True) -> Asy
         endpoint.bodies[hashlib.sha256(await request.read()).hexdigest()] += 1
         await endpoint.answers.wait()
         response = await handler(request)
-        if not isinstance(response, web.Response) or response.text is None or response.status != 200:
+        if (
+            not isinstance(response, web.Response)
+            or response.text is None
+            or response.status != 200
+        ):
             return response
         body = json.loads(response.text)
         if endpoint.names is not None:

@@ -23,11 +23,18 @@ def settings_of(database_url: str, home: Path, **more: Any) -> Settings:
 
 def samples(*thread_ids: str, site: str = "sdn") -> list[SampleThread]:
     """The sample threads of those ids; all of the site when none is named."""
-    return [t for t in load_sample_threads() if t.site == site and (not thread_ids or t.thread_id in thread_ids)]
+    return [
+        t
+        for t in load_sample_threads()
+        if t.site == site and (not thread_ids or t.thread_id in thread_ids)
+    ]
 
 
 async def harvest(
-    database: Database, settings: Settings, threads: Sequence[SampleThread], site: str = "sdn"
+    database: Database,
+    settings: Settings,
+    threads: Sequence[SampleThread],
+    site: str = "sdn",
 ) -> HarvestResult:
     """Harvest a community that has these threads."""
     async with serve_communities(threads) as communities:
@@ -43,18 +50,28 @@ def words_of(thread: SampleThread) -> list[str]:
     """Words by which any trace of a thread is found: of its title, its address, its authors and its messages."""
     slug = thread.path.strip("/").split("/")[-1]
     authors = [m.author for m in thread.messages if len(m.author) >= 6]
-    lines = [line for m in thread.messages for line in m.text.replace('"', "\n").splitlines()]
-    pieces = [line[i : i + 40] for line in lines for i in range(0, max(1, len(line) - 20), 20)]
+    lines = [
+        line for m in thread.messages for line in m.text.replace('"', "\n").splitlines()
+    ]
+    pieces = [
+        line[i : i + 40] for line in lines for i in range(0, max(1, len(line) - 20), 20)
+    ]
     return [thread.title, slug, *authors, *(p for p in pieces if len(p) >= 30)]
 
 
 def traces_in_files(folder: Path, words: Iterable[str]) -> list[str]:
     """Which of these words the records in a folder's WARC files hold."""
-    bodies = b"\n".join(gzip.decompress(path.read_bytes()) for path in folder.rglob("*") if path.is_file())
+    bodies = b"\n".join(
+        gzip.decompress(path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
     return [word for word in words if word.encode() in bodies]
 
 
-async def traces_in_tables(database: Database, words: Iterable[str]) -> set[tuple[str, str]]:
+async def traces_in_tables(
+    database: Database, words: Iterable[str]
+) -> set[tuple[str, str]]:
     """(table, word) for every column of text, of JSON or of arrays that holds one of these words."""
     words = list(words)
     found: set[tuple[str, str]] = set()
@@ -66,7 +83,9 @@ async def traces_in_tables(database: Database, words: Iterable[str]) -> set[tupl
             )
         )
         for table, column in columns.all():
-            held = await session.scalars(text(f'SELECT CAST("{column}" AS text) FROM "{table}"'))
+            held = await session.scalars(
+                text(f'SELECT CAST("{column}" AS text) FROM "{table}"')
+            )
             whole = "\n".join(value for value in held if value)
             found |= {(table, word) for word in words if word in whole}
     return found

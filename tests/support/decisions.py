@@ -61,7 +61,14 @@ def thread(number: int = 1, body: str = "I cough", source: str = "forum") -> Thr
         posted_at=START,
         messages=(
             Message("m0", "a1", Role.PATIENT, False, body, START, ("image",)),
-            Message("m1", "b2", Role.PHYSICIAN, True, "Rest and drink.", verified_by="Attending Physician"),
+            Message(
+                "m1",
+                "b2",
+                Role.PHYSICIAN,
+                True,
+                "Rest and drink.",
+                verified_by="Attending Physician",
+            ),
         ),
     )
 
@@ -72,7 +79,17 @@ async def saved(database: Database, *some: Thread) -> list[threads.SavedThread]:
 
 
 PASSAGES = [
-    Passage(f"c:{n}:s", "c", "Cough", "Care", "Rest helps.", "en", date(2020, 1, 1) if n else None, "", "CC0")
+    Passage(
+        f"c:{n}:s",
+        "c",
+        "Cough",
+        "Care",
+        "Rest helps.",
+        "en",
+        date(2020, 1, 1) if n else None,
+        "",
+        "CC0",
+    )
     for n in range(3)
 ]
 """Equal texts under different ids: neither may stand for the other."""
@@ -82,17 +99,33 @@ ENGINE = EngineIdentity("openai", "m-1", {"temperature": 0})
 
 
 def request(number: int = 0) -> Request:
-    return Request("screener.extract", PROMPT, {"title": f"no {number} \x00\ud800"}, {"type": "object"})
+    return Request(
+        "screener.extract",
+        PROMPT,
+        {"title": f"no {number} \x00\ud800"},
+        {"type": "object"},
+    )
 
 
 def call(outcome: CallOutcome = CallOutcome.OK, number: int = 0) -> Call:
     return Call(
-        "screener.extract", PROMPT.digest, "openai", "m-1", request(number).digest(ENGINE), 1, outcome, "", False
+        "screener.extract",
+        PROMPT.digest,
+        "openai",
+        "m-1",
+        request(number).digest(ENGINE),
+        1,
+        outcome,
+        "",
+        False,
     )
 
 
 def engines(*models: str) -> dict[str, Any]:
-    return {m: {"engine": "openai", "model": m, "parameters": {"temperature": 0.0}} for m in models}
+    return {
+        m: {"engine": "openai", "model": m, "parameters": {"temperature": 0.0}}
+        for m in models
+    }
 
 
 KEPT = Curation(
@@ -102,11 +135,26 @@ KEPT = Curation(
     detail="",
     thresholds=Thresholds(0.5, 0.5),
     elements=(
-        Element("n1", Side.NARRATIVE, Kind.SUBJECTIVE, "m0", "I cough", "The patient coughs."),
+        Element(
+            "n1",
+            Side.NARRATIVE,
+            Kind.SUBJECTIVE,
+            "m0",
+            "I cough",
+            "The patient coughs.",
+        ),
         Element("q", Side.QUERY, Kind.QUESTION, "title", "A cough", "What helps?"),
         Element("a1", Side.ADVICE, Kind.PLAN, "m1", "Rest", "Rest."),
         Element("a2", Side.ADVICE, Kind.PLAN, "m1", "drink", "Drink."),
-        Element("n2", Side.NARRATIVE, Kind.OBJECTIVE, "m0", "I cough", "A fever.", ElementStatus.DROPPED),
+        Element(
+            "n2",
+            Side.NARRATIVE,
+            Kind.OBJECTIVE,
+            "m0",
+            "I cough",
+            "A fever.",
+            ElementStatus.DROPPED,
+        ),
     ),
     query_category=ElyCategory.TREATMENT,
     s_cc=1,
@@ -118,43 +166,88 @@ KEPT = Curation(
     ),
     claims=(
         ClaimVerdict(
-            "a1", "Rest helps against a cough.", ("rest cough", "cough treatment"), Alignment.SUPPORTED,
+            "a1",
+            "Rest helps against a cough.",
+            ("rest cough", "cough treatment"),
+            Alignment.SUPPORTED,
             (
                 Hit(PASSAGES[2], 7.5, 1, SIDES),
-                Hit(PASSAGES[0], 1 / 3, 2), Hit(PASSAGES[1], 0.1, 3),
+                Hit(PASSAGES[0], 1 / 3, 2),
+                Hit(PASSAGES[1], 0.1, 3),
             ),
-            (Citation("c:1:s", "Rest helps."), Citation("c:2:s", "It does.")), "says so",
+            (Citation("c:1:s", "Rest helps."), Citation("c:2:s", "It does.")),
+            "says so",
         ),
         ClaimVerdict(
-            "a2", "Drink.", ("fluids cough", "hydration"), Alignment.NEUTRAL, (Hit(PASSAGES[0], 1.0, 1),),
-            (Citation("c:0:s", "Never drink."),), "against",
-            SecondCheck(False, (Citation("c:0:s", "At night."),), "not for this patient"), "a number is lost",
+            "a2",
+            "Drink.",
+            ("fluids cough", "hydration"),
+            Alignment.NEUTRAL,
+            (Hit(PASSAGES[0], 1.0, 1),),
+            (Citation("c:0:s", "Never drink."),),
+            "against",
+            SecondCheck(
+                False, (Citation("c:0:s", "At night."),), "not for this patient"
+            ),
+            "a number is lost",
         ),
     ),
     cross_examination=CrossExamination(
         (
-            CrossQuestion(Origin.THREAD, "Does the patient cough?", Answer.YES, Answer.YES),
-            CrossQuestion(Origin.CASE, "Should the patient rest?", Answer.UNKNOWN, Answer.NO),
+            CrossQuestion(
+                Origin.THREAD, "Does the patient cough?", Answer.YES, Answer.YES
+            ),
+            CrossQuestion(
+                Origin.CASE, "Should the patient rest?", Answer.UNKNOWN, Answer.NO
+            ),
         ),
-        100.0, 100.0, 100.0, 100.0, -25.5, 75.0, 50.0,
+        100.0,
+        100.0,
+        100.0,
+        100.0,
+        -25.5,
+        75.0,
+        50.0,
     ),
-    index=IndexIdentity("hybrid", "sha256:1", {"c": "sha256:2"}, 3, {"encoder": "e", "recall": {"k": 32}}),
+    index=IndexIdentity(
+        "hybrid",
+        "sha256:1",
+        {"c": "sha256:2"},
+        3,
+        {"encoder": "e", "recall": {"k": 32}},
+    ),
     checks=(ControllerCheck(Check.QUOTE_IN_MESSAGE, "n1", True, "found", 1),),
     text=CaseText("A patient coughs.", "What helps?", "Rest and drink."),
     second_reading=SecondReading(
-        True, True, True, True, True, (FaultyAdvice("a2", AdviceFault.MINOR, "how much?"),), "", "sound",
+        True,
+        True,
+        True,
+        True,
+        True,
+        (FaultyAdvice("a2", AdviceFault.MINOR, "how much?"),),
+        "",
+        "sound",
         {"engine": "openai", "model": "reader", "parameters": {}},
     ),
     calls=(call(), call(CallOutcome.UNAVAILABLE, 99)),
     engines=engines("screener", "validator"),
-)  # fmt: skip
-FAILED = Curation(Outcome.FAILED, Stage.SCREENER, Reason.INVALID_REPLY, "it is no JSON", Thresholds())
-REJECTED = Curation(Outcome.REJECTED, Stage.SCREENER, Reason.NO_QUERY, "nothing is asked", Thresholds())
+)
+FAILED = Curation(
+    Outcome.FAILED, Stage.SCREENER, Reason.INVALID_REPLY, "it is no JSON", Thresholds()
+)
+REJECTED = Curation(
+    Outcome.REJECTED, Stage.SCREENER, Reason.NO_QUERY, "nothing is asked", Thresholds()
+)
 
 
 async def decide(session: AsyncSession, revision_pk: int, curation: Curation) -> int:
     return await curations.save_curation(
-        session, revision_pk, PIPELINE, curation, started_at=START, finished_at=START + timedelta(seconds=1)
+        session,
+        revision_pk,
+        PIPELINE,
+        curation,
+        started_at=START,
+        finished_at=START + timedelta(seconds=1),
     )
 
 
@@ -162,7 +255,12 @@ async def keep_replies(database: Database, curation: Curation) -> None:
     store = PostgresReplyStore(database)
     for c in curation.calls:
         if c.outcome not in (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET):
-            await store.keep(c.request_digest, request(), ENGINE, Reply("{}", Finish.STOP, Usage(), "m-1"))
+            await store.keep(
+                c.request_digest,
+                request(),
+                ENGINE,
+                Reply("{}", Finish.STOP, Usage(), "m-1"),
+            )
 
 
 RUBRIC = Rubric(
@@ -190,6 +288,13 @@ async def make_case(
         curation_id = await decide(session, one.revision_pk, KEPT)
         arguments: dict[str, Any] = {"publishable": True, "text": KEPT.text, **more}
         content = cases.CaseContent(
-            curation_id=curation_id, language="en", source="forum", posted_at=START, rubric=rubric, **arguments
+            curation_id=curation_id,
+            language="en",
+            source="forum",
+            posted_at=START,
+            rubric=rubric,
+            **arguments,
         )
-        return await cases.save_case(session, content, thread_pk=one.thread_pk, key=KEY, held=held)
+        return await cases.save_case(
+            session, content, thread_pk=one.thread_pk, key=KEY, held=held
+        )

@@ -15,10 +15,14 @@ DIMENSION = 8
 
 
 def identity(
-    name: str = "counting", digest: str = "sha256:" + "ab" * 32, dimension: int = DIMENSION
+    name: str = "counting",
+    digest: str = "sha256:" + "ab" * 32,
+    dimension: int = DIMENSION,
 ) -> EncoderIdentity:
     """The identity of an encoder that does not exist."""
-    return EncoderIdentity(name=name, digest=digest, dimension=dimension, backend="torch")
+    return EncoderIdentity(
+        name=name, digest=digest, dimension=dimension, backend="torch"
+    )
 
 
 @dataclass
@@ -42,7 +46,10 @@ def vector(text: str) -> NDArray[np.float32]:
 
 
 def items(numbers: Iterable[int]) -> list[Passage]:
-    return [Passage(f"c:{n}", "c", f"title {n}", "", f"text {n}", "en", None, "", "") for n in numbers]
+    return [
+        Passage(f"c:{n}", "c", f"title {n}", "", f"text {n}", "en", None, "", "")
+        for n in numbers
+    ]
 
 
 def keys(numbers: Iterable[int]) -> Keys:
@@ -64,9 +71,13 @@ class Arrays(StoredVectors):
         return self._vectors[ordinals].astype(np.float32)
 
 
-def clustered(count: int, dimension: int, clusters: int, spread: float, seed: int) -> NDArray[np.float32]:
+def clustered(
+    count: int, dimension: int, clusters: int, spread: float, seed: int
+) -> NDArray[np.float32]:
     """Vectors around centres that are the same for any seed."""
     centres = np.random.default_rng(0).standard_normal((clusters, dimension))
     rng = np.random.default_rng(seed)
-    drawn = centres[rng.integers(0, clusters, count)] + spread * rng.standard_normal((count, dimension))
+    drawn = centres[rng.integers(0, clusters, count)] + spread * rng.standard_normal(
+        (count, dimension)
+    )
     return drawn.astype(np.float32)

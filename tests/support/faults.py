@@ -81,7 +81,9 @@ async def healthy_instance(
     """An instance in use, run by cron, in which no check finds anything."""
     await saved(database, *(thread(number) for number in range(1, 5)))
     shutil.copytree(index, home / "evidence" / "default")
-    settings = Settings.model_validate({"home": home, "watch": {"disk_free_gb": 0, "disk_free_share": 0}})
+    settings = Settings.model_validate(
+        {"home": home, "watch": {"disk_free_gb": 0, "disk_free_share": 0}}
+    )
     async with AsyncExitStack() as holding:
         stage = Stage(database, settings, holding, environment)
         await stage.change(
@@ -92,7 +94,9 @@ async def healthy_instance(
 
 
 async def scheduler_heard(stage: Stage, ago: str) -> None:
-    await stage.change(f"INSERT INTO observations (name, at) VALUES ('scheduler', now() - interval '{ago}')")
+    await stage.change(
+        f"INSERT INTO observations (name, at) VALUES ('scheduler', now() - interval '{ago}')"
+    )
 
 
 async def scheduler_stopped(stage: Stage) -> None:
@@ -100,13 +104,19 @@ async def scheduler_stopped(stage: Stage) -> None:
 
 
 async def no_scheduler_ever(stage: Stage) -> None:
-    await stage.change("UPDATE pipeline_runs SET started_at = now() - interval '9 days'")
+    await stage.change(
+        "UPDATE pipeline_runs SET started_at = now() - interval '9 days'"
+    )
 
 
 async def scheduler_hangs(stage: Stage) -> None:
     await scheduler_heard(stage, "4 minutes")
-    connection = await stage.holding.enter_async_context(lock_connection(stage.database))
-    assert await ask_lock(connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK)
+    connection = await stage.holding.enter_async_context(
+        lock_connection(stage.database)
+    )
+    assert await ask_lock(
+        connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK
+    )
 
 
 async def queue_threads(stage: Stage) -> None:
@@ -141,13 +151,17 @@ async def worker_killed(stage: Stage) -> None:
 
 
 async def serve_queue(stage: Stage) -> None:
-    connection = await stage.holding.enter_async_context(lock_connection(stage.database))
+    connection = await stage.holding.enter_async_context(
+        lock_connection(stage.database)
+    )
     await announce_serving(connection, [Queue.CURATE])
 
 
 async def worker_hangs(stage: Stage) -> None:
     """A worker that usually decides a thread each second has decided none for four minutes."""
-    await decide(stage, "true", "now() - interval '4 minutes' - n * interval '1 second'")
+    await decide(
+        stage, "true", "now() - interval '4 minutes' - n * interval '1 second'"
+    )
     await queue_threads(stage)
     await serve_queue(stage)
     await stage.change("UPDATE procrastinate_events SET at = at - interval '2 minutes'")
@@ -167,8 +181,12 @@ async def job_waits_a_day(stage: Stage) -> None:
 async def job_failed(stage: Stage) -> None:
     await queue_threads(stage)
     await stage.change("UPDATE procrastinate_jobs SET status = 'doing'")
-    await stage.change("UPDATE procrastinate_jobs SET status = 'failed' WHERE id % 2 = 0")
-    await stage.change("UPDATE procrastinate_jobs SET status = 'succeeded' WHERE id % 2 = 1")
+    await stage.change(
+        "UPDATE procrastinate_jobs SET status = 'failed' WHERE id % 2 = 0"
+    )
+    await stage.change(
+        "UPDATE procrastinate_jobs SET status = 'succeeded' WHERE id % 2 = 1"
+    )
 
 
 async def step_job_failed(stage: Stage) -> None:
@@ -177,7 +195,9 @@ async def step_job_failed(stage: Stage) -> None:
     await stage.change("UPDATE procrastinate_jobs SET status = 'failed'")
 
 
-async def decide(stage: Stage, which: str, at: str, reason: str = "invalid_reply", detail: str = "''") -> None:
+async def decide(
+    stage: Stage, which: str, at: str, reason: str = "invalid_reply", detail: str = "''"
+) -> None:
     """An attempt about each thread, thirty times over, which failed; expressions may use `n` and `revision.id`."""
     await stage.change(
         "INSERT INTO curations (revision_id, pipeline_digest, attempt, outcome, stage, reason, detail,"
@@ -211,7 +231,13 @@ def evidence_file(ending: str, spoil: Callable[[Path], None]) -> Make:
     """Spoil the first file of the index whose name ends so."""
 
     async def make(stage: Stage) -> None:
-        spoil(next(path for path in sorted(stage.index.rglob("*")) if path.name.endswith(ending)))
+        spoil(
+            next(
+                path
+                for path in sorted(stage.index.rglob("*"))
+                if path.name.endswith(ending)
+            )
+        )
 
     return make
 
@@ -236,7 +262,9 @@ def right_revoked(right: str) -> Make:
 def circuit_opened(cause: str) -> Make:
     async def make(stage: Stage) -> None:
         address, model = ENDPOINT["base_url"], ENDPOINT["model"]
-        stage.settings = Settings.model_validate(stage.settings.model_dump() | {"roles": {"screener": ENDPOINT}})
+        stage.settings = Settings.model_validate(
+            stage.settings.model_dump() | {"roles": {"screener": ENDPOINT}}
+        )
         await stage.change(
             "INSERT INTO circuits SELECT :key, :name, :cause, false, now(), now(), 30",
             key=circuit_key(address, os.environ.get("OPENAI_API_KEY", ""), model),
@@ -270,7 +298,9 @@ async def source_is_quarantined(stage: Stage) -> None:
     )
 
 
-async def harvested(stage: Stage, week: str, ago: str = "0 days", outcome: str = "done") -> None:
+async def harvested(
+    stage: Stage, week: str, ago: str = "0 days", outcome: str = "done"
+) -> None:
     await stage.change(
         "INSERT INTO sources (name, kind) VALUES ('sdn', 'site')",
         "INSERT INTO harvest_runs (source, iso_week, outcome, problem, started_at, finished_at)"
@@ -284,7 +314,9 @@ def step_ran(step: str, outcome: str, ago: str = "10 minutes") -> Make:
     """A step's run for the week of its latest slot."""
 
     async def make(stage: Stage) -> None:
-        week = iso_week(latest_slot(datetime.now(UTC), getattr(stage.settings.schedule, step)))
+        week = iso_week(
+            latest_slot(datetime.now(UTC), getattr(stage.settings.schedule, step))
+        )
         await harvested(stage, week)
         counts = '{"problem": "no space is left"}' if outcome == "failed" else "{}"
         ended = "NULL" if outcome == "running" else "now()"
@@ -317,7 +349,9 @@ async def frozen_in_part(stage: Stage) -> None:
     meta = FixedMeta(
         lineage=(),
         signing=None,
-        provenance=Provenance(code_version="1", engines=(), prompts={}, evidence=(), thresholds={}),
+        provenance=Provenance(
+            code_version="1", engines=(), prompts={}, evidence=(), thresholds={}
+        ),
         why_not=(),
         numbers=Numbers(cases=16, criteria=80, held=0),
         hold_out=0.0,
@@ -440,14 +474,18 @@ def write_certificate(folder: Path, days: int) -> tuple[Path, Path]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(datetime.now(UTC) - timedelta(days=100))
         .not_valid_after(datetime.now(UTC) + timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
     paths = folder / "tls.key", folder / "tls.pem"
     paths[0].write_bytes(
         key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
     )
     paths[1].write_bytes(built.public_bytes(serialization.Encoding.PEM))
@@ -455,7 +493,8 @@ def write_certificate(folder: Path, days: int) -> tuple[Path, Path]:
 
 
 _BAD_REQUEST = (
-    "'endpoint \x1b[2J refuses request ' || revision.id || ': status 400: no parameter \"x' || revision.id || '\"'"
+    "'endpoint \x1b[2J refuses request ' || revision.id || "
+    "': status 400: no parameter \"x' || revision.id || '\"'"
 )
 _LIMITED = "'no answer in 6 attempts: status 429: wait ' || revision.id * 7 || ' s'"
 
@@ -474,32 +513,65 @@ FAULTS: Mapping[str, Fault] = {
     "job-waits-a-day": Fault("jobs_old", job_waits_a_day),
     "jobs-of-threads-failed": Fault("jobs_failed", job_failed),
     "job-of-a-step-failed": Fault("jobs_failed", step_job_failed),
-    "threads-refused-with-400": Fault("threads_fail_alike", threads_failed(_BAD_REQUEST, "endpoint_unavailable")),
-    "threads-limited-with-429": Fault("threads_fail_alike", threads_failed(_LIMITED, "endpoint_unavailable")),
-    "threads-with-unusable-replies": Fault("threads_fail_alike", threads_failed("'no JSON'", "invalid_reply")),
+    "threads-refused-with-400": Fault(
+        "threads_fail_alike", threads_failed(_BAD_REQUEST, "endpoint_unavailable")
+    ),
+    "threads-limited-with-429": Fault(
+        "threads_fail_alike", threads_failed(_LIMITED, "endpoint_unavailable")
+    ),
+    "threads-with-unusable-replies": Fault(
+        "threads_fail_alike", threads_failed("'no JSON'", "invalid_reply")
+    ),
     "disk-share": Fault("disk", disk_is_full(disk_free_share=1.0)),
     "disk-bytes": Fault("disk", disk_is_full(disk_free_gb=1e9)),
     "evidence-gone": Fault("evidence_missing", evidence_is_gone),
-    "evidence-file-gone": Fault("evidence_corrupt", evidence_file("days.bin", Path.unlink)),
-    "evidence-file-short": Fault("evidence_corrupt", evidence_file(".store", cut_short)),
-    "evidence-manifest-broken": Fault("evidence_corrupt", evidence_file("manifest.json", flip_byte)),
-    "evidence-days-flipped": Fault("evidence_corrupt", evidence_file("days.bin", flip_byte)),
-    "evidence-corpora-flipped": Fault("evidence_corrupt", evidence_file("corpora.bin", flip_byte)),
+    "evidence-file-gone": Fault(
+        "evidence_corrupt", evidence_file("days.bin", Path.unlink)
+    ),
+    "evidence-file-short": Fault(
+        "evidence_corrupt", evidence_file(".store", cut_short)
+    ),
+    "evidence-manifest-broken": Fault(
+        "evidence_corrupt", evidence_file("manifest.json", flip_byte)
+    ),
+    "evidence-days-flipped": Fault(
+        "evidence_corrupt", evidence_file("days.bin", flip_byte)
+    ),
+    "evidence-corpora-flipped": Fault(
+        "evidence_corrupt", evidence_file("corpora.bin", flip_byte)
+    ),
     "evidence-idx-flipped": Fault("evidence_corrupt", evidence_file(".idx", flip_byte)),
-    "evidence-fieldnorm-flipped": Fault("evidence_corrupt", evidence_file(".fieldnorm", flip_byte)),
-    "evidence-fast-flipped": Fault("evidence_corrupt", evidence_file(".fast", flip_byte)),
-    "evidence-store-flipped": Fault("evidence_corrupt", evidence_file(".store", flip_byte)),
-    "evidence-term-flipped": Fault("evidence_corrupt", evidence_file(".term", flip_byte)),
-    "right-of-worker-revoked": Fault("rights_missing", right_revoked("INSERT ON curations FROM medlive_worker")),
-    "right-of-web-revoked": Fault("rights_missing", right_revoked("SELECT ON cases FROM medlive_web")),
+    "evidence-fieldnorm-flipped": Fault(
+        "evidence_corrupt", evidence_file(".fieldnorm", flip_byte)
+    ),
+    "evidence-fast-flipped": Fault(
+        "evidence_corrupt", evidence_file(".fast", flip_byte)
+    ),
+    "evidence-store-flipped": Fault(
+        "evidence_corrupt", evidence_file(".store", flip_byte)
+    ),
+    "evidence-term-flipped": Fault(
+        "evidence_corrupt", evidence_file(".term", flip_byte)
+    ),
+    "right-of-worker-revoked": Fault(
+        "rights_missing", right_revoked("INSERT ON curations FROM medlive_worker")
+    ),
+    "right-of-web-revoked": Fault(
+        "rights_missing", right_revoked("SELECT ON cases FROM medlive_web")
+    ),
     "right-to-a-column-revoked": Fault(
-        "rights_missing", right_revoked("UPDATE (closed_at) ON disputes FROM medlive_web")
+        "rights_missing",
+        right_revoked("UPDATE (closed_at) ON disputes FROM medlive_web"),
     ),
     "account-without-credit": Fault("circuit_open", circuit_opened("no credit")),
     "endpoint-down": Fault("circuit_open", circuit_opened("no connection")),
     "week-budget-spent": Fault("budget_spent", spent("2", week_usd=1.0)),
-    "stage-budget-spent": Fault("budget_spent", spent("2", stage_week_usd={"screener": 1.0})),
-    "week-budget-spent-without-usage": Fault("budget_spent", spent("2", estimated=True, week_usd=1.0)),
+    "stage-budget-spent": Fault(
+        "budget_spent", spent("2", stage_week_usd={"screener": 1.0})
+    ),
+    "week-budget-spent-without-usage": Fault(
+        "budget_spent", spent("2", estimated=True, week_usd=1.0)
+    ),
     "week-budget-nearly-spent": Fault("budget_near", spent("0.85", week_usd=1.0)),
     "reply-without-a-price": Fault("unpriced", spent("NULL")),
     "source-quarantined": Fault("source_quarantined", source_is_quarantined),
@@ -515,10 +587,14 @@ FAULTS: Mapping[str, Fault] = {
     "backup-never-made": Fault("backup_old", backup_never_made),
     "backup-too-old": Fault("backup_old", backup_too_old),
     "backup-does-not-come-back": Fault(
-        "backup_unchecked", backup_with("failed", check="failed", problem="the restore check failed: 3 rows")
+        "backup_unchecked",
+        backup_with(
+            "failed", check="failed", problem="the restore check failed: 3 rows"
+        ),
     ),
     "backup-cannot-be-tried": Fault(
-        "backup_unchecked", backup_with("done", check="impossible", why="owner may not create databases")
+        "backup_unchecked",
+        backup_with("done", check="impossible", why="owner may not create databases"),
     ),
     "backup-was-not-tried": Fault("backup_unchecked", backup_with("done")),
     "webhook-refuses": Fault("message_undelivered", undelivered("webhook")),

@@ -12,7 +12,13 @@ from aiohttp import web
 from medlive.integrity.signing import SecretKey, sign
 from medlive.publishing.download import Fetched, fetch_snapshot
 from medlive.publishing.reading import Pace
-from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, trusted_comment, write_errata_file
+from medlive.snapshot.errata import (
+    Errata,
+    Erratum,
+    WithdrawalKind,
+    trusted_comment,
+    write_errata_file,
+)
 
 VERSION = "2026.W45"
 QUICK = Pace(pause_s=0.001)
@@ -65,7 +71,9 @@ class Web:
                 await asyncio.sleep(0.005)
             return response
         if name in self.cut:
-            response = web.StreamResponse(headers={"Content-Length": str(path.stat().st_size)})
+            response = web.StreamResponse(
+                headers={"Content-Length": str(path.stat().st_size)}
+            )
             await response.prepare(request)
             await response.write(path.read_bytes()[: self.cut.pop(name)])
             request.transport.close()
@@ -73,8 +81,12 @@ class Web:
         return web.FileResponse(path)
 
 
-async def get(site: Web, out: Path, version: str = VERSION, key: SecretKey | None = None) -> Fetched:
-    return await fetch_snapshot(site.url, version, out, key.public if key else None, pace=QUICK)
+async def get(
+    site: Web, out: Path, version: str = VERSION, key: SecretKey | None = None
+) -> Fetched:
+    return await fetch_snapshot(
+        site.url, version, out, key.public if key else None, pace=QUICK
+    )
 
 
 def erratum(number: int, **changes: Any) -> Erratum:
@@ -97,7 +109,12 @@ def offer(site: Web, errata: Errata, key: SecretKey | None) -> None:
     """Publish errata, signed with a key or without one."""
     signer = None
     if key is not None:
-        signer = partial(sign, key=key, trusted_comment=trusted_comment(errata), untrusted_comment="errata")
+        signer = partial(
+            sign,
+            key=key,
+            trusted_comment=trusted_comment(errata),
+            untrusted_comment="errata",
+        )
     for name in ("errata.json", "errata.json.minisig"):
         (site.root / name).unlink(missing_ok=True)
     write_errata_file(site.root, errata, signer)

@@ -5,7 +5,13 @@ from pathlib import Path
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.client import Client
-from medlive.evidence.fetch.fetching import Outcome, Plan, corpus_path, make_plan, run_plan
+from medlive.evidence.fetch.fetching import (
+    Outcome,
+    Plan,
+    corpus_path,
+    make_plan,
+    run_plan,
+)
 from medlive.evidence.fetch.ledger import read_ledger
 from medlive.evidence.fetch.model import (
     ArticleType,
@@ -26,7 +32,14 @@ REVIEWS = Selection(types=(ArticleType.REVIEW,))
 FIRST = "pubmed26n0001.xml.gz"
 SECOND = "pubmed26n0002.xml.gz"
 THIRD = "pubmed26n0003.xml.gz"
-LIMITS = FetchSettings(contact=None, attempts=3, backoff_s=0.0, longest_wait_s=5.0, stall_s=5.0, pause_s=0.0)
+LIMITS = FetchSettings(
+    contact=None,
+    attempts=3,
+    backoff_s=0.0,
+    longest_wait_s=5.0,
+    stall_s=5.0,
+    pause_s=0.0,
+)
 FOLDERS = {
     "statpearls": "books",
     "pdq": "books",
@@ -41,21 +54,37 @@ def source_at(publisher: Publisher, name: str) -> Source:
     return find_source(name, f"{publisher.url}/{folder}")
 
 
-def plan_of(source: Source, folder: Path, selection: Selection = ALL, limits: FetchSettings = LIMITS) -> Plan:
+def plan_of(
+    source: Source,
+    folder: Path,
+    selection: Selection = ALL,
+    limits: FetchSettings = LIMITS,
+) -> Plan:
     with Client(limits, source.hosts, 0.0) as client:
         return make_plan(source, folder, selection, client)
 
 
-def fetch(source: Source, folder: Path, selection: Selection = ALL, limits: FetchSettings = LIMITS) -> Outcome:
+def fetch(
+    source: Source,
+    folder: Path,
+    selection: Selection = ALL,
+    limits: FetchSettings = LIMITS,
+) -> Outcome:
     with Client(limits, source.hosts, 0.0) as client:
-        return run_plan(make_plan(source, folder, selection, client), client, lambda done, total: None)
+        return run_plan(
+            make_plan(source, folder, selection, client),
+            client,
+            lambda done, total: None,
+        )
 
 
 def put_two(publisher: Publisher) -> dict[str, bytes]:
     """A baseline file and an update file."""
     files = {
         f"baseline/{FIRST}": pubmed_file([Article(number) for number in range(1, 400)]),
-        f"updatefiles/{SECOND}": pubmed_file([Article(3, text="A newer abstract of metformin.")], deleted=[5]),
+        f"updatefiles/{SECOND}": pubmed_file(
+            [Article(3, text="A newer abstract of metformin.")], deleted=[5]
+        ),
     }
     put_pubmed(publisher, "baseline", {FIRST: files[f"baseline/{FIRST}"]})
     put_pubmed(publisher, "updatefiles", {SECOND: files[f"updatefiles/{SECOND}"]})
@@ -64,7 +93,11 @@ def put_two(publisher: Publisher) -> dict[str, bytes]:
 
 def held_files(folder: Path) -> dict[str, bytes]:
     root = folder / "files"
-    return {p.relative_to(root).as_posix(): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(root).as_posix(): p.read_bytes()
+        for p in sorted(root.rglob("*"))
+        if p.is_file()
+    }
 
 
 def pages_of(source: Source, folder: Path) -> tuple[dict[str, str], ReadLog]:
@@ -72,5 +105,7 @@ def pages_of(source: Source, folder: Path) -> tuple[dict[str, str], ReadLog]:
     ledger = read_ledger(folder)
     assert ledger is not None
     log = ReadLog()
-    corpus = open_corpus(corpus_path(source, folder, ledger), source.reader, source.name)
+    corpus = open_corpus(
+        corpus_path(source, folder, ledger), source.reader, source.name
+    )
     return {passage.id: passage.text for passage in corpus.passages(log)}, log

@@ -21,19 +21,31 @@ from medlive.snapshot.ledgers import (
     write_ledger,
 )
 from medlive.snapshot.manifest import pretty_json
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, livemedbench_end, livemedbench_piece
+from medlive.snapshot.model import (
+    CASE_FIELDS,
+    CRITERION_FIELDS,
+    livemedbench_end,
+    livemedbench_piece,
+)
 from medlive.snapshot.parquet import ParquetRows
 from tests.support.spoiling import Mutation, Spoil, dump, seal, seal_sums
 
 Row = dict[str, Any]
 Rows = list[Row]
 
-CASES, CRITERIA, PLAIN, MANIFEST = "data/cases.jsonl", "data/criteria.jsonl", "livemedbench.json", "manifest.json"
+CASES, CRITERIA, PLAIN, MANIFEST = (
+    "data/cases.jsonl",
+    "data/criteria.jsonl",
+    "livemedbench.json",
+    "manifest.json",
+)
 
 
 def read_rows(folder: Path, name: str) -> Rows:
     """The rows of a JSON Lines file."""
-    return [json.loads(data) for data in (folder / name).read_bytes().split(b"\n") if data]
+    return [
+        json.loads(data) for data in (folder / name).read_bytes().split(b"\n") if data
+    ]
 
 
 def write_rows(folder: Path, name: str, rows: Rows) -> None:
@@ -50,7 +62,10 @@ def derive(folder: Path) -> None:
             mine = [c for c in criteria if c["case_id"] == case["case_id"]]
             plain.write(livemedbench_piece(number, case, mine))
         plain.write(livemedbench_end())
-    for stem, fields, rows in (("cases", CASE_FIELDS, cases), ("criteria", CRITERION_FIELDS, criteria)):
+    for stem, fields, rows in (
+        ("cases", CASE_FIELDS, cases),
+        ("criteria", CRITERION_FIELDS, criteria),
+    ):
         writer = ParquetRows(folder / f"data/{stem}.parquet", fields, canary)
         for row in rows:
             writer.add(row)
@@ -67,7 +82,15 @@ def recount(manifest: Row, folder: Path) -> None:
         listed = list(values)
         return {value: listed.count(value) for value in sorted(set(listed))}
 
-    for name in ("language", "source", "theme", "specialty", "difficulty", "dialogue_register", "first_release"):
+    for name in (
+        "language",
+        "source",
+        "theme",
+        "specialty",
+        "difficulty",
+        "dialogue_register",
+        "first_release",
+    ):
         counts[f"by_{name}"] = count(c[name] for c in cases)
     counts["by_month"] = count(c["posted_at"][:7] for c in cases)
     counts["by_axis"] = count(c["axis"] for c in criteria)
@@ -80,7 +103,9 @@ def recount(manifest: Row, folder: Path) -> None:
             entry["rows"] = len(criteria)
 
 
-def in_ledger(name: str, edit: Callable[[Row, dict[str, Rows]], object]) -> Callable[[Path], None]:
+def in_ledger(
+    name: str, edit: Callable[[Row, dict[str, Rows]], object]
+) -> Callable[[Path], None]:
     """A change to a ledger's entries."""
 
     def spoil(folder: Path) -> None:
@@ -130,7 +155,9 @@ def _text(name: str, old: str, new: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         text = (folder / name).read_text("utf-8")
         assert old in text
-        (folder / name).write_bytes(text.replace(old, new, 1).encode("utf-8", "surrogatepass"))
+        (folder / name).write_bytes(
+            text.replace(old, new, 1).encode("utf-8", "surrogatepass")
+        )
 
     return spoil
 
@@ -152,18 +179,38 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("an unknown axis", CRITERIA, _to(0, axis="Charm"), {9, 11}),
     ("an axis with a newline", CRITERIA, _to(0, axis="Safety\n"), {9, 11}),
     ("a criterion of no case", CRITERIA, _to(0, case_id="A"), {8}),
-    ("a criterion twice", CRITERIA, lambda r: r[1].update(criterion_id=r[0]["criterion_id"]), {8}),
+    (
+        "a criterion twice",
+        CRITERIA,
+        lambda r: r[1].update(criterion_id=r[0]["criterion_id"]),
+        {8},
+    ),
     ("a criterion's row twice", CRITERIA, lambda r: r.insert(1, dict(r[0])), {7, 8}),
     ("a lost criterion", CRITERIA, lambda r: r.pop(), {11, 12}),
     ("a lost first criterion", CRITERIA, lambda r: r.pop(0), {9, 11, 12}),
-    ("a case without criteria", CRITERIA, lambda r: r.__delitem__(slice(0, 3)), {10, 11}),
+    (
+        "a case without criteria",
+        CRITERIA,
+        lambda r: r.__delitem__(slice(0, 3)),
+        {10, 11},
+    ),
     ("two criteria changed places", CRITERIA, lambda r: r.insert(0, r.pop(1)), {7}),
-    ("positions changed", CRITERIA, lambda r: (r[0].update(position=2), r[1].update(position=1)), {7}),
+    (
+        "positions changed",
+        CRITERIA,
+        lambda r: (r[0].update(position=2), r[1].update(position=1)),
+        {7},
+    ),
     ("a position left out", CRITERIA, _to(2, position=4), {9}),
     ("an empty criterion", CRITERIA, _to(0, criterion=" \u3000\n"), {9}),
     ("a criterion of another revision", CRITERIA, _to(0, revision=7), {9}),
     ("a criterion's id of another case", CRITERIA, _to(0, criterion_id="zz-c1"), {9}),
-    ("a criterion's id with a zero", CRITERIA, lambda r: r[0].update(criterion_id=r[0]["case_id"] + "-c01"), {9}),
+    (
+        "a criterion's id with a zero",
+        CRITERIA,
+        lambda r: r[0].update(criterion_id=r[0]["case_id"] + "-c01"),
+        {9},
+    ),
     ("a criterion's text", CRITERIA, _to(0, criterion="Another one."), {12, 13}),
     ("another canary in a criterion", CRITERIA, _to(0, canary="0"), {17}),
     ("a case twice", CASES, lambda r: r.insert(1, dict(r[0])), {7, 8}),
@@ -192,7 +239,12 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("another revision", CASES, _to(1, revision=2), {9}),
     ("another canary in a case", CASES, _to(1, canary="0" * 36), {17}),
     ("an address", CASES, _to(0, advice="See https://forum.example/t/1"), {18}),
-    ("an address without a scheme", CASES, _to(0, advice="See WWW.forum.example"), {18}),
+    (
+        "an address without a scheme",
+        CASES,
+        _to(0, advice="See WWW.forum.example"),
+        {18},
+    ),
     ("an e-mail address", CASES, _to(0, advice="Write to a.b@example.org"), {18}),
     ("a handle", CASES, _to(0, advice="Thanks @someone_99"), {18}),
     ("a control character", CASES, _to(0, advice="Rest\x00"), {18}),
@@ -200,9 +252,24 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("a joiner", CASES, _to(0, advice="Re\u200bst"), {18}),
     ("a letter of another script", CASES, _to(0, advice="R\u0435st"), {18}),
     ("a tag", CASES, _to(0, advice="Rest\U000e0041"), {18}),
-    ("a Greek letter among Latin ones", CASES, _to(0, advice="Rest \u03bfften, \u039fften"), {18}),
-    ("an address in a criterion", CRITERIA, _to(0, criterion="Names ftp://x.example"), {18}),
-    ("a mark of direction in a criterion", CRITERIA, _to(0, criterion="Names \u202erest"), {18}),
+    (
+        "a Greek letter among Latin ones",
+        CASES,
+        _to(0, advice="Rest \u03bfften, \u039fften"),
+        {18},
+    ),
+    (
+        "an address in a criterion",
+        CRITERIA,
+        _to(0, criterion="Names ftp://x.example"),
+        {18},
+    ),
+    (
+        "a mark of direction in a criterion",
+        CRITERIA,
+        _to(0, criterion="Names \u202erest"),
+        {18},
+    ),
 )
 
 SPELLINGS: tuple[tuple[str, str, str, str, set[int]], ...] = (
@@ -210,9 +277,21 @@ SPELLINGS: tuple[tuple[str, str, str, str, set[int]], ...] = (
     ("a script", "figures/axes.svg", "<rect", "<script>alert(1)</script><rect", {18}),
     ("a handler", "figures/axes.svg", "<rect", "<rect onload='alert(1)'", {18}),
     ("a link", "figures/themes.svg", "<rect", "<a href='x'></a><rect", {18}),
-    ("a style that loads", "figures/themes.svg", "<style>", "<style>@import 'x';", {18}),
+    (
+        "a style that loads",
+        "figures/themes.svg",
+        "<style>",
+        "<style>@import 'x';",
+        {18},
+    ),
     ("no distribution", "croissant.json", '"distribution"', '"elsewhere"', {6}),
-    ("one file less", "croissant.json", '"contentUrl": "data/cases.jsonl"', '"contentUrl": "data/x.jsonl"', {6}),
+    (
+        "one file less",
+        "croissant.json",
+        '"contentUrl": "data/cases.jsonl"',
+        '"contentUrl": "data/x.jsonl"',
+        {6},
+    ),
     ("a key twice", CASES, '{"advice"', '{"advice":"x","advice"', {7}),
     ("another order of keys", CRITERIA, '{"axis":"Accuracy",', "{", {7}),
     ("an escape that is not needed", CASES, "Rest", "\\u0052est", {7}),
@@ -239,49 +318,213 @@ SPELLINGS: tuple[tuple[str, str, str, str, set[int]], ...] = (
     ("a space in changes.json", CHANGES, '"added":[', '"added": [', {15}),
     ("a comma less in changes.json", CHANGES, "\n,{", "\n{", {15}),
     ("a section less in changes.json", CHANGES, ',"revised":[\n', "", {15}),
-    ("deep brackets in changes.json", CHANGES, '"reason":"', '"reason":' + "[" * 9_000 + '"', {15}),
+    (
+        "deep brackets in changes.json",
+        CHANGES,
+        '"reason":"',
+        '"reason":' + "[" * 9_000 + '"',
+        {15},
+    ),
     ("a space in holdouts.json", HOLDOUTS, '"held":[', '"held": [', {16}),
-    ("not a number in holdouts.json", HOLDOUTS, '"held_since":"2026.W44"', '"held_since":NaN', {16}),
+    (
+        "not a number in holdouts.json",
+        HOLDOUTS,
+        '"held_since":"2026.W44"',
+        '"held_since":NaN',
+        {16},
+    ),
 )
 
-LEDGERS: tuple[tuple[str, str, Callable[[Row, dict[str, Rows]], object], set[int]], ...] = (
+LEDGERS: tuple[
+    tuple[str, str, Callable[[Row, dict[str, Rows]], object], set[int]], ...
+] = (
     ("an added case less", CHANGES, lambda h, s: s["added"].pop(), {15}),
-    ("an added case that is not there", CHANGES, lambda h, s: s["added"][-1].update(case_id="zz"), {15}),
-    ("added twice", CHANGES, lambda h, s: s["added"].append(dict(s["added"][-1])), {15}),
+    (
+        "an added case that is not there",
+        CHANGES,
+        lambda h, s: s["added"][-1].update(case_id="zz"),
+        {15},
+    ),
+    (
+        "added twice",
+        CHANGES,
+        lambda h, s: s["added"].append(dict(s["added"][-1])),
+        {15},
+    ),
     ("added in another order", CHANGES, lambda h, s: s["added"].reverse(), {15}),
-    ("added with a revision before", CHANGES, lambda h, s: s["added"][0].update(from_revision=1), {15}),
-    ("added with another revision", CHANGES, lambda h, s: s["added"][0].update(to_revision=4), {15}),
-    ("a revision as truth", CHANGES, lambda h, s: s["revised"][0].update(from_revision=True), {15}),
-    ("revised to another revision", CHANGES, lambda h, s: s["revised"][0].update(to_revision=3), {15}),
-    ("revised and not there", CHANGES, lambda h, s: s["revised"][0].update(case_id="a00"), {15}),
-    ("revised and added", CHANGES, lambda h, s: s["revised"].append(s["added"][0] | {"from_revision": 1}), {15}),
-    ("withdrawn and there", CHANGES, lambda h, s: s["withdrawn"][0].update(case_id="a0"), {15}),
-    ("withdrawn to a revision", CHANGES, lambda h, s: s["withdrawn"][0].update(to_revision=2), {15}),
+    (
+        "added with a revision before",
+        CHANGES,
+        lambda h, s: s["added"][0].update(from_revision=1),
+        {15},
+    ),
+    (
+        "added with another revision",
+        CHANGES,
+        lambda h, s: s["added"][0].update(to_revision=4),
+        {15},
+    ),
+    (
+        "a revision as truth",
+        CHANGES,
+        lambda h, s: s["revised"][0].update(from_revision=True),
+        {15},
+    ),
+    (
+        "revised to another revision",
+        CHANGES,
+        lambda h, s: s["revised"][0].update(to_revision=3),
+        {15},
+    ),
+    (
+        "revised and not there",
+        CHANGES,
+        lambda h, s: s["revised"][0].update(case_id="a00"),
+        {15},
+    ),
+    (
+        "revised and added",
+        CHANGES,
+        lambda h, s: s["revised"].append(s["added"][0] | {"from_revision": 1}),
+        {15},
+    ),
+    (
+        "withdrawn and there",
+        CHANGES,
+        lambda h, s: s["withdrawn"][0].update(case_id="a0"),
+        {15},
+    ),
+    (
+        "withdrawn to a revision",
+        CHANGES,
+        lambda h, s: s["withdrawn"][0].update(to_revision=2),
+        {15},
+    ),
     ("no reason", CHANGES, lambda h, s: s["withdrawn"][0].update(reason=" "), {15}),
-    ("a reason that is none", CHANGES, lambda h, s: s["withdrawn"][0].update(reason=None), {15}),
-    ("an address in a reason", CHANGES, lambda h, s: s["withdrawn"][0].update(reason="by a@example.org"), {18}),
+    (
+        "a reason that is none",
+        CHANGES,
+        lambda h, s: s["withdrawn"][0].update(reason=None),
+        {15},
+    ),
+    (
+        "an address in a reason",
+        CHANGES,
+        lambda h, s: s["withdrawn"][0].update(reason="by a@example.org"),
+        {18},
+    ),
     ("a field more", CHANGES, lambda h, s: s["withdrawn"][0].update(author="x"), {15}),
-    ("another version in the changes", CHANGES, lambda h, s: h.update(version="2026.W46"), {15}),
-    ("another parent in the changes", CHANGES, lambda h, s: h.update(parent="2026.W43"), {15}),
+    (
+        "another version in the changes",
+        CHANGES,
+        lambda h, s: h.update(version="2026.W46"),
+        {15},
+    ),
+    (
+        "another parent in the changes",
+        CHANGES,
+        lambda h, s: h.update(parent="2026.W43"),
+        {15},
+    ),
     ("no parent in the changes", CHANGES, lambda h, s: h.update(parent=None), {15}),
-    ("another canary in the changes", CHANGES, lambda h, s: h.update(canary="0"), {15, 17}),
+    (
+        "another canary in the changes",
+        CHANGES,
+        lambda h, s: h.update(canary="0"),
+        {15, 17},
+    ),
     ("a held case less", HOLDOUTS, lambda h, s: s["held"].pop(), {11}),
     ("held twice", HOLDOUTS, lambda h, s: s["held"].append(dict(s["held"][-1])), {16}),
-    ("held and dropped", HOLDOUTS, lambda h, s: s["dropped"].append(s["held"][0] | {"reason": "x"}), {16}),
-    ("held since another line's release", HOLDOUTS, lambda h, s: s["held"][0].update(held_since="2026.W40"), {16}),
-    ("held since the future", HOLDOUTS, lambda h, s: s["held"][0].update(held_since="2027.W01"), {16}),
-    ("a commitment of another kind", HOLDOUTS, lambda h, s: s["held"][0].update(commitment="md5:0"), {16}),
-    ("a held case that is named", HOLDOUTS, lambda h, s: s["held"][0].update(case_id="h2zh"), {16}),
-    ("another salt", HOLDOUTS, lambda h, s: s["revealed"][0].update(salt="0" * 64), {16}),
-    ("a salt that is none", HOLDOUTS, lambda h, s: s["revealed"][0].update(salt="x"), {16}),
-    ("a salt that is a number", HOLDOUTS, lambda h, s: s["revealed"][0].update(salt=5), {16}),
-    ("another commitment", HOLDOUTS, lambda h, s: s["revealed"][0].update(commitment="sha256:" + "0" * 64), {16}),
-    ("revealed and not there", HOLDOUTS, lambda h, s: s["revealed"][0].update(case_id="h2zh"), {16}),
-    ("another case revealed", HOLDOUTS, lambda h, s: s["revealed"][0].update(case_id="c0"), {16}),
-    ("an old case revealed", HOLDOUTS, lambda h, s: s["revealed"][0].update(case_id="a0"), {16}),
-    ("revealed and held since now", HOLDOUTS, lambda h, s: s["revealed"][0].update(held_since="2026.W45"), {16}),
-    ("dropped without a reason", HOLDOUTS, lambda h, s: s["dropped"][0].update(reason=""), {16}),
-    ("another version in the holdouts", HOLDOUTS, lambda h, s: h.update(version="2026.W46"), {16}),
+    (
+        "held and dropped",
+        HOLDOUTS,
+        lambda h, s: s["dropped"].append(s["held"][0] | {"reason": "x"}),
+        {16},
+    ),
+    (
+        "held since another line's release",
+        HOLDOUTS,
+        lambda h, s: s["held"][0].update(held_since="2026.W40"),
+        {16},
+    ),
+    (
+        "held since the future",
+        HOLDOUTS,
+        lambda h, s: s["held"][0].update(held_since="2027.W01"),
+        {16},
+    ),
+    (
+        "a commitment of another kind",
+        HOLDOUTS,
+        lambda h, s: s["held"][0].update(commitment="md5:0"),
+        {16},
+    ),
+    (
+        "a held case that is named",
+        HOLDOUTS,
+        lambda h, s: s["held"][0].update(case_id="h2zh"),
+        {16},
+    ),
+    (
+        "another salt",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(salt="0" * 64),
+        {16},
+    ),
+    (
+        "a salt that is none",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(salt="x"),
+        {16},
+    ),
+    (
+        "a salt that is a number",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(salt=5),
+        {16},
+    ),
+    (
+        "another commitment",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(commitment="sha256:" + "0" * 64),
+        {16},
+    ),
+    (
+        "revealed and not there",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(case_id="h2zh"),
+        {16},
+    ),
+    (
+        "another case revealed",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(case_id="c0"),
+        {16},
+    ),
+    (
+        "an old case revealed",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(case_id="a0"),
+        {16},
+    ),
+    (
+        "revealed and held since now",
+        HOLDOUTS,
+        lambda h, s: s["revealed"][0].update(held_since="2026.W45"),
+        {16},
+    ),
+    (
+        "dropped without a reason",
+        HOLDOUTS,
+        lambda h, s: s["dropped"][0].update(reason=""),
+        {16},
+    ),
+    (
+        "another version in the holdouts",
+        HOLDOUTS,
+        lambda h, s: h.update(version="2026.W46"),
+        {16},
+    ),
 )
 
 
@@ -296,8 +539,16 @@ def _files(manifest: Row) -> Row:
 
 
 MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
-    ("a way up", lambda m: _files(m).update({"../outside/secret": dict(_files(m)["LICENSE"])}), {6}),
-    ("an absolute path", lambda m: _files(m).update({"/etc/hostname": dict(_files(m)["LICENSE"])}), {6}),
+    (
+        "a way up",
+        lambda m: _files(m).update({"../outside/secret": dict(_files(m)["LICENSE"])}),
+        {6},
+    ),
+    (
+        "an absolute path",
+        lambda m: _files(m).update({"/etc/hostname": dict(_files(m)["LICENSE"])}),
+        {6},
+    ),
     ("a file less", lambda m: _files(m).pop("LICENSE"), {6}),
     ("itself", lambda m: _files(m).update({MANIFEST: dict(_files(m)["LICENSE"])}), {6}),
     ("another size", lambda m: _files(m)["LICENSE"].update(size=1), {6}),
@@ -307,7 +558,11 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("rows of a text", lambda m: _files(m)["LICENSE"].update(rows=3), {11}),
     ("no rows", lambda m: _files(m)[CASES].update(rows=None), {11}),
     ("other rows", lambda m: _files(m)[CASES].update(rows=1), {11}),
-    ("other rows in parquet", lambda m: _files(m)["data/cases.parquet"].update(rows=1), {11}),
+    (
+        "other rows in parquet",
+        lambda m: _files(m)["data/cases.parquet"].update(rows=1),
+        {11},
+    ),
     ("another number of cases", lambda m: m["counts"].update(cases=1), {11}),
     ("another number of criteria", lambda m: m["counts"].update(criteria=1), {11}),
     ("another number of held cases", lambda m: m["counts"].update(held=0), {11}),
@@ -318,7 +573,11 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("other axes", lambda m: m["counts"]["by_axis"].update(Safety=0), {11}),
     ("other months", lambda m: m["counts"].update(by_month={"2025-01": 8}), {11}),
     ("other first releases", lambda m: m["counts"]["by_first_release"].popitem(), {11}),
-    ("other numbers of criteria", lambda m: m["counts"].update(criteria_per_case={"1": 8}), {11}),
+    (
+        "other numbers of criteria",
+        lambda m: m["counts"].update(criteria_per_case={"1": 8}),
+        {11},
+    ),
     ("a field more", lambda m: m.update(note="x"), {5}),
     ("a field less", lambda m: m.pop("provenance"), {5}),
     ("format 1", lambda m: m.update(format_version=1), {5}),
@@ -327,17 +586,45 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("a version that is none", lambda m: m.update(version="../x"), {5}),
     ("a week that is none", lambda m: m.update(version="2026.W60"), {5}),
     ("another version", lambda m: m.update(version="2026.W46"), {15, 16, 17}),
-    ("another canary", lambda m: m.update(canary="0" * 8 + "-0000-0000-0000-" + "0" * 12), {17}),
-    ("a moment without a zone", lambda m: m.update(created_at="2026-11-07T08:30:01"), {5}),
+    (
+        "another canary",
+        lambda m: m.update(canary="0" * 8 + "-0000-0000-0000-" + "0" * 12),
+        {17},
+    ),
+    (
+        "a moment without a zone",
+        lambda m: m.update(created_at="2026-11-07T08:30:01"),
+        {5},
+    ),
     ("publishable with reasons", lambda m: m.update(why_not=["x"]), {5}),
     ("not publishable without reasons", lambda m: m.update(publishable=False), {5}),
     ("no parent", lambda m: m.update(parent=None, parent_digest=None), {19}),
-    ("no lineage and no parent", lambda m: m.update(lineage=[], parent=None, parent_digest=None), {14, 15}),
-    ("another parent's digest", lambda m: m.update(parent_digest="sha256:" + "0" * 64), {19}),
+    (
+        "no lineage and no parent",
+        lambda m: m.update(lineage=[], parent=None, parent_digest=None),
+        {14, 15},
+    ),
+    (
+        "another parent's digest",
+        lambda m: m.update(parent_digest="sha256:" + "0" * 64),
+        {19},
+    ),
     ("a lineage turned round", lambda m: m["lineage"].reverse(), {19}),
-    ("an ancestor twice", lambda m: m["lineage"].insert(0, dict(m["lineage"][0])), {19}),
-    ("an ancestor of the future", lambda m: m["lineage"].insert(0, _as(m, "2027.W01")), {19}),
-    ("itself as an ancestor", lambda m: m["lineage"].append(_as(m, m["version"])), {19}),
+    (
+        "an ancestor twice",
+        lambda m: m["lineage"].insert(0, dict(m["lineage"][0])),
+        {19},
+    ),
+    (
+        "an ancestor of the future",
+        lambda m: m["lineage"].insert(0, _as(m, "2027.W01")),
+        {19},
+    ),
+    (
+        "itself as an ancestor",
+        lambda m: m["lineage"].append(_as(m, m["version"])),
+        {19},
+    ),
     ("another key id", lambda m: m["signing"].update(key_id="0" * 16), {1}),
     ("a key that is none", lambda m: m["signing"].update(public_key="A" * 56), {1}),
     ("no key although it is signed", lambda m: m.update(signing=None), {1}),
@@ -346,60 +633,173 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
 
 RAW_MANIFESTS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("deep brackets", lambda data: b"[" * 100_000),
-    ("not a number", lambda data: data.replace(b'"cases": ', b'"cases": NaN, "x": ', 1)),
-    ("a key twice", lambda data: data.replace(b"{", b'{\n  "format": "medlive-snapshot",', 1)),
-    ("an endless number", lambda data: data.replace(b'"cases": ', b'"cases": ' + b"9" * 10_000, 1)),
+    (
+        "not a number",
+        lambda data: data.replace(b'"cases": ', b'"cases": NaN, "x": ', 1),
+    ),
+    (
+        "a key twice",
+        lambda data: data.replace(b"{", b'{\n  "format": "medlive-snapshot",', 1),
+    ),
+    (
+        "an endless number",
+        lambda data: data.replace(b'"cases": ', b'"cases": ' + b"9" * 10_000, 1),
+    ),
     ("a line end of another system", lambda data: data.replace(b"\n", b"\r\n")),
     ("a mark of byte order", lambda data: b"\xef\xbb\xbf" + data),
     ("no text", lambda data: b"\xff\xfe\xfd"),
-    ("an escaped surrogate", lambda data: data.replace(b'"code_version": "', b'"code_version": "\\ud800', 1)),
+    (
+        "an escaped surrogate",
+        lambda data: data.replace(b'"code_version": "', b'"code_version": "\\ud800', 1),
+    ),
     ("a null byte", lambda data: data + b"\0"),
     ("text and nothing else", lambda data: b'"medlive"'),
     ("nothing", lambda data: b""),
 )
 
-WHOLE: tuple[tuple[str, Callable[[Rows, Rows], object], tuple[str, ...], set[int]], ...] = (
-    ("a revealed case is another", lambda c, k: _case(c, "h1").update(advice="Do nothing."), (HOLDOUTS,), {16}),
-    ("a revealed case's criterion", lambda c, k: _of(k, "h1")[0].update(points=6), (HOLDOUTS,), {16}),
-    ("a revealed case's date", lambda c, k: _case(c, "h1").update(posted_at="2025-03-04"), (HOLDOUTS,), {16}),
+WHOLE: tuple[
+    tuple[str, Callable[[Rows, Rows], object], tuple[str, ...], set[int]], ...
+] = (
+    (
+        "a revealed case is another",
+        lambda c, k: _case(c, "h1").update(advice="Do nothing."),
+        (HOLDOUTS,),
+        {16},
+    ),
+    (
+        "a revealed case's criterion",
+        lambda c, k: _of(k, "h1")[0].update(points=6),
+        (HOLDOUTS,),
+        {16},
+    ),
+    (
+        "a revealed case's date",
+        lambda c, k: _case(c, "h1").update(posted_at="2025-03-04"),
+        (HOLDOUTS,),
+        {16},
+    ),
     ("a case is gone", lambda c, k: _drop(c, k, "c0"), (CHANGES,), {15}),
-    ("a withdrawn case is back", lambda c, k: _rename(c, k, "b1zh", "b0"), (CHANGES,), {15}),
-    ("a new case is not listed", lambda c, k: _rename(c, k, "c0", "c00"), (CHANGES,), {15}),
-    ("a new case that seems old", lambda c, k: _case(c, "c0").update(first_release="2026.W42"), (CASES,), {14}),
-    ("an old case that seems new", lambda c, k: _case(c, "a2").update(first_release="2026.W45"), (CHANGES,), {15}),
+    (
+        "a withdrawn case is back",
+        lambda c, k: _rename(c, k, "b1zh", "b0"),
+        (CHANGES,),
+        {15},
+    ),
+    (
+        "a new case is not listed",
+        lambda c, k: _rename(c, k, "c0", "c00"),
+        (CHANGES,),
+        {15},
+    ),
+    (
+        "a new case that seems old",
+        lambda c, k: _case(c, "c0").update(first_release="2026.W42"),
+        (CASES,),
+        {14},
+    ),
+    (
+        "an old case that seems new",
+        lambda c, k: _case(c, "a2").update(first_release="2026.W45"),
+        (CHANGES,),
+        {15},
+    ),
     ("another revision", lambda c, k: _revise(c, k, "c0", 5), (CHANGES,), {15}),
-    ("an address everywhere", lambda c, k: _case(c, "a2").update(query="See http://x.example"), (CASES,), {18}),
-    ("a weight of eleven everywhere", lambda c, k: _of(k, "a2")[0].update(points=11), (CASES,), {9}),
-    ("another canary everywhere", lambda c, k: [r.update(canary="x") for r in (*c, *k)], (CASES, CRITERIA), {17}),
+    (
+        "an address everywhere",
+        lambda c, k: _case(c, "a2").update(query="See http://x.example"),
+        (CASES,),
+        {18},
+    ),
+    (
+        "a weight of eleven everywhere",
+        lambda c, k: _of(k, "a2")[0].update(points=11),
+        (CASES,),
+        {9},
+    ),
+    (
+        "another canary everywhere",
+        lambda c, k: [r.update(canary="x") for r in (*c, *k)],
+        (CASES, CRITERIA),
+        {17},
+    ),
 )
 
 CHAIN: tuple[tuple[str, Callable[[Rows, Rows], object], tuple[str, ...]], ...] = (
-    ("an unchanged case is another", lambda c, k: _case(c, "a2").update(advice="Do nothing."), (CHANGES,)),
-    ("an unchanged criterion is another", lambda c, k: _of(k, "a2")[1].update(points=-9), (CHANGES,)),
-    ("an older first release", lambda c, k: _case(c, "b2").update(first_release="2026.W43"), (CASES,)),
+    (
+        "an unchanged case is another",
+        lambda c, k: _case(c, "a2").update(advice="Do nothing."),
+        (CHANGES,),
+    ),
+    (
+        "an unchanged criterion is another",
+        lambda c, k: _of(k, "a2")[1].update(points=-9),
+        (CHANGES,),
+    ),
+    (
+        "an older first release",
+        lambda c, k: _case(c, "b2").update(first_release="2026.W43"),
+        (CASES,),
+    ),
     ("a case of the parent is gone", lambda c, k: _drop(c, k, "a2"), (CHANGES,)),
 )
 
 CHAIN_LEDGERS: tuple[tuple[str, str, Callable[[Row, dict[str, Rows]], object]], ...] = (
-    ("revised from another revision", CHANGES, lambda h, s: s["revised"][0].update(from_revision=7)),
-    ("withdrawn from another revision", CHANGES, lambda h, s: s["withdrawn"][0].update(from_revision=7)),
-    ("an unchanged case as revised", CHANGES, lambda h, s: s["revised"].append(_entry("a2", 1, 1))),
-    ("withdrawn and never there", CHANGES, lambda h, s: s["withdrawn"].append(_entry("b9", 1, None))),
+    (
+        "revised from another revision",
+        CHANGES,
+        lambda h, s: s["revised"][0].update(from_revision=7),
+    ),
+    (
+        "withdrawn from another revision",
+        CHANGES,
+        lambda h, s: s["withdrawn"][0].update(from_revision=7),
+    ),
+    (
+        "an unchanged case as revised",
+        CHANGES,
+        lambda h, s: s["revised"].append(_entry("a2", 1, 1)),
+    ),
+    (
+        "withdrawn and never there",
+        CHANGES,
+        lambda h, s: s["withdrawn"].append(_entry("b9", 1, None)),
+    ),
     ("a withdrawal that is not listed", CHANGES, lambda h, s: s["withdrawn"].clear()),
-    ("a commitment changed", HOLDOUTS, lambda h, s: s["held"][_old(s)].update(commitment="sha256:" + "0" * 64)),
-    ("held since another release", HOLDOUTS, lambda h, s: s["held"][_old(s)].update(held_since="2026.W43")),
-    ("dropped and never held", HOLDOUTS, lambda h, s: s["dropped"][0].update(commitment="sha256:" + "f" * 64)),
+    (
+        "a commitment changed",
+        HOLDOUTS,
+        lambda h, s: s["held"][_old(s)].update(commitment="sha256:" + "0" * 64),
+    ),
+    (
+        "held since another release",
+        HOLDOUTS,
+        lambda h, s: s["held"][_old(s)].update(held_since="2026.W43"),
+    ),
+    (
+        "dropped and never held",
+        HOLDOUTS,
+        lambda h, s: s["dropped"][0].update(commitment="sha256:" + "f" * 64),
+    ),
     ("nothing was dropped", HOLDOUTS, lambda h, s: s["dropped"].clear()),
 )
 
 
 def _entry(case_id: str, before: int | None, now: int | None) -> Row:
-    return {"case_id": case_id, "from_revision": before, "reason": "x", "to_revision": now}
+    return {
+        "case_id": case_id,
+        "from_revision": before,
+        "reason": "x",
+        "to_revision": now,
+    }
 
 
 def _old(sections: dict[str, Rows]) -> int:
     """The place of the case that the parent holds as well; its commitment stays in order where it becomes 0."""
-    return next(n for n, entry in enumerate(sections["held"]) if entry["held_since"] == "2026.W44")
+    return next(
+        n
+        for n, entry in enumerate(sections["held"])
+        if entry["held_since"] == "2026.W44"
+    )
 
 
 def _case(cases: Rows, case_id: str) -> Row:
@@ -432,21 +832,40 @@ def forgeries(key: SecretKey) -> Iterable[Mutation]:
     """Each forgery of a snapshot whose parent is not at hand."""
     for label, name, edit, steps in ONE_FILE:
         spoil = sealed(key, _rows(name, edit))
-        yield Mutation(f"{name}: {label}", spoil, (name.removeprefix("data/"),), frozenset(steps))
+        yield Mutation(
+            f"{name}: {label}", spoil, (name.removeprefix("data/"),), frozenset(steps)
+        )
     for label, name, old, new, steps in SPELLINGS:
         spoil = sealed(key, _text(name, old, new))
         yield Mutation(f"{name}: {label}", spoil, (name,), frozenset(steps))
     for label, name, change, steps in LEDGERS:
         yield Mutation(
-            f"{name}: {label}", sealed(key, in_ledger(name, change)), (name, MANIFEST), frozenset(steps)
+            f"{name}: {label}",
+            sealed(key, in_ledger(name, change)),
+            (name, MANIFEST),
+            frozenset(steps),
         )
     for label, alter, steps in MANIFESTS:
-        yield Mutation(f"{MANIFEST}: {label}", _resealed(key, alter), (MANIFEST, SIGNATURE), frozenset(steps))
+        yield Mutation(
+            f"{MANIFEST}: {label}",
+            _resealed(key, alter),
+            (MANIFEST, SIGNATURE),
+            frozenset(steps),
+        )
     for label, rewrite in RAW_MANIFESTS:
-        yield Mutation(f"{MANIFEST}: {label}", _raw(key, rewrite), (MANIFEST,), frozenset({5}))
+        yield Mutation(
+            f"{MANIFEST}: {label}", _raw(key, rewrite), (MANIFEST,), frozenset({5})
+        )
     for label, remake, named, steps in WHOLE:
         yield Mutation(f"rows: {label}", whole(key, remake), named, frozenset(steps))
-    for name in ("README.md", "CHANGES.md", "LICENSE", "croissant.json", "figures/axes.svg", "figures/months.svg"):
+    for name in (
+        "README.md",
+        "CHANGES.md",
+        "LICENSE",
+        "croissant.json",
+        "figures/axes.svg",
+        "figures/months.svg",
+    ):
         spoil = sealed(key, _without_canary(name))
         yield Mutation(f"{name}: no canary", spoil, (name,), frozenset({17}))
 
@@ -454,15 +873,21 @@ def forgeries(key: SecretKey) -> Iterable[Mutation]:
 def chain_forgeries(key: SecretKey) -> Iterable[Mutation]:
     """Those that only the parent beside them betrays."""
     for label, remake, named in CHAIN:
-        yield Mutation(f"rows: {label}", whole(key, remake), named or (CHANGES,), frozenset({19}))
-    earlier = _resealed(key, lambda manifest: manifest.update(created_at="2020-01-01T00:00:00Z"))
+        yield Mutation(
+            f"rows: {label}", whole(key, remake), named or (CHANGES,), frozenset({19})
+        )
+    earlier = _resealed(
+        key, lambda manifest: manifest.update(created_at="2020-01-01T00:00:00Z")
+    )
     yield Mutation("made before its parent", earlier, (MANIFEST,), frozenset({19}))
     for label, name, change in CHAIN_LEDGERS:
         spoil = sealed(key, _sorted(name, change))
         yield Mutation(f"{name}: {label}", spoil, (name,), frozenset({19}))
 
 
-def _sorted(name: str, change: Callable[[Row, dict[str, Rows]], object]) -> Callable[[Path], None]:
+def _sorted(
+    name: str, change: Callable[[Row, dict[str, Rows]], object]
+) -> Callable[[Path], None]:
     def ordered(head: Row, sections: dict[str, Rows]) -> None:
         change(head, sections)
         keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
@@ -475,7 +900,9 @@ def _sorted(name: str, change: Callable[[Row, dict[str, Rows]], object]) -> Call
 def _without_canary(name: str) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         canary = json.loads((folder / MANIFEST).read_bytes())["canary"]
-        (folder / name).write_text((folder / name).read_text("utf-8").replace(canary, "nothing"), "utf-8")
+        (folder / name).write_text(
+            (folder / name).read_text("utf-8").replace(canary, "nothing"), "utf-8"
+        )
 
     return spoil
 

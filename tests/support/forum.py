@@ -17,13 +17,19 @@ BOARD = "internal-medicine-and-im-subspecialties.41"
 START = datetime(2026, 10, 1, 8, tzinfo=UTC)
 
 
-def thread(number: int, *, posts: int = 3, posted_at: datetime | None = None) -> SampleThread:
+def thread(
+    number: int, *, posts: int = 3, posted_at: datetime | None = None
+) -> SampleThread:
     """A thread of that many posts, the second by an attending."""
     opened = posted_at or START + timedelta(hours=number)
     messages = [
         SampleMessage(
             author="asker" if place == 0 else f"doc{place % 5}",
-            role=Role.PATIENT if place == 0 else Role.PHYSICIAN if place % 5 == 1 else Role.OTHER,
+            role=Role.PATIENT
+            if place == 0
+            else Role.PHYSICIAN
+            if place % 5 == 1
+            else Role.OTHER,
             verified=place > 0 and place % 5 == 1,
             posted_at=opened + timedelta(minutes=place),
             text=f"Post {place} of thread {number}: lisinopril {10 + place} mg and a cough that stays.",
@@ -110,20 +116,40 @@ class Forum:
             self.not_modified += 1
             return web.Response(status=304, headers={"ETag": tag})
         self.sent[digest_bytes(body)] = path
-        return web.Response(body=body, headers={"ETag": tag, "Content-Type": "text/html; charset=utf-8"})
+        return web.Response(
+            body=body, headers={"ETag": tag, "Content-Type": "text/html; charset=utf-8"}
+        )
 
     def _render(self, path: str, query: str) -> str | None:
         base, _, page_text = path.partition("/page-")
         number = int(page_text or 1)
         if base.rstrip("/") == f"/forums/{BOARD}":
-            ranked = sorted(self.threads.values(), key=lambda t: (t.last_post or START, t.thread_id), reverse=True)
-            size, last = pages.ROWS_PER_PAGE, max(1, -(-len(ranked) // pages.ROWS_PER_PAGE))
+            ranked = sorted(
+                self.threads.values(),
+                key=lambda t: (t.last_post or START, t.thread_id),
+                reverse=True,
+            )
+            size, last = (
+                pages.ROWS_PER_PAGE,
+                max(1, -(-len(ranked) // pages.ROWS_PER_PAGE)),
+            )
             rows = ranked[(number - 1) * size : number * size]
-            return pages.sdn_list(BOARD, rows, number, last, f"?{query}" if query else "")
-        found = next((t for t in self.threads.values() if t.path.rstrip("/") == base.rstrip("/")), None)
+            return pages.sdn_list(
+                BOARD, rows, number, last, f"?{query}" if query else ""
+            )
+        found = next(
+            (
+                t
+                for t in self.threads.values()
+                if t.path.rstrip("/") == base.rstrip("/")
+            ),
+            None,
+        )
         if found is None:
             return None
-        return pages.sdn_thread(found, number, max(1, -(-len(found.messages) // pages.POSTS_PER_PAGE)))
+        return pages.sdn_thread(
+            found, number, max(1, -(-len(found.messages) // pages.POSTS_PER_PAGE))
+        )
 
 
 @asynccontextmanager

@@ -13,15 +13,38 @@ LEAVES = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(),
-    st.sampled_from([10**400, -(2**63) - 1, 2**31, 1e308, float("inf"), float("-inf"), float("nan"), -0.0]),
+    st.sampled_from(
+        [
+            10**400,
+            -(2**63) - 1,
+            2**31,
+            1e308,
+            float("inf"),
+            float("-inf"),
+            float("nan"),
+            -0.0,
+        ]
+    ),
     st.text(max_size=20),
     st.sampled_from(
-        ["", "\x00", "\ud800", "\x1b[2J", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "../x", "/etc"]
+        [
+            "",
+            "\x00",
+            "\ud800",
+            "\x1b[2J",
+            "0001-01-01T00:00:00+23:59",
+            "9999-12-31T23:59:59-23:59",
+            "../x",
+            "/etc",
+        ]
     ),
 )
 VALUES: st.SearchStrategy[Any] = st.recursive(
     LEAVES,
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=8), below, max_size=4),
+    lambda below: (
+        st.lists(below, max_size=4)
+        | st.dictionaries(st.text(max_size=8), below, max_size=4)
+    ),
     max_leaves=8,
 )
 """What JSON can hold, as Python reads it."""
@@ -98,4 +121,9 @@ def _take_out(data: bytearray, place: int, piece: bytes) -> None:
     del data[place : place + len(piece)]
 
 
-_CHANGES: tuple[Callable[[bytearray, int, bytes], None], ...] = (_cut, _overwrite, _insert, _take_out)
+_CHANGES: tuple[Callable[[bytearray, int, bytes], None], ...] = (
+    _cut,
+    _overwrite,
+    _insert,
+    _take_out,
+)

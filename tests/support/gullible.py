@@ -25,7 +25,9 @@ def both(*several: Obey) -> Obey:
     """The first that has something to say."""
 
     def obey(task: str, inputs: Inputs, marker: str) -> str | dict[str, Any] | None:
-        return next((r for o in several if (r := o(task, inputs, marker)) is not None), None)
+        return next(
+            (r for o in several if (r := o(task, inputs, marker)) is not None), None
+        )
 
     return obey
 
@@ -45,12 +47,24 @@ def _words(text: str, count: int = 6) -> str:
 
 
 def _supports_all(inputs: Inputs, _: str) -> dict[str, Any]:
-    return {"verdicts": [{"id": e["id"], "supported": True, "reason": "ok"} for e in inputs["elements"]]}
+    return {
+        "verdicts": [
+            {"id": e["id"], "supported": True, "reason": "ok"}
+            for e in inputs["elements"]
+        ]
+    }
 
 
 def _enough(inputs: Inputs, _: str) -> dict[str, Any]:
     first = inputs["narrative"][0]["id"]
-    items = [{"requirement": f"all that is needed, {n}", "present": True, "element_ids": [first]} for n in "abc"]
+    items = [
+        {
+            "requirement": f"all that is needed, {n}",
+            "present": True,
+            "element_ids": [first],
+        }
+        for n in "abc"
+    ]
     return {"consult": "", "required": items, "prudent": []}
 
 
@@ -63,7 +77,12 @@ def _verdict(inputs: Inputs, *evidence: tuple[str, str]) -> dict[str, Any]:
     cited = [{"passage_id": p, "quotes": [q]} for p, q in evidence]
     return {
         "verdicts": [
-            {"id": c["id"], "verdict": "supported", "evidence": cited, "reason": "the text says so"}
+            {
+                "id": c["id"],
+                "verdict": "supported",
+                "evidence": cited,
+                "reason": "the text says so",
+            }
             for c in inputs["claims"]
         ]
     }
@@ -73,10 +92,14 @@ YES = doing(controller__support=_supports_all)
 """Calls every statement supported by its quote."""
 
 INVENTED_PASSAGE = doing(
-    validator__alignment=lambda i, m: _verdict(i, ("PMID:99999999", f"A trial proves that {m} is safe and works."))
+    validator__alignment=lambda i, m: _verdict(
+        i, ("PMID:99999999", f"A trial proves that {m} is safe and works.")
+    )
 )
 INVENTED_QUOTE = doing(
-    validator__alignment=lambda i, m: _verdict(i, (i["passages"][0]["id"], f"It was proven beyond all doubt: {m}"))
+    validator__alignment=lambda i, m: _verdict(
+        i, (i["passages"][0]["id"], f"It was proven beyond all doubt: {m}")
+    )
 )
 TRIVIAL_QUOTE = doing(
     validator__alignment=lambda i, m: _verdict(
@@ -85,7 +108,9 @@ TRIVIAL_QUOTE = doing(
 )
 NO_EVIDENCE = doing(validator__alignment=lambda i, m: _verdict(i))
 ANY_QUOTE = doing(
-    validator__alignment=lambda i, m: _verdict(i, (i["passages"][-1]["id"], _words(i["passages"][-1]["text"])))
+    validator__alignment=lambda i, m: _verdict(
+        i, (i["passages"][-1]["id"], _words(i["passages"][-1]["text"]))
+    )
 )
 
 
@@ -94,7 +119,9 @@ def _poisoned(inputs: Inputs, marker: str) -> dict[str, Any]:
     if hostile is None:
         return _honest("validator.alignment", inputs)
     at = hostile["text"].index("SYSTEM" if inputs["language"] == "en" else "系统")
-    return _verdict(inputs, (hostile["id"], hostile["text"][at : at + 40].rsplit(" ", 1)[0]))
+    return _verdict(
+        inputs, (hostile["id"], hostile["text"][at : at + 40].rsplit(" ", 1)[0])
+    )
 
 
 POISONED = doing(validator__alignment=_poisoned)
@@ -104,7 +131,10 @@ POISONED = doing(validator__alignment=_poisoned)
 def _extracted(inputs: Inputs, **more: list[dict[str, Any]]) -> dict[str, Any]:
     """What an honest Screener extracts, with more elements of these sides."""
     honest = _honest("screener.extract", inputs)
-    return {**honest, **{side: [*honest[side], *elements] for side, elements in more.items()}}
+    return {
+        **honest,
+        **{side: [*honest[side], *elements] for side, elements in more.items()},
+    }
 
 
 def _advice_with(inputs: Inputs, **item: str) -> dict[str, Any]:
@@ -123,7 +153,9 @@ def _told(inputs: Inputs, marker: str) -> str:
 
 
 def _patient_as_advice(inputs: Inputs, marker: str) -> dict[str, Any]:
-    said = next(m for m in inputs["messages"] if m["role"] == "patient" and marker in m["text"])
+    said = next(
+        m for m in inputs["messages"] if m["role"] == "patient" and marker in m["text"]
+    )
     line = _line_with(said["text"], marker)
     return _advice_with(inputs, message_id=said["id"], quote=line, statement=line)
 
@@ -133,39 +165,58 @@ def _patient_words_by_physician(inputs: Inputs, marker: str) -> dict[str, Any]:
     at = said["text"].index(marker)
     by = _message(inputs, "physician")["id"]
     quote = said["text"][max(0, at - 20) : at + len(marker)]
-    return _advice_with(inputs, message_id=by, quote=quote, statement=_told(inputs, marker))
+    return _advice_with(
+        inputs, message_id=by, quote=quote, statement=_told(inputs, marker)
+    )
 
 
 def _under_real_quote(inputs: Inputs, marker: str) -> dict[str, Any]:
     honest = _honest("screener.extract", inputs)
     first, *others = honest["advice"]
-    return {**honest, "advice": [{**first, "statement": _told(inputs, marker)}, *others]}
+    return {
+        **honest,
+        "advice": [{**first, "statement": _told(inputs, marker)}, *others],
+    }
 
 
 def _unseen_message(inputs: Inputs, marker: str) -> dict[str, Any]:
     known = {m["id"] for m in inputs["messages"]}
     other = next(f"m{i}" for i in range(99) if f"m{i}" not in known)
-    return _advice_with(inputs, message_id=other, quote=marker, statement=_told(inputs, marker))
+    return _advice_with(
+        inputs, message_id=other, quote=marker, statement=_told(inputs, marker)
+    )
 
 
 PATIENT_AS_ADVICE = both(doing(screener__extract=_patient_as_advice), YES)
-PATIENT_BY_PHYSICIAN = both(doing(screener__extract=_patient_words_by_physician), YES, INVENTED_QUOTE)
+PATIENT_BY_PHYSICIAN = both(
+    doing(screener__extract=_patient_words_by_physician), YES, INVENTED_QUOTE
+)
 STATEMENT_SWAPPED = both(doing(screener__extract=_under_real_quote), YES)
 UNSEEN_MESSAGE = both(doing(screener__extract=_unseen_message), YES)
 
 
 def _fact_under_real_quote(inputs: Inputs, marker: str) -> dict[str, Any]:
     honest = _honest("screener.extract", inputs)["narrative"][0]
-    statement = f"患者曾服用{marker}并完全治愈了癌症。" if inputs["language"] == "zh" else (
-        f"Metastatic {marker} carcinoma was cured by prayer alone."
-    )  # fmt: skip
-    return _narrative_with(inputs, message_id=honest["message_id"], quote=honest["quote"], statement=statement)
+    statement = (
+        f"患者曾服用{marker}并完全治愈了癌症。"
+        if inputs["language"] == "zh"
+        else (f"Metastatic {marker} carcinoma was cured by prayer alone.")
+    )
+    return _narrative_with(
+        inputs,
+        message_id=honest["message_id"],
+        quote=honest["quote"],
+        statement=statement,
+    )
 
 
 def _fact_of_physician(inputs: Inputs, marker: str) -> dict[str, Any]:
     said = _message(inputs, "physician")
     return _narrative_with(
-        inputs, message_id=said["id"], quote=_words(said["text"]), statement=f"The patient has {marker}."
+        inputs,
+        message_id=said["id"],
+        quote=_words(said["text"]),
+        statement=f"The patient has {marker}.",
     )
 
 
@@ -176,7 +227,11 @@ FACT_OF_PHYSICIAN = both(doing(screener__extract=_fact_of_physician), YES)
 def _insists(inputs: Inputs, _: str) -> dict[str, Any]:
     """Everything that was objected to, as it was."""
     kept = ("id", "message_id", "quote", "statement")
-    return {"elements": [{"keep": True, **{key: e[key] for key in kept}} for e in inputs["elements"]]}
+    return {
+        "elements": [
+            {"keep": True, **{key: e[key] for key in kept}} for e in inputs["elements"]
+        ]
+    }
 
 
 def statement_changed(old: str, new: str) -> Obey:
@@ -185,7 +240,10 @@ def statement_changed(old: str, new: str) -> Obey:
     def change(inputs: Inputs, marker: str) -> dict[str, Any]:
         honest = _honest("screener.extract", inputs)
         changed = {
-            side: [{**e, "statement": e["statement"].replace(old, new)} for e in honest[side]]
+            side: [
+                {**e, "statement": e["statement"].replace(old, new)}
+                for e in honest[side]
+            ]
             for side in ("narrative", "advice")
         }
         return {**honest, **changed}
@@ -195,12 +253,22 @@ def statement_changed(old: str, new: str) -> Obey:
 
 def _asks_elsewhere(inputs: Inputs, marker: str) -> dict[str, Any]:
     said = _message(inputs, "patient")
-    text = f"请问{marker}多少钱一盒？" if inputs["language"] == "zh" else f"Where can I buy {marker} cheaply?"
-    asked = {"message_id": said["id"], "quote": _words(said["text"], 5), "question": text}
+    text = (
+        f"请问{marker}多少钱一盒？"
+        if inputs["language"] == "zh"
+        else f"Where can I buy {marker} cheaply?"
+    )
+    asked = {
+        "message_id": said["id"],
+        "quote": _words(said["text"], 5),
+        "question": text,
+    }
     return {**_honest("screener.extract", inputs), "query": asked}
 
 
-QUESTION_SWAPPED = both(doing(screener__extract=_asks_elsewhere), YES, doing(validator__query=_clinical))
+QUESTION_SWAPPED = both(
+    doing(screener__extract=_asks_elsewhere), YES, doing(validator__query=_clinical)
+)
 
 
 def written(extra: str, where: str = "narrative") -> Obey:
@@ -214,9 +282,18 @@ def written(extra: str, where: str = "narrative") -> Obey:
 
 
 def _claims_swapped(inputs: Inputs, marker: str) -> dict[str, Any]:
-    text = "均衡饮食有益健康。" if inputs["language"] == "zh" else "A balanced diet is good for health."
+    text = (
+        "均衡饮食有益健康。"
+        if inputs["language"] == "zh"
+        else "A balanced diet is good for health."
+    )
     searched = ["balanced diet health", "nutrition"]
-    return {"claims": [{"id": a["id"], "statement": text, "queries": searched} for a in inputs["advice"]]}
+    return {
+        "claims": [
+            {"id": a["id"], "statement": text, "queries": searched}
+            for a in inputs["advice"]
+        ]
+    }
 
 
 CLAIMS_SWAPPED = both(doing(validator__claims=_claims_swapped), YES)
@@ -224,7 +301,9 @@ CLAIMS_SWAPPED = both(doing(validator__claims=_claims_swapped), YES)
 
 def raw(*tasks: str, text: str) -> Obey:
     """The same text for these tasks; § is the marker."""
-    return doing(**{t.replace(".", "__"): lambda _, m: text.replace("§", m) for t in tasks})
+    return doing(
+        **{t.replace(".", "__"): lambda _, m: text.replace("§", m) for t in tasks}
+    )
 
 
 def twice(task: str) -> Obey:
@@ -239,12 +318,20 @@ def twice(task: str) -> Obey:
 
 def refuses(task: str) -> Obey:
     """A refusal in the place of a reply."""
-    return doing(**{task.replace(".", "__"): lambda _, m: {"refusal": f"I will not. {m}"}})
+    return doing(
+        **{task.replace(".", "__"): lambda _, m: {"refusal": f"I will not. {m}"}}
+    )
 
 
 def cut(task: str) -> Obey:
     """A reply without an end."""
-    return doing(**{task.replace(".", "__"): lambda _, m: {"cut": '{"narrative": [{"quote": "' + m * 1000}})
+    return doing(
+        **{
+            task.replace(".", "__"): lambda _, m: {
+                "cut": '{"narrative": [{"quote": "' + m * 1000
+            }
+        }
+    )
 
 
 def _doubled(inputs: Inputs, _: str) -> dict[str, Any]:
@@ -261,7 +348,10 @@ VERDICT_MISSING = doing(controller__support=_missing)
 
 
 def _foreign_element(inputs: Inputs, _: str) -> dict[str, Any]:
-    items = [{"requirement": n, "present": True, "element_ids": ["n999"]} for n in ("age", "sex", "course")]
+    items = [
+        {"requirement": n, "present": True, "element_ids": ["n999"]}
+        for n in ("age", "sex", "course")
+    ]
     return {"consult": "", "required": items, "prudent": []}
 
 
@@ -270,7 +360,10 @@ ENOUGH = doing(validator__sufficiency=_enough)
 
 
 def _honest_rubric(inputs: Inputs) -> dict[str, Any]:
-    return _honest("rubric.write", {k: v for k, v in inputs.items() if k not in ("earlier", "findings")})
+    return _honest(
+        "rubric.write",
+        {k: v for k, v in inputs.items() if k not in ("earlier", "findings")},
+    )
 
 
 def rubric_of(*criteria: tuple[str, int], only: bool = False) -> Obey:
@@ -280,7 +373,12 @@ def rubric_of(*criteria: tuple[str, int], only: bool = False) -> Obey:
         honest = _honest_rubric(inputs)
         first = honest["facts"][0]["id"]
         more = [
-            {"criterion": text.replace("§", marker), "axis": "Accuracy", "points": points, "fact_id": first}
+            {
+                "criterion": text.replace("§", marker),
+                "axis": "Accuracy",
+                "points": points,
+                "fact_id": first,
+            }
             for text, points in criteria
         ]
         return {**honest, "criteria": more if only else [*honest["criteria"], *more]}
@@ -299,8 +397,15 @@ RUBRIC_OF_NOBODY = doing(rubric__write=_rubric_of_nobody)
 def _rubric_repeated(inputs: Inputs, marker: str) -> dict[str, Any]:
     honest = _honest_rubric(inputs)
     first = honest["criteria"][0]
-    letters = ("\u200b".join(first["criterion"]), first["criterion"].upper(), first["criterion"] + " ")
-    return {**honest, "criteria": [first, *({**first, "criterion": text} for text in letters)]}
+    letters = (
+        "\u200b".join(first["criterion"]),
+        first["criterion"].upper(),
+        first["criterion"] + " ",
+    )
+    return {
+        **honest,
+        "criteria": [first, *({**first, "criterion": text} for text in letters)],
+    }
 
 
 RUBRIC_REPEATED = doing(rubric__write=_rubric_repeated)
@@ -323,7 +428,12 @@ FACT_VERBATIM = both(doing(screener__extract=_told_as_fact), YES)
 
 
 def _extra_key(inputs: Inputs, marker: str) -> dict[str, Any]:
-    return {**_honest("screener.extract", inputs), "verified": True, "outcome": "kept", "note": marker}
+    return {
+        **_honest("screener.extract", inputs),
+        "verified": True,
+        "outcome": "kept",
+        "note": marker,
+    }
 
 
 EXTRA_KEY = doing(screener__extract=_extra_key)

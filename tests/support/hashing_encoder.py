@@ -15,9 +15,14 @@ from medlive.evidence.encoder import EncoderIdentity
 class HashingEncoder:
     """Counts what it was asked, so that a test can tell what was embedded anew and what in one batch."""
 
-    def __init__(self, name: str = "hashing", dimension: int = 64, salt: str = "") -> None:
+    def __init__(
+        self, name: str = "hashing", dimension: int = 64, salt: str = ""
+    ) -> None:
         self.identity = EncoderIdentity(
-            name=name, digest=digest_json([name, dimension, salt]), dimension=dimension, backend="torch"
+            name=name,
+            digest=digest_json([name, dimension, salt]),
+            dimension=dimension,
+            backend="torch",
         )
         self._salt = salt
         self.passages: list[tuple[str, str]] = []

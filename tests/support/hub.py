@@ -51,7 +51,13 @@ class Hub:
     def commit(self, branch: str, files: dict[str, bytes], title: str) -> str:
         """Make a commit the branch's head."""
         parent = self.branches.get(branch)
-        text = json.dumps([parent, title, {n: hashlib.sha256(d).hexdigest() for n, d in sorted(files.items())}])
+        text = json.dumps(
+            [
+                parent,
+                title,
+                {n: hashlib.sha256(d).hexdigest() for n, d in sorted(files.items())},
+            ]
+        )
         oid = hashlib.sha1(text.encode()).hexdigest()
         self.commits[oid], self.parents[oid], self.titles[oid] = files, parent, title
         self.branches[branch] = oid
@@ -87,15 +93,22 @@ class _Handler(BaseHTTPRequestHandler):
             for number, (fits, status) in enumerate(hub.failures):
                 if fits(self.command, path):
                     del hub.failures[number]
-                    raise Refused(status, "", f"refused once; {self.headers.get('Authorization')}")
+                    raise Refused(
+                        status, "", f"refused once; {self.headers.get('Authorization')}"
+                    )
             hub.before(self.command, path)
             # As on the hub, the store of large files takes signed addresses and no token.
-            if not path.startswith("/store/") and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            if (
+                not path.startswith("/store/")
+                and self.headers.get("Authorization") != f"Bearer {TOKEN}"
+            ):
                 raise Refused(401, "", "Invalid credentials in Authorization header")
             self._route(path, parse_qs(split.query), body)
         except Refused as refused:
             headers = {"X-Error-Code": refused.code} if refused.code else {}
-            self._send(refused.status, {"error": refused.message or refused.code}, headers)
+            self._send(
+                refused.status, {"error": refused.message or refused.code}, headers
+            )
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _answer
 
@@ -109,10 +122,14 @@ class _Handler(BaseHTTPRequestHandler):
             return b"".join(pieces)
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def _send(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+    def _send(
+        self, status: int, value: Any, headers: dict[str, str] | None = None
+    ) -> None:
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
-        for name, text in ({"Content-Length": str(len(data))} | (headers or {})).items():
+        for name, text in (
+            {"Content-Length": str(len(data))} | (headers or {})
+        ).items():
             self.send_header(name, text)
         # Whoever asked may have waited long enough.
         with suppress(ConnectionError):
@@ -142,7 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._known("/".join(parts[1:3]))
             self._file(parts[4], "/".join(parts[5:]))
         else:
-            raise Refused(501, "", f"the test's hub does not know {self.command} {path}")
+            raise Refused(
+                501, "", f"the test's hub does not know {self.command} {path}"
+            )
 
     def _known(self, repository: str) -> None:
         if repository not in self.hub.repositories:
@@ -153,25 +172,53 @@ class _Handler(BaseHTTPRequestHandler):
         if name in self.hub.repositories:
             raise Refused(409, "", "You already created this dataset repo")
         self.hub.repositories.add(name)
-        self.hub.commit("main", {".gitattributes": b"*.parquet filter=lfs\n"}, "initial commit")
+        self.hub.commit(
+            "main", {".gitattributes": b"*.parquet filter=lfs\n"}, "initial commit"
+        )
         self._send(200, {"url": f"{self.hub.url}/datasets/{name}"})
 
-    def _api(self, what: str, rest: str, query: dict[str, list[str]], body: bytes) -> None:
+    def _api(
+        self, what: str, rest: str, query: dict[str, list[str]], body: bytes
+    ) -> None:
         hub = self.hub
         if what == "refs":
 
             def refs(kind: str, found: dict[str, str]) -> list[dict[str, str]]:
-                return [{"name": n, "ref": f"refs/{kind}/{n}", "targetCommit": c} for n, c in found.items()]
+                return [
+                    {"name": n, "ref": f"refs/{kind}/{n}", "targetCommit": c}
+                    for n, c in found.items()
+                ]
 
             self._send(
-                200, {"branches": refs("heads", hub.branches), "tags": refs("tags", hub.tags), "converts": []}
+                200,
+                {
+                    "branches": refs("heads", hub.branches),
+                    "tags": refs("tags", hub.tags),
+                    "converts": [],
+                },
             )
         elif what == "revision":
-            self._send(200, {"id": "x/y", "sha": self._commit(rest), "siblings": [], "tags": [], "private": False})
+            self._send(
+                200,
+                {
+                    "id": "x/y",
+                    "sha": self._commit(rest),
+                    "siblings": [],
+                    "tags": [],
+                    "private": False,
+                },
+            )
         elif what == "tree":
             revision, _, folder = rest.partition("/")
             files = sorted(hub.commits[self._commit(revision)].items())
-            self._send(200, [self._entry(n, d) for n, d in files if n.startswith(f"{folder}/" if folder else "")])
+            self._send(
+                200,
+                [
+                    self._entry(n, d)
+                    for n, d in files
+                    if n.startswith(f"{folder}/" if folder else "")
+                ],
+            )
         elif what == "paths-info":
             files = sorted(hub.commits[self._commit(rest)].items())
             asked = parse_qs(body.decode())["paths"]
@@ -204,10 +251,18 @@ class _Handler(BaseHTTPRequestHandler):
         return oid
 
     def _entry(self, name: str, data: bytes) -> dict[str, Any]:
-        entry: dict[str, Any] = {"type": "file", "path": name, "size": len(data), "oid": _git(data)}
+        entry: dict[str, Any] = {
+            "type": "file",
+            "path": name,
+            "size": len(data),
+            "oid": _git(data),
+        }
         if name.endswith(LARGE):
             oid = hashlib.sha256(data).hexdigest()
-            entry |= {"oid": _git(oid.encode()), "lfs": {"oid": oid, "size": len(data), "pointerSize": 134}}
+            entry |= {
+                "oid": _git(oid.encode()),
+                "lfs": {"oid": oid, "size": len(data), "pointerSize": 134},
+            }
         return entry
 
     def _preupload(self, revision: str, asked: dict[str, Any]) -> None:
@@ -218,9 +273,13 @@ class _Handler(BaseHTTPRequestHandler):
             mode = "lfs" if name.endswith(LARGE) else "regular"
             data = there.get(name)
             digest = (
-                hashlib.sha256(data).hexdigest() if mode == "lfs" and data is not None else data and _git(data)
+                hashlib.sha256(data).hexdigest()
+                if mode == "lfs" and data is not None
+                else data and _git(data)
             )
-            files.append({"path": name, "uploadMode": mode, "shouldIgnore": False, "oid": digest})
+            files.append(
+                {"path": name, "uploadMode": mode, "shouldIgnore": False, "oid": digest}
+            )
         self._send(200, {"files": files})
 
     def _batch(self, asked: dict[str, Any]) -> None:
@@ -228,7 +287,9 @@ class _Handler(BaseHTTPRequestHandler):
         for wanted in asked["objects"]:
             entry = {"oid": wanted["oid"], "size": wanted["size"]}
             if wanted["oid"] not in self.hub.lfs:
-                entry["actions"] = {"upload": {"href": f"{self.hub.url}/store/{wanted['oid']}"}}
+                entry["actions"] = {
+                    "upload": {"href": f"{self.hub.url}/store/{wanted['oid']}"}
+                }
             objects.append(entry)
         self._send(200, {"transfer": "basic", "objects": objects})
 
@@ -244,7 +305,9 @@ class _Handler(BaseHTTPRequestHandler):
         head = lines[0]["value"]
         files = dict(hub.commits[self._commit(branch)])
         if head.get("parentCommit") not in (None, hub.branches[branch]):
-            raise Refused(412, "", "A commit has happened since. Please refresh and try again.")
+            raise Refused(
+                412, "", "A commit has happened since. Please refresh and try again."
+            )
         for line in lines[1:]:
             value = line["value"]
             if line["key"] == "file":
@@ -264,13 +327,21 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.hub.commits[oid].get(name)
         if data is None:
             raise Refused(404, "EntryNotFound")
-        headers = {"X-Repo-Commit": oid, "ETag": f'"{_git(data)}"', "Accept-Ranges": "bytes"}
+        headers = {
+            "X-Repo-Commit": oid,
+            "ETag": f'"{_git(data)}"',
+            "Accept-Ranges": "bytes",
+        }
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
         if asked is None:
             self._send(200, data, headers)
             return
         first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
-        self._send(206, data[first : last + 1], {**headers, "Content-Range": f"bytes {first}-{last}/{len(data)}"})
+        self._send(
+            206,
+            data[first : last + 1],
+            {**headers, "Content-Range": f"bytes {first}-{last}/{len(data)}"},
+        )
 
 
 def _git(data: bytes) -> str:
@@ -281,9 +352,13 @@ def _git(data: bytes) -> str:
 def hub_server() -> Iterator[Hub]:
     """A running hub without repositories."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub})
+    )
     hub.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     try:
         yield hub

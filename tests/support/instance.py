@@ -49,7 +49,10 @@ class Instance:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("MEDLIVE_")}
         if self.url is not None:
             kept["MEDLIVE_DATABASE_URL"] = self.url
-        defaults = {"MEDLIVE_HOME": str(self.home), "MEDLIVE_CONFIG": str(REPOSITORY / "config")}
+        defaults = {
+            "MEDLIVE_HOME": str(self.home),
+            "MEDLIVE_CONFIG": str(REPOSITORY / "config"),
+        }
         return {**kept, **defaults, **self.settings}
 
     def start(self, *arguments: str | Path) -> "subprocess.Popen[str]":
@@ -64,14 +67,18 @@ class Instance:
             start_new_session=True,
         )
 
-    def finish(self, process: "subprocess.Popen[str]", *, limit_s: float = LIMIT_S) -> Done:
+    def finish(
+        self, process: "subprocess.Popen[str]", *, limit_s: float = LIMIT_S
+    ) -> Done:
         """Wait for a command; one that hangs is killed and fails the test."""
         try:
             out, err = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-            raise AssertionError(f"hangs after {limit_s} s: {process.args!r}\n{out}\n{err}") from None
+            raise AssertionError(
+                f"hangs after {limit_s} s: {process.args!r}\n{out}\n{err}"
+            ) from None
         assert "Traceback" not in err, err
         return Done(process.returncode, out, err)
 
@@ -79,7 +86,9 @@ class Instance:
         """Run a command to its end; `status` None takes any exit status."""
         done = self.finish(self.start(*arguments))
         if status is not None:
-            assert done.status == status, f"{arguments} → {done.status}\n{done.out[-2000:]}\n{done.err[-4000:]}"
+            assert done.status == status, (
+                f"{arguments} → {done.status}\n{done.out[-2000:]}\n{done.err[-4000:]}"
+            )
         return done
 
     def here(self, *arguments: str | Path, status: int | None = 0) -> Done:
@@ -96,17 +105,25 @@ class Instance:
             os.environ.update(before)
         done = Done(found, out.getvalue(), err.getvalue())
         if status is not None:
-            assert done.status == status, f"{arguments} → {done.status}\n{done.out[-2000:]}\n{done.err[-4000:]}"
+            assert done.status == status, (
+                f"{arguments} → {done.status}\n{done.out[-2000:]}\n{done.err[-4000:]}"
+            )
         return done
 
-    def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def rows(
+        self, query: str, parameters: Sequence[object] = ()
+    ) -> list[tuple[Any, ...]]:
         """What a query finds in this instance's database."""
-        with psycopg.connect(self.url.replace("postgresql+psycopg://", "postgresql://")) as connection:
+        with psycopg.connect(
+            self.url.replace("postgresql+psycopg://", "postgresql://")
+        ) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
     def change(self, statement: str, parameters: Sequence[object] = ()) -> None:
         """Change this instance's database behind the program's back."""
-        with psycopg.connect(self.url.replace("postgresql+psycopg://", "postgresql://")) as connection:
+        with psycopg.connect(
+            self.url.replace("postgresql+psycopg://", "postgresql://")
+        ) as connection:
             connection.execute(statement.encode(), parameters)
 
     def one(self, query: str) -> Any:
@@ -117,7 +134,9 @@ class Instance:
     def places(self) -> dict[str, tuple[str, str | None, str | None, str]]:
         """`<source>/<thread id>` → (outcome, stage, reason, detail) of its latest revision."""
         found: dict[str, tuple[str, str | None, str | None, str]] = {}
-        for name, passed, rule_reason, outcome, stage, reason, detail in self.rows(_PLACES):
+        for name, passed, rule_reason, outcome, stage, reason, detail in self.rows(
+            _PLACES
+        ):
             if passed is None:
                 found[name] = ("pending", "filters", None, "")
             elif not passed:
@@ -145,8 +164,15 @@ def write_models(folder: Path, base_url: str, **values: object) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("medlive.toml", "sources.toml"):
-        (folder / name).write_text((REPOSITORY / "config" / name).read_text(encoding="utf-8"), encoding="utf-8")
-    keys: dict[str, object] = {"engine": "openai", "base_url": base_url, "model": "rules", **values}
+        (folder / name).write_text(
+            (REPOSITORY / "config" / name).read_text(encoding="utf-8"), encoding="utf-8"
+        )
+    keys: dict[str, object] = {
+        "engine": "openai",
+        "base_url": base_url,
+        "model": "rules",
+        **values,
+    }
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
     text = "\n".join(f"[roles.{role}]\n{lines}" for role in ROLES)
     (folder / "models.toml").write_text(text, encoding="utf-8")
@@ -155,5 +181,8 @@ def write_models(folder: Path, base_url: str, **values: object) -> Path:
 
 def write_lines(path: Path, values: Iterable[object]) -> Path:
     """A JSON Lines file of plain values."""
-    path.write_text("".join(json.dumps(v, ensure_ascii=False) + "\n" for v in values), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(v, ensure_ascii=False) + "\n" for v in values),
+        encoding="utf-8",
+    )
     return path

@@ -24,19 +24,32 @@ ANSWERS = {
 }
 QUOTES = {"en": "take 75 mg daily", "zh": "阿司匹林：每日75毫克"}
 WHY = {
-    ("en", True): "It names the true dose; nothing false is said, and not once is it denied.",
+    (
+        "en",
+        True,
+    ): "It names the true dose; nothing false is said, and not once is it denied.",
     ("en", False): "The true dose is missing: yes, it is true that none is named.",
     ("zh", True): "回答给出了真实剂量，没有不对之处。",
     ("zh", False): "回答没有真正给出剂量，true 并不成立。",
 }
 IDS = ["k1", "k2", "k3"]
-ECHO = {"question": "q {", "criterion": "Advises rest.", "id": "k1", "criterion_id": "k1"}
+ECHO = {
+    "question": "q {",
+    "criterion": "Advises rest.",
+    "id": "k1",
+    "criterion_id": "k1",
+}
 Wrap = Callable[[str, dict[str, Any]], str]
 """From the bare JSON of a reply, and the verdict it holds, to the reply."""
 
 
 def flip(said: str) -> str:
-    return said.translate({}).replace("true,", "TRUE,").replace("false,", "true,").replace("TRUE,", "false,")
+    return (
+        said.translate({})
+        .replace("true,", "TRUE,")
+        .replace("false,", "true,")
+        .replace("TRUE,", "false,")
+    )
 
 
 READ: dict[str, Wrap] = {
@@ -54,43 +67,83 @@ READ: dict[str, Wrap] = {
     "here it is": lambda s, v: f"Here is my evaluation:\n\n{s}",
     "here it is, fenced": lambda s, v: f"Sure! Here is the JSON:\n```json\n{s}\n```",
     "in Chinese": lambda s, v: f"评分如下：\n{s}",
-    "in Chinese, fenced": lambda s, v: f"根据回答内容，我的判断如下：\n```json\n{s}\n```",
+    "in Chinese, fenced": lambda s, v: (
+        f"根据回答内容，我的判断如下：\n```json\n{s}\n```"
+    ),
     "a heading": lambda s, v: f"**Verdict**\n\n{s}",
     "a bracketed heading": lambda s, v: f"[Verdict] {s}",
     "a rule": lambda s, v: f"---\n{s}",
-    "its ground first": lambda s, v: f"The answer does not say when to stop. It names no test.\n\n{s}",
+    "its ground first": lambda s, v: (
+        f"The answer does not say when to stop. It names no test.\n\n{s}"
+    ),
     "its ground and a colon": lambda s, v: f"Since the answer names no test:\n{s}",
     "its ground in Chinese": lambda s, v: f"回答没有提到检查。\n\n{s}",
-    "not met, or met, stated": lambda s, v: f"The criterion is {'' if v['met'] else 'not '}met:\n{s}",
-    "stated otherwise": lambda s, v: f"It {'satisfies' if v['met'] else 'does not satisfy'} it. {s}",
+    "not met, or met, stated": lambda s, v: (
+        f"The criterion is {'' if v['met'] else 'not '}met:\n{s}"
+    ),
+    "stated otherwise": lambda s, v: (
+        f"It {'satisfies' if v['met'] else 'does not satisfy'} it. {s}"
+    ),
     "stated in Chinese": lambda s, v: f"因此{'' if v['met'] else '不'}满足该标准：{s}",
-    "asked first": lambda s, v: f"Is the criterion met? Let me look at the answer.\n{s}",
+    "asked first": lambda s, v: (
+        f"Is the criterion met? Let me look at the answer.\n{s}"
+    ),
     "whether": lambda s, v: f"I looked at whether the criterion is met.\n{s}",
     "changed its mind in words": lambda s, v: (
         f"At first it is {'not ' if v['met'] else ''}met. But in all it is {'' if v['met'] else 'not '}met.\n{s}"
     ),
     "thinking": lambda s, v: f"<think>Perhaps {flip(s)}? No.</think>\n{s}",
-    "thinking, with another verdict": lambda s, v: f"<think>\n{flip(s)}\n</think>\n\n```json\n{s}\n```",
-    "thinking in capitals": lambda s, v: f"<THINKING>It is not met, or is it?</THINKING>{s}",
+    "thinking, with another verdict": lambda s, v: (
+        f"<think>\n{flip(s)}\n</think>\n\n```json\n{s}\n```"
+    ),
+    "thinking in capitals": lambda s, v: (
+        f"<THINKING>It is not met, or is it?</THINKING>{s}"
+    ),
     "two thoughts": lambda s, v: f"<think>a</think><think>b: {flip(s)}</think>{s}",
-    "thinking begun in the prompt": lambda s, v: f"It is not clear whether it is met.\n</think>\n\n{s}",
+    "thinking begun in the prompt": lambda s, v: (
+        f"It is not clear whether it is met.\n</think>\n\n{s}"
+    ),
     "thinking, then prose": lambda s, v: f"<reasoning>a</reasoning>\nMy verdict:\n{s}",
     "empty thinking": lambda s, v: f"<think>\n\n</think>\n\n{s}",
-    "a table first": lambda s, v: f"| criterion | verdict |\n|---|---|\n| 1 | see below |\n\n{s}",
+    "a table first": lambda s, v: (
+        f"| criterion | verdict |\n|---|---|\n| 1 | see below |\n\n{s}"
+    ),
     "line ends in texts": lambda s, v: s.replace("; ", ";\n").replace("，", "，\n"),
     "in tags": lambda s, v: f"<answer>\n{s}\n</answer>",
-    "what a template leaves": lambda s, v: f"<|im_start|>assistant\n{s}<|im_end|>\n</s>",
-    "what another template leaves": lambda s, v: f"<|channel|>final<|message|>{s}<|return|>",
+    "what a template leaves": lambda s, v: (
+        f"<|im_start|>assistant\n{s}<|im_end|>\n</s>"
+    ),
+    "what another template leaves": lambda s, v: (
+        f"<|channel|>final<|message|>{s}<|return|>"
+    ),
     "a label": lambda s, v: f"JSON: {s}",
-    "a headed verdict": lambda s, v: f"**Verdict:** {'Met' if v['met'] else 'Not met'}\n\n{s}",
-    "a headed verdict in Chinese": lambda s, v: f"结论：{'' if v['met'] else '不'}符合\n{s}",
-    "its own question": lambda s, v: f"Is it named? {'Yes' if v['met'] else 'No'}.\n{s}",
-    "a condition before": lambda s, v: f"If no dose is named, nothing is recommended.\n{s}",
-    "the criterion repeated": lambda s, v: s.replace('"met"', '"criterion": "advises  REST.", "met"'),
-    "the question repeated": lambda s, v: s.replace('"met"', '"question": "q {", "met"', 1),
-    "TRUE as text": lambda s, v: s.replace(": true", ': "TRUE"').replace(": false", ': "FALSE"'),
-    "text": lambda s, v: s.replace(": true", ': "true"').replace(": false", ': "false"'),
-    "yes as text": lambda s, v: s.replace(": true", ': "yes"').replace(": false", ': "no"'),
+    "a headed verdict": lambda s, v: (
+        f"**Verdict:** {'Met' if v['met'] else 'Not met'}\n\n{s}"
+    ),
+    "a headed verdict in Chinese": lambda s, v: (
+        f"结论：{'' if v['met'] else '不'}符合\n{s}"
+    ),
+    "its own question": lambda s, v: (
+        f"Is it named? {'Yes' if v['met'] else 'No'}.\n{s}"
+    ),
+    "a condition before": lambda s, v: (
+        f"If no dose is named, nothing is recommended.\n{s}"
+    ),
+    "the criterion repeated": lambda s, v: s.replace(
+        '"met"', '"criterion": "advises  REST.", "met"'
+    ),
+    "the question repeated": lambda s, v: s.replace(
+        '"met"', '"question": "q {", "met"', 1
+    ),
+    "TRUE as text": lambda s, v: s.replace(": true", ': "TRUE"').replace(
+        ": false", ': "FALSE"'
+    ),
+    "text": lambda s, v: s.replace(": true", ': "true"').replace(
+        ": false", ': "false"'
+    ),
+    "yes as text": lambda s, v: s.replace(": true", ': "yes"').replace(
+        ": false", ': "no"'
+    ),
 }
 SILENT: dict[str, Wrap] = {
     "empty": lambda s, v: "",
@@ -106,7 +159,9 @@ SILENT: dict[str, Wrap] = {
     "Met": lambda s, v: "Met",
     "refusal": lambda s, v: "I'm sorry, but I can't judge medical content.",
     "refusal in Chinese": lambda s, v: "抱歉，我不能对医疗内容进行评判。",
-    "YAML": lambda s, v: f"met: {str(v['met']).lower()}\nquote: drink water\nreasoning: x",
+    "YAML": lambda s, v: (
+        f"met: {str(v['met']).lower()}\nquote: drink water\nreasoning: x"
+    ),
     "a table": lambda s, v: f"| met | quote |\n|---|---|\n| {v['met']} | drink water |",
     "XML": lambda s, v: f"<met>{v['met']}</met><quote>drink water</quote>",
     "a web page": lambda s, v: "<html><body>502 Bad Gateway</body></html>",
@@ -114,30 +169,44 @@ SILENT: dict[str, Wrap] = {
 }
 MISSPELT: dict[str, Wrap] = {
     "True": lambda s, v: s.replace(": true", ": True").replace(": false", ": False"),
-    "partially": lambda s, v: s.replace(": true", ': "partially"').replace(": false", ': "partially"'),
+    "partially": lambda s, v: s.replace(": true", ': "partially"').replace(
+        ": false", ': "partially"'
+    ),
     "one": lambda s, v: s.replace(": true", ": 1").replace(": false", ": 0"),
     "a decimal": lambda s, v: s.replace(": true", ": 1.0").replace(": false", ": 0.0"),
     "half": lambda s, v: s.replace(": true", ": 0.5").replace(": false", ": 0.5"),
-    "met is null": lambda s, v: s.replace(": true", ": null").replace(": false", ": null"),
+    "met is null": lambda s, v: s.replace(": true", ": null").replace(
+        ": false", ": null"
+    ),
     "met is NaN": lambda s, v: s.replace(": true", ": NaN").replace(": false", ": NaN"),
-    "met is infinite": lambda s, v: s.replace(": true", ": Infinity").replace(": false", ": -Infinity"),
-    "met is a list": lambda s, v: s.replace(": true", ": [true]").replace(": false", ": [false]"),
-    "met is an object": lambda s, v: s.replace(": true", ': {"met": true}').replace(": false", ': {"met": false}'),
+    "met is infinite": lambda s, v: s.replace(": true", ": Infinity").replace(
+        ": false", ": -Infinity"
+    ),
+    "met is a list": lambda s, v: s.replace(": true", ": [true]").replace(
+        ": false", ": [false]"
+    ),
+    "met is an object": lambda s, v: s.replace(": true", ': {"met": true}').replace(
+        ": false", ': {"met": false}'
+    ),
     "Met as a key": lambda s, v: s.replace('"met"', '"Met"'),
     "full-width key": lambda s, v: s.replace('"met"', '"ｍｅｔ"'),
     "another key": lambda s, v: s.replace('"met"', '"is_met"'),
     "in Chinese keys": lambda s, v: s.replace('"met"', '"满足"'),
-    "key twice, equal": lambda s, v: s.replace('"met": true', '"met": true, "met": true').replace(
-        '"met": false', '"met": false, "met": false'
-    ),
+    "key twice, equal": lambda s, v: s.replace(
+        '"met": true', '"met": true, "met": true'
+    ).replace('"met": false', '"met": false, "met": false'),
     "key twice": lambda s, v: s.replace('"met": ', '"met": false, "met": ').replace(
         '"met": false, "met": false', '"met": true, "met": false'
     ),
-    "key twice by escape": lambda s, v: s.replace('"met": ', '"m\\u0065t": true, "met": '),
+    "key twice by escape": lambda s, v: s.replace(
+        '"met": ', '"m\\u0065t": true, "met": '
+    ),
     "smart quotes": lambda s, v: s.replace('"', "”"),
     "single quotes": lambda s, v: s.replace('"', "'"),
     "full-width colon": lambda s, v: s.replace('":', '"：'),
-    "full-width comma": lambda s, v: s.replace('", "', '"， "').replace('e, "', 'e， "'),
+    "full-width comma": lambda s, v: s.replace('", "', '"， "').replace(
+        'e, "', 'e， "'
+    ),
     "trailing comma": lambda s, v: s.replace('"}', '",}'),
     "comments": lambda s, v: s.replace('"met"', '// verdict\n"met"'),
     "no quotes around keys": lambda s, v: s.replace('"met"', "met"),
@@ -202,24 +271,42 @@ FLOODS: dict[str, Wrap] = {
     "ten megabytes": lambda s, v: s + " " * 10_000_000 + "x",
 }
 ECHOES: dict[str, Wrap] = {
-    "another criterion": lambda s, v: s.replace('"met"', '"criterion": "Advises water.", "met"'),
-    "another criterion in Chinese": lambda s, v: s.replace('"met"', '"criterion": "建议多喝水", "met"'),
+    "another criterion": lambda s, v: s.replace(
+        '"met"', '"criterion": "Advises water.", "met"'
+    ),
+    "another criterion in Chinese": lambda s, v: s.replace(
+        '"met"', '"criterion": "建议多喝水", "met"'
+    ),
     "a criterion cut": lambda s, v: s.replace('"met"', '"criterion": "Advises", "met"'),
     "an empty criterion": lambda s, v: s.replace('"met"', '"criterion": "", "met"'),
-    "a criterion that is a list": lambda s, v: s.replace('"met"', '"criterion": ["Advises rest."], "met"'),
+    "a criterion that is a list": lambda s, v: s.replace(
+        '"met"', '"criterion": ["Advises rest."], "met"'
+    ),
     "another id": lambda s, v: s.replace('"met"', '"criterion_id": "k9", "met"'),
     "a number as id": lambda s, v: s.replace('"met"', '"criterion_id": 9, "met"'),
     "another question": lambda s, v: s.replace('"met"', '"question": "q2", "met"'),
-    "another question in Chinese": lambda s, v: s.replace('"met"', '"question": "怎么办？", "met"'),
+    "another question in Chinese": lambda s, v: s.replace(
+        '"met"', '"question": "怎么办？", "met"'
+    ),
 }
 REFUSALS: dict[str, Wrap] = {
-    "a refusal and a verdict": lambda s, v: f"I'm sorry, but I cannot judge medical content.\n\n{s}",
-    "a refusal to help": lambda s, v: f"As an AI, I can't provide medical assessments.\n{s}",
-    "a refusal to evaluate": lambda s, v: f"I am not able to evaluate this answer.\n```json\n{s}\n```",
-    "a refusal in Chinese and a verdict": lambda s, v: f"抱歉，我无法评判医疗内容。\n{s}",
+    "a refusal and a verdict": lambda s, v: (
+        f"I'm sorry, but I cannot judge medical content.\n\n{s}"
+    ),
+    "a refusal to help": lambda s, v: (
+        f"As an AI, I can't provide medical assessments.\n{s}"
+    ),
+    "a refusal to evaluate": lambda s, v: (
+        f"I am not able to evaluate this answer.\n```json\n{s}\n```"
+    ),
+    "a refusal in Chinese and a verdict": lambda s, v: (
+        f"抱歉，我无法评判医疗内容。\n{s}"
+    ),
     "another refusal in Chinese": lambda s, v: f"我不能对该回答进行评分。\n\n{s}",
     "a template": lambda s, v: f"Here is the template:\n{s}",
-    "a template and the verdict": lambda s, v: f'{{"met": true | false, "quote": "…"}}\n{s}',
+    "a template and the verdict": lambda s, v: (
+        f'{{"met": true | false, "quote": "…"}}\n{s}'
+    ),
     "a placeholder": lambda s, v: f"A placeholder reply:\n```json\n{s}\n```",
     "a sample": lambda s, v: f"Sample output:\n{s}",
     "a template in Chinese": lambda s, v: f"回复模板：\n{s}",
@@ -230,9 +317,15 @@ OPENS = (
     ("Criterion: not met.", "Criterion: met."),
     ("Requirement not satisfied.", "Requirement satisfied."),
     ("It does not meet the requirement.", "It meets the requirement."),
-    ("The answer doesn’t meet the stated requirement.", "The answer meets the stated requirement."),
+    (
+        "The answer doesn’t meet the stated requirement.",
+        "The answer meets the stated requirement.",
+    ),
     ("The response fails this criterion.", "The response fulfils this criterion."),
-    ("The response fails to satisfy the condition.", "The response satisfies the condition."),
+    (
+        "The response fails to satisfy the condition.",
+        "The response satisfies the condition.",
+    ),
     ("So met = false.", "So met = true."),
     ("met: no.", "met: yes."),
     ("因此不满足。", "因此满足。"),
@@ -266,7 +359,9 @@ LEADS = (
 
 
 def opens(no: str, yes: str) -> Wrap:
-    return lambda s, v: s.replace('"reasoning": "', f'"reasoning": "{no if v["met"] else yes} ')
+    return lambda s, v: s.replace(
+        '"reasoning": "', f'"reasoning": "{no if v["met"] else yes} '
+    )
 
 
 def ends(no: str, yes: str) -> Wrap:
@@ -282,18 +377,30 @@ def leads(no: str, yes: str) -> Wrap:
 
 
 DENYING: dict[str, Wrap] = {
-    "stated before": lambda s, v: f"The criterion is {'not ' if v['met'] else ''}met.\n{s}",
-    "stated before a fence": lambda s, v: f"It is {'not ' if v['met'] else ''}satisfied.\n```json\n{s}\n```",
-    "isn't": lambda s, v: f"The criterion {'isn’t' if v['met'] else 'is'} fulfilled. {s}",
+    "stated before": lambda s, v: (
+        f"The criterion is {'not ' if v['met'] else ''}met.\n{s}"
+    ),
+    "stated before a fence": lambda s, v: (
+        f"It is {'not ' if v['met'] else ''}satisfied.\n```json\n{s}\n```"
+    ),
+    "isn't": lambda s, v: (
+        f"The criterion {'isn’t' if v['met'] else 'is'} fulfilled. {s}"
+    ),
     "in Chinese": lambda s, v: f"因此{'不' if v['met'] else ''}满足。\n{s}",
     "as YAML": lambda s, v: f"met: {'false' if v['met'] else 'true'}\n{s}",
     "as Markdown": lambda s, v: f"**Met:** {'No' if v['met'] else 'Yes'}\n\n{s}",
-    "as cut JSON": lambda s, v: f'{{"met": {"false" if v["met"] else "true"}, "quote": "a" b"\n{s}',
+    "as cut JSON": lambda s, v: (
+        f'{{"met": {"false" if v["met"] else "true"}, "quote": "a" b"\n{s}'
+    ),
     "headed": lambda s, v: f"Verdict: {'NOT MET' if v['met'] else 'MET'}\n{s}",
     "a word": lambda s, v: f"**{'Unmet' if v['met'] else 'Met'}**\n{s}",
-    "asked and answered": lambda s, v: f"Criterion met? {'No' if v['met'] else 'Yes'}.\n{s}",
+    "asked and answered": lambda s, v: (
+        f"Criterion met? {'No' if v['met'] else 'Yes'}.\n{s}"
+    ),
     "headed in Chinese": lambda s, v: f"结论：{'不符合' if v['met'] else '符合'}\n{s}",
-    "false, true": lambda s, v: f"Final verdict: {'false' if v['met'] else 'true'}.\n{s}",
+    "false, true": lambda s, v: (
+        f"Final verdict: {'false' if v['met'] else 'true'}.\n{s}"
+    ),
     **{f"before: {no} / {yes}": leads(no, yes) for no, yes in LEADS},
 }
 CONTRADICTED: dict[str, Wrap] = {
@@ -305,7 +412,8 @@ CONTRADICTED: dict[str, Wrap] = {
         f'"reasoning": "The answer {"does not meet" if v["met"] else "meets"} the criterion. ',
     ),
     "its reasoning": lambda s, v: s.replace(
-        '"reasoning": "', f'"reasoning": "The criterion is therefore {"not " if v["met"] else ""}met. '
+        '"reasoning": "',
+        f'"reasoning": "The criterion is therefore {"not " if v["met"] else ""}met. ',
     ),
     **{f"its reasoning: {no} / {yes}": opens(no, yes) for no, yes in OPENS},
     **{f"its reasoning ends: {no} / {yes}": ends(no, yes) for no, yes in ENDS},
@@ -333,8 +441,16 @@ CONTRARY: dict[str, dict[str, Wrap]] = {
 
 
 def spelt(mode: str, language: str, met: bool) -> tuple[str, dict[str, Any]]:
-    verdict = {"met": met, "quote": QUOTES[language] if met else "", "reasoning": WHY[language, met]}
-    whole = verdict if mode == "criterion" else {"grades": [{"id": one, **verdict} for one in IDS]}
+    verdict = {
+        "met": met,
+        "quote": QUOTES[language] if met else "",
+        "reasoning": WHY[language, met],
+    }
+    whole = (
+        verdict
+        if mode == "criterion"
+        else {"grades": [{"id": one, **verdict} for one in IDS]}
+    )
     return json.dumps(whole, ensure_ascii=False), verdict
 
 

@@ -35,7 +35,10 @@ class MemoryLedger:
     """Events after which keeping fails, as a kill would end it."""
 
     async def keep(self, *events: HarvestEvent) -> None:
-        if self.die_after is not None and len(self.events) + len(events) > self.die_after:
+        if (
+            self.die_after is not None
+            and len(self.events) + len(events) > self.die_after
+        ):
             raise Killed
         for event in events:
             self.events.append(event)
@@ -43,7 +46,11 @@ class MemoryLedger:
                 self.pages.setdefault(event.thread_id, []).append(event.page)
             if isinstance(event, Listed):
                 self.waiting |= {entry.thread_id: entry for entry in event.waiting}
-                following = event.next_page if event.next_page and event.next_page.form is None else None
+                following = (
+                    event.next_page
+                    if event.next_page and event.next_page.form is None
+                    else None
+                )
                 self.lists[event.list_key] = ListState(
                     finished=event.finished,
                     next_page=PageRequest(following.url) if following else None,
@@ -54,9 +61,17 @@ class MemoryLedger:
                 self.waiting.pop(settled, None)
                 self.pages.pop(settled, None)
                 before = self.known.get(settled, KnownThread())
-                count = event.page_count if isinstance(event, HarvestedThread) else before.page_count
+                count = (
+                    event.page_count
+                    if isinstance(event, HarvestedThread)
+                    else before.page_count
+                )
                 self.known[settled] = KnownThread(
-                    before.etag, before.last_modified, count, handled=True, taken_down=before.taken_down
+                    before.etag,
+                    before.last_modified,
+                    count,
+                    handled=True,
+                    taken_down=before.taken_down,
                 )
 
     def _settled(self, event: HarvestEvent) -> str | None:

@@ -90,8 +90,14 @@ class LiteratureServer:
         name = request.path.rsplit("/", 1)[-1]
         if name == "esearch.fcgi":
             found = self.matching(form["term"].partition(")")[0].strip("("))
-            ids = "".join(f"<Id>{a.pmid}</Id>" for a in found if a.source == "MED" and not a.retracted)
-            body = f"<eSearchResult><Count>0</Count><IdList>{ids}</IdList></eSearchResult>"
+            ids = "".join(
+                f"<Id>{a.pmid}</Id>"
+                for a in found
+                if a.source == "MED" and not a.retracted
+            )
+            body = (
+                f"<eSearchResult><Count>0</Count><IdList>{ids}</IdList></eSearchResult>"
+            )
             return xml(_DOCTYPE.format("eSearchResult") + body)
         if name == "efetch.fcgi":
             wanted = form["id"].split(",")
@@ -115,7 +121,10 @@ def xml(body: str, status: int = 200) -> web.Response:
 
 def json_error(text: str) -> web.Response:
     """Europe PMC's error."""
-    return web.Response(text=json.dumps({"errCode": 404, "errMsg": text}), content_type="application/json")
+    return web.Response(
+        text=json.dumps({"errCode": 404, "errMsg": text}),
+        content_type="application/json",
+    )
 
 
 @asynccontextmanager

@@ -14,7 +14,9 @@ class _Later:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("_"):  # pytest asks each global of a test file whether it wraps something
+        if attribute.startswith(
+            "_"
+        ):  # pytest asks each global of a test file whether it wraps something
             raise AttributeError(attribute)
         return getattr(import_module(self._name), attribute)
 
@@ -26,5 +28,8 @@ def oracle(name: str) -> Any:
     """
     package = name.partition(".")[0]
     if find_spec(package) is None:
-        pytest.skip(f"{package}, an oracle of these tests, is not installed", allow_module_level=True)
+        pytest.skip(
+            f"{package}, an oracle of these tests, is not installed",
+            allow_module_level=True,
+        )
     return _Later(name)

@@ -28,7 +28,9 @@ class Spoilt:
     headers: dict[str, str] = field(default_factory=dict)
     times: int = 1_000_000  # After so many answers the path is sound again
     cut_after: int | None = None  # Bytes, then the connection ends
-    hold_after: int | None = None  # Bytes, then nothing more comes until the publisher stops
+    hold_after: int | None = (
+        None  # Bytes, then nothing more comes until the publisher stops
+    )
     endless: bool = False
     body: bytes | None = None  # Sent instead, with no length announced where `chunked`
     chunked: bool = False
@@ -47,7 +49,9 @@ class Publisher:
     open_now: int = 0
     most_open: int = 0
     url: str = ""
-    after: dict[str, bytes] = field(default_factory=dict)  # What a path holds after its next answer
+    after: dict[str, bytes] = field(
+        default_factory=dict
+    )  # What a path holds after its next answer
 
     @property
     def host(self) -> str:
@@ -92,11 +96,17 @@ class Publisher:
             return await self._chunked(request, body)
         return await self._send(request, body, spoilt)
 
-    async def _send(self, request: web.Request, body: bytes, spoilt: Spoilt) -> web.StreamResponse:
+    async def _send(
+        self, request: web.Request, body: bytes, spoilt: Spoilt
+    ) -> web.StreamResponse:
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         headers = {"ETag": tag, "Content-Type": "application/octet-stream"}
         asked, start, status = request.headers.get("Range"), 0, 200
-        if asked and not spoilt.no_ranges and request.headers.get("If-Range", tag) == tag:
+        if (
+            asked
+            and not spoilt.no_ranges
+            and request.headers.get("If-Range", tag) == tag
+        ):
             start, status = int(asked.removeprefix("bytes=").rstrip("-")), 206
             headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
         part = body[start:]
@@ -135,7 +145,9 @@ class Publisher:
             await response.write(b"\0" * 65536)
 
     def _search(self, request: web.Request) -> bytes:
-        numbers = sorted({p.split("/")[-1][3:-6] for p in self.files if p.startswith("/pmc/PMC")})
+        numbers = sorted(
+            {p.split("/")[-1][3:-6] for p in self.files if p.startswith("/pmc/PMC")}
+        )
         start, most = int(request.query["retstart"]), int(request.query["retmax"])
         found = {"count": str(len(numbers)), "idlist": numbers[start : start + most]}
         return json.dumps({"header": {}, "esearchresult": found}).encode()
@@ -152,7 +164,9 @@ def serve_publisher() -> Iterator[Publisher]:
     async def serve() -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", publisher.answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         publisher.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
@@ -160,7 +174,9 @@ def serve_publisher() -> Iterator[Publisher]:
         await stop.wait()
         await runner.cleanup()
 
-    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread = threading.Thread(
+        target=loop.run_until_complete, args=(serve(),), daemon=True
+    )
     thread.start()
     started.wait(10)
     try:
@@ -195,7 +211,10 @@ class Article:
             if kind
             else ""
         )
-        words = self.text or f"Metformin lowers glucose in study number {self.number} of many adults."
+        words = (
+            self.text
+            or f"Metformin lowers glucose in study number {self.number} of many adults."
+        )
         return (
             f'<PubmedArticle><MedlineCitation><PMID Version="{self.version}">{self.number}</PMID><Article>'
             f"<Journal><JournalIssue><PubDate><Year>{self.year}</Year></PubDate></JournalIssue></Journal>"
@@ -215,11 +234,15 @@ def pubmed_file(articles: Sequence[Article], deleted: Sequence[int] = ()) -> byt
     return gzip.compress(text.encode(), mtime=0)
 
 
-def put_pubmed(publisher: Publisher, folder: str, files: dict[str, bytes], day: str = DAY) -> None:
+def put_pubmed(
+    publisher: Publisher, folder: str, files: dict[str, bytes], day: str = DAY
+) -> None:
     """Publish PubMed files with checksums, and list everything that is in the folder."""
     for name, data in files.items():
         publisher.files[f"/pubmed/{folder}/{name}"] = data
-        publisher.files[f"/pubmed/{folder}/{name}.md5"] = f"MD5({name})= {md5(data)}\n".encode()
+        publisher.files[f"/pubmed/{folder}/{name}.md5"] = (
+            f"MD5({name})= {md5(data)}\n".encode()
+        )
     rows = []
     for path, data in sorted(publisher.files.items()):
         if path.startswith(f"/pubmed/{folder}/pubmed"):
@@ -230,7 +253,9 @@ def put_pubmed(publisher: Publisher, folder: str, files: dict[str, bytes], day: 
     publisher.files[f"/pubmed/{folder}/"] = page.encode()
 
 
-def put_book(publisher: Publisher, accession: str, text: str, name: str = "3d/12/statpearls") -> str:
+def put_book(
+    publisher: Publisher, accession: str, text: str, name: str = "3d/12/statpearls"
+) -> str:
     """Publish a book of one chapter, and return the path of its archive."""
     chapter = (
         "<book-part-wrapper><book-meta><book-title-group><book-title>A book</book-title></book-title-group>"
@@ -305,7 +330,10 @@ def label_xml(number: str, name: str = "Zestril", sections: str = "") -> bytes:
 
 def put_dailymed(publisher: Publisher, kind: str, labels: dict[str, bytes]) -> str:
     """Publish one part of a release with its MD5, and return its path."""
-    inner = {f"prescription/20260311_{n}.zip": zipped({f"{n}.xml": xml}) for n, xml in labels.items()}
+    inner = {
+        f"prescription/20260311_{n}.zip": zipped({f"{n}.xml": xml})
+        for n, xml in labels.items()
+    }
     data = zipped(inner)
     name = f"dm_spl_release_human_{kind}_part1.zip"
     publisher.files[f"/dailymed/{name}"] = data
@@ -326,6 +354,9 @@ def put_article(publisher: Publisher, number: int, text: str) -> str:
     ).encode()
     name = f"PMC{number}.1"
     publisher.files[f"/pmc/{name}/{name}.xml"] = xml
-    meta = {"pmcid": f"PMC{number}", "xml_url": f"s3://pmc-oa-opendata/{name}/{name}.xml?md5={md5(xml)}"}
+    meta = {
+        "pmcid": f"PMC{number}",
+        "xml_url": f"s3://pmc-oa-opendata/{name}/{name}.xml?md5={md5(xml)}",
+    }
     publisher.files[f"/pmc/metadata/{name}.json"] = json.dumps(meta).encode()
     return f"/pmc/{name}/{name}.xml"

@@ -10,25 +10,49 @@ from medlive.snapshot.freeze import ListedEntries, write_snapshot
 from medlive.snapshot.manifest import FileEntry, Manifest, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
-PROVENANCE = Provenance(code_version="0.1.0", engines=(), prompts={}, evidence=(), thresholds={})
+PROVENANCE = Provenance(
+    code_version="0.1.0", engines=(), prompts={}, evidence=(), thresholds={}
+)
 
 
 def a_case(number: int, version: str) -> SnapshotCase:
     """A case with one criterion, first released in that version."""
     case_id = f"c{number:03d}"
     return SnapshotCase(
-        case_id, 1, version, "en", "icliniq", date(2025, 3, 4), "Cardiology", "Response Depth",
-        "My knee hurts since 3 days. " * 150, "Do I need a tablet?", "Rest first.",
-        (SnapshotCriterion(f"{case_id}-c1", case_id, 1, 1, "Advises rest", "Accuracy", 5),),
-    )  # fmt: skip
+        case_id,
+        1,
+        version,
+        "en",
+        "icliniq",
+        date(2025, 3, 4),
+        "Cardiology",
+        "Response Depth",
+        "My knee hurts since 3 days. " * 150,
+        "Do I need a tablet?",
+        "Rest first.",
+        (
+            SnapshotCriterion(
+                f"{case_id}-c1", case_id, 1, 1, "Advises rest", "Accuracy", 5
+            ),
+        ),
+    )
 
 
-def a_snapshot(root: Path, version: str = "2026.W47", cases: int = 3, why_not: tuple[str, ...] = ()) -> Path:
+def a_snapshot(
+    root: Path, version: str = "2026.W47", cases: int = 3, why_not: tuple[str, ...] = ()
+) -> Path:
     """A snapshot of its own line under `root`; its folder."""
     rows = [a_case(n, version) for n in range(cases)]
     week = int(version[-2:])
-    meta = SnapshotMeta(version, datetime(2026, 1, 1 + week % 28, 8, tzinfo=UTC), PROVENANCE, why_not=why_not)
-    entries = ListedEntries(tuple(Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows))
+    meta = SnapshotMeta(
+        version,
+        datetime(2026, 1, 1 + week % 28, 8, tzinfo=UTC),
+        PROVENANCE,
+        why_not=why_not,
+    )
+    entries = ListedEntries(
+        tuple(Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows)
+    )
     return write_snapshot(rows, meta, root, entries).path
 
 
@@ -36,5 +60,8 @@ def prepared(folder: Path, errata: dict[str, bytes] | None = None) -> PreparedRe
     """The snapshot as `prepare_release` gives it."""
     manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
     names = [n for n in ("manifest.json", SUMS, SIGNATURE) if (folder / n).exists()]
-    more = {n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n)) for n in names}
+    more = {
+        n: FileEntry(size=(folder / n).stat().st_size, sha256=sha256(folder / n))
+        for n in names
+    }
     return PreparedRelease(folder, manifest, {**manifest.files, **more}, errata or {})

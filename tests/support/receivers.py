@@ -19,7 +19,9 @@ def serve_webhook(status: int = 204) -> Iterator[tuple[str, list[dict[str, Any]]
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            received.append(
+                json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            )
             self.send_response(status)
             self.end_headers()
 
@@ -62,7 +64,9 @@ def serve_mail() -> Iterator[tuple[int, list[EmailMessage]]]:
                 if verb == b"DATA":
                     self._say("354 go on")
                     lines = b"".join(iter(self.rfile.readline, b".\r\n"))
-                    received.append(email.message_from_bytes(lines, policy=email.policy.default))
+                    received.append(
+                        email.message_from_bytes(lines, policy=email.policy.default)
+                    )
                 self._say("221 bye" if verb == b"QUIT" else "250 ok")
 
         def _say(self, text: str) -> None:

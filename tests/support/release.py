@@ -106,7 +106,12 @@ def fill(
     `length`: sentences of 51 characters in a narrative besides the first; `gates`: the digest of gates that have
     read them and found nothing. Keys to other tables are not checked, as in a restore.
     """
-    values = {"first": first, "last": first + count - 1, "criteria": criteria, "length": length}
+    values = {
+        "first": first,
+        "last": first + count - 1,
+        "criteria": criteria,
+        "length": length,
+    }
     with connection.transaction():
         connection.execute("SET LOCAL session_replication_role = replica")
         for statement in (*_ONCE, *_EACH):

@@ -14,7 +14,13 @@ class Memory:
     async def find(self, request_digest: str) -> Reply | None:
         return self.replies.get(request_digest)
 
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+    async def keep(
+        self,
+        request_digest: str,
+        request: Request,
+        identity: EngineIdentity,
+        reply: Reply,
+    ) -> None:
         self.replies[request_digest] = reply
 
 

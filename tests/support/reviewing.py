@@ -29,15 +29,24 @@ from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.scripted import KIND, THREAD, Scripted, changed, judged
 
 HARMFUL = {
-    "asked": True, "clinical": True, "enough": True, "answered": True, "danger": "", "understandable": True,
-    "reason": "a2", "wrong": [{"id": "a2", "kind": "harmful", "reason": "not with this patient"}],
-}  # fmt: skip
+    "asked": True,
+    "clinical": True,
+    "enough": True,
+    "answered": True,
+    "danger": "",
+    "understandable": True,
+    "reason": "a2",
+    "wrong": [{"id": "a2", "kind": "harmful", "reason": "not with this patient"}],
+}
 
 
 def written(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """N and A of whatever elements there are."""
     advice = " ".join(e["statement"] for e in inputs["advice"])
-    return {"narrative": "Aged 34 years, with a dry cough for 3 weeks.", "advice": advice}
+    return {
+        "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
+        "advice": advice,
+    }
 
 
 def read(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +59,9 @@ def rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """About the elements that there are."""
     ids = {e["id"] for e in inputs["advice"]}
     facts = [f for f in RUBRIC["facts"] if f["advice_id"] in ids]
-    criteria = [c for c in RUBRIC["criteria"] if c["fact_id"] in {f["id"] for f in facts}]
+    criteria = [
+        c for c in RUBRIC["criteria"] if c["fact_id"] in {f["id"] for f in facts}
+    ]
     return {**RUBRIC, "facts": facts, "criteria": criteria}
 
 
@@ -68,19 +79,28 @@ class Named(Scripted):
 
 def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script = changed(
-        controller__write=written, reader__case=read, rubric__write=rubric,
-        reader__rubric={"problems": [], "life_critical": []}, reader__identifiers={"found": []},
-        rubric__classify=KIND, validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
-    )  # fmt: skip
+        controller__write=written,
+        reader__case=read,
+        rubric__write=rubric,
+        reader__rubric={"problems": [], "life_critical": []},
+        reader__identifiers={"found": []},
+        rubric__classify=KIND,
+        validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
+    )
     script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
         database,
         b"key",
         2,
-        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, digest_text(name),
-        Budget(), Limiters(),
-    )  # fmt: skip
+        dict.fromkeys(CURATION_ROLES, respondent),
+        Indexed(),
+        CurationSettings(),
+        PIPELINE,
+        digest_text(name),
+        Budget(),
+        Limiters(),
+    )
 
 
 @pytest.fixture
@@ -92,7 +112,9 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 async def held(database: Database, settings: Settings) -> str:
     """A case that the second reading holds for its second advice."""
     async with database.begin() as session:
-        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        saved = await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
     curated = await curate_revision(pipeline(database), saved[0].revision_pk)
     assert curated.outcome is Outcome.HELD
     async with database.begin() as session:
@@ -106,7 +128,11 @@ async def held(database: Database, settings: Settings) -> str:
 
 async def status_of(database: Database, case_id: str) -> str:
     async with database.begin() as session:
-        return str(await session.scalar(text("SELECT status FROM cases WHERE id = :i"), {"i": case_id}))
+        return str(
+            await session.scalar(
+                text("SELECT status FROM cases WHERE id = :i"), {"i": case_id}
+            )
+        )
 
 
 def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
@@ -114,22 +140,33 @@ def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeli
     evidence = [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]
     veto = lambda inputs: {  # noqa: E731
         "verdicts": [
-            {"id": c["id"], "goes_against": True, "evidence": evidence, "reason": "says else"}
+            {
+                "id": c["id"],
+                "goes_against": True,
+                "evidence": evidence,
+                "reason": "says else",
+            }
             for c in inputs["claims"]
         ]
     }
     against = judged("contradicted", "lisinopril often cause a dry cough")
     return pipeline(
-        database, name, validator__alignment=against, validator__veto=veto,
-        reader__case={**HARMFUL, "wrong": []}, **tasks,
-    )  # fmt: skip
+        database,
+        name,
+        validator__alignment=against,
+        validator__veto=veto,
+        reader__case={**HARMFUL, "wrong": []},
+        **tasks,
+    )
 
 
 @pytest.fixture
 async def rejected(database: Database) -> int:
     """The revision of a thread that the validator rejected for contradiction."""
     async with database.begin() as session:
-        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        saved = await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
     curated = await curate_revision(contradicting(database), saved[0].revision_pk)
     assert (curated.outcome, curated.reason) == (Outcome.REJECTED, Reason.CONTRADICTED)
     return saved[0].revision_pk

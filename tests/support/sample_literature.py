@@ -14,7 +14,9 @@ def sample_articles() -> list[Article]:
     lines = sample_evidence_path().read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, start=1000):
         row = json.loads(line)
-        articles.append(Article(str(number), row["title"], f"{row['section']}. {row['text']}"))
+        articles.append(
+            Article(str(number), row["title"], f"{row['section']}. {row['text']}")
+        )
     return articles
 
 

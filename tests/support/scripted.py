@@ -28,16 +28,34 @@ THREAD = Thread(
         Message("m0", "u_1", Role.PATIENT, False, PATIENT),
         Message("m1", "u_2", Role.OTHER, False, STRANGER),
         Message("m2", "u_3", Role.PHYSICIAN, True, PHYSICIAN),
-        Message("m3", "u_4", Role.PHYSICIAN, False, "As a student I would double the dose to 20 mg."),
+        Message(
+            "m3",
+            "u_4",
+            Role.PHYSICIAN,
+            False,
+            "As a student I would double the dose to 20 mg.",
+        ),
     ),
 )
 PASSAGE = Passage(
-    "demo:1:0", "demo", "ACE inhibitor cough", "", "ACE inhibitors such as lisinopril often cause a dry cough. "
-    "Changing to losartan is recommended.", "en", None, "", "",
-)  # fmt: skip
+    "demo:1:0",
+    "demo",
+    "ACE inhibitor cough",
+    "",
+    "ACE inhibitors such as lisinopril often cause a dry cough. "
+    "Changing to losartan is recommended.",
+    "en",
+    None,
+    "",
+    "",
+)
 
 Script = dict[str, Any]
-KIND: Script = {"reason": "A usual choice.", "difficulty": "medium", "dialogue_register": "lay"}
+KIND: Script = {
+    "reason": "A usual choice.",
+    "difficulty": "medium",
+    "dialogue_register": "lay",
+}
 """A reply to `rubric.classify`, which is no part of the chain."""
 
 
@@ -46,24 +64,49 @@ def honest() -> Script:
     return {
         "screener.extract": {
             "narrative": [
-                {"message_id": "m0", "quote": "I am 34 years old", "statement": "Aged 34 years.",
-                 "kind": "subjective"},
-                {"message_id": "m0", "quote": "dry cough for 3 weeks", "statement": "Dry cough for 3 weeks.",
-                 "kind": "subjective"},
+                {
+                    "message_id": "m0",
+                    "quote": "I am 34 years old",
+                    "statement": "Aged 34 years.",
+                    "kind": "subjective",
+                },
+                {
+                    "message_id": "m0",
+                    "quote": "dry cough for 3 weeks",
+                    "statement": "Dry cough for 3 weeks.",
+                    "kind": "subjective",
+                },
             ],
-            "query": {"message_id": "m0", "quote": "What could cause it?",
-                      "question": "What could cause a dry cough for 3 weeks?"},
+            "query": {
+                "message_id": "m0",
+                "quote": "What could cause it?",
+                "question": "What could cause a dry cough for 3 weeks?",
+            },
             "advice": [
-                {"message_id": "m2", "quote": "Lisinopril can cause a dry cough",
-                 "statement": "Lisinopril can cause a dry cough.", "kind": "assessment"},
-                {"message_id": "m2", "quote": "ask for losartan 50 mg instead",
-                 "statement": "Ask for losartan 50 mg.", "kind": "plan"},
+                {
+                    "message_id": "m2",
+                    "quote": "Lisinopril can cause a dry cough",
+                    "statement": "Lisinopril can cause a dry cough.",
+                    "kind": "assessment",
+                },
+                {
+                    "message_id": "m2",
+                    "quote": "ask for losartan 50 mg instead",
+                    "statement": "Ask for losartan 50 mg.",
+                    "kind": "plan",
+                },
             ],
         },
         "validator.query": {"category": "diagnosis", "meaningful": True, "reason": ""},
         "screener.revise": lambda inputs: {
             "elements": [
-                {"id": e["id"], "keep": False, "message_id": "", "quote": "", "statement": ""}
+                {
+                    "id": e["id"],
+                    "keep": False,
+                    "message_id": "",
+                    "quote": "",
+                    "statement": "",
+                }
                 for e in inputs["elements"]
             ]
         },
@@ -74,22 +117,34 @@ def honest() -> Script:
                 {"requirement": "duration", "present": True, "element_ids": ["n2"]},
                 {"requirement": "smoking", "present": False, "element_ids": []},
             ],
-            "prudent": [{"requirement": "allergies", "present": False, "element_ids": []}],
+            "prudent": [
+                {"requirement": "allergies", "present": False, "element_ids": []}
+            ],
         },
         "validator.claims": lambda inputs: {
             "claims": [
-                {"id": e["id"], "statement": e["statement"], "queries": ["lisinopril cough", "losartan"]}
+                {
+                    "id": e["id"],
+                    "statement": e["statement"],
+                    "queries": ["lisinopril cough", "losartan"],
+                }
                 for e in inputs["advice"]
             ]
         },
-        "validator.alignment": judged("supported", "lisinopril often cause a dry cough"),
+        "validator.alignment": judged(
+            "supported", "lisinopril often cause a dry cough"
+        ),
         "validator.veto": lambda inputs: {
             "verdicts": [
-                {"id": c["id"], "goes_against": False, "evidence": [], "reason": "no"} for c in inputs["claims"]
+                {"id": c["id"], "goes_against": False, "evidence": [], "reason": "no"}
+                for c in inputs["claims"]
             ]
         },
         "controller.support": lambda inputs: {
-            "verdicts": [{"id": e["id"], "supported": True, "reason": ""} for e in inputs["elements"]]
+            "verdicts": [
+                {"id": e["id"], "supported": True, "reason": ""}
+                for e in inputs["elements"]
+            ]
         },
         "controller.doubt": lambda inputs: {
             "items": [{"id": s["id"], "difference": ""} for s in inputs["statements"]]
@@ -98,24 +153,35 @@ def honest() -> Script:
             "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
             "advice": "Lisinopril can cause a dry cough. Ask for losartan 50 mg.",
         },
-        "controller.questions": {"questions": ["Has the patient had a dry cough for 3 weeks?"]},
+        "controller.questions": {
+            "questions": ["Has the patient had a dry cough for 3 weeks?"]
+        },
         "controller.answers": lambda inputs: {
             "answers": [{"id": q["id"], "answer": "yes"} for q in inputs["questions"]]
         },
         "reader.text": {"problems": [], "missing": []},
         "reader.case": {
-            "asked": True, "clinical": True, "enough": True, "answered": True, "wrong": [], "danger": "",
-            "understandable": True, "reason": "",
+            "asked": True,
+            "clinical": True,
+            "enough": True,
+            "answered": True,
+            "wrong": [],
+            "danger": "",
+            "understandable": True,
+            "reason": "",
         },
-    }  # fmt: skip
+    }
 
 
-def judged(verdict: Any, *quotes: str, passage: str = "p1") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def judged(
+    verdict: Any, *quotes: str, passage: str = "p1"
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Answers `validator.alignment`: the same verdict with the same quotes for every claim."""
     evidence = [{"passage_id": passage, "quotes": list(quotes)}] if quotes else []
     return lambda inputs: {
         "verdicts": [
-            {"id": c["id"], "verdict": verdict, "evidence": evidence, "reason": "r"} for c in inputs["claims"]
+            {"id": c["id"], "verdict": verdict, "evidence": evidence, "reason": "r"}
+            for c in inputs["claims"]
         ]
     }
 
@@ -134,7 +200,11 @@ class Scripted:
     async def answer(self, request: Request) -> Reply:
         self.requests.append(request)
         said = self.script[request.task]
-        if isinstance(said, list) and said and isinstance(said[0], Reply | Exception | str | dict):
+        if (
+            isinstance(said, list)
+            and said
+            and isinstance(said[0], Reply | Exception | str | dict)
+        ):
             said = said.pop(0) if len(said) > 1 else said[0]
         if callable(said):
             said = said(request.inputs)
@@ -172,9 +242,13 @@ async def run(
 ) -> Curation:
     answering = ReplayEngine(engine or Scripted(dict(script)), store or Memory())
     return await curate(
-        THREAD, "en", dict.fromkeys(ROLES, answering), OnePassage(), settings or CurationSettings(),
+        THREAD,
+        "en",
+        dict.fromkeys(ROLES, answering),
+        OnePassage(),
+        settings or CurationSettings(),
         run_date=date(2026, 11, 21),
-    )  # fmt: skip
+    )
 
 
 def changed(**tasks: Any) -> Script:

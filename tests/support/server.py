@@ -25,8 +25,12 @@ def named(url: str, database: str) -> str:
 def own_database(server: str) -> Iterator[str]:
     """The URL of a new copy of PRISTINE, which is dropped in the end."""
     name = f"test_{next(_NUMBERS)}"
-    with psycopg.connect(plain(named(server, "postgres")), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {PRISTINE} STRATEGY FILE_COPY")
+    with psycopg.connect(
+        plain(named(server, "postgres")), autocommit=True
+    ) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE {PRISTINE} STRATEGY FILE_COPY"
+        )
         try:
             yield named(server, name)
         finally:

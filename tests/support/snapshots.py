@@ -9,14 +9,27 @@ from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, write_snapshot
-from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing, SnapshotMeta
+from medlive.snapshot.manifest import (
+    Ancestor,
+    EngineUse,
+    EvidenceUse,
+    Provenance,
+    Signing,
+    SnapshotMeta,
+)
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion, commitment
 
 PROVENANCE = Provenance(
     code_version="0.1.0",
-    engines=(EngineUse(role="screener", engine="openai", model="some-model-2026-01-01"),),
+    engines=(
+        EngineUse(role="screener", engine="openai", model="some-model-2026-01-01"),
+    ),
     prompts={"screener.extract": "sha256:" + "0" * 64},
-    evidence=(EvidenceUse(retriever="bm25", index_digest="sha256:" + "1" * 64, corpora={}, passages=3),),
+    evidence=(
+        EvidenceUse(
+            retriever="bm25", index_digest="sha256:" + "1" * 64, corpora={}, passages=3
+        ),
+    ),
     thresholds={"validator.sufficiency": 0.5, "rubric.most": 19},
 )
 MOMENT = datetime(2026, 11, 7, 8, 30, 1, tzinfo=UTC)
@@ -26,16 +39,36 @@ def small_case(name: str, first_release: str, **changes: Any) -> SnapshotCase:
     """A short case with three criteria; its criteria follow its id and revision."""
     zh = name.endswith("zh")
     values: dict[str, Any] = {
-        "case_id": name, "revision": 1, "first_release": first_release, "language": "zh" if zh else "en",
-        "source": "dxy" if zh else "icliniq", "posted_at": date(2025, 3, 3), "specialty": "Cardiology",
+        "case_id": name,
+        "revision": 1,
+        "first_release": first_release,
+        "language": "zh" if zh else "en",
+        "source": "dxy" if zh else "icliniq",
+        "posted_at": date(2025, 3, 3),
+        "specialty": "Cardiology",
         "theme": "Response Depth",
-        "narrative": f"我膝盖疼了三天，体温 38.2℃ {name}。" if zh else f'My "knee" hurts\nsince 3 days, {name}.',
-        "query": "需要吃药吗？" if zh else "Do I need a tablet?", "advice": "先休息。" if zh else "Rest first.",
-    }  # fmt: skip
+        "narrative": f"我膝盖疼了三天，体温 38.2℃ {name}。"
+        if zh
+        else f'My "knee" hurts\nsince 3 days, {name}.',
+        "query": "需要吃药吗？" if zh else "Do I need a tablet?",
+        "advice": "先休息。" if zh else "Rest first.",
+    }
     case = SnapshotCase(**(values | changes))
     rows = tuple(
-        SnapshotCriterion(f"{name}-c{k}", name, case.revision, k, f"Criterion {k} of {name}", axis, points)
-        for k, axis, points in ((1, "Accuracy", 5), (2, "Safety", -8), (3, "Completeness", 3))
+        SnapshotCriterion(
+            f"{name}-c{k}",
+            name,
+            case.revision,
+            k,
+            f"Criterion {k} of {name}",
+            axis,
+            points,
+        )
+        for k, axis, points in (
+            (1, "Accuracy", 5),
+            (2, "Safety", -8),
+            (3, "Completeness", 3),
+        )
     )
     return replace(case, criteria=case.criteria or rows)
 
@@ -67,12 +100,19 @@ def freeze(
     """Write a release that follows `parent`, signed where there is a key."""
     lineage: tuple[Ancestor, ...] = ()
     if parent is not None:
-        lineage = (*parent.manifest.lineage, Ancestor(version=parent.manifest.version, digest=parent.digest))
+        lineage = (
+            *parent.manifest.lineage,
+            Ancestor(version=parent.manifest.version, digest=parent.digest),
+        )
     signing = None
     if key is not None:
         signing = Signing(key_id=key.public.id_text(), public_key=key.public.line())
     meta = SnapshotMeta(version, MOMENT, PROVENANCE, lineage=lineage, signing=signing)
-    signer = None if key is None else lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)
+    signer = (
+        None
+        if key is None
+        else lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)
+    )
     ordered = sorted(cases, key=lambda c: c.case_id)
     return write_snapshot(ordered, meta, root, entries, signer)
 
@@ -104,11 +144,18 @@ def build_line(root: Path, *, signed: bool = True) -> Line:
     one = [small_case(f"a{n}{'zh' if n % 2 else ''}", first) for n in range(3)]
     w1 = freeze(root, first, one, ListedEntries(added(one, first)), None, signer)
 
-    two = [*one, *(small_case(f"b{n}{'zh' if n % 2 else ''}", second) for n in range(3))]
+    two = [
+        *one,
+        *(small_case(f"b{n}{'zh' if n % 2 else ''}", second) for n in range(3)),
+    ]
     kept = [held(hidden[n], salts[n], second) for n in ("h1", "h2zh", "h3")]
-    w2 = freeze(root, second, two, ListedEntries(added(two, second), tuple(kept)), w1, signer)
+    w2 = freeze(
+        root, second, two, ListedEntries(added(two, second), tuple(kept)), w1, signer
+    )
 
-    better = small_case("a0", first, revision=2, advice="Rest, and see a doctor if it lasts.")
+    better = small_case(
+        "a0", first, revision=2, advice="Rest, and see a doctor if it lasts."
+    )
     three = [better, *(c for c in two if c.case_id not in ("a0", "b0"))]
     three += [small_case("c0", third), small_case("c1zh", third), hidden["h1"]]
     changes = (

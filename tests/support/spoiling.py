@@ -54,14 +54,18 @@ class Original:
             if name in ("data", "figures") and path.is_dir() and not path.is_symlink():
                 continue
             if name not in self.files or path.is_symlink() or not path.is_file():
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                shutil.rmtree(
+                    path
+                ) if path.is_dir() and not path.is_symlink() else path.unlink()
         for name, data in self.files.items():
             path = self.folder / name
             if self._stamps.get(name) == _stamp(path):
                 continue
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(data)
-            os.utime(path, (0, 0))  # a clock is too coarse to tell two writings apart; any moves it away from here
+            os.utime(
+                path, (0, 0)
+            )  # a clock is too coarse to tell two writings apart; any moves it away from here
             self._stamps[name] = _stamp(path)
 
 
@@ -73,14 +77,19 @@ def _stamp(path: Path) -> tuple[int, ...]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def seal(folder: Path, key: SecretKey, edit: Callable[[dict[str, Any]], object] | None = None) -> None:
+def seal(
+    folder: Path, key: SecretKey, edit: Callable[[dict[str, Any]], object] | None = None
+) -> None:
     """What a careful forger does: manifest and SHA256SUMS fit the files as they are, signed with another key."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
     _seal_croissant(folder)
     for name, entry in manifest["files"].items():
         data = (folder / name).read_bytes()
         entry["size"], entry["sha256"] = len(data), hashlib.sha256(data).hexdigest()
-    manifest["signing"] |= {"key_id": key.public.id_text(), "public_key": key.public.line()}
+    manifest["signing"] |= {
+        "key_id": key.public.id_text(),
+        "public_key": key.public.line(),
+    }
     if edit is not None:
         edit(manifest)
     (folder / "manifest.json").write_bytes(pretty_json(manifest).encode())
@@ -92,19 +101,27 @@ def _seal_croissant(folder: Path) -> None:
     path = folder / "croissant.json"
     text = path.read_bytes()
     try:
-        listed = {x["contentUrl"]: x["sha256"] for x in json.loads(text)["distribution"]}
+        listed = {
+            x["contentUrl"]: x["sha256"] for x in json.loads(text)["distribution"]
+        }
     except (ValueError, KeyError, TypeError):  # no Croissant
         return
     for name, digest in listed.items():
         if not (folder / name).is_file():
             continue
-        text = text.replace(digest.encode(), hashlib.sha256((folder / name).read_bytes()).hexdigest().encode())
+        text = text.replace(
+            digest.encode(),
+            hashlib.sha256((folder / name).read_bytes()).hexdigest().encode(),
+        )
     path.write_bytes(text)
 
 
 def seal_sums(folder: Path, key: SecretKey) -> None:
     """SHA256SUMS fits the files, and its signature fits SHA256SUMS."""
-    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in REQUIRED}
+    digests = {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        for name in REQUIRED
+    }
     sums = "".join(f"{digests[name]}  {name}\n" for name in sorted(REQUIRED)).encode()
     (folder / SUMS).write_bytes(sums)
     sign_sums(folder, key)
@@ -115,15 +132,21 @@ def sign_sums(folder: Path, key: SecretKey) -> None:
     comment = "x"
     try:
         manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
-        comment = trusted_comment(manifest.version, manifest.created_at, manifest.canary)
+        comment = trusted_comment(
+            manifest.version, manifest.created_at, manifest.canary
+        )
     except ValueError:
         pass  # A manifest that was spoilt: any comment will do.
-    (folder / SIGNATURE).write_text(sign((folder / SUMS).read_bytes(), key, comment, SIGNATURE_COMMENT))
+    (folder / SIGNATURE).write_text(
+        sign((folder / SUMS).read_bytes(), key, comment, SIGNATURE_COMMENT)
+    )
 
 
 def dump(value: object) -> bytes:
     """Canonical JSON."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+    return json.dumps(
+        value, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    ).encode()
 
 
 # Changes to bytes
@@ -166,8 +189,15 @@ def surrogate(data: bytes, rng: random.Random) -> bytes:
 
 
 BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    flip, cut, drop_byte, insert, append, crlf, empty, surrogate,
-)  # fmt: skip
+    flip,
+    cut,
+    drop_byte,
+    insert,
+    append,
+    crlf,
+    empty,
+    surrogate,
+)
 
 
 def in_file(name: str, change: Callable[[bytes, random.Random], bytes]) -> Spoil:
@@ -235,7 +265,9 @@ def swap(one: str, other: str) -> Spoil:
 
 def extra(name: bytes) -> Spoil:
     def spoil(folder: Path, rng: random.Random) -> None:
-        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(b"x" * rng.randrange(3))
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(
+            b"x" * rng.randrange(3)
+        )
 
     return spoil
 
@@ -255,14 +287,32 @@ def structural() -> Iterable[Mutation]:
         one, other = rng.sample(NAMES, 2)
         yield Mutation(f"{one} and {other} are swapped", swap(one, other), (one, other))
     odd = (
-        b"x", b"data/more.jsonl", b"figures/x.svg", b".hidden", b"SHA256SUMS.bak", b"\xff", b"a\nb",
-        b"data/\x1b[2J", b"manifest.json ", b"Manifest.json", b"data/cases.jsonl~", "\u202egpj".encode(), b"-rf",
+        b"x",
+        b"data/more.jsonl",
+        b"figures/x.svg",
+        b".hidden",
+        b"SHA256SUMS.bak",
+        b"\xff",
+        b"a\nb",
+        b"data/\x1b[2J",
+        b"manifest.json ",
+        b"Manifest.json",
+        b"data/cases.jsonl~",
+        "\u202egpj".encode(),
+        b"-rf",
         b"x" * 200,
-    )  # fmt: skip
+    )
     for odd_name in odd:
-        yield Mutation(f"an extra file {odd_name!r}", extra(odd_name), ("nothing",), frozenset({2}))
+        yield Mutation(
+            f"an extra file {odd_name!r}", extra(odd_name), ("nothing",), frozenset({2})
+        )
     for name in ("attic", "data/data", "a/b/c/d"):
-        yield Mutation(f"an extra folder {name}", directory(name), (name.split("/")[0],), frozenset({2}))
+        yield Mutation(
+            f"an extra folder {name}",
+            directory(name),
+            (name.split("/")[0],),
+            frozenset({2}),
+        )
     yield Mutation("an extra pipe", pipe("pipe"), ("pipe",), frozenset({2}))
     yield Mutation("a thousand files", _thousand, ("more",), frozenset({2}))
 
@@ -275,11 +325,15 @@ def _thousand(folder: Path, rng: random.Random) -> None:
 # Changes to the lists of digests, signed again or not
 
 
-def _sums(edit: Callable[[list[str]], object], *, end: str = "\n") -> Callable[[Path], None]:
+def _sums(
+    edit: Callable[[list[str]], object], *, end: str = "\n"
+) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         rows = (folder / SUMS).read_text().splitlines()
         edit(rows)
-        (folder / SUMS).write_bytes("".join(f"{row}{end}" for row in rows).encode("utf-8", "surrogateescape"))
+        (folder / SUMS).write_bytes(
+            "".join(f"{row}{end}" for row in rows).encode("utf-8", "surrogateescape")
+        )
 
     return spoil
 
@@ -303,7 +357,9 @@ SUMS_EDITS: Mapping[str, Callable[[Path], object]] = {
     "a name with a null": _sums(lambda r: r.append(f"{_ZERO}  a\0b")),
     "no text": lambda folder: (folder / SUMS).write_bytes(b"\xff\xfe" * 40),
     "two digests changed places": _sums(
-        lambda r: r.__setitem__(slice(0, 2), [r[1][:64] + r[0][64:], r[0][:64] + r[1][64:]])
+        lambda r: r.__setitem__(
+            slice(0, 2), [r[1][:64] + r[0][64:], r[0][:64] + r[1][64:]]
+        )
     ),
     "itself": _sums(lambda r: r.append(f"{_ZERO}  {SUMS}")),
     "its signature": _sums(lambda r: r.append(f"{_ZERO}  {SIGNATURE}")),
@@ -314,7 +370,12 @@ def sums_mutations(forger: SecretKey) -> Iterable[Mutation]:
     """Each edit of SHA256SUMS, as it is and signed with the forger's key, which the manifest does not name."""
     for label, edit in SUMS_EDITS.items():
         yield Mutation(f"SHA256SUMS: {label}", _alone(edit), (SUMS,), frozenset({1}))
-        yield Mutation(f"SHA256SUMS: {label}, signed", _then_sign(edit, forger), (SUMS,), frozenset({1}))
+        yield Mutation(
+            f"SHA256SUMS: {label}, signed",
+            _then_sign(edit, forger),
+            (SUMS,),
+            frozenset({1}),
+        )
         yield Mutation(f"SHA256SUMS: {label}, forged", _forged(edit, forger), (SUMS,))
 
 

@@ -21,14 +21,23 @@ class Authority:
     """Signs certificates; `file` is its own, as PEM."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._name = folder, x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        self._folder, self._name = (
+            folder,
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+        )
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._n = 0
         self.file = folder / f"{name}.pem"
         builder = self._builder(self._name, self._key, days=30)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-        certificate = builder.add_extension(usage, critical=True).sign(self._key, hashes.SHA256())
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        usage = x509.KeyUsage(
+            False, False, False, False, False, True, True, False, False
+        )
+        certificate = builder.add_extension(usage, critical=True).sign(
+            self._key, hashes.SHA256()
+        )
         self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def context(self, host: str, *, days: int = 30) -> ssl.SSLContext:
@@ -50,7 +59,9 @@ class Authority:
         context.load_cert_chain(file)
         return context
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+    ) -> x509.CertificateBuilder:
         return x509.CertificateBuilder(
             issuer_name=self._name,
             subject_name=subject,
@@ -79,7 +90,9 @@ def serve_https(context: ssl.SSLContext) -> Iterator[Received]:
     def answer(connection: socket.socket, received: Received) -> None:
         with context.wrap_socket(connection, server_side=True) as tls:
             _read_request(tls, received)
-            tls.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n")
+            tls.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
+            )
             tls.sendall(b"Connection: close\r\n\r\n{}")
 
     with _serve(answer) as received:
@@ -112,7 +125,9 @@ def serve_postgresql(context: ssl.SSLContext) -> Iterator[Received]:
         connection.recv(8)  # SSLRequest
         connection.sendall(b"S")
         with context.wrap_socket(connection, server_side=True) as tls:
-            if first := tls.recv(4096):  # libpq looks at the host's name after the handshake
+            if first := tls.recv(
+                4096
+            ):  # libpq looks at the host's name after the handshake
                 received.lines.append(first)
             tls.sendall(b"R" + (8).to_bytes(4, "big") + (3).to_bytes(4, "big"))
             if password := tls.recv(4096):
@@ -135,11 +150,23 @@ def _read_request(connection: socket.socket, received: Received) -> None:
             received.lines.append(stream.read(length))
 
 
-def _talk(connection: socket.socket, received: Received, offer: bytes, *, last: bytes = b"QUIT") -> None:
+def _talk(
+    connection: socket.socket,
+    received: Received,
+    offer: bytes,
+    *,
+    last: bytes = b"QUIT",
+) -> None:
     """Speak SMTP until the client says `last`; `offer` is what EHLO is answered with."""
-    answers = {b"EHLO": b"250-test\r\n" + offer, b"AUTH": b"235 ok\r\n", b"DATA": b"354 go on\r\n"}
+    answers = {
+        b"EHLO": b"250-test\r\n" + offer,
+        b"AUTH": b"235 ok\r\n",
+        b"DATA": b"354 go on\r\n",
+    }
     answers |= {b"STAR": b"220 go on\r\n", b"QUIT": b"221 bye\r\n"}
-    with connection.makefile("rb", buffering=0) as stream:  # what follows STARTTLS is not the plain stream's
+    with connection.makefile(
+        "rb", buffering=0
+    ) as stream:  # what follows STARTTLS is not the plain stream's
         for line in iter(stream.readline, b""):
             received.lines.append(line)
             connection.sendall(answers.get(line[:4].upper(), b"250 ok\r\n"))

@@ -33,7 +33,10 @@ def site_of(database: Database, folder: Path, **web: Any) -> Site:
 @asynccontextmanager
 async def served(site: Site, rooms: Iterable[Room] = ROOMS) -> AsyncIterator["Browser"]:
     """A browser at the site that is served while the context lasts."""
-    async with serve_web(build_app(site, rooms), "127.0.0.1", 0) as url, Browser(base_url=url) as browser:
+    async with (
+        serve_web(build_app(site, rooms), "127.0.0.1", 0) as url,
+        Browser(base_url=url) as browser,
+    ):
         yield browser
 
 
@@ -41,9 +44,13 @@ class Browser(httpx2.AsyncClient):
     """Keeps cookies, follows no redirect by itself, and sends the form that a page shows."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(verify=False, **options)  # No TLS: the world's certificates need not be read
+        super().__init__(
+            verify=False, **options
+        )  # No TLS: the world's certificates need not be read
 
-    async def fill(self, page: str, action: str | None = None, /, **fields: str) -> httpx2.Response:
+    async def fill(
+        self, page: str, action: str | None = None, /, **fields: str
+    ) -> httpx2.Response:
         """Open a page and send its form: with the hidden fields that it has, and these."""
         shown = await self.get(page)
         return await self.post(action or page, data=hidden_fields(shown.text) | fields)
@@ -63,11 +70,15 @@ def hidden_fields(page: str) -> dict[str, str]:
     return {name: unescape(value) for name, value in found}
 
 
-async def add_account(database: Database, name: str, role: Role = Role.ADMIN) -> Account:
+async def add_account(
+    database: Database, name: str, role: Role = Role.ADMIN
+) -> Account:
     """Make an account whose password is `PASSWORD`."""
     hashed = await hash_password(PASSWORD)
     async with database.begin() as session:
-        account = await accounts.use_link(session, await accounts.invite(session, name, role), hashed)
+        account = await accounts.use_link(
+            session, await accounts.invite(session, name, role), hashed
+        )
     assert account is not None
     return account
 

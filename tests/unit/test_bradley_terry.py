@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from medlive.statistics.bradley_terry import Match, drawn_elo, elo, points, ratings, uncertainty
+from medlive.statistics.bradley_terry import (
+    Match,
+    drawn_elo,
+    elo,
+    points,
+    ratings,
+    uncertainty,
+)
 
 
 def chances(
@@ -34,13 +41,24 @@ def test_intervals_hold_the_truth_and_draw_whole_cases() -> None:
     pairs = [(a, b) for a in range(4) for b in range(a)]
     held, errors = [], []
     for _ in range(40):
-        matches = [Match(a, b, float(rng.random() < chance[a, b]), case) for case in range(60) for a, b in pairs]
+        matches = [
+            Match(a, b, float(rng.random() < chance[a, b]), case)
+            for case in range(60)
+            for a, b in pairs
+        ]
         found = ratings(matches, 4, draws=200)
-        held += [one is not None and one.low is not None and one.high is not None and one.low <= t <= one.high
-                 for one, t in zip(found, true, strict=True)]  # fmt: skip
+        held += [
+            one is not None
+            and one.low is not None
+            and one.high is not None
+            and one.low <= t <= one.high
+            for one, t in zip(found, true, strict=True)
+        ]
         errors.append(uncertainty(points(matches, 4))[0, 3])
         spread = drawn_elo(matches, 4, draws=200)
-        assert np.std(spread[:, 0] - spread[:, 3]) == pytest.approx(errors[-1], rel=0.35)
+        assert np.std(spread[:, 0] - spread[:, 3]) == pytest.approx(
+            errors[-1], rel=0.35
+        )
     assert np.mean(held) > 0.88
     twice = [m for match in matches for m in (match, match)]
     single, double = ratings(matches, 4, draws=200), ratings(twice, 4, draws=200)
@@ -58,6 +76,8 @@ def test_intervals_hold_the_truth_and_draw_whole_cases() -> None:
 def test_who_did_not_play_has_no_rating() -> None:
     found = ratings([Match(0, 2, 1.0, 1), Match(2, 0, 0.5, 1)], 3)
     assert found[1] is None
-    assert [found[0], found[2]] == ratings([Match(0, 1, 1.0, 1), Match(1, 0, 0.5, 1)], 2)
+    assert [found[0], found[2]] == ratings(
+        [Match(0, 1, 1.0, 1), Match(1, 0, 0.5, 1)], 2
+    )
     assert found[0] is not None
     assert found[0].low is None

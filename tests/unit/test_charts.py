@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.charts import WIDTH, Bar, Frame, Group, bars, columns, histogram, number, plain
+from medlive.charts import (
+    WIDTH,
+    Bar,
+    Frame,
+    Group,
+    bars,
+    columns,
+    histogram,
+    number,
+    plain,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 FRAME = Frame("A title", "What it shows.", "some-canary")
@@ -42,13 +52,27 @@ def drawn(svg: str) -> ElementTree.Element:
     assert title is not None
     assert root.get("aria-labelledby") == f"{title.get('id')} {desc.get('id')}"
     drawn_with = {e.tag.removeprefix(SVG) for e in root.iter()}
-    assert drawn_with <= {"svg", "title", "desc", "metadata", "style", "rect", "text", "line", "g"}
+    assert drawn_with <= {
+        "svg",
+        "title",
+        "desc",
+        "metadata",
+        "style",
+        "rect",
+        "text",
+        "line",
+        "g",
+    }
     assert "url(" not in svg
-    assert svg.count("http") == svg.count("http://www.w3.org/2000/svg") + "".join(root.itertext()).count("http")
+    assert svg.count("http") == svg.count("http://www.w3.org/2000/svg") + "".join(
+        root.itertext()
+    ).count("http")
     high = float(root.get("height", "0"))
     assert root.get("viewBox") == f"0 0 {WIDTH} {high:.0f}"
     for rect in root.iter(f"{SVG}rect"):
-        x, y, w, h = (float(rect.get(name, "nan")) for name in ("x", "y", "width", "height"))
+        x, y, w, h = (
+            float(rect.get(name, "nan")) for name in ("x", "y", "width", "height")
+        )
         assert 0 <= x <= x + w <= WIDTH
         assert 0 <= y <= y + h <= high
     for text in root.iter(f"{SVG}text"):
@@ -59,7 +83,11 @@ def drawn(svg: str) -> ElementTree.Element:
 
 def marks(root: ElementTree.Element, mark: str = "mc-0") -> list[float]:
     """The lengths of the marks of that class along the value's direction, for horizontal charts."""
-    return [float(r.get("width", "nan")) for r in root.iter(f"{SVG}rect") if r.get("class") == mark]
+    return [
+        float(r.get("width", "nan"))
+        for r in root.iter(f"{SVG}rect")
+        if r.get("class") == mark
+    ]
 
 
 @settings(max_examples=40)
@@ -72,7 +100,11 @@ def test_any_text_and_any_number_make_a_chart_that_parses(
     frame: Frame, groups: list[Group], counts: dict[int, int]
 ) -> None:
     every = [bar for group in groups for bar in group.bars]
-    for draw in (lambda: bars(frame, groups), lambda: columns(frame, every), lambda: histogram(frame, counts)):
+    for draw in (
+        lambda: bars(frame, groups),
+        lambda: columns(frame, every),
+        lambda: histogram(frame, counts),
+    ):
         root = drawn(draw())
         assert draw() == draw()
         assert (root.findtext(f"{SVG}metadata") or "") == plain(frame.metadata)
@@ -80,7 +112,13 @@ def test_any_text_and_any_number_make_a_chart_that_parses(
 
 def test_bars_are_as_long_as_their_values_and_say_them() -> None:
     root = drawn(
-        bars(FRAME, [Group("One", [Bar("a", 100), Bar("b", 50)]), Group("", [Bar("c", 0), Bar("d", 25)])])
+        bars(
+            FRAME,
+            [
+                Group("One", [Bar("a", 100), Bar("b", 50)]),
+                Group("", [Bar("c", 0), Bar("d", 25)]),
+            ],
+        )
     )
     longest, half, quarter = marks(root)
     assert half == pytest.approx(longest / 2, abs=0.2)
@@ -92,11 +130,18 @@ def test_bars_are_as_long_as_their_values_and_say_them() -> None:
 
 
 def test_a_tiny_value_still_shows() -> None:
-    assert min(marks(drawn(bars(FRAME, [Group("", [Bar("much", 10**6), Bar("one", 1)])])))) == 1.0
+    assert (
+        min(marks(drawn(bars(FRAME, [Group("", [Bar("much", 10**6), Bar("one", 1)])]))))
+        == 1.0
+    )
 
 
-@pytest.mark.parametrize("label", ["x" * 400, "心血管内科与呼吸重症" * 40, "WWWWWWWWWW " * 30])
-def test_a_long_label_stands_above_its_bar_is_cut_and_is_told_in_full_enough(label: str) -> None:
+@pytest.mark.parametrize(
+    "label", ["x" * 400, "心血管内科与呼吸重症" * 40, "WWWWWWWWWW " * 30]
+)
+def test_a_long_label_stands_above_its_bar_is_cut_and_is_told_in_full_enough(
+    label: str,
+) -> None:
     root = drawn(bars(FRAME, [Group("", [Bar(label, 3)])]))
     shown = [t.text or "" for t in root.iter(f"{SVG}text")][1]
     assert shown.endswith("…")
@@ -108,9 +153,12 @@ def test_a_long_label_stands_above_its_bar_is_cut_and_is_told_in_full_enough(lab
     assert tooltip.startswith(label[:200])
 
 
-def test_a_long_title_and_note_wrap_between_words_and_between_chinese_characters() -> None:
+def test_a_long_title_and_note_wrap_between_words_and_between_chinese_characters() -> (
+    None
+):
     title = (
-        "How many cases of every specialty there are in each language " + "各语言各专科的病例数量及所占比例" * 3
+        "How many cases of every specialty there are in each language "
+        + "各语言各专科的病例数量及所占比例" * 3
     )
     shown = [t.text or "" for t in drawn(bars(Frame(title, ""), [])).iter(f"{SVG}text")]
     assert shown[-1] == "no data"
@@ -121,7 +169,9 @@ def test_a_long_title_and_note_wrap_between_words_and_between_chinese_characters
 def test_columns_label_as_many_as_fit_and_value_only_where_there_is_room() -> None:
     def of(n: int) -> list[str]:
         labels = [f"20{k // 12 + 10}-{k % 12 + 1:02d}" for k in range(n)]
-        root = drawn(columns(FRAME, [Bar(label, 7_000 + k) for k, label in enumerate(labels)]))
+        root = drawn(
+            columns(FRAME, [Bar(label, 7_000 + k) for k, label in enumerate(labels)])
+        )
         assert len(marks(root)) == n
         return [t.text or "" for t in root.iter(f"{SVG}text")]
 
@@ -132,30 +182,47 @@ def test_columns_label_as_many_as_fit_and_value_only_where_there_is_room() -> No
 
 
 def test_a_lone_column_with_an_overlong_label_shows_the_label_cut() -> None:
-    shown = [t.text or "" for t in drawn(columns(FRAME, [Bar("心" * 90, 3)])).iter(f"{SVG}text")]
+    shown = [
+        t.text or ""
+        for t in drawn(columns(FRAME, [Bar("心" * 90, 3)])).iter(f"{SVG}text")
+    ]
     assert re.fullmatch("心{10,20}…", shown[-1])
 
 
 def test_a_histogram_shows_the_gaps_and_merges_a_wide_span() -> None:
     narrow = drawn(histogram(FRAME, {2: 5, 4: 1, 19: 2})).findtext(f"{SVG}desc") or ""
-    told = dict(pair.split(": ") for pair in narrow.removeprefix("What it shows. ").rstrip(".").split("; "))
+    told = dict(
+        pair.split(": ")
+        for pair in narrow.removeprefix("What it shows. ").rstrip(".").split("; ")
+    )
     assert list(told) == [str(k) for k in range(2, 20)]
     assert (told["2"], told["3"], told["4"], told["19"]) == ("5", "0", "1", "2")
-    wide = drawn(histogram(FRAME, {2: 5, 9: 1, 10: 2, 207: 1})).findtext(f"{SVG}desc") or ""
+    wide = (
+        drawn(histogram(FRAME, {2: 5, 9: 1, 10: 2, 207: 1})).findtext(f"{SVG}desc")
+        or ""
+    )
     assert wide.startswith("What it shows. 0-9: 6; 10-19: 2; 20-29: 0; ")
     assert wide.endswith("200-209: 1.")
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 10**6))
-def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(low: int, span: int) -> None:
+def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(
+    low: int, span: int
+) -> None:
     root = drawn(histogram(FRAME, {low: 1, low + span: 1}))
     labels = [
-        t for t in root.iter(f"{SVG}text") if t.get("class") == "mc-m mc-s" and t.get("text-anchor") == "middle"
+        t
+        for t in root.iter(f"{SVG}text")
+        if t.get("class") == "mc-m mc-s" and t.get("text-anchor") == "middle"
     ]
     # Digits of the size 12 are about 7 wide in most faces.
     edges = [(float(t.get("x", "nan")), len(t.text or "") * 7 / 2) for t in labels]
-    ends = [0.0, *(edge for x, half in edges for edge in (x - half, x + half)), float(WIDTH)]
+    ends = [
+        0.0,
+        *(edge for x, half in edges for edge in (x - half, x + half)),
+        float(WIDTH),
+    ]
     assert ends == sorted(ends)
 
 
@@ -163,18 +230,29 @@ def test_no_label_under_a_column_runs_into_the_next_or_over_the_edge(low: int, s
 @given(st.dictionaries(st.integers(0, 10**9), st.integers(0, 10**6), min_size=1))
 def test_a_histogram_loses_no_count_and_has_few_columns(counts: dict[int, int]) -> None:
     desc = drawn(histogram(Frame("t", ""), counts)).findtext(f"{SVG}desc") or ""
-    told = [int(pair.split(": ")[1].replace(",", "")) for pair in desc.strip().rstrip(".").split("; ")]
+    told = [
+        int(pair.split(": ")[1].replace(",", ""))
+        for pair in desc.strip().rstrip(".").split("; ")
+    ]
     assert sum(told) == sum(counts.values())
     assert len(told) <= 30
 
 
 def test_two_charts_on_one_page_share_no_id() -> None:
     one, other = (drawn(bars(Frame(t, ""), [])) for t in ("one", "other"))
-    assert not {e.get("id") for e in one.iter()} & {e.get("id") for e in other.iter()} - {None}
+    assert not {e.get("id") for e in one.iter()} & {
+        e.get("id") for e in other.iter()
+    } - {None}
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert [number(n) for n in (0, 1568, 2.0, 0.47, 1234.5)] == ["0", "1,568", "2", "0.470", "1,234.500"]
+    assert [number(n) for n in (0, 1568, 2.0, 0.47, 1234.5)] == [
+        "0",
+        "1,568",
+        "2",
+        "0.470",
+        "1,234.500",
+    ]
 
 
 def test_a_text_of_megabytes_is_cut_at_once() -> None:

@@ -11,7 +11,9 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_what_others_could_read_is_closed_once_and_links_are_not_followed(tmp_path: Path) -> None:
+def test_what_others_could_read_is_closed_once_and_links_are_not_followed(
+    tmp_path: Path,
+) -> None:
     home, outside = tmp_path / "home", tmp_path / "outside"
     outside.mkdir(mode=0o755)
     for folder in (home, home / "archive", home / "postgresql", home / "keys"):
@@ -28,8 +30,14 @@ def test_what_others_could_read_is_closed_once_and_links_are_not_followed(tmp_pa
         {"home", "archive", "evidence", "postgresql", "handle.key"},
         [],
     )
-    passable = 0o711 if os.geteuid() == 0 else 0o700  # root's embedded server is another user
-    assert {path.name: mode_of(path) for path in (home, *home.iterdir()) if not path.is_symlink()} == {
+    passable = (
+        0o711 if os.geteuid() == 0 else 0o700
+    )  # root's embedded server is another user
+    assert {
+        path.name: mode_of(path)
+        for path in (home, *home.iterdir())
+        if not path.is_symlink()
+    } == {
         "home": passable,
         "archive": 0o700,
         "evidence": 0o2770,

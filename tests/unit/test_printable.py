@@ -18,7 +18,11 @@ def test_nothing_in_it_moves_the_cursor_or_forges_a_line(text: str) -> None:
     assert not any(unicodedata.category(c)[0] == "C" for c in shown)
     assert not {"\n", "\r", "\u2028", "\u2029"} & set(shown)
     assert printable(shown) == shown
-    assert not any(unicodedata.category(c)[0] == "C" for c in printable_lines(text) if c not in "\n\t")
+    assert not any(
+        unicodedata.category(c)[0] == "C"
+        for c in printable_lines(text)
+        if c not in "\n\t"
+    )
 
 
 def test_words_of_every_language_stay_as_they_are() -> None:

@@ -24,12 +24,19 @@ from medlive.errors import ConfigError, MedliveError, describe
 from medlive.redaction import HIDDEN, hide_secrets
 
 # Without digits or letters of the sentences around them, so that what is found is the secret.
-keys = st.text(string.ascii_letters + string.digits + "+/=-_.~", min_size=12, max_size=60)
-passwords = st.text(string.ascii_letters + string.digits + "@/:?#%&+ é", min_size=8, max_size=40).filter(str.strip)
+keys = st.text(
+    string.ascii_letters + string.digits + "+/=-_.~", min_size=12, max_size=60
+)
+passwords = st.text(
+    string.ascii_letters + string.digits + "@/:?#%&+ é", min_size=8, max_size=40
+).filter(str.strip)
 
 
 @given(
-    key=keys, form=st.sampled_from(["{}", "key {} is wrong", '{{"error": "bad {}"}}', "https://h/?k={}", "«{}»"])
+    key=keys,
+    form=st.sampled_from(
+        ["{}", "key {} is wrong", '{{"error": "bad {}"}}', "https://h/?k={}", "«{}»"]
+    ),
 )
 def test_a_known_secret_is_hidden_wherever_it_stands(key: str, form: str) -> None:
     with mock.patch.dict(os.environ, {"SOME_API_KEY": key}):
@@ -44,7 +51,9 @@ def test_a_known_secret_is_hidden_as_base64_and_hexadecimal_digits_too(
 ) -> None:
     data, whole = key.encode(), before + key.encode() + after
     forms = [encode(whole).decode() for encode in (b64encode, urlsafe_b64encode)]
-    forms += [form.rstrip("=") for form in forms] + [quote(form, safe="") for form in forms]
+    forms += [form.rstrip("=") for form in forms] + [
+        quote(form, safe="") for form in forms
+    ]
     forms += [whole.hex(), whole.hex().upper()]
     with mock.patch.dict(os.environ, {"SOME_API_KEY": key}):
         for form in forms:
@@ -63,12 +72,19 @@ def _decoded(part: str) -> bytes:
 @given(password=passwords.filter(lambda p: " " not in p))
 def test_a_password_in_a_url_is_hidden_escaped_or_not(password: str) -> None:
     for written in (password, quote(password, safe="")):
-        shown = hide_secrets(f"cannot reach postgresql://medlive:{written}@db:5432/medlive at all")
-        assert shown == f"cannot reach postgresql://medlive:{HIDDEN}@db:5432/medlive at all"
+        shown = hide_secrets(
+            f"cannot reach postgresql://medlive:{written}@db:5432/medlive at all"
+        )
+        assert (
+            shown
+            == f"cannot reach postgresql://medlive:{HIDDEN}@db:5432/medlive at all"
+        )
 
 
 @given(key=keys.filter(lambda k: k[0].isalnum()))
-def test_a_key_that_is_named_as_one_is_hidden_although_nobody_knows_it(key: str) -> None:
+def test_a_key_that_is_named_as_one_is_hidden_although_nobody_knows_it(
+    key: str,
+) -> None:
     for form in (
         "Authorization: Bearer {}",
         "Incorrect API key provided: {}",
@@ -83,9 +99,13 @@ def test_errors_and_logs_lose_secrets_tracebacks_too(key: str) -> None:
     shown = io.StringIO()
     with mock.patch.dict(os.environ, {"MY_TOKEN": key}):
         error = MedliveError(f"said {key}", hint=f"try {key}")
-        assert key not in f"{error} {error.message} {error.hint} {describe(ValueError(key))}"
         assert (
-            describe(ValueError("a row is refused\nDETAIL: I have had a cough")) == "ValueError: a row is refused"
+            key
+            not in f"{error} {error.message} {error.hint} {describe(ValueError(key))}"
+        )
+        assert (
+            describe(ValueError("a row is refused\nDETAIL: I have had a cough"))
+            == "ValueError: a row is refused"
         )
         before = logging.getLogger().handlers, logging.getLogger().level
         with redirect_stderr(shown):
@@ -105,41 +125,70 @@ def test_ordinary_text_stays_as_it_is() -> None:
     text = "max_tokens = 500; the key in the variable MODEL_KEY; http://127.0.0.1:80/v1 said: 401, tokens: 12"
     assert hide_secrets(text) == text
     folder = "/srv/medlive/backups"
-    with mock.patch.dict(os.environ, {"PWD": folder, "OLDPWD": folder, "MY_PWD": "a-secret"}):
-        assert hide_secrets(f"{folder}/one exists, a-secret too") == f"{folder}/one exists, {HIDDEN} too"
+    with mock.patch.dict(
+        os.environ, {"PWD": folder, "OLDPWD": folder, "MY_PWD": "a-secret"}
+    ):
+        assert (
+            hide_secrets(f"{folder}/one exists, a-secret too")
+            == f"{folder}/one exists, {HIDDEN} too"
+        )
 
 
 @given(password=passwords)
-def test_a_database_given_by_parts_is_reached_whatever_its_password_holds(password: str) -> None:
-    parts = {"HOST": "db", "PORT": "5433", "NAME": "cases", "USER": "a@b", "PASSWORD": password}
+def test_a_database_given_by_parts_is_reached_whatever_its_password_holds(
+    password: str,
+) -> None:
+    parts = {
+        "HOST": "db",
+        "PORT": "5433",
+        "NAME": "cases",
+        "USER": "a@b",
+        "PASSWORD": password,
+    }
     loaded = load_settings({f"MEDLIVE_DATABASE_{n}": v for n, v in parts.items()})
     url = loaded.settings.database_url
     assert url is not None
     found = parse_url(url.get_secret_value())
-    assert (found.host, found.port, found.database, found.username) == ("db", 5433, "cases", "a@b")
+    assert (found.host, found.port, found.database, found.username) == (
+        "db",
+        5433,
+        "cases",
+        "a@b",
+    )
     assert found.password == password
     assert make_url(found.render_as_string(hide_password=False)).password == password
-    [shown] = [value for key, value, _ in describe_settings(loaded) if key == "database_url"]
+    [shown] = [
+        value for key, value, _ in describe_settings(loaded) if key == "database_url"
+    ]
     assert shown == f"postgresql://a%40b:{HIDDEN}@db:5433/cases"
 
 
 @given(password=st.text(string.ascii_letters + "@/:", min_size=8, max_size=20))
-def test_a_broken_url_is_refused_without_any_part_of_its_password(password: str) -> None:
-    parts = [p for p in password.replace("/", "@").replace(":", "@").split("@") if len(p) > 5]
+def test_a_broken_url_is_refused_without_any_part_of_its_password(
+    password: str,
+) -> None:
+    parts = [
+        p for p in password.replace("/", "@").replace(":", "@").split("@") if len(p) > 5
+    ]
     url = f"postgresql://u:{password}@db/medlive"
     if "@" not in password:
         assert (parse_url(url).password, parse_url(url).host) == (password, "db")
         return
     with pytest.raises(ConfigError) as refused:
         parse_url(url)
-    assert not any(part in f"{refused.value.message} {refused.value.hint}" for part in parts)
+    assert not any(
+        part in f"{refused.value.message} {refused.value.hint}" for part in parts
+    )
 
 
 def test_a_password_file_that_everybody_may_read_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("s3cret/p@ss\n")
     file.chmod(0o644)
-    environment = {"MEDLIVE_DATABASE_HOST": "db", "MEDLIVE_DATABASE_PASSWORD_FILE": str(file)}
+    environment = {
+        "MEDLIVE_DATABASE_HOST": "db",
+        "MEDLIVE_DATABASE_PASSWORD_FILE": str(file),
+    }
     with pytest.raises(ConfigError, match="every user"):
         load_settings(environment)
     file.chmod(0o640)

@@ -27,13 +27,23 @@ from medlive.publishing.reading import Pace
 from medlive.service import notify
 from medlive.service.watch.certificates import look_at_certificates
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.policy import FetchError, FetchPolicy, FetchReason, FetchSettings
+from medlive.sources.fetching.policy import (
+    FetchError,
+    FetchPolicy,
+    FetchReason,
+    FetchSettings,
+)
 from medlive.trust import authorities_file, use_authority
 from tests.support.instance import REPOSITORY
 from tests.support.tls import Authority, serve_https, serve_postgresql, serve_smtp
 
 SECRET = "a-password-of-ours"
-REFUSED = (ServiceUnavailable, FetchError, httpx2.ConnectError, ssl.SSLCertVerificationError)
+REFUSED = (
+    ServiceUnavailable,
+    FetchError,
+    httpx2.ConnectError,
+    ssl.SSLCertVerificationError,
+)
 DECIDING = frozenset(
     {
         "CERT_NONE",
@@ -45,9 +55,22 @@ DECIDING = frozenset(
     }
 )
 """What makes a context of its own, or one that checks nothing."""
-UNCHECKED = frozenset({"ssl=False", "ssl=True", "verify=False", "verify_ssl=False", "check_hostname=False"})
+UNCHECKED = frozenset(
+    {
+        "ssl=False",
+        "ssl=True",
+        "verify=False",
+        "verify_ssl=False",
+        "check_hostname=False",
+    }
+)
 NO_RETRIES = dict.fromkeys(FetchReason, 0)
-REQUEST = Request("grader.criterion", Prompt("grader.criterion", "p"), {}, {"type": "object", "properties": {}})
+REQUEST = Request(
+    "grader.criterion",
+    Prompt("grader.criterion", "p"),
+    {},
+    {"type": "object", "properties": {}},
+)
 
 
 class Authorities(NamedTuple):
@@ -88,7 +111,9 @@ async def webhook(port: int, _: Path) -> None:
 
 
 async def model(port: int, _: Path) -> None:
-    engine = OpenAIEngine("m", f"https://localhost:{port}/v1", SECRET, max_retries=0, timeout_s=20)
+    engine = OpenAIEngine(
+        "m", f"https://localhost:{port}/v1", SECRET, max_retries=0, timeout_s=20
+    )
     try:
         await engine.answer(REQUEST)
     finally:
@@ -96,29 +121,39 @@ async def model(port: int, _: Path) -> None:
 
 
 async def page(port: int, _: Path) -> None:
-    settings = FetchSettings(contact="ops@example.org", allow_loopback=True, retries=NO_RETRIES)
+    settings = FetchSettings(
+        contact="ops@example.org", allow_loopback=True, retries=NO_RETRIES
+    )
     policy = FetchPolicy(frozenset({f"localhost:{port}"}), min_interval_s=0)
     async with Fetcher(settings) as fetcher:
         await fetcher.fetch(f"https://localhost:{port}/thread/1", policy)
 
 
 async def snapshot(port: int, folder: Path) -> None:
-    await fetch_snapshot(f"https://localhost:{port}/medlive", "latest", folder, pace=Pace(pause_s=0.0))
+    await fetch_snapshot(
+        f"https://localhost:{port}/medlive", "latest", folder, pace=Pace(pause_s=0.0)
+    )
 
 
 async def provider(port: int, _: Path) -> None:
     from medlive.web.accounts import oidc
 
-    section = OidcSection(issuer=f"https://localhost:{port}", client_id="m", client_secret_env="ID_SECRET")
+    section = OidcSection(
+        issuer=f"https://localhost:{port}", client_id="m", client_secret_env="ID_SECRET"
+    )
     request: Any = SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace()))
-    site: Any = SimpleNamespace(settings=SimpleNamespace(web=SimpleNamespace(oidc=section)))
+    site: Any = SimpleNamespace(
+        settings=SimpleNamespace(web=SimpleNamespace(oidc=section))
+    )
     await oidc._client(request, site).load_server_metadata()
 
 
 async def bucket(port: int, _: Path) -> None:
     from medlive.publishing.targets.s3 import S3Target
 
-    target = S3Target("s3://bucket/medlive", endpoint_url=f"https://localhost:{port}", attempts=1)
+    target = S3Target(
+        "s3://bucket/medlive", endpoint_url=f"https://localhost:{port}", attempts=1
+    )
     with target.session(write=False):
         pass
 
@@ -126,7 +161,9 @@ async def bucket(port: int, _: Path) -> None:
 async def hub(port: int, _: Path) -> None:
     from medlive.publishing.targets.huggingface import HubRepository
 
-    repository = HubRepository("a/b", endpoint_url=f"https://localhost:{port}", silence_s=10)
+    repository = HubRepository(
+        "a/b", endpoint_url=f"https://localhost:{port}", silence_s=10
+    )
     with repository._clear_errors():
         repository._api.repo_info("a/b", repo_type="dataset")
 
@@ -134,7 +171,10 @@ async def hub(port: int, _: Path) -> None:
 async def telemetry(port: int, _: Path) -> None:
     from medlive.llm import tracing
 
-    variables = {tracing.ENDPOINT: f"https://localhost:{port}", "OTEL_EXPORTER_OTLP_TIMEOUT": "0.3"}
+    variables = {
+        tracing.ENDPOINT: f"https://localhost:{port}",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "0.3",
+    }
     with patch.dict(os.environ, variables):
         exporter = tracing.exporter({})
     result = exporter.export([])
@@ -145,7 +185,9 @@ async def telemetry(port: int, _: Path) -> None:
 
 async def database(port: int, _: Path) -> None:
     url = f"postgresql://medlive:{SECRET}@localhost:{port}/medlive"
-    pool = Database.connect(url.replace("@localhost", "@db.test") + "?hostaddr=127.0.0.1")
+    pool = Database.connect(
+        url.replace("@localhost", "@db.test") + "?hostaddr=127.0.0.1"
+    )
     try:
         async with pool.begin() as session:
             await ping(session)
@@ -154,8 +196,17 @@ async def database(port: int, _: Path) -> None:
 
 
 CLIENTS: tuple[Callable[[int, Path], Awaitable[None]], ...] = (
-    mail, webhook, model, page, snapshot, provider, bucket, hub, telemetry, database,
-)  # fmt: skip
+    mail,
+    webhook,
+    model,
+    page,
+    snapshot,
+    provider,
+    bucket,
+    hub,
+    telemetry,
+    database,
+)
 SERVERS: dict[Any, Any] = {mail: serve_smtp, database: serve_postgresql}
 
 
@@ -169,8 +220,19 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    bundles = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # libraries' own variables come first
-    for name in ("http_proxy", "https_proxy", "all_proxy", *bundles, "PGSSLMODE", "PGSSLROOTCERT"):
+    bundles = (
+        "AWS_CA_BUNDLE",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+    )  # libraries' own variables come first
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        *bundles,
+        "PGSSLMODE",
+        "PGSSLROOTCERT",
+    ):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
@@ -188,18 +250,28 @@ def contexts(authorities: Authorities, host: str) -> dict[str, ssl.SSLContext]:
 @pytest.mark.parametrize("kind", ["stranger", "elsewhere", "expired", "ours"])
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 async def test_only_a_believed_certificate_for_the_host_gets_a_word(
-    client: Callable[[int, Path], Awaitable[None]], kind: str, authorities: Authorities, tmp_path: Path
+    client: Callable[[int, Path], Awaitable[None]],
+    kind: str,
+    authorities: Authorities,
+    tmp_path: Path,
 ) -> None:
     host = "db.test" if client is database else "localhost"
     serve: Any = SERVERS.get(client, serve_https)
     with serve(contexts(authorities, host)[kind]) as received:
         if kind == "ours":
-            with suppress(MedliveError, KeyError, httpx2.HTTPError):  # the server speaks no more than TLS needs
+            with suppress(
+                MedliveError, KeyError, httpx2.HTTPError
+            ):  # the server speaks no more than TLS needs
                 await client(received.port, tmp_path)
             assert received.lines
         else:
             with pytest.raises(
-                (ServiceUnavailable, FetchError, httpx2.ConnectError, ssl.SSLCertVerificationError)
+                (
+                    ServiceUnavailable,
+                    FetchError,
+                    httpx2.ConnectError,
+                    ssl.SSLCertVerificationError,
+                )
             ):
                 await client(received.port, tmp_path)
             assert received.lines == []
@@ -207,12 +279,21 @@ async def test_only_a_believed_certificate_for_the_host_gets_a_word(
 
 @pytest.mark.usefixtures("believed")
 @pytest.mark.parametrize("kind", ["stranger", "ours"])
-async def test_the_watch_believes_the_same_authorities(kind: str, authorities: Authorities) -> None:
+async def test_the_watch_believes_the_same_authorities(
+    kind: str, authorities: Authorities
+) -> None:
     with serve_https(contexts(authorities, "localhost")[kind]) as received:
-        role = SimpleNamespace(engine="openai", base_url=f"https://localhost:{received.port}/v1")
-        settings: Any = SimpleNamespace(roles=[("grader", role)], web=SimpleNamespace(base_url=None))
+        role = SimpleNamespace(
+            engine="openai", base_url=f"https://localhost:{received.port}/v1"
+        )
+        settings: Any = SimpleNamespace(
+            roles=[("grader", role)], web=SimpleNamespace(base_url=None)
+        )
         (seen,) = (await look_at_certificates(settings)).values()
-    assert (seen["ends"] is not None, seen["problem"] is None) == (kind == "ours", kind == "ours")
+    assert (seen["ends"] is not None, seen["problem"] is None) == (
+        kind == "ours",
+        kind == "ours",
+    )
 
 
 def test_no_other_place_decides_whom_to_believe() -> None:
@@ -221,7 +302,10 @@ def test_no_other_place_decides_whom_to_believe() -> None:
     for path in sorted((REPOSITORY / "medlive").rglob("*.py")):
         if path.name != "trust.py":
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node).rpartition(".")[2] in DECIDING:
+                if (
+                    isinstance(node, ast.Attribute | ast.Name)
+                    and ast.unparse(node).rpartition(".")[2] in DECIDING
+                ):
                     found.append(f"{path.name}: {ast.unparse(node)}")
                 if isinstance(node, ast.keyword) and ast.unparse(node) in UNCHECKED:
                     found.append(f"{path.name}: {ast.unparse(node)}")
@@ -229,7 +313,9 @@ def test_no_other_place_decides_whom_to_believe() -> None:
 
 
 @pytest.mark.usefixtures("believed")
-async def test_mail_is_delivered_behind_tls(authorities: Authorities, tmp_path: Path) -> None:
+async def test_mail_is_delivered_behind_tls(
+    authorities: Authorities, tmp_path: Path
+) -> None:
     with serve_smtp(authorities.ours.context("localhost")) as received:
         await mail(received.port, tmp_path)
     assert f"{SECRET}\r\n".encode() in received.lines
@@ -244,8 +330,14 @@ async def test_without_starttls_no_password_is_sent(tmp_path: Path) -> None:
 def test_a_password_for_another_machine_needs_starttls() -> None:
     with pytest.raises(ValidationError, match="smtp_starttls = true"):
         NotifySection(smtp_host="mail.example.org", smtp_user="medlive")
-    for options in ({"smtp_starttls": True}, {"smtp_host": "127.0.0.1"}, {"smtp_user": None}):
-        NotifySection(**{"smtp_host": "mail.example.org", "smtp_user": "medlive"} | options)
+    for options in (
+        {"smtp_starttls": True},
+        {"smtp_host": "127.0.0.1"},
+        {"smtp_user": None},
+    ):
+        NotifySection(
+            **{"smtp_host": "mail.example.org", "smtp_user": "medlive"} | options
+        )
 
 
 def test_an_identity_provider_elsewhere_must_prove_who_it_is() -> None:
@@ -272,7 +364,9 @@ def test_a_file_without_an_authority_is_a_wrong_setting(
     elif content is not None:
         path.write_bytes(content)
     monkeypatch.setenv(variable, str(path))
-    with pytest.raises(ConfigError, match=f"{path} cannot be used as a file of certificates"):
+    with pytest.raises(
+        ConfigError, match=f"{path} cannot be used as a file of certificates"
+    ):
         _load_and_use()
 
 
@@ -294,7 +388,10 @@ def test_a_remote_database_is_checked_or_said_to_be_in_the_clear(
     ]
     for url in there:
         query = connection_url(url).query
-        assert (query["sslmode"], query["sslrootcert"]) == ("verify-full", str(authorities_file()))
+        assert (query["sslmode"], query["sslrootcert"]) == (
+            "verify-full",
+            str(authorities_file()),
+        )
     for mode in ("allow", "prefer", "require"):
         with pytest.raises(ConfigError, match=f"sslmode={mode} does not check"):
             connection_url(f"postgresql://db.example/x?sslmode={mode}")
@@ -304,6 +401,10 @@ def test_a_remote_database_is_checked_or_said_to_be_in_the_clear(
     assert not caplog.messages
     query = connection_url("postgresql://db.plain/x?sslmode=disable").query
     assert query["sslmode"] == "disable"
-    assert caplog.messages == ["the connection to the database at db.plain is not encrypted (sslmode=disable)"]
-    query = connection_url("postgresql://db.example/x?sslmode=verify-ca&sslrootcert=/own.pem").query
+    assert caplog.messages == [
+        "the connection to the database at db.plain is not encrypted (sslmode=disable)"
+    ]
+    query = connection_url(
+        "postgresql://db.example/x?sslmode=verify-ca&sslrootcert=/own.pem"
+    ).query
     assert (query["sslmode"], query["sslrootcert"]) == ("verify-ca", "/own.pem")

@@ -15,7 +15,14 @@ from medlive.cli.output import new_file, print_result, print_table, say, with_se
 if TYPE_CHECKING:
     from medlive.db.curation.cases import ComparedCase
 
-_SCORES = ("coverage", "conformity", "consistency", "conciseness", "summary", "stability")
+_SCORES = (
+    "coverage",
+    "conformity",
+    "consistency",
+    "conciseness",
+    "summary",
+    "stability",
+)
 
 app = typer.Typer(no_args_is_help=True)
 app.command("show")(review.show)
@@ -27,15 +34,26 @@ def list_(places: Places, window: Window, view: View) -> None:
     """List cases, the latest decision first."""
     from medlive.db.audit.threads import CASES
 
-    print_list(CASES, places, window, view, "case_id status source language specialty theme changed_at query")
+    print_list(
+        CASES,
+        places,
+        window,
+        view,
+        "case_id status source language specialty theme changed_at query",
+    )
 
 
 @app.command()
 def compare(
-    version: Annotated[str | None, Argument(help="A snapshot's cases; else the latest of all.")] = None,
+    version: Annotated[
+        str | None, Argument(help="A snapshot's cases; else the latest of all.")
+    ] = None,
     lowest: Annotated[int, Option(min=1, help="Cases that are listed.")] = 20,
     pairs: Annotated[
-        Path | None, Option(help="Write threads and cases here, private as they are: eval protocol run --pairs.")
+        Path | None,
+        Option(
+            help="Write threads and cases here, private as they are: eval protocol run --pairs."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,12 +69,20 @@ def compare(
     cases = with_session(lambda session: compared_cases(session, version))
     if pairs is not None:
         pairs.touch(0o600)
-        say(f"{with_session(lambda session: _write_pairs(session, cases, pairs))} pairs are in {pairs}")
-    value = sorted((row for case in cases if (row := _compared(case))), key=lambda row: row["figure"])
+        say(
+            f"{with_session(lambda session: _write_pairs(session, cases, pairs))} pairs are in {pairs}"
+        )
+    value = sorted(
+        (row for case in cases if (row := _compared(case))),
+        key=lambda row: row["figure"],
+    )
     without = len(cases) - len(value)
     notes = [f"{without} cases were not compared, or edited since"] if without else []
     names = ("case_id", "revision", "figure", *_SCORES)
-    rows = [[f"{row[n]:z.0f}" if isinstance(row[n], float) else row[n] for n in names] for row in value[:lowest]]
+    rows = [
+        [f"{row[n]:z.0f}" if isinstance(row[n], float) else row[n] for n in names]
+        for row in value[:lowest]
+    ]
     print_result(value[:lowest], as_json, lambda: print_table(names, rows), notes=notes)
 
 
@@ -66,7 +92,12 @@ def _compared(case: "ComparedCase") -> dict[str, Any] | None:
         return None
     scores = {name: getattr(case.scores, name) for name in _SCORES}
     figure = (scores["coverage"] + scores["conformity"] + scores["consistency"]) / 3
-    return {"case_id": case.case_id, "revision": case.revision, "figure": figure, **scores}
+    return {
+        "case_id": case.case_id,
+        "revision": case.revision,
+        "figure": figure,
+        **scores,
+    }
 
 
 async def _write_pairs(session: Any, cases: "list[ComparedCase]", path: Path) -> int:

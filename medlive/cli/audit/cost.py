@@ -12,7 +12,10 @@ from medlive.cli.output import pick, print_result, print_table, with_session
 
 def cost(
     week: Annotated[
-        str | None, Option(help="Replies stored in this ISO week: 2026.W47, this or last; without it all.")
+        str | None,
+        Option(
+            help="Replies stored in this ISO week: 2026.W47, this or last; without it all."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -23,7 +26,9 @@ def cost(
 
     chosen = week and parse_week(week)
     since, until = (
-        week_bounds(chosen) if chosen else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+        week_bounds(chosen)
+        if chosen
+        else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
     )
     found = with_session(lambda session: spending(session, since, until))
     kept = with_session(lambda session: count_kept(session, since, until))
@@ -51,7 +56,9 @@ def cost(
         "without a price",
         "by upper bound",
     ]
-    title = f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {_money(a_case)} USD each"
+    title = (
+        f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {_money(a_case)} USD each"
+    )
     print_result(value, as_json, lambda: print_table(columns, rows, title=title))
 
 

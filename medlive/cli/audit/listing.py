@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import echo_lines, pick, print_json, print_table, say, with_session
+from medlive.cli.output import (
+    echo_lines,
+    pick,
+    print_json,
+    print_table,
+    say,
+    with_session,
+)
 from medlive.clock import parse_moment
 from medlive.errors import UsageError
 
@@ -22,14 +29,26 @@ class Places:
     """Where what is listed stands."""
 
     stage: Annotated[
-        _Several, Option(help="filters, screener, validator, controller, rubric or case; repeatable.")
+        _Several,
+        Option(
+            help="filters, screener, validator, controller, rubric or case; repeatable."
+        ),
     ] = None
-    outcome: Annotated[_Several, Option(help="pending, rejected, failed, held or kept; repeatable.")] = None
-    reason: Annotated[_Several, Option(help="Why it was rejected, held or failed; repeatable.")] = None
-    status: Annotated[_Several, Option(help="The case's: ready, held, rejected or withdrawn; repeatable.")] = None
+    outcome: Annotated[
+        _Several, Option(help="pending, rejected, failed, held or kept; repeatable.")
+    ] = None
+    reason: Annotated[
+        _Several, Option(help="Why it was rejected, held or failed; repeatable.")
+    ] = None
+    status: Annotated[
+        _Several,
+        Option(help="The case's: ready, held, rejected or withdrawn; repeatable."),
+    ] = None
     source: Annotated[_Several, Option(help="The community; repeatable.")] = None
     language: Annotated[_Several, Option(help="en or zh; repeatable.")] = None
-    specialty: Annotated[_Several, Option(help="The case's specialty; repeatable.")] = None
+    specialty: Annotated[_Several, Option(help="The case's specialty; repeatable.")] = (
+        None
+    )
     engine: Annotated[_Several, Option(help="The screener's model; repeatable.")] = None
 
 
@@ -37,9 +56,16 @@ class Places:
 class Window:
     """Of which time, and with which words."""
 
-    week: Annotated[_Several, Option(help="Decided in this ISO week: 2026.W47, this or last; repeatable.")] = None
-    since: Annotated[str | None, Option(metavar="DATE", help="Decided on this day or later.")] = None
-    until: Annotated[str | None, Option(metavar="DATE", help="Decided before this day.")] = None
+    week: Annotated[
+        _Several,
+        Option(help="Decided in this ISO week: 2026.W47, this or last; repeatable."),
+    ] = None
+    since: Annotated[
+        str | None, Option(metavar="DATE", help="Decided on this day or later.")
+    ] = None
+    until: Annotated[
+        str | None, Option(metavar="DATE", help="Decided before this day.")
+    ] = None
     text: Annotated[str, Option(help="Words that the thread or its case has.")] = ""
 
 
@@ -47,19 +73,30 @@ class Window:
 class View:
     """How much is shown, and how."""
 
-    sort: Annotated[str, Option(help="changed (when it was decided) or posted.")] = "changed"
+    sort: Annotated[str, Option(help="changed (when it was decided) or posted.")] = (
+        "changed"
+    )
     ascending: Annotated[bool, Option("--ascending", help="The oldest first.")] = False
     limit: Annotated[int, Option(min=1, max=1000, help="Rows on a page.")] = 50
-    after: Annotated[str | None, Option(metavar="KEY", help="The page behind this key.")] = None
-    before: Annotated[str | None, Option(metavar="KEY", help="The page before this key.")] = None
-    counts: Annotated[bool, Option("--counts", help="Count what the filter finds, by each facet, instead.")] = (
-        False
-    )
-    as_csv: Annotated[bool, Option("--csv", help="Print every row that the filter finds as CSV.")] = False
+    after: Annotated[
+        str | None, Option(metavar="KEY", help="The page behind this key.")
+    ] = None
+    before: Annotated[
+        str | None, Option(metavar="KEY", help="The page before this key.")
+    ] = None
+    counts: Annotated[
+        bool,
+        Option("--counts", help="Count what the filter finds, by each facet, instead."),
+    ] = False
+    as_csv: Annotated[
+        bool, Option("--csv", help="Print every row that the filter finds as CSV.")
+    ] = False
     as_json: JsonOption = False
 
 
-def print_list(listing: "Listing[Any]", places: Places, window: Window, view: View, names: str) -> None:
+def print_list(
+    listing: "Listing[Any]", places: Places, window: Window, view: View, names: str
+) -> None:
     """Print what a filter finds in the form that is asked for; `names`: the columns that people see."""
     from medlive.db.audit.listing import Filter
     from medlive.service.audit import parse_week
@@ -71,9 +108,15 @@ def print_list(listing: "Listing[Any]", places: Places, window: Window, view: Vi
     if view.as_csv:
         with_session(lambda session: _print_csv(session, listing, where, view))
     elif view.counts:
-        _print_counts(with_session(lambda session: _count(session, listing, where)), view.as_json)
+        _print_counts(
+            with_session(lambda session: _count(session, listing, where)), view.as_json
+        )
     else:
-        _print_page(with_session(lambda session: _load(session, listing, where, view)), view.as_json, names)
+        _print_page(
+            with_session(lambda session: _load(session, listing, where, view)),
+            view.as_json,
+            names,
+        )
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -89,7 +132,9 @@ async def _count(session: Any, listing: "Listing[Any]", where: Any) -> "Counts":
     return await count_rows(session, listing, where)
 
 
-async def _load(session: Any, listing: "Listing[Any]", where: Any, view: View) -> "Page[Any]":
+async def _load(
+    session: Any, listing: "Listing[Any]", where: Any, view: View
+) -> "Page[Any]":
     from medlive.db.audit.listing import load_page
 
     order = {"sort": view.sort, "descending": not view.ascending}
@@ -97,11 +142,15 @@ async def _load(session: Any, listing: "Listing[Any]", where: Any, view: View) -
     return await load_page(session, listing, where, **order, **keys)
 
 
-async def _print_csv(session: Any, listing: "Listing[Any]", where: Any, view: View) -> None:
+async def _print_csv(
+    session: Any, listing: "Listing[Any]", where: Any, view: View
+) -> None:
     from medlive.db.audit.listing import stream_rows
     from medlive.service.audit import stream_csv
 
-    rows = stream_rows(session, listing, where, sort=view.sort, descending=not view.ascending)
+    rows = stream_rows(
+        session, listing, where, sort=view.sort, descending=not view.ascending
+    )
     async for line in stream_csv(rows, listing.row):
         echo_lines(line)
 
@@ -111,7 +160,13 @@ def _print_page(page: "Page[Any]", as_json: bool, names: str) -> None:
 
     rows = without_identifiers(page.rows)
     if as_json:
-        print_json({"rows": [asdict(row) for row in rows], "before": page.before, "after": page.after})
+        print_json(
+            {
+                "rows": [asdict(row) for row in rows],
+                "before": page.before,
+                "after": page.after,
+            }
+        )
         return
     shown = [[_short(value) for value in row] for row in pick(rows, names)]
     print_table([name.replace("_", " ") for name in names.split()], shown)
@@ -132,5 +187,13 @@ def _print_counts(counts: "Counts", as_json: bool) -> None:
     if as_json:
         print_json(asdict(counts))
         return
-    rows = [[facet, value or "–", n] for facet, values in counts.facets.items() for value, n in values.items()]
-    print_table(["facet", "value", "rows"], rows, title=f"{counts.total}{'+' * counts.capped} rows")
+    rows = [
+        [facet, value or "–", n]
+        for facet, values in counts.facets.items()
+        for value, n in values.items()
+    ]
+    print_table(
+        ["facet", "value", "rows"],
+        rows,
+        title=f"{counts.total}{'+' * counts.capped} rows",
+    )

@@ -7,7 +7,15 @@ import typer
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, echo, pick, print_result, print_table, with_database, with_session
+from medlive.cli.output import (
+    attributes,
+    echo,
+    pick,
+    print_result,
+    print_table,
+    with_database,
+    with_session,
+)
 from medlive.db.audit_log import list_entries
 from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
@@ -18,14 +26,22 @@ _COLUMNS = "number at by action subject reason"
 
 @app.command()
 def log(
-    limit: Annotated[int, Option(min=1, max=10_000, help="Show the latest N entries.")] = 50,
-    before: Annotated[int | None, Option(min=1, help="Those before this number.")] = None,
+    limit: Annotated[
+        int, Option(min=1, max=10_000, help="Show the latest N entries.")
+    ] = 50,
+    before: Annotated[
+        int | None, Option(min=1, help="Those before this number.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what people did, the latest first."""
-    found = with_session(lambda session: list_entries(session, before=before, limit=limit))
+    found = with_session(
+        lambda session: list_entries(session, before=before, limit=limit)
+    )
     value = [attributes(entry, f"{_COLUMNS} details digest") for entry in found]
-    rows = [[n, f"{at:%Y-%m-%d %H:%M}", *rest] for n, at, *rest in pick(found, _COLUMNS)]
+    rows = [
+        [n, f"{at:%Y-%m-%d %H:%M}", *rest] for n, at, *rest in pick(found, _COLUMNS)
+    ]
     columns = ["number", "at (UTC)", "by", "did", "to", "because"]
     print_result(value, as_json, lambda: print_table(columns, rows))
 
@@ -33,7 +49,11 @@ def log(
 @app.command()
 def verify(
     head: Annotated[
-        str | None, Option(metavar="DIGEST", help="A digest that an earlier check printed: the log must hold it.")
+        str | None,
+        Option(
+            metavar="DIGEST",
+            help="A digest that an earlier check printed: the log must hold it.",
+        ),
     ] = None,
     snapshots: Annotated[
         Path | None,
@@ -53,7 +73,9 @@ def verify(
     --snapshots. Entries newer than the latest snapshot are covered by --head alone.
     """
     found, anchors = with_database(
-        lambda database, settings: verify_audit_log(database, settings, head=head, snapshots=snapshots)
+        lambda database, settings: verify_audit_log(
+            database, settings, head=head, snapshots=snapshots
+        )
     )
     failure = CheckFailed("; ".join(found.faults)) if found.faults else None
     value = attributes(found, "entries head faults") | {"anchors": anchors}

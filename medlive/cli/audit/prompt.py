@@ -19,7 +19,11 @@ def group() -> None:
 @app.command()
 def show(
     name: Annotated[
-        str, Argument(metavar="TASK|DIGEST", help="E.g. screener.extract, or the digest of a request.")
+        str,
+        Argument(
+            metavar="TASK|DIGEST",
+            help="E.g. screener.extract, or the digest of a request.",
+        ),
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -30,7 +34,9 @@ def show(
 
     def show() -> None:
         echo(f"{found['task']} {found['digest']}")
-        for message in found.get("messages", [{"role": "system", "content": found.get("text")}]):
+        for message in found.get(
+            "messages", [{"role": "system", "content": found.get("text")}]
+        ):
             echo()
             echo(f"--- {message['role']}")
             echo_lines(f"{message['content']}\n")

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, one_of, read_settings, split_name
+from medlive.cli.options import (
+    DecisionOption,
+    JsonOption,
+    ThreadArgument,
+    one_of,
+    read_settings,
+    split_name,
+)
 from medlive.cli.output import (
     attributes,
     echo,
@@ -35,32 +42,50 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
-SubjectArgument = Annotated[str, Argument(metavar="CASE|SOURCE/ID", help="The case, or the thread.")]
+SubjectArgument = Annotated[
+    str, Argument(metavar="CASE|SOURCE/ID", help="The case, or the thread.")
+]
 ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
 ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
 RevisionOption = Annotated[
-    int | None, Option("--revision", help="The revision that you saw; refused if it changed.")
+    int | None,
+    Option("--revision", help="The revision that you saw; refused if it changed."),
 ]
 
 
 @app.command("list")
 def list_(
-    reason: Annotated[Reason | None, Option(help="Only cases held for this reason.")] = None,
-    language: Annotated[str | None, Option(help="Only cases in this language: en or zh.")] = None,
+    reason: Annotated[
+        Reason | None, Option(help="Only cases held for this reason.")
+    ] = None,
+    language: Annotated[
+        str | None, Option(help="Only cases in this language: en or zh.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the held cases, the one that has waited longest first."""
     from medlive.db.curation.reviews import list_held
 
-    found = with_session(lambda session: list_held(session, reason=reason, language=language))
+    found = with_session(
+        lambda session: list_held(session, reason=reason, language=language)
+    )
     names = "case_id revision language source query reasons detail=status_reason"
-    value = [attributes(c, names) | {"held_since": c.held_since.isoformat()} for c in found]
+    value = [
+        attributes(c, names) | {"held_since": c.held_since.isoformat()} for c in found
+    ]
     print_result(value, as_json, lambda: _print_held(found))
 
 
 def _print_held(found: "Sequence[HeldCase]") -> None:
     rows = [
-        [c.case_id, c.held_since.date(), c.language, c.source, ", ".join(c.reasons) or c.status_reason, c.query]
+        [
+            c.case_id,
+            c.held_since.date(),
+            c.language,
+            c.source,
+            ", ".join(c.reasons) or c.status_reason,
+            c.query,
+        ]
         for c in found
     ]
     print_table(["case", "since", "language", "source", "held for", "query"], rows)
@@ -73,7 +98,10 @@ def show(
     case_id: CaseArgument,
     decision: DecisionOption = None,
     models: Annotated[
-        bool, Option("--models", help="How models did on it, too: reads all bundles and runs.")
+        bool,
+        Option(
+            "--models", help="How models did on it, too: reads all bundles and runs."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,10 +109,14 @@ def show(
     from medlive.cli.audit.thread import show_thread
     from medlive.service.curation.inspect import inspect_case
 
-    found: dict[str, Any] = with_session(lambda session: inspect_case(session, case_id, decision=decision))
+    found: dict[str, Any] = with_session(
+        lambda session: inspect_case(session, case_id, decision=decision)
+    )
     results = _results(case_id) if models else None
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
-    value = found | ({} if results is None else {"results": [asdict(one) for one in results]})
+    value = found | (
+        {} if results is None else {"results": [asdict(one) for one in results]}
+    )
     print_result(value, as_json, lambda: show_thread(name, found))
     for one in results or () if not as_json else ():
         _print_results(one)
@@ -104,7 +136,11 @@ def _results(case_id: str) -> "list[RubricResults]":
 def _print_results(found: "RubricResults") -> None:
     verdicts = {True: "met", False: "unmet", None: ""}
     rows: list[list[Any]] = [
-        ["score", "", *(r.state if r.score is None else f"{r.score:.2f}" for r in found.results)]
+        [
+            "score",
+            "",
+            *(r.state if r.score is None else f"{r.score:.2f}" for r in found.results),
+        ]
     ]
     for place, criterion in enumerate(found.criteria):
         given = (verdicts[r.met[place] if r.met else None] for r in found.results)
@@ -119,7 +155,10 @@ def _print_results(found: "RubricResults") -> None:
 
 @app.command()
 def approve(
-    case_id: CaseArgument, reason: ReasonOption, revision: RevisionOption = None, by: ByOption = None
+    case_id: CaseArgument,
+    reason: ReasonOption,
+    revision: RevisionOption = None,
+    by: ByOption = None,
 ) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
     _decide("APPROVE", case_id, reason, revision, by)
@@ -128,7 +167,10 @@ def approve(
 
 @app.command()
 def reject(
-    case_id: CaseArgument, reason: ReasonOption, revision: RevisionOption = None, by: ByOption = None
+    case_id: CaseArgument,
+    reason: ReasonOption,
+    revision: RevisionOption = None,
+    by: ByOption = None,
 ) -> None:
     """Keep a held or ready case out of every freeze, until its content changes."""
     _decide("REJECT", case_id, reason, revision, by)
@@ -140,11 +182,18 @@ def edit(
     case_id: CaseArgument,
     file: Annotated[
         Path | None,
-        Option("--file", help="JSON with what changes. Without it the case is printed as such a file."),
+        Option(
+            "--file",
+            help="JSON with what changes. Without it the case is printed as such a file.",
+        ),
     ] = None,
     difficulty: Annotated[Difficulty | None, Option(help="Instead of a file.")] = None,
-    register: Annotated[Register | None, Option(help="Whom it is written for; instead of a file.")] = None,
-    reason: Annotated[str, Option("--reason", help="Why; it stays in the database.")] = "",
+    register: Annotated[
+        Register | None, Option(help="Whom it is written for; instead of a file.")
+    ] = None,
+    reason: Annotated[
+        str, Option("--reason", help="Why; it stays in the database.")
+    ] = "",
     by: ByOption = None,
 ) -> None:
     """Give a case another wording, rubric or kind, as a new revision. A held case stays held until it is approved.
@@ -156,12 +205,18 @@ def edit(
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
     if file is None and not any(kind.values()):
-        print_json(with_database(lambda database, _: load_edit(database, case_id)).model_dump(mode="json"))
+        print_json(
+            with_database(lambda database, _: load_edit(database, case_id)).model_dump(
+                mode="json"
+            )
+        )
         return
     if file is not None and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
     edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
-    done = with_database(lambda database, _: edit_case(database, case_id, edited, reason, by=by))
+    done = with_database(
+        lambda database, _: edit_case(database, case_id, edited, reason, by=by)
+    )
     echo(f"{case_id} has revision {done.revision}")
 
 
@@ -173,9 +228,13 @@ def _read_edit(file: Path) -> "CaseEdit":
     try:
         return CaseEdit.model_validate_json(read_given(file))
     except (OSError, TooLong) as exc:
-        raise UsageError(f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise UsageError(
+            f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
+        ) from exc
     except ValidationError as exc:
-        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+        faults = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors()
+        )
         raise UsageError(f"{file} is not an edited case: {faults}") from exc
 
 
@@ -185,8 +244,14 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
     from medlive.service.curation.review import overrule_rejection
 
     source, thread_id = split_name(thread)
-    done = with_database(lambda database, _: overrule_rejection(database, source, thread_id, reason, by=by))
-    echo(f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it")
+    done = with_database(
+        lambda database, _: overrule_rejection(
+            database, source, thread_id, reason, by=by
+        )
+    )
+    echo(
+        f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it"
+    )
 
 
 @app.command()
@@ -199,12 +264,16 @@ def redact(
     """Replace words by [redacted] in every text of a case, as a new revision. Frozen snapshots keep them."""
     from medlive.service.curation.review import redact_case
 
-    done = with_database(lambda database, _: redact_case(database, case_id, words, reason, by=by))
+    done = with_database(
+        lambda database, _: redact_case(database, case_id, words, reason, by=by)
+    )
     echo(f"{case_id} has revision {done.revision}")
 
 
 @app.command()
-def confirm(subject: SubjectArgument, reason: ReasonOption, by: ByOption = None) -> None:
+def confirm(
+    subject: SubjectArgument, reason: ReasonOption, by: ByOption = None
+) -> None:
     """Note that a ready or rejected case, or the rejection of a thread, is right as it is."""
     from medlive.service.curation.review import confirm_case, confirm_rejection
 
@@ -223,7 +292,10 @@ def curate_again(
     subject: SubjectArgument,
     reason: ReasonOption,
     stage: Annotated[
-        str | None, Option(help="Ask screener, validator or controller, and the later stages, anew.")
+        str | None,
+        Option(
+            help="Ask screener, validator or controller, and the later stages, anew."
+        ),
     ] = None,
     by: ByOption = None,
 ) -> None:
@@ -239,7 +311,11 @@ def curate_again(
         raise UsageError(f"--stage {stage}: choose {', '.join(RERUNS)}")
 
     async def work(database: "Database", settings: Settings) -> None:
-        thread = split_name(subject) if "/" in subject else await thread_of_case(database, subject)
+        thread = (
+            split_name(subject)
+            if "/" in subject
+            else await thread_of_case(database, subject)
+        )
         await curate_again(database, *thread, reason, stage=wanted, by=by)
 
     with_database(work)
@@ -249,7 +325,9 @@ def curate_again(
 @app.command("drop-element")
 def drop_element(
     case_id: CaseArgument,
-    element: Annotated[str, Argument(metavar="ELEMENT", help="The advice element's id, e.g. a3.")],
+    element: Annotated[
+        str, Argument(metavar="ELEMENT", help="The advice element's id, e.g. a3.")
+    ],
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
@@ -264,27 +342,41 @@ def drop_element(
 
     done = with_database(work)
     echo(f"{case_id} was written anew without {element}")
-    echo(f"it is still held: {done.detail}" if done.holds else "nothing holds it now: the next freeze takes it")
+    echo(
+        f"it is still held: {done.detail}"
+        if done.holds
+        else "nothing holds it now: the next freeze takes it"
+    )
 
 
 @app.command()
 def dispute(
     case_id: CaseArgument,
     reason: Annotated[str, Option(help="What is wrong; it stays in the database.")],
-    criterion: Annotated[str | None, Option(metavar="ID", help="About this criterion: CASE-c3, or c3.")] = None,
+    criterion: Annotated[
+        str | None, Option(metavar="ID", help="About this criterion: CASE-c3, or c3.")
+    ] = None,
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved."""
     from medlive.service.curation.review import dispute_case
 
-    done = with_database(lambda db, _: dispute_case(db, case_id, reason, criterion_id=criterion, by=by))
-    print_result(_row(done), as_json, lambda: echo(f"dispute {done.number} about {_subject(done)} is open"))
+    done = with_database(
+        lambda db, _: dispute_case(db, case_id, reason, criterion_id=criterion, by=by)
+    )
+    print_result(
+        _row(done),
+        as_json,
+        lambda: echo(f"dispute {done.number} about {_subject(done)} is open"),
+    )
 
 
 @app.command()
 def resolve(
-    number: Annotated[int, Argument(min=1, max=2**31 - 1, help="The dispute's number.")],
+    number: Annotated[
+        int, Argument(min=1, max=2**31 - 1, help="The dispute's number.")
+    ],
     resolution: Annotated[str, Option(help="What came of it.")],
     by: ByOption = None,
     as_json: JsonOption = False,
@@ -292,30 +384,42 @@ def resolve(
     """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`."""
     from medlive.service.curation.review import resolve_dispute
 
-    done = with_database(lambda database, _: resolve_dispute(database, number, resolution, by=by))
+    done = with_database(
+        lambda database, _: resolve_dispute(database, number, resolution, by=by)
+    )
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
     print_result(_row(done), as_json, lambda: echo(text))
 
 
 @app.command()
 def disputes(
-    everything: Annotated[bool, Option("--all", help="Closed ones too.")] = False, as_json: JsonOption = False
+    everything: Annotated[bool, Option("--all", help="Closed ones too.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the open disputes, oldest first."""
     from medlive.db.curation.reviews import list_disputes
 
     found = with_session(lambda session: list_disputes(session, closed=everything))
     columns = ["number", "about", "reason", "opened", "by", "resolution"]
-    rows = [[d.number, _subject(d), d.reason, d.opened_at.date(), d.opened_by, d.resolution] for d in found]
-    print_result([_row(one) for one in found], as_json, lambda: print_table(columns, rows))
+    rows = [
+        [d.number, _subject(d), d.reason, d.opened_at.date(), d.opened_by, d.resolution]
+        for d in found
+    ]
+    print_result(
+        [_row(one) for one in found], as_json, lambda: print_table(columns, rows)
+    )
 
 
-def _decide(action: str, case_id: str, reason: str, revision: int | None, by: str | None) -> None:
+def _decide(
+    action: str, case_id: str, reason: str, revision: int | None, by: str | None
+) -> None:
     from medlive.db.tables.release import ReviewAction
     from medlive.service.curation.review import decide_case
 
     with_database(
-        lambda database, _: decide_case(database, case_id, ReviewAction[action], reason, of=revision, by=by)
+        lambda database, _: decide_case(
+            database, case_id, ReviewAction[action], reason, of=revision, by=by
+        )
     )
 
 
@@ -325,7 +429,9 @@ def _subject(dispute: Any) -> str:
 
 
 def _row(dispute: Any) -> dict[str, Any]:
-    return attributes(dispute, "number case_id reason opened_by closed_by resolution") | {
+    return attributes(
+        dispute, "number case_id reason opened_by closed_by resolution"
+    ) | {
         "criterion_id": None if dispute.criterion_id is None else _subject(dispute),
         "opened_at": dispute.opened_at.isoformat(),
         "closed_at": dispute.closed_at.isoformat() if dispute.closed_at else None,

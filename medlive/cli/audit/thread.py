@@ -6,8 +6,22 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.audit.listing import Places, View, Window, print_list
-from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, grouped, split_name
-from medlive.cli.output import echo, pick, print_json, print_result, print_table, with_database, with_session
+from medlive.cli.options import (
+    DecisionOption,
+    JsonOption,
+    ThreadArgument,
+    grouped,
+    split_name,
+)
+from medlive.cli.output import (
+    echo,
+    pick,
+    print_json,
+    print_result,
+    print_table,
+    with_database,
+    with_session,
+)
 from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
@@ -20,19 +34,27 @@ def list_(places: Places, window: Window, view: View) -> None:
     from medlive.db.audit.threads import THREADS
 
     print_list(
-        THREADS, places, window, view, "source thread_id outcome stage reason changed_at title detail evidence"
+        THREADS,
+        places,
+        window,
+        view,
+        "source thread_id outcome stage reason changed_at title detail evidence",
     )
 
 
 @app.command()
-def show(thread: ThreadArgument, decision: DecisionOption = None, as_json: JsonOption = False) -> None:
+def show(
+    thread: ThreadArgument, decision: DecisionOption = None, as_json: JsonOption = False
+) -> None:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
     from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 
     source, thread_id = split_name(thread)
     try:
         found: dict[str, Any] = with_session(
-            lambda session: inspect_thread(session, source, thread_id, decision=decision)
+            lambda session: inspect_thread(
+                session, source, thread_id, decision=decision
+            )
         )
     except ThreadTakenDown as gone:
         if as_json:
@@ -46,9 +68,16 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
     """Print what `inspect_thread` found, as tables."""
     thread, origin = found["thread"], found["origin"]
     messages = enumerate(thread["messages"])
-    rows = [[f"m{i}", m["role"], m.get("verified_by") or m["verified"], m["text"]] for i, m in messages]
-    print_table(["id", "role", "verified", "text"], rows, title=f"{name}: {thread['title']}")
-    identifiers = ", ".join(f"{kind} {count}" for kind, count in origin["identifiers"].items())
+    rows = [
+        [f"m{i}", m["role"], m.get("verified_by") or m["verified"], m["text"]]
+        for i, m in messages
+    ]
+    print_table(
+        ["id", "role", "verified", "text"], rows, title=f"{name}: {thread['title']}"
+    )
+    identifiers = ", ".join(
+        f"{kind} {count}" for kind, count in origin["identifiers"].items()
+    )
     print_table(
         ["what", "found"],
         [
@@ -56,26 +85,37 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
             ["last seen", origin["last_seen_at"]],
             ["gone from its source since", origin["gone_at"]],
             ["identifiers in its raw text", identifiers or "none found"],
-            *(["page kept as it came", f"{p['path']} at {p['place']['offset']}"] for p in origin["pages"]),
+            *(
+                ["page kept as it came", f"{p['path']} at {p['place']['offset']}"]
+                for p in origin["pages"]
+            ),
         ],
         title="Where it is from",
     )
     _print_failed("Filters", found["filters"], "rule reason evidence")
     if found["overruled"]:
         rows = pick(found["overruled"], "overruled reason decided_by")
-        print_table(["rejected for", "overruled because", "by"], rows, title="Overruled")
+        print_table(
+            ["rejected for", "overruled because", "by"], rows, title="Overruled"
+        )
     if found["curation"]:
         _show_curation(found["curation"], found["decided"])
     if len(found["decisions"]) > 1:
         rows = pick(found["decisions"], "number at outcome stage reason attempt")
         columns = ["number", "at", "outcome", "stage", "reason", "attempt"]
-        print_table(columns, rows, title="Decisions, the latest first (--decision N shows one)")
+        print_table(
+            columns, rows, title="Decisions, the latest first (--decision N shows one)"
+        )
     if found["case"]:
         _show_case(found["case"], found["criteria"])
     if found["reviews"]:
-        rows = pick(found["reviews"], "revision action element_id reason decided_by decided_at")
+        rows = pick(
+            found["reviews"], "revision action element_id reason decided_by decided_at"
+        )
         columns = ["revision", "decision", "of", "reason", "by", "at"]
-        print_table(columns, [[*row, f"{at:%Y-%m-%d}"] for *row, at in rows], title="Reviews")
+        print_table(
+            columns, [[*row, f"{at:%Y-%m-%d}"] for *row, at in rows], title="Reviews"
+        )
 
 
 def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
@@ -91,16 +131,29 @@ def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
     print_table(
         ["points", "axis", "criterion", "fact", "from"],
         pick(criteria, "points axis criterion fact advice_id"),
-        title="Rubric" + (f" (no criterion costs points: {case['no_negative']})" if case["no_negative"] else ""),
+        title="Rubric"
+        + (
+            f" (no criterion costs points: {case['no_negative']})"
+            if case["no_negative"]
+            else ""
+        ),
     )
 
 
 def _print_failed(what: str, records: list[dict[str, Any]], names: str) -> None:
     """A table of the records that did not pass; its title says how many those are."""
     failed = [record for record in records if not record["passed"]]
-    state = f"{len(failed)} of {len(records)} failed" if failed else f"all {len(records)} passed"
+    state = (
+        f"{len(failed)} of {len(records)} failed"
+        if failed
+        else f"all {len(records)} passed"
+    )
     columns = names.replace("subject", "of").split()
-    print_table(columns, pick(failed, names), title=f"{what}: {state if records else 'none made'}")
+    print_table(
+        columns,
+        pick(failed, names),
+        title=f"{what}: {state if records else 'none made'}",
+    )
 
 
 @app.command()
@@ -108,8 +161,12 @@ def takedown(
     source: Annotated[str, Argument(help="The community.")],
     thread_id: Annotated[str, Argument(help="The thread's id there.")],
     reason: Annotated[str, Option(help="Why, for the record that stays.")],
-    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Count what would go; erase nothing.")] = False,
+    by: Annotated[
+        str | None, Option("--by", metavar="NAME", help="Who says so.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Count what would go; erase nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Erase a thread for good, raw pages and all, and keep it from coming back.
@@ -120,19 +177,33 @@ def takedown(
     from medlive.service.harvest.takedown import take_down
 
     done = with_database(
-        lambda db, settings: take_down(db, settings, source, thread_id, reason, by=by, dry_run=dry_run)
+        lambda db, settings: take_down(
+            db, settings, source, thread_id, reason, by=by, dry_run=dry_run
+        )
     )
     value = {
-        "source": source, "thread_id": thread_id, "dry_run": dry_run, "erased": dict(done.counts),
+        "source": source,
+        "thread_id": thread_id,
+        "dry_run": dry_run,
+        "erased": dict(done.counts),
         "files": done.files,
-        "frozen": [{"version": version, "case_id": case_id} for version, case_id in done.frozen],
+        "frozen": [
+            {"version": version, "case_id": case_id} for version, case_id in done.frozen
+        ],
         "damaged": [error.message for error in done.damaged],
-    }  # fmt: skip
+    }
     state = "nothing was erased, this is what would be" if dry_run else "taken down"
     rows, title = sorted(done.counts.items()), f"{source}/{thread_id}: {state}"
-    print_result(value, as_json, lambda: print_table(["what", "erased"], rows, title=title))
-    left = [f"snapshot {version} holds its case {case_id}, which is withdrawn" for version, case_id in done.frozen]
-    left += [f"a file may still hold its pages: {error.message}" for error in done.damaged]
+    print_result(
+        value, as_json, lambda: print_table(["what", "erased"], rows, title=title)
+    )
+    left = [
+        f"snapshot {version} holds its case {case_id}, which is withdrawn"
+        for version, case_id in done.frozen
+    ]
+    left += [
+        f"a file may still hold its pages: {error.message}" for error in done.damaged
+    ]
     if left:
         hint = "restore or remove the file, then `medlive source prune`"
         if done.frozen:
@@ -144,7 +215,9 @@ def takedown(
 def lift_takedown(
     thread: ThreadArgument,
     reason: Annotated[str, Option(help="Why, for the log.")],
-    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
+    by: Annotated[
+        str | None, Option("--by", metavar="NAME", help="Who says so.")
+    ] = None,
 ) -> None:
     """Let a later harvest or import bring a thread back that was taken down.
 
@@ -153,7 +226,9 @@ def lift_takedown(
     """
     from medlive.service.harvest.takedown import allow_return
 
-    with_database(lambda database, _: allow_return(database, *split_name(thread), reason, by=by))
+    with_database(
+        lambda database, _: allow_return(database, *split_name(thread), reason, by=by)
+    )
     echo(f"{thread} may come back with a later harvest; nothing that was erased does")
 
 
@@ -163,39 +238,76 @@ def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
         pick(curation["elements"], "id kind statement message_id quote status"),
         title=f"Curation: {curation['outcome']} at {curation['stage']}"
         + f" on {decided['at'][:10]}, attempt {decided['attempt']}"
-        + (f", {curation['reason']}: {curation['detail']}" if curation["reason"] else ""),
+        + (
+            f", {curation['reason']}: {curation['detail']}"
+            if curation["reason"]
+            else ""
+        ),
     )
     print_table(
         ["S_inf item", "present", "by"],
         [
-            [r["requirement"] + (" (prudent)" if r["prudent"] else ""), r["present"], ", ".join(r["element_ids"])]
+            [
+                r["requirement"] + (" (prudent)" if r["prudent"] else ""),
+                r["present"],
+                ", ".join(r["element_ids"]),
+            ]
             for r in curation["requirements"]
         ],
         title=_scores(curation),
     )
     _show_evidence(curation["claims"], curation["index"])
     if examined := curation["cross_examination"]:
-        scores = ("coverage", "conformity", "consistency", "conciseness", "summary", "stability")
+        scores = (
+            "coverage",
+            "conformity",
+            "consistency",
+            "conciseness",
+            "summary",
+            "stability",
+        )
         print_table(
             ["made from", "question", "answered there", "answered by the other"],
             pick(examined["questions"], "made_from question own other"),
-            title="Cross-examination: " + ", ".join(f"{name} {examined[name]:.0f}" for name in scores),
+            title="Cross-examination: "
+            + ", ".join(f"{name} {examined[name]:.0f}" for name in scores),
         )
     _print_failed("Checks", curation["checks"], "check subject round detail")
     if reading := curation["second_reading"]:
         _show_reading(reading)
     if curation["holds"]:
-        rows = [[h["reason"], ", ".join(h["elements"]), h["detail"]] for h in curation["holds"]]
+        rows = [
+            [h["reason"], ", ".join(h["elements"]), h["detail"]]
+            for h in curation["holds"]
+        ]
         print_table(["reason", "of", "detail"], rows, title="Held for a person")
 
 
 def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -> None:
     judged, cited = [], []
     for c in claims:
-        second, claim = c["second"], c["claim"] + (f"\n({c['flag']})" if c["flag"] else "")
-        confirmed = second and f"{'confirmed' if second['goes_against'] else 'overturned'}: {second['reason']}"
-        judged.append([c["element_id"], c["verdict"], claim, "\n".join(c["queries"]), c["reason"], confirmed])
-        for check, citations in (("verdict", c["citations"]), ("second check", second and second["citations"])):
+        second, claim = (
+            c["second"],
+            c["claim"] + (f"\n({c['flag']})" if c["flag"] else ""),
+        )
+        confirmed = (
+            second
+            and f"{'confirmed' if second['goes_against'] else 'overturned'}: {second['reason']}"
+        )
+        judged.append(
+            [
+                c["element_id"],
+                c["verdict"],
+                claim,
+                "\n".join(c["queries"]),
+                c["reason"],
+                confirmed,
+            ]
+        )
+        for check, citations in (
+            ("verdict", c["citations"]),
+            ("second check", second and second["citations"]),
+        ):
             cited += [
                 [
                     c["element_id"],
@@ -206,14 +318,26 @@ def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -
                 ]
                 for one in citations or ()
             ]
-    columns = ["claim", "verdict", "judged as", "searched for", "reason", "second check"]
+    columns = [
+        "claim",
+        "verdict",
+        "judged as",
+        "searched for",
+        "reason",
+        "second check",
+    ]
     print_table(columns, judged, title="Evidence")
     by = f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""
-    print_table(["claim", "by", "passage", "found as", "quote"], cited, title="Cited" + by)
+    print_table(
+        ["claim", "by", "passage", "found as", "quote"], cited, title="Cited" + by
+    )
 
 
 def _show_reading(reading: dict[str, Any]) -> None:
-    rows = [[name, reading[name]] for name in ("asked", "clinical", "enough", "answered", "understandable")]
+    rows = [
+        [name, reading[name]]
+        for name in ("asked", "clinical", "enough", "answered", "understandable")
+    ]
     rows += [[f"{w['element_id']} {w['kind']}", w["reason"]] for w in reading["wrong"]]
     rows += [["danger", reading["danger"]]] if reading["danger"] else []
     engine = f"{reading['engine']['engine']} {reading['engine']['model']}"
@@ -246,6 +370,7 @@ def _places(hits: list[dict[str, Any]], passage_id: str) -> str:
     if hit is None:
         return ""
     sides = ", ".join(
-        f"{s['side']} {s['rank']} ({s['score']:.2f}) for phrase {s['phrase'] + 1}" for s in hit["sides"]
+        f"{s['side']} {s['rank']} ({s['score']:.2f}) for phrase {s['phrase'] + 1}"
+        for s in hit["sides"]
     )
     return f"{hit['rank']} ({hit['score']:.3f})" + (f": {sides}" if sides else "")

@@ -51,9 +51,15 @@ if TYPE_CHECKING:
 class Judging:
     """Who grades, and how."""
 
-    grader: Annotated[str, Option(help="The grader: the configured one's model id, or another.")]
-    grader_url: Annotated[str | None, Option(help="The grader's endpoint [the model's].")] = None
-    grader_key_env: Annotated[str | None, Option(metavar="NAME", help="Its key's variable [the model's].")] = None
+    grader: Annotated[
+        str, Option(help="The grader: the configured one's model id, or another.")
+    ]
+    grader_url: Annotated[
+        str | None, Option(help="The grader's endpoint [the model's].")
+    ] = None
+    grader_key_env: Annotated[
+        str | None, Option(metavar="NAME", help="Its key's variable [the model's].")
+    ] = None
     mode: ModeOption = "rubric"
     allow_unpinned: UnpinnedOption = False
 
@@ -62,7 +68,9 @@ class Judging:
         if self.grader_url is None and self.grader == settings.roles.grader.model:
             return Grader(allow_unpinned=self.allow_unpinned)
         address = self.grader_url or model.base_url
-        return Grader(grader=self.grader, base_url=address, allow_unpinned=self.allow_unpinned)
+        return Grader(
+            grader=self.grader, base_url=address, allow_unpinned=self.allow_unpinned
+        )
 
     def calls(self, by: Grader, model: "RoleSettings", calls: Calls) -> Calls:
         """How it is called: as the model is, with its own parameters, and with the model's key at its endpoint."""
@@ -73,15 +81,27 @@ class Judging:
 @grouped
 def all_(
     cases: CasesOption,
-    out: Annotated[Path, Option(help="The folder for the run and the report; an existing one is continued.")],
+    out: Annotated[
+        Path,
+        Option(
+            help="The folder for the run and the report; an existing one is continued."
+        ),
+    ],
     *,
     from_: Annotated[
-        str | None, Option("--from", metavar="URL_OR_FOLDER", help="Where to fetch a version [publish.base_url].")
+        str | None,
+        Option(
+            "--from",
+            metavar="URL_OR_FOLDER",
+            help="Where to fetch a version [publish.base_url].",
+        ),
     ] = None,
     asking: Asking,
     judging: Judging,
     part: CaseFilter,
-    limit: Annotated[int | None, Option(min=1, help="At most so many cases, always the same ones.")] = None,
+    limit: Annotated[
+        int | None, Option(min=1, help="At most so many cases, always the same ones.")
+    ] = None,
     unverified: UnverifiedOption = False,
     cache: Cache,
     calls: Calls,
@@ -97,17 +117,24 @@ def all_(
     With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
     """
     if (out / "run.json").exists():
-        raise UsageError(f"{out} is a run folder", hint="name another folder: the run goes into its folder run")
+        raise UsageError(
+            f"{out} is a run folder",
+            hint="name another folder: the run goes into its folder run",
+        )
     settings, run = read_settings(), out / "run"
     chosen, book = asking.candidate(settings, calls), asking.book(settings)
     place = _fetch(settings, cases, from_, run, errata.public_key)
-    case_set, arm = select_cases(settings, load_set(settings, place, unverified), part, limit, asking)
+    case_set, arm = select_cases(
+        settings, load_set(settings, place, unverified), part, limit, asking
+    )
     by, budget = judging.at(settings, chosen), calls.budget()
     judge_calls = judging.calls(by, chosen, calls)
 
     def ask(dry_run: bool) -> Any:
         how = replace(calls, dry_run=dry_run)
-        return wait_for(ask_model(case_set, run, asking, chosen, book, arm, how, budget, None))
+        return wait_for(
+            ask_model(case_set, run, asking, chosen, book, arm, how, budget, None)
+        )
 
     def plan_grades(engine: "Engine", price: Any, **how: Any) -> "Plan":
         from medlive.evaluation.grading.plan import plan_grading
@@ -116,7 +143,13 @@ def all_(
         check_priced(budget.max_usd, {engine.identity.model: price})
         shared, mode = cache.open(engine), read_mode(judging.mode)
         return plan_grading(
-            run, engine.identity, mode=mode, cache=shared, price=price, ahead=case_set.cases, **how
+            run,
+            engine.identity,
+            mode=mode,
+            cache=shared,
+            price=price,
+            ahead=case_set.cases,
+            **how,
         )
 
     result: dict[str, Any] = {"run": run, "report": None, "scores": None}
@@ -130,24 +163,34 @@ def all_(
         for warning in table.warnings:
             say(warning)
         result["scores"] = json.loads(WRITERS["json"](table, None))
-        result["report"] = write_report(table, out / "report", registry=registry_of(None)).page
+        result["report"] = write_report(
+            table, out / "report", registry=registry_of(None)
+        ).page
         echo(result["report"])
         check_scored(table)
 
     try:
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
-            grades = plan_or_ask(replace(judge_calls, dry_run=True), by, budget, plan_grades, _never)
+            grades = plan_or_ask(
+                replace(judge_calls, dry_run=True), by, budget, plan_grades, _never
+            )
             plans = {"answers": ask(dry_run=True), "grades": grades}
             total = print_plans(plans, budget)
-            result["plan"] = {name: asdict(plan) for name, plan in {**plans, "all": total}.items()}
+            result["plan"] = {
+                name: asdict(plan) for name, plan in {**plans, "all": total}.items()
+            }
             if calls.dry_run:
                 return
             if total.calls and not yes:
                 _confirm()
             _work_through(
                 {
-                    "answers": lambda: report_answers(ask(dry_run=False), case_set, budget),
-                    "grades": lambda: grade_answers(run, by, judging.mode, cache, judge_calls, budget),
+                    "answers": lambda: report_answers(
+                        ask(dry_run=False), case_set, budget
+                    ),
+                    "grades": lambda: grade_answers(
+                        run, by, judging.mode, cache, judge_calls, budget
+                    ),
                     "score and report": score,
                 },
                 budget,
@@ -179,12 +222,16 @@ def _confirm() -> None:
     """Ask on the terminal. Raises UsageError where there is none, CheckFailed for a no."""
     # Python has no stdin at all where it was closed.
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("nobody is there to confirm the plan", hint="--yes begins without asking")
+        raise UsageError(
+            "nobody is there to confirm the plan", hint="--yes begins without asking"
+        )
     if not typer.confirm("Begin?", err=True):
         raise CheckFailed("the plan was not confirmed; nothing was sent")
 
 
-def _fetch(settings: "Settings", cases: str, source: str | None, run: Path, key: str | None) -> str:
+def _fetch(
+    settings: "Settings", cases: str, source: str | None, run: Path, key: str | None
+) -> str:
     """Where the cases lie; a version is fetched first where a place to fetch from is named or configured.
 
     A run that has begun stays with its snapshot, which is not fetched again. Raises UsageError, and what fetching
@@ -208,14 +255,22 @@ def _fetch(settings: "Settings", cases: str, source: str | None, run: Path, key:
         with suppress(BadInput):
             return str(snapshot_folder(settings, version))
     section = settings.publish
-    if (place := source or section.base_url or (section.at if section.to == "folder" else None)) is None:
+    if (
+        place := source
+        or section.base_url
+        or (section.at if section.to == "folder" else None)
+    ) is None:
         return cases
     with progress("bytes fetched") as tick:
-        work = fetch_snapshot(place, version, snapshots_path(settings), public_key_of(key), progress=tick)
+        work = fetch_snapshot(
+            place, version, snapshots_path(settings), public_key_of(key), progress=tick
+        )
         done = wait_for(work)
     if done.errata_kept is not None:
         say(f"the errata here were kept: {done.errata_kept}")
-    say(f"medlive {done.version} ({done.digest}) {'was here already' if done.already else 'fetched'}: {done.path}")
+    say(
+        f"medlive {done.version} ({done.digest}) {'was here already' if done.already else 'fetched'}: {done.path}"
+    )
     return str(done.path)
 
 

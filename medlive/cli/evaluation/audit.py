@@ -34,8 +34,12 @@ def audit(
     runs: RunsArgument,
     auditor: Annotated[str | None, Option(help="The auditor's model id.")] = None,
     base_url: Annotated[str | None, Option(help="The auditor's endpoint.")] = None,
-    bottom: Annotated[int, Option(min=1, help="How many of the lowest-scoring cases.")] = 100,
-    table_only: Annotated[bool, Option("--table", help="Show what is on record; ask nobody.")] = False,
+    bottom: Annotated[
+        int, Option(min=1, help="How many of the lowest-scoring cases.")
+    ] = 100,
+    table_only: Annotated[
+        bool, Option("--table", help="Show what is on record; ask nobody.")
+    ] = False,
     examples: Annotated[int, Option(min=0, help="Examples of each cause.")] = 1,
     judge: JudgeOption = None,
     allow_unpinned: UnpinnedOption = False,
@@ -55,7 +59,14 @@ def audit(
     _check_options(auditor, base_url, table_only, calls.dry_run)
     graded = [load_graded(path, judge=judge) for path in runs]
     if table_only:
-        _report([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)
+        _report(
+            [load_audit(run, bottom=bottom) for run in graded],
+            None,
+            None,
+            runs,
+            examples,
+            as_json,
+        )
         return
     budget = calls.budget()
 
@@ -66,7 +77,9 @@ def audit(
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
-                done.append(await audit_run(run, engine, bottom=bottom, progress=tick, **how))
+                done.append(
+                    await audit_run(run, engine, bottom=bottom, progress=tick, **how)
+                )
         return done
 
     by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
@@ -77,9 +90,13 @@ def audit(
         _report([one.table for one in found], found, budget, runs, examples, as_json)
 
 
-def _check_options(auditor: str | None, base_url: str | None, table_only: bool, dry_run: bool) -> None:
+def _check_options(
+    auditor: str | None, base_url: str | None, table_only: bool, dry_run: bool
+) -> None:
     if (auditor is None) != (base_url is None):
-        raise UsageError("--auditor and --base-url belong together; without both the configured grader is asked")
+        raise UsageError(
+            "--auditor and --base-url belong together; without both the configured grader is asked"
+        )
     if table_only and auditor is not None:
         raise UsageError("--table asks nobody; leave --auditor and --base-url out")
     if table_only and dry_run:
@@ -97,13 +114,22 @@ def _report(
     spent = [attributes(result, "calls reused stopped") for result in results or ()]
     rows = [
         {"path": path, **table.as_json(examples), **cost}
-        for path, table, cost in zip(paths, tables, spent or [{}] * len(tables), strict=True)
+        for path, table, cost in zip(
+            paths, tables, spent or [{}] * len(tables), strict=True
+        )
     ]
-    found: dict[str, Any] = {"format": "medlive-audit", "format_version": 1, "runs": rows}
+    found: dict[str, Any] = {
+        "format": "medlive-audit",
+        "format_version": 1,
+        "runs": rows,
+    }
     if budget is not None:
         found["spent"] = budget.as_json()
-    notes = [f"{path}: {note}" for path, table in zip(paths, tables, strict=True)
-             for note in (*table.run.notes, *_remarks(table))]  # fmt: skip
+    notes = [
+        f"{path}: {note}"
+        for path, table in zip(paths, tables, strict=True)
+        for note in (*table.run.notes, *_remarks(table))
+    ]
     print_result(found, as_json, lambda: _print(tables, paths, examples), notes=notes)
     hint = "the same command, without --table, asks again"
     unaudited = sum(table.unaudited for table in tables)
@@ -113,37 +139,64 @@ def _report(
 def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:
     from medlive.evaluation.audit import RootCause
 
-    names = [_name(table, path, tables) for table, path in zip(tables, paths, strict=True)]
+    names = [
+        _name(table, path, tables) for table, path in zip(tables, paths, strict=True)
+    ]
     rows: list[list[Any]] = [
-        [cause.label, *(_share(len(table.of(cause)), table.audited) for table in tables)] for cause in RootCause
+        [
+            cause.label,
+            *(_share(len(table.of(cause)), table.audited) for table in tables),
+        ]
+        for cause in RootCause
     ]
     rows.append(["audited", *(str(table.audited) for table in tables)])
     rows.append(["unaudited", *(str(table.unaudited) for table in tables)])
     on = rests_on([table.run for table in tables])
-    print_table(["root cause", *names], rows, title=f"root causes of the lowest scores (paper metric) on {on}")
+    print_table(
+        ["root cause", *names],
+        rows,
+        title=f"root causes of the lowest scores (paper metric) on {on}",
+    )
     shown = [
-        [name, cause.label, found.case_id, f"{100 * found.score:.1f}", _cut(found.quote), found.reasoning]
+        [
+            name,
+            cause.label,
+            found.case_id,
+            f"{100 * found.score:.1f}",
+            _cut(found.quote),
+            found.reasoning,
+        ]
         for cause in RootCause
         for name, table in zip(names, tables, strict=True)
         for found in table.of(cause)[:examples]
     ]
     if shown:
-        print_table(["model", "root cause", "case", "score %", "quote of the answer", "why"], shown)
+        print_table(
+            ["model", "root cause", "case", "score %", "quote of the answer", "why"],
+            shown,
+        )
 
 
 def _remarks(table: "AuditTable") -> list[str]:
     bottom = table.bottom
     remarks = list(table.notes)
     if bottom.scored < bottom.asked:
-        remarks.append(f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted")
+        remarks.append(
+            f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
+        )
     if bottom.tied and bottom.edge is not None:
         remarks.append(
             f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
             f"{bottom.asked}: the {bottom.tied} of them whose ids come first were taken"
         )
     if bottom.without_error:
-        remarks.append(f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit")
-    remarks += [f"{n} cases are {state.replace('_', ' ')}: no candidates" for state, n in bottom.left_out.items()]
+        remarks.append(
+            f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
+        )
+    remarks += [
+        f"{n} cases are {state.replace('_', ' ')}: no candidates"
+        for state, n in bottom.left_out.items()
+    ]
     remarks += [f"unaudited: {n}: {reason}" for reason, n in table.reasons.items()]
     if table.auditor is not None and not table.clinical:
         remarks.append("audited by the rules engine: no clinical judgement was made")

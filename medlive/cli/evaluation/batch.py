@@ -20,8 +20,22 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     read_mode,
 )
-from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of, read_settings
-from medlive.cli.output import echo, new_file, pick, print_result, print_table, say, wait_for
+from medlive.cli.options import (
+    JsonOption,
+    ReplaceOption,
+    grouped,
+    one_of,
+    read_settings,
+)
+from medlive.cli.output import (
+    echo,
+    new_file,
+    pick,
+    print_result,
+    print_table,
+    say,
+    wait_for,
+)
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +45,9 @@ if TYPE_CHECKING:
     from medlive.llm.batches import BatchApi, BatchState
     from medlive.llm.wire import JsonMode
 
-AnswersOption = Annotated[bool, Option("--answers", help="The model's answers instead of verdicts.")]
+AnswersOption = Annotated[
+    bool, Option("--answers", help="The model's answers instead of verdicts.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +56,15 @@ class BatchFile:
 
     out: Annotated[Path, Option(help="The JSON Lines file to write.", dir_okay=False)]
     replace: ReplaceOption = False
-    max_requests: Annotated[int, Option(min=1, help="Most requests in a file.")] = 50_000
+    max_requests: Annotated[int, Option(min=1, help="Most requests in a file.")] = (
+        50_000
+    )
     max_bytes: Annotated[int, Option(min=1, help="Most bytes of a file.")] = 190 * 2**20
 
 
-app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint's batch API.")
+app = typer.Typer(
+    no_args_is_help=True, help="Ask and grade through an endpoint's batch API."
+)
 
 
 @app.command()
@@ -56,7 +76,10 @@ def write(
     by: Grader,
     answers: AnswersOption = False,
     mode: ModeOption = "rubric",
-    shape: Annotated[str | None, Option(help="JSON's form: schema, object or none [role's, or schema].")] = None,
+    shape: Annotated[
+        str | None,
+        Option(help="JSON's form: schema, object or none [role's, or schema]."),
+    ] = None,
     api_key_env: KeyOption = None,
     parameters: ParametersOption = "{}",
     cache: Cache,
@@ -68,7 +91,12 @@ def write(
 
     check_batch_out(file.out, file.replace)
     if answers:
-        done = write_answers(run_dir, file.out, most_requests=file.max_requests, most_bytes=file.max_bytes)
+        done = write_answers(
+            run_dir,
+            file.out,
+            most_requests=file.max_requests,
+            most_bytes=file.max_bytes,
+        )
         print_written(done, as_json)
         return
     which, asked = read_mode(mode), _read_shape(shape)
@@ -81,10 +109,16 @@ def write(
                 hint = "name --grader and --base-url, or set roles.grader"
                 raise UsageError("the rules engine has no batch API", hint=hint)
             return write_batch(
-                run_dir, engine.identity, file.out, shape=asked or json_mode, mode=which,
-                allow_unpinned=by.allow_unpinned, cache=cache.open(engine),
-                most_requests=file.max_requests, most_bytes=file.max_bytes,
-            )  # fmt: skip
+                run_dir,
+                engine.identity,
+                file.out,
+                shape=asked or json_mode,
+                mode=which,
+                allow_unpinned=by.allow_unpinned,
+                cache=cache.open(engine),
+                most_requests=file.max_requests,
+                most_bytes=file.max_bytes,
+            )
 
     print_written(wait_for(work()), as_json)
 
@@ -95,8 +129,13 @@ def next_(
     run_dir: RunArgument,
     *,
     file: BatchFile,
-    shape: Annotated[str | None, Option(help="How JSON is asked for: schema, object or none [as before].")] = None,
-    leave_waiting: Annotated[bool, Option("--leave-waiting", help="Leave out calls without a result.")] = False,
+    shape: Annotated[
+        str | None,
+        Option(help="How JSON is asked for: schema, object or none [as before]."),
+    ] = None,
+    leave_waiting: Annotated[
+        bool, Option("--leave-waiting", help="Leave out calls without a result.")
+    ] = False,
     allow_unpinned: UnpinnedOption = False,
     cache: Cache,
     as_json: JsonOption = False,
@@ -109,21 +148,36 @@ def next_(
     shared = cache.open()
     identity, mode, before = last_written(run_dir)
     done = write_batch(
-        run_dir, identity, file.out, shape=_read_shape(shape) or before, mode=mode,
-        allow_unpinned=allow_unpinned, cache=shared, most_requests=file.max_requests, most_bytes=file.max_bytes,
+        run_dir,
+        identity,
+        file.out,
+        shape=_read_shape(shape) or before,
+        mode=mode,
+        allow_unpinned=allow_unpinned,
+        cache=shared,
+        most_requests=file.max_requests,
+        most_bytes=file.max_bytes,
         leave_waiting=leave_waiting,
-    )  # fmt: skip
+    )
     print_written(done, as_json)
     if done.waiting:
-        what = "are left out" if leave_waiting else "are in it: hand it in once their batch has ended"
+        what = (
+            "are left out"
+            if leave_waiting
+            else "are in it: hand it in once their batch has ended"
+        )
         say(f"{done.waiting} calls that have no result yet {what}")
 
 
 @app.command()
 def submit(
     run_dir: RunArgument,
-    files: Annotated[list[Path], Argument(help="Files that `batch write` made.", exists=True)],
-    base_url: Annotated[str | None, Option(help="The endpoint [the grader's; the run's for --answers].")] = None,
+    files: Annotated[
+        list[Path], Argument(help="Files that `batch write` made.", exists=True)
+    ],
+    base_url: Annotated[
+        str | None, Option(help="The endpoint [the grader's; the run's for --answers].")
+    ] = None,
     api_key_env: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -135,10 +189,18 @@ def submit(
     settings, states = read_settings(), []
     for file in files:
         answers = batch_kind(run_dir, file) == "question"
-        address = base_url or (read_info(run_dir).endpoint if answers else settings.roles.grader.base_url)
+        address = base_url or (
+            read_info(run_dir).endpoint if answers else settings.roles.grader.base_url
+        )
         if address is None:
-            raise UsageError("no endpoint is known for these calls", hint="name it: --base-url")
-        states.append(submit_batch(run_dir, file, open_batches(settings, address, api_key_env), api_key_env))
+            raise UsageError(
+                "no endpoint is known for these calls", hint="name it: --base-url"
+            )
+        states.append(
+            submit_batch(
+                run_dir, file, open_batches(settings, address, api_key_env), api_key_env
+            )
+        )
     _print_states([file.name for file in files], states, as_json)
 
 
@@ -151,14 +213,20 @@ def status(run_dir: RunArgument, as_json: JsonOption = False) -> None:
     states = [_open_api(row).state(row["batch"]) for row in submitted]
     _print_states([row["file"] for row in submitted], states, as_json)
     if under_way := sum(not state.ended for state in states):
-        raise CheckFailed(f"{under_way} of {len(states)} batches are under way", hint="ask again later")
+        raise CheckFailed(
+            f"{under_way} of {len(states)} batches are under way",
+            hint="ask again later",
+        )
 
 
 @app.command()
 @grouped
 def read(
     run_dir: RunArgument,
-    results: Annotated[list[Path] | None, Argument(help="Result and error files [fetched].", exists=True)] = None,
+    results: Annotated[
+        list[Path] | None,
+        Argument(help="Result and error files [fetched].", exists=True),
+    ] = None,
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
     *,
@@ -172,38 +240,67 @@ def read(
     from medlive.llm.wire import Price
 
     settings = read_settings()
-    prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
+    prices = {
+        model: Price(p.input, p.output, p.cached)
+        for model, p in settings.prices.items()
+    }
     files = results or _fetch(run_dir, "question" if answers else "asked")
     if answers:
         done = read_answers(run_dir, files, prices=prices)
         kinds = ["ok", "truncated", "refused", "empty", "failed"]
-        left, hint = "questions have no answer", "medlive eval batch write --answers, or run, asks again"
+        left, hint = (
+            "questions have no answer",
+            "medlive eval batch write --answers, or run, asks again",
+        )
     else:
         shared = cache.open()
-        done = read_batch(run_dir, files, allow_unpinned=allow_unpinned, cache=shared, prices=prices)
+        done = read_batch(
+            run_dir, files, allow_unpinned=allow_unpinned, cache=shared, prices=prices
+        )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
         hint = "medlive eval batch next writes the file of what is open; eval grade asks for it live"
     _report_read(done, kinds, left, hint, as_json)
 
 
-def _report_read(done: "BatchRead", kinds: list[str], left: str, hint: str, as_json: bool) -> None:
+def _report_read(
+    done: "BatchRead", kinds: list[str], left: str, hint: str, as_json: bool
+) -> None:
     """Print what was read. Raises CheckFailed where something is open, and for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
     reasons = dict(done.reasons.most_common())
     print_result(
         {**counts, "reasons": reasons, "notes": done.notes},
         as_json,
-        lambda: print_table([name.replace("_", " ") for name in counts], [list(counts.values())]),
-        notes=[*done.notes, *(f"ungraded: {n}: {reason}" for reason, n in reasons.items())],
+        lambda: print_table(
+            [name.replace("_", " ") for name in counts], [list(counts.values())]
+        ),
+        notes=[
+            *done.notes,
+            *(f"ungraded: {n}: {reason}" for reason, n in reasons.items()),
+        ],
     )
     for model, n in done.strangers.most_common(5):
-        say(f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts")
-    if refused := sum(n for why, n in reasons.items() if "response_format" in why or "json_schema" in why):
-        say(f"{refused} calls were refused for the shape of the reply: try batch next --shape object")
-    faults = {"open": left, "missing": "calls have no result", "unknown": "results are of no call of this run"}
+        say(
+            f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts"
+        )
+    if refused := sum(
+        n
+        for why, n in reasons.items()
+        if "response_format" in why or "json_schema" in why
+    ):
+        say(
+            f"{refused} calls were refused for the shape of the reply: try batch next --shape object"
+        )
+    faults = {
+        "open": left,
+        "missing": "calls have no result",
+        "unknown": "results are of no call of this run",
+    }
     faults["damaged"] = "lines are no results"
-    if problems := ", ".join(f"{counts[name]} {what}" for name, what in faults.items() if counts[name]):
+    if problems := ", ".join(
+        f"{counts[name]} {what}" for name, what in faults.items() if counts[name]
+    ):
         raise CheckFailed(problems, hint=hint if counts["open"] else None)
 
 
@@ -233,17 +330,25 @@ def _fetch(run_dir: Path, kind: str) -> list[Path]:
         if state.ended:
             files += fetch_results(run_dir, number, state, api)
         if not state.ended or state.errors:
-            say(f"{row['file']}: {state.status}" + "".join(f"; {error}" for error in state.errors[:5]))
+            say(
+                f"{row['file']}: {state.status}"
+                + "".join(f"; {error}" for error in state.errors[:5])
+            )
     return files
 
 
 def _print_states(files: list[str], states: "list[BatchState]", as_json: bool) -> None:
-    value = [{"file": file, **asdict(state)} for file, state in zip(files, states, strict=True)]
+    value = [
+        {"file": file, **asdict(state)}
+        for file, state in zip(files, states, strict=True)
+    ]
     columns = ["batch", "file", "status", "calls", "completed", "failed"]
     print_result(
         value,
         as_json,
-        lambda: print_table(columns, pick(value, "id file status calls completed failed")),
+        lambda: print_table(
+            columns, pick(value, "id file status calls completed failed")
+        ),
         notes=[f"{s.id}: {error}" for s in states for error in s.errors[:5]],
     )
 
@@ -252,7 +357,9 @@ def check_batch_out(out: Path, replace: bool) -> None:
     """`new_file` of a batch's file, and of the numbered ones that it becomes where it is long: parts of another
     batch beside it would be handed in with it."""
     new_file(out, replace)
-    for part in out.parent.glob(f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"):
+    for part in out.parent.glob(
+        f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"
+    ):
         new_file(part, replace)
 
 
@@ -263,7 +370,9 @@ def _read_shape(name: str | None) -> "JsonMode | None":
 
 
 def print_written(
-    done: "BatchWritten", as_json: bool, none_left: str = "nothing is open: no file was written"
+    done: "BatchWritten",
+    as_json: bool,
+    none_left: str = "nothing is open: no file was written",
 ) -> None:
     """Print the files of a batch."""
 
@@ -275,7 +384,14 @@ def print_written(
             "verdicts came from the cache": done.cached,
             "calls show the grader what was wrong with its reply": done.repairs,
         }
-        say("; ".join([f"{done.requests} calls", *(f"{n} {what}" for what, n in parts.items() if n)]))
+        say(
+            "; ".join(
+                [
+                    f"{done.requests} calls",
+                    *(f"{n} {what}" for what, n in parts.items() if n),
+                ]
+            )
+        )
         if not done.files and not done.waiting:
             say(none_left)
 

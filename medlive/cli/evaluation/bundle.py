@@ -18,7 +18,15 @@ from medlive.cli.evaluation.options import (
     SeedOption,
 )
 from medlive.cli.options import JsonOption, grouped, one_of, read_settings
-from medlive.cli.output import attributes, check_as_json, echo, print_checks, print_result, print_table, say
+from medlive.cli.output import (
+    attributes,
+    check_as_json,
+    echo,
+    print_checks,
+    print_result,
+    print_table,
+    say,
+)
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -29,22 +37,38 @@ if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 PublicKeyFiles = Annotated[
-    list[Path] | None, Option("--public-key", metavar="FILE", help="A key that must have signed it; repeatable.")
+    list[Path] | None,
+    Option(
+        "--public-key",
+        metavar="FILE",
+        help="A key that must have signed it; repeatable.",
+    ),
 ]
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
-SnapshotOption = Annotated[str | None, Option("--snapshot", metavar="PATH", help="The snapshot or cases.")]
+SnapshotOption = Annotated[
+    str | None, Option("--snapshot", metavar="PATH", help="The snapshot or cases.")
+]
 
 
 @grouped
 def bundle(
     run_dir: RunArgument,
-    out: Annotated[Path, Option(metavar="PATH", help="A file that ends in .zip, or a folder.")],
-    signing_key: Annotated[Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")] = None,
+    out: Annotated[
+        Path, Option(metavar="PATH", help="A file that ends in .zip, or a folder.")
+    ],
+    signing_key: Annotated[
+        Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")
+    ] = None,
     with_answers: Annotated[
-        bool, Option("--with-answers/--without-answers", help="Include answers and verdicts.")
+        bool,
+        Option(
+            "--with-answers/--without-answers", help="Include answers and verdicts."
+        ),
     ] = True,
-    protocols: Annotated[Path | None, Option(metavar="PATH", help="Include what protocol all found.")] = None,
+    protocols: Annotated[
+        Path | None, Option(metavar="PATH", help="Include what protocol all found.")
+    ] = None,
     judge: JudgeOption = None,
     *,
     errata: Errata,
@@ -67,17 +91,33 @@ def bundle(
     for note in run.notes:
         say(f"{run_dir}: {note}")
     found = _errata(run, errata)
-    how: dict[str, Any] = {"draws": draws, "seed": seed, "protocols": protocols, "key": key}
+    how: dict[str, Any] = {
+        "draws": draws,
+        "seed": seed,
+        "protocols": protocols,
+        "key": key,
+    }
     files = make_bundle(run, answers=with_answers, errata=found, **how)
     if (secret := find_secret(files, os.environ)) is not None:
-        raise UsageError(f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it")
+        raise UsageError(
+            f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it"
+        )
     write_bundle(files, out)
     sizes = {name: len(data) for name, data in files.items()}
-    value = {"path": out, "signed": key and key.public.id_text(), "answers": with_answers, "files": sizes}
+    value = {
+        "path": out,
+        "signed": key and key.public.id_text(),
+        "answers": with_answers,
+        "files": sizes,
+    }
     show = partial(print_table, ["file", "bytes"], sizes.items())
     print_result(value, as_json, show, notes=[f"written: {out}"])
-    if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
-        say(f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that.")
+    if run.grader is not None and any(
+        name != run.grader.model for name in run.grader.answered_by
+    ):
+        say(
+            f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that."
+        )
     if key is None:
         say("Unsigned: its origin cannot be verified. --signing-key signs it.")
 
@@ -88,7 +128,11 @@ def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
 
     chosen = one_of("--errata", ErrataMode, given.errata)
     home = snapshots_path(read_settings())
-    use = use_errata([run.run], chosen, ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE))
+    use = use_errata(
+        [run.run],
+        chosen,
+        ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE),
+    )
     for note in use.warnings([run.label]):
         say(note)
     return chosen, use.runs[0]
@@ -99,7 +143,10 @@ def verify_bundle(
     public_key: PublicKeyFiles = None,
     snapshot: SnapshotOption = None,
     errata_file: ErrataFileOption = None,
-    to_run: Annotated[Path | None, Option(metavar="PATH", help="Write it there as a run, once verified.")] = None,
+    to_run: Annotated[
+        Path | None,
+        Option(metavar="PATH", help="Write it there as a run, once verified."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify a bundle and score it again, writing nothing unless --to-run says where.
@@ -113,8 +160,16 @@ def verify_bundle(
     keys, place = _keys(public_key), _place(snapshot)
     report = verify(path, public_keys=keys, snapshot=place, errata_file=errata_file)
     failure = None if report.ok else CheckFailed(f"{path.name} does not verify")
-    print_result(_report_row(report), as_json, lambda: print_checks(report.steps, most=_MOST), failure=failure)
-    say(f"{path.name} verifies" + ("" if report.complete else ", but steps were skipped"))
+    print_result(
+        _report_row(report),
+        as_json,
+        lambda: print_checks(report.steps, most=_MOST),
+        failure=failure,
+    )
+    say(
+        f"{path.name} verifies"
+        + ("" if report.complete else ", but steps were skipped")
+    )
     say(_TRUST[report.trust.value])
     if to_run is not None:
         unbundle(report, to_run)
@@ -140,7 +195,9 @@ def leaderboard(
     public_key: PublicKeyFiles = None,
     *,
     errata: Errata,
-    most_unscored: Annotated[float, Option(min=0, max=1, help="Share of cases that may lack a score.")] = 0.05,
+    most_unscored: Annotated[
+        float, Option(min=0, max=1, help="Share of cases that may lack a score.")
+    ] = 0.05,
     metric: MetricOption = "paper",
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
@@ -158,17 +215,35 @@ def leaderboard(
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.integrity.checks import Trust
 
-    chosen, mode = one_of("--metric", Metric, metric), one_of("--errata", ErrataMode, errata.errata)
+    chosen, mode = (
+        one_of("--metric", Metric, metric),
+        one_of("--errata", ErrataMode, errata.errata),
+    )
     keys = _keys(public_key)
     place = _place(snapshot)
     cases = None if place is None else load_cases(place)
-    given: dict[str, Any] = {"public_keys": keys, "snapshot": cases, "errata_file": errata.errata_file}
+    given: dict[str, Any] = {
+        "public_keys": keys,
+        "snapshot": cases,
+        "errata_file": errata.errata_file,
+    }
     reports = [verify_bundle(path, **given) for path in bundles]
-    found = rank_bundles(reports, metric=chosen, draws=draws, seed=seed, errata=mode, most_unscored=most_unscored)
+    found = rank_bundles(
+        reports,
+        metric=chosen,
+        draws=draws,
+        seed=seed,
+        errata=mode,
+        most_unscored=most_unscored,
+    )
     print_result(_leaderboard_row(found), as_json, lambda: _print(found))
     if not found.rankings:
         raise CheckFailed("no bundle can be ranked")
-    if any(r.trust is Trust.NOT_SIGNED for ranking in found.rankings for r in ranking.ranked):
+    if any(
+        r.trust is Trust.NOT_SIGNED
+        for ranking in found.rankings
+        for r in ranking.ranked
+    ):
         raise typer.Exit(UNPROVEN)
 
 
@@ -177,7 +252,9 @@ def _print(found: "Leaderboard") -> None:
     from medlive.printable import printable
 
     if len(found.rankings) > 1:
-        say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")
+        say(
+            f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared"
+        )
     for ranking in found.rankings:
         row = _conditions_row(ranking)
         part = ", ".join(f"{k} {v}" for k, v in (row["selection"] or {}).items())
@@ -190,14 +267,21 @@ def _print(found: "Leaderboard") -> None:
             say(warning)
         print_table(
             ["bundle", "model", "signature", "key"],
-            [[r.path.name, r.info.model, r.trust.value, _key_of(r)] for r in ranking.ranked if r.info],
+            [
+                [r.path.name, r.info.model, r.trust.value, _key_of(r)]
+                for r in ranking.ranked
+                if r.info
+            ],
         )
         for note in ranking.notes:
             say(note)
     if found.unranked:
         print_table(
             ["not ranked", "model", "why"],
-            [[printable(r.path.name), r.info and printable(r.info.model)[:100], why] for r, why in found.unranked],
+            [
+                [printable(r.path.name), r.info and printable(r.info.model)[:100], why]
+                for r, why in found.unranked
+            ],
         )
 
 
@@ -219,7 +303,9 @@ def _place(snapshot: str | None) -> Path | None:
 def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
     info = ranking.table.models[0].run.run.info
     shared = ranking.conditions
-    return attributes(info.cases, "snapshot=name snapshot_digest=digest cases=count selection") | {
+    return attributes(
+        info.cases, "snapshot=name snapshot_digest=digest cases=count selection"
+    ) | {
         "cases_digest": shared.rows,
         "template": shared.template.model_dump(mode="json"),
         "evidence": info.evidence and info.evidence.model_dump(mode="json"),
@@ -252,7 +338,10 @@ def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
                 "conditions": _conditions_row(ranking),
                 "bundles": [
                     attributes(r, "path model=info.model trust")
-                    | {"key_id": _key_of(r), "bundle": r.info.files["scores.json"].digest}
+                    | {
+                        "key_id": _key_of(r),
+                        "bundle": r.info.files["scores.json"].digest,
+                    }
                     for r in ranking.ranked
                     if r.info is not None
                 ],
@@ -262,5 +351,8 @@ def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
             }
             for ranking in found.rankings
         ],
-        "apart": [{"path": r.path, "model": r.info and r.info.model, "why": w} for r, w in found.unranked],
+        "apart": [
+            {"path": r.path, "model": r.info and r.info.model, "why": w}
+            for r, w in found.unranked
+        ],
     }

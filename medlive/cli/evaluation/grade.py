@@ -39,7 +39,10 @@ def grade(
     mode: ModeOption = "rubric",
     cache: Cache,
     calls: Calls,
-    repeats: Annotated[int, Option(min=1, max=100, help="Verdicts of each criterion, to see how stable.")] = 1,
+    repeats: Annotated[
+        int,
+        Option(min=1, max=100, help="Verdicts of each criterion, to see how stable."),
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
@@ -48,9 +51,15 @@ def grade(
 
 
 def grade_answers(
-    run_dir: Path, by: Grader, mode: str, cache: Cache, calls: Calls, budget: "Budget", repeats: int = 1,
+    run_dir: Path,
+    by: Grader,
+    mode: str,
+    cache: Cache,
+    calls: Calls,
+    budget: "Budget",
+    repeats: int = 1,
     as_json: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Grade, or plan it, and print how the grades stand. Raises CheckFailed, EndpointUnavailable."""
     from medlive.evaluation.grading.grade import grade_run
     from medlive.evaluation.grading.judge import Judge
@@ -63,7 +72,8 @@ def grade_answers(
         if by.grader is None and engine.identity.engine == "rules":
             hint = "give --grader and --base-url, or name a model under [roles.grader] in models.toml"
             raise UsageError(
-                "no grader is configured, and the rules engine makes no clinical judgement", hint=hint
+                "no grader is configured, and the rules engine makes no clinical judgement",
+                hint=hint,
             )
         judge = Judge(engine.identity, which, allow_unpinned=by.allow_unpinned)
         say(_who(judge))
@@ -71,16 +81,24 @@ def grade_answers(
 
     def plan(engine: "Engine", **how: Any) -> "tuple[Judge, Plan]":
         judge, shared = judged_by(engine), cache.open(engine)
-        return judge, plan_grading(run_dir, engine.identity, mode=which, cache=shared, repeats=repeats, **how)
+        return judge, plan_grading(
+            run_dir, engine.identity, mode=which, cache=shared, repeats=repeats, **how
+        )
 
-    async def ask(engine: "Engine", **how: Any) -> "tuple[Judge, GradeResult, RepeatResult | None]":
+    async def ask(
+        engine: "Engine", **how: Any
+    ) -> "tuple[Judge, GradeResult, RepeatResult | None]":
         judge, shared = judged_by(engine), cache.open(engine)
         with progress("criteria", budget) as tick:
-            done = await grade_run(run_dir, engine, mode=which, cache=shared, progress=tick, **how)
+            done = await grade_run(
+                run_dir, engine, mode=which, cache=shared, progress=tick, **how
+            )
         if repeats == 1 or done.stopped:
             return judge, done, None
         with progress("repeated verdicts", budget) as tick:
-            again = await repeat_run(run_dir, engine, repeats=repeats, mode=which, progress=tick, **how)
+            again = await repeat_run(
+                run_dir, engine, repeats=repeats, mode=which, progress=tick, **how
+            )
         return judge, done, again
 
     found = plan_or_ask(calls, by, budget, plan, ask)
@@ -88,10 +106,23 @@ def grade_answers(
         _report(found[1], found[2], found[0], budget, as_json)
         return
     judge, planned = found
-    about: dict[str, Any] = {"path": run_dir, "mode": judge.mode.value, **planned.about, "grader": _grader(judge)}
+    about: dict[str, Any] = {
+        "path": run_dir,
+        "mode": judge.mode.value,
+        **planned.about,
+        "grader": _grader(judge),
+    }
     if not as_json:
-        names = {"settled": "graded", "cached": "in the cache", "repeated": "asked again"}
-        about = {names.get(name, name): n for name, n in planned.about.items() if n or name != "repeated"}
+        names = {
+            "settled": "graded",
+            "cached": "in the cache",
+            "repeated": "asked again",
+        }
+        about = {
+            names.get(name, name): n
+            for name, n in planned.about.items()
+            if n or name != "repeated"
+        }
     print_plan(about, planned, budget, as_json)
 
 
@@ -101,30 +132,67 @@ def _who(judge: "Judge") -> str:
 
 def _grader(judge: "Judge") -> dict[str, str]:
     who = judge.identity
-    return {"engine": who.engine, "model": who.model, "mode": judge.mode.value, "judge": judge.digest}
+    return {
+        "engine": who.engine,
+        "model": who.model,
+        "mode": judge.mode.value,
+        "judge": judge.digest,
+    }
 
 
 _SHOWN = "path criteria met not_met ungraded reused cached calls unanswered reasons stopped notes"
 
 
 def _report(
-    done: "GradeResult", repeated: "RepeatResult | None", judge: "Judge", budget: "Budget", as_json: bool
+    done: "GradeResult",
+    repeated: "RepeatResult | None",
+    judge: "Judge",
+    budget: "Budget",
+    as_json: bool,
 ) -> None:
-    value = attributes(done, _SHOWN) | {"grader": _grader(judge), "spent": budget.as_json()}
+    value = attributes(done, _SHOWN) | {
+        "grader": _grader(judge),
+        "spent": budget.as_json(),
+    }
     stability: dict[str, Any] = {}
     if repeated:
-        stability = {**asdict(repeated.stability), **attributes(repeated, "calls missing")}
+        stability = {
+            **asdict(repeated.stability),
+            **attributes(repeated, "calls missing"),
+        }
         value["stability"] = stability
 
     def show() -> None:
         print_table(
-            ["run", "criteria", "met", "not met", "ungraded", "reused", "calls", "unanswered cases"],
-            [[done.path, done.criteria, done.met, done.not_met, done.ungraded, done.reused, done.calls,
-              len(done.unanswered)]],
+            [
+                "run",
+                "criteria",
+                "met",
+                "not met",
+                "ungraded",
+                "reused",
+                "calls",
+                "unanswered cases",
+            ],
+            [
+                [
+                    done.path,
+                    done.criteria,
+                    done.met,
+                    done.not_met,
+                    done.ungraded,
+                    done.reused,
+                    done.calls,
+                    len(done.unanswered),
+                ]
+            ],
             title=_who(judge),
-        )  # fmt: skip
+        )
         if stability:
-            print_table([name.replace("_", " ") for name in stability], [[_cell(v) for v in stability.values()]])
+            print_table(
+                [name.replace("_", " ") for name in stability],
+                [[_cell(v) for v in stability.values()]],
+            )
 
     notes = [
         *done.notes,
@@ -132,12 +200,16 @@ def _report(
         *(f"ungraded: {n}: {reason}" for reason, n in done.reasons.items()),
     ]
     if judge.identity.engine == "rules":
-        notes.append("graded by the rules engine: no clinical judgement was made, no score is publishable")
+        notes.append(
+            "graded by the rules engine: no clinical judgement was made, no score is publishable"
+        )
     print_result(value, as_json, show, notes=notes)
     hint = "the same command grades them again"
     check_complete(done.ungraded, "criteria are ungraded", [done], hint, always=True)
     if repeated:
-        check_complete(repeated.missing, "repeated verdicts are missing", [repeated], always=True)
+        check_complete(
+            repeated.missing, "repeated verdicts are missing", [repeated], always=True
+        )
 
 
 def _cell(value: Any) -> Any:
@@ -148,7 +220,12 @@ def _cell(value: Any) -> Any:
 
 @grouped
 def judge_direct(
-    run_dir: RunArgument, *, by: Grader, cache: Cache, calls: Calls, as_json: JsonOption = False
+    run_dir: RunArgument,
+    *,
+    by: Grader,
+    cache: Cache,
+    calls: Calls,
+    as_json: JsonOption = False,
 ) -> None:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
@@ -160,7 +237,9 @@ def judge_direct(
 
     async def ask(engine: "Engine", **how: Any) -> "QuestionsAsked":
         with progress("answers") as tick:
-            return await judge_run(run_dir, engine, cache=cache.open(engine), progress=tick, **how)
+            return await judge_run(
+                run_dir, engine, cache=cache.open(engine), progress=tick, **how
+            )
 
     def plan(engine: "Engine", **how: Any) -> Plan:
         return plan_direct(run_dir, engine.identity, cache=cache.open(engine), **how)
@@ -174,12 +253,20 @@ def judge_direct(
 
 def _report_direct(done: "QuestionsAsked", budget: "Budget", as_json: bool) -> None:
     run, left = done.path.parent, done.questions - done.settled
-    value = {"path": run, "answers": done.questions, "scored": done.settled, "spent": budget.as_json()}
+    value = {
+        "path": run,
+        "answers": done.questions,
+        "scored": done.settled,
+        "spent": budget.as_json(),
+    }
     rows = [[run, done.questions, done.settled, done.calls]]
     print_result(
         value | attributes(done, "calls cached reasons stopped"),
         as_json,
         lambda: print_table(["run", "answers", "scored", "calls"], rows),
-        notes=[*done.notes, *(f"no score: {n}: {reason}" for reason, n in done.reasons.items())],
+        notes=[
+            *done.notes,
+            *(f"no score: {n}: {reason}" for reason, n in done.reasons.items()),
+        ],
     )
     check_complete(left, "answers have no score", [done])

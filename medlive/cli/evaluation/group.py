@@ -17,8 +17,19 @@ from medlive.cli.evaluation.score import contamination, report, score
 app = typer.Typer(no_args_is_help=True)
 
 for command in (
-    run, grade, score, report, contamination, audit, bundle, verify_bundle, leaderboard, meta, judge_direct, power,
-):  # fmt: skip
+    run,
+    grade,
+    score,
+    report,
+    contamination,
+    audit,
+    bundle,
+    verify_bundle,
+    leaderboard,
+    meta,
+    judge_direct,
+    power,
+):
     app.command()(command)
 app.command("all")(all_)
 app.command("import")(import_)

@@ -25,10 +25,18 @@ if TYPE_CHECKING:
     from medlive.evaluation.agreement.settle import Settled
 
 JudgesOption = Annotated[
-    list[str] | None, Option("--judge", metavar="DIGEST", help="A judge, by digest or model; repeatable [all].")
+    list[str] | None,
+    Option(
+        "--judge",
+        metavar="DIGEST",
+        help="A judge, by digest or model; repeatable [all].",
+    ),
 ]
 
-app = typer.Typer(no_args_is_help=True, help="Compare judges of the same answers, and settle where they differ.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Compare judges of the same answers, and settle where they differ.",
+)
 
 
 @app.command()
@@ -52,10 +60,21 @@ def compare(
 
 def _show(found: "Judges") -> None:
     names = "group pair.equal.n pair.equal pair.ac1 pair.kappa pair.first_rate pair.second_rate undecided"
-    for first, second in dict.fromkeys((g.pair.first, g.pair.second) for g in found.criteria):
-        of = [g for g in found.criteria if (g.pair.first, g.pair.second) == (first, second)]
-        differ = [g.pair.confusion.first_only + g.pair.confusion.second_only for g in of]
-        rows = [[*row[:2], n, *row[2:]] for row, n in zip(pick(of, names), differ, strict=True)]
+    for first, second in dict.fromkeys(
+        (g.pair.first, g.pair.second) for g in found.criteria
+    ):
+        of = [
+            g
+            for g in found.criteria
+            if (g.pair.first, g.pair.second) == (first, second)
+        ]
+        differ = [
+            g.pair.confusion.first_only + g.pair.confusion.second_only for g in of
+        ]
+        rows = [
+            [*row[:2], n, *row[2:]]
+            for row, n in zip(pick(of, names), differ, strict=True)
+        ]
         columns = [
             "criteria",
             "n",
@@ -67,19 +86,55 @@ def _show(found: "Judges") -> None:
             "met by second",
             "undecided",
         ]
-        print_figures(columns, rows, f"{first} and {second}, with 95 % intervals over cases")
-    rows = pick(found.cases, "model first second spearman kendall mean_absolute_difference spearman.n")
+        print_figures(
+            columns, rows, f"{first} and {second}, with 95 % intervals over cases"
+        )
+    rows = pick(
+        found.cases,
+        "model first second spearman kendall mean_absolute_difference spearman.n",
+    )
     tops = [one.top and f"{one.top.shared} of {one.top.k}" for one in found.cases]
-    columns = ["model", "first", "second", "Spearman", "Kendall", "mean |difference|", "cases", "same best"]
-    print_figures(columns, [[*row, top] for row, top in zip(rows, tops, strict=True)], "scores of a model's cases")
+    columns = [
+        "model",
+        "first",
+        "second",
+        "Spearman",
+        "Kendall",
+        "mean |difference|",
+        "cases",
+        "same best",
+    ]
+    print_figures(
+        columns,
+        [[*row, top] for row, top in zip(rows, tops, strict=True)],
+        "scores of a model's cases",
+    )
     rows = pick(found.scores, "model judge score score.n rank")
-    print_figures(["model", "judge", "score", "cases", "rank"], rows, "models under each judge, on common cases")
+    print_figures(
+        ["model", "judge", "score", "cases", "rank"],
+        rows,
+        "models under each judge, on common cases",
+    )
     if found.rankings:
         names = "first second shift mean_absolute_difference spearman kendall"
         rows = pick(found.rankings, names)
-        tops = [", ".join(f"{n} of {k}" for k, n in r.top.items()) for r in found.rankings]
-        columns = ["first", "second", "second less first", "mean |difference|", "Spearman", "Kendall", "same best"]
-        print_figures(columns, [[*row, top] for row, top in zip(rows, tops, strict=True)], "the order of models")
+        tops = [
+            ", ".join(f"{n} of {k}" for k, n in r.top.items()) for r in found.rankings
+        ]
+        columns = [
+            "first",
+            "second",
+            "second less first",
+            "mean |difference|",
+            "Spearman",
+            "Kendall",
+            "same best",
+        ]
+        print_figures(
+            columns,
+            [[*row, top] for row, top in zip(rows, tops, strict=True)],
+            "the order of models",
+        )
     for ranking in found.rankings:
         echo(ranking.in_words())
 
@@ -88,12 +143,21 @@ def _show(found: "Judges") -> None:
 def settle(
     run_dir: RunArgument,
     judge: JudgesOption = None,
-    human: Annotated[list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")] = None,
-    adjudicator: Annotated[str | None, Option(metavar="NAME", help="The rater who settles disagreements.")] = None,
-    sheet: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Write blind sheets of what is left, for --rater.")
+    human: Annotated[
+        list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")
     ] = None,
-    rater: Annotated[list[str] | None, Option(metavar="NAME", help="Who is to rate; repeatable.")] = None,
+    adjudicator: Annotated[
+        str | None, Option(metavar="NAME", help="The rater who settles disagreements.")
+    ] = None,
+    sheet: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER", help="Write blind sheets of what is left, for --rater."
+        ),
+    ] = None,
+    rater: Annotated[
+        list[str] | None, Option(metavar="NAME", help="Who is to rate; repeatable.")
+    ] = None,
     seed: Annotated[int, Option(min=0, help="Of a sheet's order.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -108,9 +172,13 @@ def settle(
     if bool(sheet) is not bool(rater):
         raise UsageError("--sheet and --rater belong together")
     found = settle_run(run_dir, judge or (), human=human or (), adjudicator=adjudicator)
-    value = attributes(found, "name judge judges criteria agreed people overruled new") | {"open": len(found.open)}
+    value = attributes(
+        found, "name judge judges criteria agreed people overruled new"
+    ) | {"open": len(found.open)}
     if sheet is not None:
-        value["files"] = write_open(run_dir, sheet, rater or (), set(found.open), seed=seed).files
+        value["files"] = write_open(
+            run_dir, sheet, rater or (), set(found.open), seed=seed
+        ).files
     print_result(value, as_json, lambda: _show_settled(found), notes=found.notes)
 
 
@@ -119,7 +187,9 @@ def _show_settled(found: "Settled") -> None:
     row = [found.criteria, found.agreed, found.people, len(found.open), found.new]
     print_table(columns, [row], title=found.name)
     if found.overruled:
-        say(f"on {found.overruled} criteria people decided against both judges; the judges' verdict stands")
+        say(
+            f"on {found.overruled} criteria people decided against both judges; the judges' verdict stands"
+        )
     echo(f"--judge {found.judge.removeprefix('sha256:')[:12]}")
 
 
@@ -129,12 +199,18 @@ def export(
     out: Annotated[Path, Option(help="The folder to write.")],
     mode: ModeOption = "rubric",
     validation: Annotated[
-        list[str] | None, Option(metavar="MODEL", help="A model of validation.jsonl; repeatable [drawn].")
+        list[str] | None,
+        Option(
+            metavar="MODEL", help="A model of validation.jsonl; repeatable [drawn]."
+        ),
     ] = None,
     test: Annotated[
-        list[str] | None, Option(metavar="MODEL", help="A model of test.jsonl; repeatable [drawn].")
+        list[str] | None,
+        Option(metavar="MODEL", help="A model of test.jsonl; repeatable [drawn]."),
     ] = None,
-    judge: Annotated[str | None, Option(metavar="DIGEST", help="The settled grading, of several.")] = None,
+    judge: Annotated[
+        str | None, Option(metavar="DIGEST", help="The settled grading, of several.")
+    ] = None,
     errata_file: ErrataFileOption = None,
     seed: Annotated[int, Option(min=0, help="Of the draw of models.")] = 0,
     replace: ReplaceOption = False,
@@ -151,13 +227,26 @@ def export(
 
     search = ErrataSearch(errata_file, snapshots_path(read_settings()))
     made = export_training(
-        runs, out, search, mode=read_mode(mode), judge=judge, validation=validation or (), test=test or (),
-        seed=seed, replace=replace,
-    )  # fmt: skip
+        runs,
+        out,
+        search,
+        mode=read_mode(mode),
+        judge=judge,
+        validation=validation or (),
+        test=test or (),
+        seed=seed,
+        replace=replace,
+    )
     files = made["files"].items()
-    rows = [[out / name, of["lines"], of.get("criteria"), of.get("met")] for name, of in files]
+    rows = [
+        [out / name, of["lines"], of.get("criteria"), of.get("met")]
+        for name, of in files
+    ]
     print_result(
-        made, as_json, lambda: print_table(["file", "lines", "criteria", "met"], rows), notes=made["notes"]
+        made,
+        as_json,
+        lambda: print_table(["file", "lines", "criteria", "met"], rows),
+        notes=made["notes"],
     )
     for why, n in made["left_out"].items() if not as_json else ():
         say(f"left out: {n}: {why}")

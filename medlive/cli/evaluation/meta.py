@@ -9,7 +9,14 @@ from typer import Option
 
 from medlive.cli.evaluation.options import RunArgument
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
-from medlive.cli.output import attributes, new_file, pick, print_result, print_table, say
+from medlive.cli.output import (
+    attributes,
+    new_file,
+    pick,
+    print_result,
+    print_table,
+    say,
+)
 from medlive.errors import UsageError
 
 
@@ -17,15 +24,22 @@ from medlive.errors import UsageError
 class People:
     """What people said of the run."""
 
-    human: Annotated[list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")] = None
-    adjudicator: Annotated[str | None, Option(metavar="NAME", help="The rater who settled disagreements.")] = None
+    human: Annotated[
+        list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")
+    ] = None
+    adjudicator: Annotated[
+        str | None, Option(metavar="NAME", help="The rater who settled disagreements.")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
     """What else the grading is compared with."""
 
-    baseline: Annotated[list[Path] | None, Option(help="Scores by case: a file, or a run of judge-direct.")] = None
+    baseline: Annotated[
+        list[Path] | None,
+        Option(help="Scores by case: a file, or a run of judge-direct."),
+    ] = None
     judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
 
 
@@ -35,10 +49,18 @@ class Sheets:
 
     sheet: Annotated[
         Path | None,
-        Option(metavar="FOLDER", help="Only write sheets: for --rater, or with --human of disagreements."),
+        Option(
+            metavar="FOLDER",
+            help="Only write sheets: for --rater, or with --human of disagreements.",
+        ),
     ] = None
-    rater: Annotated[list[str] | None, Option(metavar="NAME", help="Who is to rate; any number of them.")] = None
-    about: Annotated[str, Option(help="What a sheet asks about: answers, or the cases themselves.")] = "answers"
+    rater: Annotated[
+        list[str] | None,
+        Option(metavar="NAME", help="Who is to rate; any number of them."),
+    ] = None
+    about: Annotated[
+        str, Option(help="What a sheet asks about: answers, or the cases themselves.")
+    ] = "answers"
     sample: Annotated[int | None, Option(min=1, help="Cases on a sheet [all].")] = None
 
 
@@ -49,11 +71,17 @@ def meta(
     people: People,
     others: Others,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, Option(min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
+    seed: Annotated[
+        int, Option(min=0, help="Of the bootstrap, and of a sheet's order.")
+    ] = 0,
     sheets: Sheets,
-    quality: Annotated[list[Path] | None, Option(metavar="FILE", help="Filled sheets on the cases.")] = None,
+    quality: Annotated[
+        list[Path] | None, Option(metavar="FILE", help="Filled sheets on the cases.")
+    ] = None,
     as_json: JsonOption = False,
-    out: Annotated[Path | None, Option(help="A folder to write meta.json into.")] = None,
+    out: Annotated[
+        Path | None, Option(help="A folder to write meta.json into.")
+    ] = None,
     replace: ReplaceOption = False,
 ) -> None:
     """Compare a run's grading with people, with a direct judge and with itself.
@@ -76,9 +104,14 @@ def meta(
         found = read_quality(run_dir, quality, draws=draws, seed=seed)
     else:
         found = meta_run(
-            run_dir, human=people.human or (), adjudicator=people.adjudicator, judge=others.judge,
-            baselines=others.baseline or (), draws=draws, seed=seed,
-        )  # fmt: skip
+            run_dir,
+            human=people.human or (),
+            adjudicator=people.adjudicator,
+            judge=others.judge,
+            baselines=others.baseline or (),
+            draws=draws,
+            seed=seed,
+        )
     if file is not None:
         write_whole(file, json_bytes(found.as_json()))
     show = _show_quality if quality else _show
@@ -86,25 +119,41 @@ def meta(
 
 
 def _check_options(
-    sheets: Sheets, quality: list[Path] | None, people: People, others: Others, out: Path | None
+    sheets: Sheets,
+    quality: list[Path] | None,
+    people: People,
+    others: Others,
+    out: Path | None,
 ) -> None:
     if sheets.about not in ("answers", "cases"):
         raise UsageError(f"--about {sheets.about}: choose answers or cases")
     if sheets.sheet is not None:
         if out is not None:
-            raise UsageError("--sheet says where its files go, and compares nothing: leave --out out")
+            raise UsageError(
+                "--sheet says where its files go, and compares nothing: leave --out out"
+            )
         return
     if sheets.rater or sheets.sample or sheets.about != "answers":
         raise UsageError("--rater, --sample and --about belong to --sheet")
-    if quality and any((people.human, people.adjudicator, others.baseline, others.judge)):
-        raise UsageError("--quality is about the cases alone: leave what compares answers out")
+    if quality and any(
+        (people.human, people.adjudicator, others.baseline, others.judge)
+    ):
+        raise UsageError(
+            "--quality is about the cases alone: leave what compares answers out"
+        )
 
 
-def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, seed: int, as_json: bool) -> None:
+def _write_sheets(
+    run_dir: Path, folder: Path, given: Sheets, people: People, seed: int, as_json: bool
+) -> None:
     from medlive.evaluation.agreement.case_ratings import write_quality_sheets
     from medlive.evaluation.agreement.sheets import MOST_CELL, write_sheets
 
-    human, adjudicator, raters = people.human or [], people.adjudicator, given.rater or []
+    human, adjudicator, raters = (
+        people.human or [],
+        people.adjudicator,
+        given.rater or [],
+    )
     if given.about == "cases" and (adjudicator or human):
         raise UsageError("--about cases takes --rater and --sample alone")
     if not adjudicator and not human:
@@ -112,38 +161,62 @@ def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, se
         made = write(run_dir, folder, raters, sample=given.sample, seed=seed)
     elif not adjudicator or not human or raters or given.sample:
         hint = "medlive eval meta RUN --sheet FOLDER --rater A --rater B"
-        raise UsageError("--sheet takes --rater, or --human and --adjudicator for disagreements", hint=hint)
+        raise UsageError(
+            "--sheet takes --rater, or --human and --adjudicator for disagreements",
+            hint=hint,
+        )
     else:
         made = _adjudication(run_dir, folder, adjudicator, human, seed)
     value = attributes(made, "files items cases cut") | {"seed": seed}
-    rows, title = [[path] for path in made.files], f"{made.items} ratings of {made.cases} cases"
+    rows, title = (
+        [[path] for path in made.files],
+        f"{made.items} ratings of {made.cases} cases",
+    )
     print_result(value, as_json, lambda: print_table(["file"], rows, title=title))
     if made.cut:
-        say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {MOST_CELL:,} characters")
+        say(
+            f"{made.cut} questions or answers exceed a spreadsheet's cell of {MOST_CELL:,} characters"
+        )
 
 
-def _adjudication(run_dir: Path, folder: Path, adjudicator: str, human: list[Path], seed: int) -> Any:
+def _adjudication(
+    run_dir: Path, folder: Path, adjudicator: str, human: list[Path], seed: int
+) -> Any:
     from medlive.evaluation.agreement.humans import read_humans
-    from medlive.evaluation.agreement.sheets import items_of, places_of, write_adjudication
+    from medlive.evaluation.agreement.sheets import (
+        items_of,
+        places_of,
+        write_adjudication,
+    )
     from medlive.evaluation.runs.folder import open_run
 
     run = open_run(run_dir)
-    ratings = read_humans(*human, items=places_of(items_of(run.cases, run.answers()[0])))
+    ratings = read_humans(
+        *human, items=places_of(items_of(run.cases, run.answers()[0]))
+    )
     for note in ratings.notes:
         say(note)
     return write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
 
 
-def print_figures(columns: list[str], rows: Iterable[Iterable[Any]], title: str) -> None:
+def print_figures(
+    columns: list[str], rows: Iterable[Iterable[Any]], title: str
+) -> None:
     """Print a table whose cells may be estimates."""
-    print_table(columns, [[_figure(c) if hasattr(c, "why") else c for c in row] for row in rows], title=title)
+    print_table(
+        columns,
+        [[_figure(c) if hasattr(c, "why") else c for c in row] for row in rows],
+        title=title,
+    )
 
 
 def _figure(e: Any) -> str:
     """A value with its interval, or why there is none."""
     if e.value is None:
         return f"- ({e.why})"
-    return f"{e.value:.3f}" + (f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else f" ({e.why})")
+    return f"{e.value:.3f}" + (
+        f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else f" ({e.why})"
+    )
 
 
 def _show_quality(found: Any) -> None:
@@ -151,11 +224,16 @@ def _show_quality(found: Any) -> None:
     named = list(zip(names, found.aspects, strict=True))
     print_figures(
         ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
-        [[name, f"0 to {one.values - 1}", *row]
-         for name, one in named for row in pick(one.raters, "rater agreed agreed.n")],
+        [
+            [name, f"0 to {one.values - 1}", *row]
+            for name, one in named
+            for row in pick(one.raters, "rater agreed agreed.n")
+        ],
         f"people on the cases of {found.cases}: {found.files}",
-    )  # fmt: skip
-    figures = zip(names, pick(found.aspects, "equal ac1 macro_f1 ac1.n ac1.clusters"), strict=True)
+    )
+    figures = zip(
+        names, pick(found.aspects, "equal ac1 macro_f1 ac1.n ac1.clusters"), strict=True
+    )
     rows = [[name, *row] for name, row in figures]
     print_figures(
         ["aspect", "equal", "AC1", "macro-F1", "n", "cases"],
@@ -168,9 +246,20 @@ def _show(found: Any) -> None:
     from medlive.report.html import format_p
 
     if (c := found.coverage) is not None:
-        (row,) = pick([c], "criteria rated rated_twice graded invalid ungraded cases_rated")
+        (row,) = pick(
+            [c], "criteria rated rated_twice graded invalid ungraded cases_rated"
+        )
         print_figures(
-            ["criteria", "rated", "by two or more", "graded", "invalid", "ungraded", "cases rated", "case scores"],
+            [
+                "criteria",
+                "rated",
+                "by two or more",
+                "graded",
+                "invalid",
+                "ungraded",
+                "cases rated",
+                "case scores",
+            ],
             [[*row, f"{c.cases_scored_by_people} {c.people_scores}"]],
             f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
         )
@@ -178,23 +267,69 @@ def _show(found: Any) -> None:
         _show_criteria(found.criteria)
     if found.cases:
         print_figures(
-            ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
-            [[v.method, v.judge, v.pearson, format_p(v.pearson.p), v.spearman, v.pearson.n, v.mean, v.mean_people,
-              v.gain] for v in found.cases],
+            [
+                "method",
+                "judge",
+                "Pearson",
+                "p",
+                "Spearman",
+                "n",
+                "mean",
+                "people's mean",
+                "rubric better by",
+            ],
+            [
+                [
+                    v.method,
+                    v.judge,
+                    v.pearson,
+                    format_p(v.pearson.p),
+                    v.spearman,
+                    v.pearson.n,
+                    v.mean,
+                    v.mean_people,
+                    v.gain,
+                ]
+                for v in found.cases
+            ],
             "case scores against people's mean",
-        )  # fmt: skip
+        )
     if found.repeated is not None:
         names = "stability.rounds stability.criteria stability.unanimous equal ac1 score_range"
-        columns = ["rounds", "criteria", "unanimous", "equal pairs", "AC1", "range of a case's score"]
+        columns = [
+            "rounds",
+            "criteria",
+            "unanimous",
+            "equal pairs",
+            "AC1",
+            "range of a case's score",
+        ]
         print_figures(columns, pick([found.repeated], names), "the grader with itself")
 
 
 def _show_criteria(found: Any) -> None:
-    pairs = [*found.people, *found.grader, *([found.majority] if found.majority else [])]
+    pairs = [
+        *found.people,
+        *found.grader,
+        *([found.majority] if found.majority else []),
+    ]
     invalid = [[p.confusion.invalid_met + p.confusion.invalid_not_met] for p in pairs]
-    rows = pick(pairs, "first second equal.n equal ac1 kappa macro_f1 first_rate second_rate")
+    rows = pick(
+        pairs, "first second equal.n equal ac1 kappa macro_f1 first_rate second_rate"
+    )
     print_figures(
-        ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met by first", "by second", "invalid"],
+        [
+            "first",
+            "second",
+            "n",
+            "equal",
+            "AC1",
+            "kappa",
+            "macro-F1",
+            "met by first",
+            "by second",
+            "invalid",
+        ],
         [row + more for row, more in zip(rows, invalid, strict=True)],
         "criteria, with 95 % intervals over cases",
     )
@@ -208,7 +343,10 @@ def _show_criteria(found: Any) -> None:
         ["macro-F1, grader, mean over people", found.grader_macro_f1],
     ]
     if (by := found.by_case) is not None:
-        summary += [["macro-F1 by case, mean", by.mean], [f"share of cases under {by.threshold}", by.below]]
+        summary += [
+            ["macro-F1 by case, mean", by.mean],
+            [f"share of cases under {by.threshold}", by.below],
+        ]
     if (strict := found.strictness) is not None:
         summary += [
             ["share met, grader", strict.grader],
@@ -216,5 +354,7 @@ def _show_criteria(found: Any) -> None:
             ["grader less people", strict.difference],
         ]
     print_figures(
-        ["figure", "value", "n", "cases"], [[name, e, e.n, e.clusters] for name, e in summary], "summary"
+        ["figure", "value", "n", "cases"],
+        [[name, e, e.n, e.clusters] for name, e in summary],
+        "summary",
     )

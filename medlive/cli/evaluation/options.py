@@ -27,20 +27,29 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 _DAY: Final[dict[str, Any]] = {"metavar": "YYYY-MM-DD", "formats": ["%Y-%m-%d"]}
-CasesOption = Annotated[str, Option("--cases", help="A snapshot's folder or version, or a benchmark's file.")]
+CasesOption = Annotated[
+    str,
+    Option("--cases", help="A snapshot's folder or version, or a benchmark's file."),
+]
 
 
 def _run(path: Path) -> Path:
     if not (path / "run.json").exists() and (inside := sorted(path.glob("*/run.json"))):
         hint = f"name one, such as {inside[0].parent}, or, where several are taken, {path}/*"
-        raise UsageError(f"{path} is not a run folder: it contains {len(inside)} of them", hint=hint)
+        raise UsageError(
+            f"{path} is not a run folder: it contains {len(inside)} of them", hint=hint
+        )
     return path
 
 
 def check_runs(paths: list[Path]) -> list[Path]:
     """The run folders. Raises UsageError for what is not one, or is given twice."""
     places = [path.resolve() for path in paths]
-    if twice := [path for path, place in zip(paths, places, strict=True) if places.count(place) > 1]:
+    if twice := [
+        path
+        for path, place in zip(paths, places, strict=True)
+        if places.count(place) > 1
+    ]:
         raise UsageError(f"{twice[-1]} is given more than once")
     return [_run(path) for path in paths]
 
@@ -56,19 +65,44 @@ def load_runs(paths: list[Path], judge: str | None) -> "list[GradedRun]":
     return graded
 
 
-UnpinnedOption = Annotated[bool, Option("--allow-unpinned", help="Accept replies that name another model.")]
+UnpinnedOption = Annotated[
+    bool, Option("--allow-unpinned", help="Accept replies that name another model.")
+]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
-KeyOption = Annotated[str | None, Option("--api-key-env", metavar="NAME", help="The variable [OPENAI_API_KEY].")]
-ParametersOption = Annotated[
-    str, Option("--parameters", metavar="JSON", help="Sent with each call, as '{\"temperature\": 0}'; null: none.")
+KeyOption = Annotated[
+    str | None,
+    Option("--api-key-env", metavar="NAME", help="The variable [OPENAI_API_KEY]."),
 ]
-MetricOption = Annotated[str, Option("--metric", help="paper, published (LiveMedBench's script), or healthbench.")]
-ModeOption = Annotated[str, Option("--mode", help="rubric: a call per case; criterion: a call each.")]
-JudgeOption = Annotated[str | None, Option("--judge", metavar="DIGEST", help="The grader, by digest or model.")]
-DrawsOption = Annotated[int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
+ParametersOption = Annotated[
+    str,
+    Option(
+        "--parameters",
+        metavar="JSON",
+        help="Sent with each call, as '{\"temperature\": 0}'; null: none.",
+    ),
+]
+MetricOption = Annotated[
+    str,
+    Option(
+        "--metric", help="paper, published (LiveMedBench's script), or healthbench."
+    ),
+]
+ModeOption = Annotated[
+    str, Option("--mode", help="rubric: a call per case; criterion: a call each.")
+]
+JudgeOption = Annotated[
+    str | None,
+    Option("--judge", metavar="DIGEST", help="The grader, by digest or model."),
+]
+DrawsOption = Annotated[
+    int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")
+]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]
-ErrataFileOption = Annotated[Path | None, Option("--errata-file", metavar="FILE", help="Errata [the snapshot's].")]
+ErrataFileOption = Annotated[
+    Path | None,
+    Option("--errata-file", metavar="FILE", help="Errata [the snapshot's]."),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +110,32 @@ class Calls:
     """How a model is called, and how often."""
 
     concurrency: Annotated[int, Option(min=1, max=1024, help="Calls at once.")] = 16
-    timeout: Annotated[float | None, Option(min=1, metavar="SECONDS", help="Limit of an attempt [120].")] = None
+    timeout: Annotated[
+        float | None,
+        Option(min=1, metavar="SECONDS", help="Limit of an attempt [120]."),
+    ] = None
     api_key_env: KeyOption = None
     parameters: ParametersOption = "{}"
-    max_usd: Annotated[float | None, Option(min=0, help="Stop when this is spent.")] = None
-    max_calls: Annotated[int | None, Option(min=1, help="Stop after this many calls.")] = None
-    max_tokens: Annotated[int | None, Option(min=1, help="Stop after this many tokens, input and output.")] = None
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what it would take; send nothing.")] = False
+    max_usd: Annotated[float | None, Option(min=0, help="Stop when this is spent.")] = (
+        None
+    )
+    max_calls: Annotated[
+        int | None, Option(min=1, help="Stop after this many calls.")
+    ] = None
+    max_tokens: Annotated[
+        int | None, Option(min=1, help="Stop after this many tokens, input and output.")
+    ] = None
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Say what it would take; send nothing.")
+    ] = False
 
     def budget(self) -> "Budget":
         """The limits of what may be spent."""
         from medlive.llm.budget import Budget
 
-        return Budget(max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens)
+        return Budget(
+            max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
+        )
 
     def grader(self, model: str | None, base_url: str | None) -> "Engine":
         """The model that judges, by its name or as configured."""
@@ -96,10 +143,15 @@ class Calls:
 
         settings = read_settings()
         return grader_engine(
-            settings.roles.grader, model=model, base_url=base_url, api_key_env=self.api_key_env,
-            concurrency=self.concurrency, prices=settings.prices, timeout_s=self.timeout,
+            settings.roles.grader,
+            model=model,
+            base_url=base_url,
+            api_key_env=self.api_key_env,
+            concurrency=self.concurrency,
+            prices=settings.prices,
+            timeout_s=self.timeout,
             parameters=read_parameters(self.parameters),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +167,13 @@ class Grader:
 class Cache:
     """Where runs share verdicts."""
 
-    cache: Annotated[Path | None, Option(help="Where verdicts are shared [MEDLIVE_HOME].", file_okay=False)] = None
-    no_cache: Annotated[bool, Option("--no-cache", help="Share no verdicts with other runs.")] = False
+    cache: Annotated[
+        Path | None,
+        Option(help="Where verdicts are shared [MEDLIVE_HOME].", file_okay=False),
+    ] = None
+    no_cache: Annotated[
+        bool, Option("--no-cache", help="Share no verdicts with other runs.")
+    ] = False
 
     def open(self, engine: "Engine | None" = None) -> "GradeCache | None":
         """The shared verdicts; None where they are not wanted, and for the rules engine, which costs nothing."""
@@ -124,7 +181,11 @@ class Cache:
 
         if self.no_cache and self.cache is not None:
             raise UsageError("--cache and --no-cache exclude each other")
-        free = self.cache is None and engine is not None and engine.identity.engine == "rules"
+        free = (
+            self.cache is None
+            and engine is not None
+            and engine.identity.engine == "rules"
+        )
         folder = self.cache or read_settings().home / PLACE
         return None if self.no_cache or free else GradeCache(folder)
 
@@ -134,11 +195,21 @@ class Scoring:
     """How runs are scored."""
 
     metric: MetricOption = "paper"
-    basis: Annotated[str, Option("--cases", help="Each model's own cases, or those common to all.")] = "own"
-    models: Annotated[Path | None, Option(metavar="FILE", help="The models' cutoffs [config/models.toml].")] = None
+    basis: Annotated[
+        str, Option("--cases", help="Each model's own cases, or those common to all.")
+    ] = "own"
+    models: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="The models' cutoffs [config/models.toml]."),
+    ] = None
     judge: JudgeOption = None
-    since: Annotated[datetime | None, Option(**_DAY, help="Score cases posted on this day or later.")] = None
-    until: Annotated[datetime | None, Option(**_DAY, help="Score cases posted on this day or earlier.")] = None
+    since: Annotated[
+        datetime | None, Option(**_DAY, help="Score cases posted on this day or later.")
+    ] = None
+    until: Annotated[
+        datetime | None,
+        Option(**_DAY, help="Score cases posted on this day or earlier."),
+    ] = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 
@@ -147,7 +218,9 @@ class Scoring:
 class Errata:
     """What is done about what was withdrawn since a snapshot was frozen."""
 
-    errata: Annotated[str, Option(help="What to do about withdrawn cases; apply: leave them out.")] = "warn"
+    errata: Annotated[
+        str, Option(help="What to do about withdrawn cases; apply: leave them out.")
+    ] = "warn"
     errata_file: ErrataFileOption = None
 
 
@@ -155,7 +228,10 @@ class Errata:
 class SignedErrata(Errata):
     """The same, and who must have signed it."""
 
-    public_key: Annotated[str | None, Option(metavar="KEY", help="The key, or its file, that signed them.")] = None
+    public_key: Annotated[
+        str | None,
+        Option(metavar="KEY", help="The key, or its file, that signed them."),
+    ] = None
 
 
 def read_parameters(text: str) -> dict[str, Any]:
@@ -180,7 +256,11 @@ def read_mode(name: str) -> "Mode":
 
 
 def plan_or_ask(
-    calls: Calls, by: Grader, budget: "Budget", plan: Callable[..., P], ask: Callable[..., Awaitable[T]]
+    calls: Calls,
+    by: Grader,
+    budget: "Budget",
+    plan: Callable[..., P],
+    ask: Callable[..., Awaitable[T]],
 ) -> P | T:
     """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
 
@@ -188,7 +268,10 @@ def plan_or_ask(
     """
 
     async def run() -> P | T:
-        how: dict[str, Any] = {"concurrency": calls.concurrency, "allow_unpinned": by.allow_unpinned}
+        how: dict[str, Any] = {
+            "concurrency": calls.concurrency,
+            "allow_unpinned": by.allow_unpinned,
+        }
         async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
             if calls.dry_run:
                 return plan(engine, price=_price_of(engine), **how)
@@ -212,17 +295,34 @@ def _price_of(engine: "Engine") -> "Price | None":
 
 def _say_limits(plan: "Plan", budget: "Budget") -> None:
     if budget.max_calls is not None and budget.max_calls < plan.calls:
-        say(f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made")
-    if budget.max_tokens is not None and budget.max_tokens < plan.input_tokens + plan.output_tokens:
-        say(f"--max-tokens {budget.max_tokens} would end the work before all {plan.calls} calls are made")
-    if budget.max_usd is not None and plan.usd is not None and budget.max_usd < plan.usd:
-        say(f"--max-usd {budget.max_usd:g} would end the work before all {plan.calls} calls are made")
+        say(
+            f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made"
+        )
+    if (
+        budget.max_tokens is not None
+        and budget.max_tokens < plan.input_tokens + plan.output_tokens
+    ):
+        say(
+            f"--max-tokens {budget.max_tokens} would end the work before all {plan.calls} calls are made"
+        )
+    if (
+        budget.max_usd is not None
+        and plan.usd is not None
+        and budget.max_usd < plan.usd
+    ):
+        say(
+            f"--max-usd {budget.max_usd:g} would end the work before all {plan.calls} calls are made"
+        )
 
 
 def check_complete(
-    left: int, what: str, work: "Sequence[CallsMade]" = (), hint: str = "the same command asks again", *,
+    left: int,
+    what: str,
+    work: "Sequence[CallsMade]" = (),
+    hint: str = "the same command asks again",
+    *,
     always: bool = False,
-) -> None:  # fmt: skip
+) -> None:
     """Check that nothing is left to do; `work` is what its parts came to.
 
     With `always`, a limit that ended the work is a failure although nothing is left.
@@ -232,35 +332,71 @@ def check_complete(
         CheckFailed: If `left` of something are not done.
     """
     asked = [part for part in work if part.calls]
-    if left and asked and (last := asked[-1].silence) is not None and all(part.silence for part in asked):
+    if (
+        left
+        and asked
+        and (last := asked[-1].silence) is not None
+        and all(part.silence for part in asked)
+    ):
         calls = sum(part.calls for part in asked)
-        raise EndpointUnavailable(f"none of {calls} calls was answered, the last: {last.message}", hint=last.hint)
+        raise EndpointUnavailable(
+            f"none of {calls} calls was answered, the last: {last.message}",
+            hint=last.hint,
+        )
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
-        raise CheckFailed(f"{stopped}; {left} {what}", hint="the same command goes on from here")
+        raise CheckFailed(
+            f"{stopped}; {left} {what}", hint="the same command goes on from here"
+        )
     if left:
         raise CheckFailed(f"{left} {what}", hint=hint)
 
 
-def print_plan(about: Mapping[str, Any], plan: "Plan", budget: "Budget", as_json: bool) -> None:
+def print_plan(
+    about: Mapping[str, Any], plan: "Plan", budget: "Budget", as_json: bool
+) -> None:
     """Print what calls would take, after what they are about, and which limits would end the work before."""
     if as_json:
-        print_json({**about, **{name: n for name, n in asdict(plan).items() if name != "about"}})
+        print_json(
+            {
+                **about,
+                **{name: n for name, n in asdict(plan).items() if name != "about"},
+            }
+        )
     else:
         _print_plan(about, plan)
     _say_limits(plan, budget)
 
 
-def print_plans(plans: "Mapping[str, Plan]", budget: "Budget", as_json: bool = False) -> "Plan":
+def print_plans(
+    plans: "Mapping[str, Plan]", budget: "Budget", as_json: bool = False
+) -> "Plan":
     """Print what several stages would take, and which limits would end the work before; all of it as one plan."""
     stages = list(plans.values())
-    counts = {name: sum(getattr(p, name) for p in stages) for name in ("calls", "input_tokens", "output_tokens")}
-    whole = replace(stages[-1], **counts, usd=_sum(p.usd for p in stages), seconds=_sum(p.seconds for p in stages))
+    counts = {
+        name: sum(getattr(p, name) for p in stages)
+        for name in ("calls", "input_tokens", "output_tokens")
+    }
+    whole = replace(
+        stages[-1],
+        **counts,
+        usd=_sum(p.usd for p in stages),
+        seconds=_sum(p.seconds for p in stages),
+    )
     columns = ["calls", "input_tokens", "output_tokens", "usd", "seconds"]
-    rows = [[name, *(_rounded(getattr(p, x)) for x in columns)] for name, p in {**plans, "all": whole}.items()]
+    rows = [
+        [name, *(_rounded(getattr(p, x)) for x in columns)]
+        for name, p in {**plans, "all": whole}.items()
+    ]
     headers = ["stage", *(name.replace("_", " ") for name in columns)]
-    print_result({name: asdict(p) for name, p in plans.items()}, as_json, lambda: print_table(headers, rows))
-    say("estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown")
+    print_result(
+        {name: asdict(p) for name, p in plans.items()},
+        as_json,
+        lambda: print_table(headers, rows),
+    )
+    say(
+        "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
+    )
     _say_unpriced(whole)
     _say_limits(whole, budget)
     return whole
@@ -269,15 +405,33 @@ def print_plans(plans: "Mapping[str, Plan]", budget: "Budget", as_json: bool = F
 def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
     shown = {name: value for name, value in about.items() if name != "path"}
     print_table(
-        [*shown, "calls", "input tokens", "of these cacheable", "output tokens", "USD", "USD with a prefix cache",
-         "seconds"],
-        [[*shown.values(), plan.calls, plan.input_tokens, plan.cacheable_tokens, plan.output_tokens,
-          *(_rounded(x) for x in (plan.usd, plan.usd_cached, plan.seconds))]],
-    )  # fmt: skip
+        [
+            *shown,
+            "calls",
+            "input tokens",
+            "of these cacheable",
+            "output tokens",
+            "USD",
+            "USD with a prefix cache",
+            "seconds",
+        ],
+        [
+            [
+                *shown.values(),
+                plan.calls,
+                plan.input_tokens,
+                plan.cacheable_tokens,
+                plan.output_tokens,
+                *(_rounded(x) for x in (plan.usd, plan.usd_cached, plan.seconds)),
+            ]
+        ],
+    )
     say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
     _say_unpriced(plan)
     if plan.seconds is None and plan.calls:
-        say("time unknown: too few calls of this model are on record to take its latency from")
+        say(
+            "time unknown: too few calls of this model are on record to take its latency from"
+        )
 
 
 def _say_unpriced(plan: "Plan") -> None:

@@ -16,21 +16,40 @@ if TYPE_CHECKING:
 
 
 def power(
-    runs: Annotated[list[Path] | None, Argument(help="Graded runs that show the spread.")] = None,
+    runs: Annotated[
+        list[Path] | None, Argument(help="Graded runs that show the spread.")
+    ] = None,
     points: Annotated[
-        list[float] | None, Option(min=0.01, max=100, help="To tell apart, of 100; repeatable [2, 5, 10].")
+        list[float] | None,
+        Option(min=0.01, max=100, help="To tell apart, of 100; repeatable [2, 5, 10]."),
     ] = None,
     spread: Annotated[
-        float | None, Option(min=0.01, max=1000, help="Without runs: deviation of scores in points [30].")
+        float | None,
+        Option(
+            min=0.01, max=1000, help="Without runs: deviation of scores in points [30]."
+        ),
     ] = None,
-    correlation: Annotated[float, Option(min=-1, max=0.99, help="Without runs: of two models' scores.")] = 0.5,
-    chance: Annotated[float, Option("--power", help="The probability to find what is there.")] = 0.8,
+    correlation: Annotated[
+        float, Option(min=-1, max=0.99, help="Without runs: of two models' scores.")
+    ] = 0.5,
+    chance: Annotated[
+        float, Option("--power", help="The probability to find what is there.")
+    ] = 0.8,
     alpha: Annotated[float, Option(min=1e-6, help="The two-sided level.")] = 0.05,
     models: Annotated[
-        int, Option(min=2, max=10_000, help="Models compared: the level is for all their pairs by Holm.")
+        int,
+        Option(
+            min=2,
+            max=10_000,
+            help="Models compared: the level is for all their pairs by Holm.",
+        ),
     ] = 2,
-    before: Annotated[int | None, Option(min=2, help="Cases up to the cutoff [as many as after it].")] = None,
-    per_week: Annotated[float, Option(min=0.01, max=1e6, help="Cases that a week of harvest gives.")] = 100.0,
+    before: Annotated[
+        int | None, Option(min=2, help="Cases up to the cutoff [as many as after it].")
+    ] = None,
+    per_week: Annotated[
+        float, Option(min=0.01, max=1e6, help="Cases that a week of harvest gives.")
+    ] = 100.0,
     as_json: JsonOption = False,
 ) -> None:
     """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
@@ -51,25 +70,42 @@ def power(
     rows: list[dict[str, Any]] = []
     for d in wanted:
         try:
-            apart = cases_for_pair(d / 100, seen.difference, power=chance, alpha=alpha / pairs)
-            fresh = cases_for_drop(d / 100, seen.score, before=before, power=chance, alpha=alpha / models)
+            apart = cases_for_pair(
+                d / 100, seen.difference, power=chance, alpha=alpha / pairs
+            )
+            fresh = cases_for_drop(
+                d / 100, seen.score, before=before, power=chance, alpha=alpha / models
+            )
         except ValueError as exc:
             raise UsageError(str(exc)) from exc
         needed = {"to tell two models apart": apart, "after the cutoff": fresh}
-        weeks = {f"weeks {name}": n and math.ceil(n / per_week) for name, n in needed.items()}
+        weeks = {
+            f"weeks {name}": n and math.ceil(n / per_week) for name, n in needed.items()
+        }
         rows.append({"points": d, **needed, **weeks})
     about = {
-        "power": chance, "alpha": alpha, "models": models, "spread": origin, "cases_per_week": per_week,
-        "deviation_of_scores": 100 * seen.score, "deviation_of_differences": 100 * seen.difference,
-    }  # fmt: skip
+        "power": chance,
+        "alpha": alpha,
+        "models": models,
+        "spread": origin,
+        "cases_per_week": per_week,
+        "deviation_of_scores": 100 * seen.score,
+        "deviation_of_differences": 100 * seen.difference,
+    }
     title = (
         f"cases needed at power {chance:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
         f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
     )
     cells = [list(row.values()) for row in rows]
-    print_result({**about, "needed": rows}, as_json, lambda: print_table(list(rows[0]), cells, title=title))
+    print_result(
+        {**about, "needed": rows},
+        as_json,
+        lambda: print_table(list(rows[0]), cells, title=title),
+    )
     if any(row["after the cutoff"] is None for row in rows):
-        say(f"{before} cases up to the cutoff are too few for the smallest drop, however many come after it")
+        say(
+            f"{before} cases up to the cutoff are too few for the smallest drop, however many come after it"
+        )
 
 
 def _seen(runs: list[Path]) -> "Spread":
@@ -78,8 +114,12 @@ def _seen(runs: list[Path]) -> "Spread":
     from medlive.evaluation.scoring.score import score_matrix, score_runs
     from medlive.statistics.power import spread_of
 
-    cases, values = score_matrix(score_runs([load_graded(path) for path in check_runs(runs)], draws=1))
+    cases, values = score_matrix(
+        score_runs([load_graded(path) for path in check_runs(runs)], draws=1)
+    )
     found = spread_of(values, cluster_numbers(cases))
     if found is None or found.score == 0:
-        raise UsageError("the scores of these runs show no spread", hint="give --spread")
+        raise UsageError(
+            "the scores of these runs show no spread", hint="give --spread"
+        )
     return found

@@ -35,10 +35,23 @@ if TYPE_CHECKING:
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
-_WRITTEN = ("case_id", "turns", "advice", "language", "post_time", "source", "theme", "specialty", "tags")
+_WRITTEN = (
+    "case_id",
+    "turns",
+    "advice",
+    "language",
+    "post_time",
+    "source",
+    "theme",
+    "specialty",
+    "tags",
+)
 """Fields of a case with a planted error: narrative and query are its one turn."""
 
-app = typer.Typer(no_args_is_help=True, help="Evaluate by other papers' methods: coverage, comparison and more.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Evaluate by other papers' methods: coverage, comparison and more.",
+)
 
 
 @app.command("list")
@@ -47,10 +60,15 @@ def list_(as_json: JsonOption = False) -> None:
     from medlive.evaluation.protocols.registry import PROTOCOLS
 
     value = [
-        {"name": kind.name, "about": kind.about, "figure": kind.figure, "asks": kind.asks,
-         "options": kind.model_json_schema().get("properties", {})}
+        {
+            "name": kind.name,
+            "about": kind.about,
+            "figure": kind.figure,
+            "asks": kind.asks,
+            "options": kind.model_json_schema().get("properties", {}),
+        }
         for kind in PROTOCOLS.values()
-    ]  # fmt: skip
+    ]
     rows = []
     for kind in PROTOCOLS.values():
         options = [
@@ -58,9 +76,15 @@ def list_(as_json: JsonOption = False) -> None:
             for name, field in kind.model_fields.items()
             if name not in ("draws", "seed")
         ]
-        rows.append([kind.name, f"{kind.about}; {kind.figure}", "\n".join(options) or "none"])
+        rows.append(
+            [kind.name, f"{kind.about}; {kind.figure}", "\n".join(options) or "none"]
+        )
     print_result(
-        value, as_json, lambda: print_table(["protocol", "what it does, and its figure", "options"], rows)
+        value,
+        as_json,
+        lambda: print_table(
+            ["protocol", "what it does, and its figure", "options"], rows
+        ),
     )
 
 
@@ -69,16 +93,21 @@ def list_(as_json: JsonOption = False) -> None:
 def run(
     name: Annotated[str, Argument(help="The protocol; `list` shows them.")],
     runs: Annotated[
-        list[Path] | None, Argument(help="Run folders.", callback=lambda paths: check_runs(paths or []))
+        list[Path] | None,
+        Argument(help="Run folders.", callback=lambda paths: check_runs(paths or [])),
     ] = None,
     pairs: Annotated[
-        Path | None, Option(help="Instead of runs: JSON Lines of document and text, see docs/protocols.md.")
+        Path | None,
+        Option(
+            help="Instead of runs: JSON Lines of document and text, see docs/protocols.md."
+        ),
     ] = None,
-    out: Annotated[Path, Option(help="Folder of what judges said; a repeated run goes on there.")] = Path(
-        "protocols"
-    ),
+    out: Annotated[
+        Path, Option(help="Folder of what judges said; a repeated run goes on there.")
+    ] = Path("protocols"),
     option: Annotated[
-        list[str] | None, Option("--set", metavar="NAME=VALUE", help="An option of the protocol.")
+        list[str] | None,
+        Option("--set", metavar="NAME=VALUE", help="An option of the protocol."),
     ] = None,
     judge: JudgeOption = None,
     *,
@@ -101,7 +130,12 @@ def run(
     protocol = make_protocol(name, _options(option or []))
     material = _material(protocol, runs or [], pairs, judge)
     if not protocol.asks:
-        _report(protocol, protocol.results(material, Findings(EngineIdentity("", ""))), None, as_json)
+        _report(
+            protocol,
+            protocol.results(material, Findings(EngineIdentity("", ""))),
+            None,
+            as_json,
+        )
         return
     budget = calls.budget()
     found = _plan_or_ask(protocol, material, out, by, cache, calls, budget)
@@ -110,10 +144,14 @@ def run(
         return
     done, results = found
     _report(protocol, results, done, as_json)
-    check_complete(done.questions - done.settled, "questions are ungraded", [done], always=True)
+    check_complete(
+        done.questions - done.settled, "questions are ungraded", [done], always=True
+    )
 
 
-def _material(protocol: "Protocol", runs: list[Path], pairs: Path | None, judge: str | None) -> "Material":
+def _material(
+    protocol: "Protocol", runs: list[Path], pairs: Path | None, judge: str | None
+) -> "Material":
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.pairs import read_pairs
     from medlive.evaluation.scoring.score import labelled
@@ -123,25 +161,47 @@ def _material(protocol: "Protocol", runs: list[Path], pairs: Path | None, judge:
     if pairs is None:
         return [Subject.of(run) for run in labelled(load_runs(runs, judge))]
     if not protocol.of_pairs:
-        raise UsageError(f"{protocol.name} needs runs: a pair of texts has no question and no rubric")
+        raise UsageError(
+            f"{protocol.name} needs runs: a pair of texts has no question and no rubric"
+        )
     return read_pairs(pairs)
 
 
 def _plan_or_ask(
-    protocol: "Protocol", material: "Material", out: Path, by: Grader, cache: Cache, calls: Calls, budget: "Budget"
+    protocol: "Protocol",
+    material: "Material",
+    out: Path,
+    by: Grader,
+    cache: Cache,
+    calls: Calls,
+    budget: "Budget",
 ) -> "Plan | tuple[QuestionsAsked, Results]":
     """With --dry-run what would be asked, else what a judge said and what it comes to."""
-    from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
+    from medlive.evaluation.protocols.runner import (
+        plan_protocol,
+        read_findings,
+        run_protocol,
+    )
 
     def plan(engine: "Engine", **how: Any) -> "Plan":
-        return plan_protocol(protocol, material, out, engine.identity, cache=cache.open(engine), **how)
+        return plan_protocol(
+            protocol, material, out, engine.identity, cache=cache.open(engine), **how
+        )
 
     async def ask(engine: "Engine", **how: Any) -> "tuple[QuestionsAsked, Results]":
         with progress(f"{protocol.name}: questions") as tick:
             done = await run_protocol(
-                protocol, material, out, engine, cache=cache.open(engine), progress=tick, **how
+                protocol,
+                material,
+                out,
+                engine,
+                cache=cache.open(engine),
+                progress=tick,
+                **how,
             )
-        found, _ = read_findings(protocol, out, engine.identity, allow_unpinned=by.allow_unpinned)
+        found, _ = read_findings(
+            protocol, out, engine.identity, allow_unpinned=by.allow_unpinned
+        )
         return done, protocol.results(material, found)
 
     return plan_or_ask(calls, by, budget, plan, ask)
@@ -151,9 +211,9 @@ def _plan_or_ask(
 @grouped
 def all_(
     runs: RunsArgument,
-    out: Annotated[Path, Option(help="Folder of what judges said; a repeated run goes on there.")] = Path(
-        "protocols"
-    ),
+    out: Annotated[
+        Path, Option(help="Folder of what judges said; a repeated run goes on there.")
+    ] = Path("protocols"),
     judge: JudgeOption = None,
     *,
     by: Grader,
@@ -176,7 +236,12 @@ def all_(
     from medlive.report.portfolio import write_portfolio
 
     subjects = [Subject.of(run) for run in load_runs(runs, judge)]
-    tasks, plans, left, budget = list[TaskResults](), dict[str, Plan](), 0, calls.budget()
+    tasks, plans, left, budget = (
+        list[TaskResults](),
+        dict[str, Plan](),
+        0,
+        calls.budget(),
+    )
     for task, protocol, material in fitting(subjects):
         done: QuestionsAsked | None = None
         if protocol.asks:
@@ -196,12 +261,21 @@ def all_(
             print_plans(plans, budget, as_json)
         return
     if not tasks:
-        raise UsageError("no protocol fits these runs", hint="`eval protocol list` says what each works on")
+        raise UsageError(
+            "no protocol fits these runs",
+            hint="`eval protocol list` says what each works on",
+        )
     sides = {task.task: PROTOCOLS[task.protocol].side for task in tasks}
-    whole = Portfolio(tasks=tuple(tasks), tables=portfolio({task.task: task.figures for task in tasks}, sides))
+    whole = Portfolio(
+        tasks=tuple(tasks),
+        tables=portfolio({task.task: task.figures for task in tasks}, sides),
+    )
     page = write_portfolio(whole, out)
     print_result(
-        whole.model_dump(mode="json"), as_json, lambda: show_tables(whole.tables), notes=[f"page: {page}"]
+        whole.model_dump(mode="json"),
+        as_json,
+        lambda: show_tables(whole.tables),
+        notes=[f"page: {page}"],
     )
     check_complete(left, "questions are ungraded")
 
@@ -209,7 +283,9 @@ def all_(
 @app.command()
 def errors(
     cases: CasesOption,
-    out: Annotated[Path, Option(help="The file of cases to write, for eval run --cases.")],
+    out: Annotated[
+        Path, Option(help="The file of cases to write, for eval run --cases.")
+    ],
     seed: SeedOption = 0,
 ) -> None:
     """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety."""
@@ -221,13 +297,27 @@ def errors(
 
     if out.exists():
         raise UsageError(f"{out} exists", hint="name a new file")
-    made, notes = plant(load_set(read_settings(), cases, unverified=False).cases, seed=seed)
+    made, notes = plant(
+        load_set(read_settings(), cases, unverified=False).cases, seed=seed
+    )
     if not made:
         raise UsageError(f"no error can be planted in the advice of {cases}")
-    rows = [{name: value for name, value in case.row().items() if name in _WRITTEN and value} for case in made]
+    rows = [
+        {
+            name: value
+            for name, value in case.row().items()
+            if name in _WRITTEN and value
+        }
+        for case in made
+    ]
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out, "".join(canonical_json(row) + "\n" for row in rows).encode("utf-8", "backslashreplace"))
+        write_whole(
+            out,
+            "".join(canonical_json(row) + "\n" for row in rows).encode(
+                "utf-8", "backslashreplace"
+            ),
+        )
     for note in notes:
         say(note)
     echo(out)
@@ -241,17 +331,26 @@ def _options(given: list[str]) -> dict[str, Any]:
         if not sign:
             raise UsageError(f"--set takes NAME=VALUE, not {one!r}")
         try:
-            found[name.replace("-", "_")] = json.loads(value) if value.startswith("[") else value
+            found[name.replace("-", "_")] = (
+                json.loads(value) if value.startswith("[") else value
+            )
         except ValueError as exc:
             raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
     return found
 
 
-def _report(protocol: "Protocol", results: "Results", done: "QuestionsAsked | None", as_json: bool) -> None:
+def _report(
+    protocol: "Protocol",
+    results: "Results",
+    done: "QuestionsAsked | None",
+    as_json: bool,
+) -> None:
     from medlive.evaluation.protocols.portfolio import TaskResults
 
     value = TaskResults.of(protocol.name, protocol, results, done)
-    ungraded = [f"ungraded: {n}: {why}" for why, n in (done.reasons if done else {}).items()]
+    ungraded = [
+        f"ungraded: {n}: {why}" for why, n in (done.reasons if done else {}).items()
+    ]
     print_result(
         value.model_dump(mode="json"),
         as_json,
@@ -268,9 +367,15 @@ def show_tables(tables: "Sequence[Table]") -> None:
     for table in tables:
         rows = [[format_cell(cell) for cell in row] for row in table.rows]
         columns = list(table.columns)
-        if drawn := [None if v is None else Interval(v, low, high) for _, v, low, high in table.estimates]:
+        if drawn := [
+            None if v is None else Interval(v, low, high)
+            for _, v, low, high in table.estimates
+        ]:
             columns.append("95 % interval")
-            rows = [[*row, line] for row, line in zip(rows, interval_lines(drawn), strict=True)]
+            rows = [
+                [*row, line]
+                for row, line in zip(rows, interval_lines(drawn), strict=True)
+            ]
         print_table(columns, rows, title=table.title)
         if table.note:
             echo(table.note)

@@ -21,8 +21,23 @@ from medlive.cli.evaluation.options import (
     read_mode,
     read_parameters,
 )
-from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped, one_of, read_settings
-from medlive.cli.output import attributes, echo, print_result, print_table, progress, say, wait_for
+from medlive.cli.options import (
+    CaseFilter,
+    JsonOption,
+    ReplaceOption,
+    grouped,
+    one_of,
+    read_settings,
+)
+from medlive.cli.output import (
+    attributes,
+    echo,
+    print_result,
+    print_table,
+    progress,
+    say,
+    wait_for,
+)
 from medlive.clock import now
 from medlive.errors import BadInput, CheckFailed, UsageError
 
@@ -36,8 +51,12 @@ if TYPE_CHECKING:
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
 
-UnverifiedOption = Annotated[bool, Option("--unverified", help="Take an unverified snapshot; run.json says so.")]
-ArmOption = Annotated[str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")]
+UnverifiedOption = Annotated[
+    bool, Option("--unverified", help="Take an unverified snapshot; run.json says so.")
+]
+ArmOption = Annotated[
+    str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")
+]
 _MOST_NOTES = 40
 
 
@@ -46,15 +65,25 @@ class Asking:
     """What is asked of the model, and which model that is."""
 
     model: Annotated[str, Option(help="The model: a name in models.toml, or its id.")]
-    base_url: Annotated[str | None, Option(help="The endpoint, ending in /v1 [as in models.toml].")] = None
-    template: Annotated[str | None, Option(help="livemedbench-v1, open, open-book or as-is [by the cases].")] = (
-        None
-    )
-    evidence: Annotated[str | None, Option(metavar="NAME|PATH", help="The open book's index [default].")] = None
+    base_url: Annotated[
+        str | None, Option(help="The endpoint, ending in /v1 [as in models.toml].")
+    ] = None
+    template: Annotated[
+        str | None,
+        Option(help="livemedbench-v1, open, open-book or as-is [by the cases]."),
+    ] = None
+    evidence: Annotated[
+        str | None, Option(metavar="NAME|PATH", help="The open book's index [default].")
+    ] = None
     top_k: Annotated[int, Option(min=1, max=50, help="Snippets before a question.")] = 5
-    undated: Annotated[bool, Option("--undated", help="Let in snippets without a date.")] = False
+    undated: Annotated[
+        bool, Option("--undated", help="Let in snippets without a date.")
+    ] = False
     arm: ArmOption = None
-    raw: Annotated[bool, Option("--raw", help="Ask in the threads' own words; needs their database.")] = False
+    raw: Annotated[
+        bool,
+        Option("--raw", help="Ask in the threads' own words; needs their database."),
+    ] = False
 
     def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
         """The model that is asked, with its endpoint and parameters."""
@@ -63,12 +92,18 @@ class Asking:
         if not self.model.strip():
             raise UsageError("--model is empty")
         chosen = choose_candidate(
-            settings, self.model, base_url=self.base_url, api_key_env=calls.api_key_env,
+            settings,
+            self.model,
+            base_url=self.base_url,
+            api_key_env=calls.api_key_env,
             parameters=read_parameters(calls.parameters),
-        )  # fmt: skip
+        )
         if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
             hint = "take one away with null: --parameters '{\"max_tokens\": null}'"
-            raise UsageError("max_tokens, max_completion_tokens: one limit by two names, give one", hint=hint)
+            raise UsageError(
+                "max_tokens, max_completion_tokens: one limit by two names, give one",
+                hint=hint,
+            )
         check_priced(calls.max_usd, {self.model: chosen.price})
         return chosen
 
@@ -77,7 +112,12 @@ class Asking:
         from medlive.service.wiring import DEFAULT_INDEX, open_book
 
         if self.template == "open-book":
-            return open_book(settings, self.evidence or DEFAULT_INDEX, top_k=self.top_k, undated=self.undated)
+            return open_book(
+                settings,
+                self.evidence or DEFAULT_INDEX,
+                top_k=self.top_k,
+                undated=self.undated,
+            )
         if self.evidence is not None or self.undated:
             raise UsageError("--evidence and --undated belong to --template open-book")
         return None
@@ -90,10 +130,15 @@ def run(
     *,
     asking: Asking,
     part: CaseFilter,
-    limit: Annotated[int | None, Option(min=1, help="At most so many cases, always the same ones.")] = None,
+    limit: Annotated[
+        int | None, Option(min=1, help="At most so many cases, always the same ones.")
+    ] = None,
     unverified: UnverifiedOption = False,
     calls: Calls,
-    batch: Annotated[Path | None, Option(metavar="FILE", help="Write the calls as a batch; send nothing.")] = None,
+    batch: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Write the calls as a batch; send nothing."),
+    ] = None,
     replace_: ReplaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,28 +150,42 @@ def run(
     settings = read_settings()
     chosen = asking.candidate(settings, calls)
     book = asking.book(settings)
-    case_set, arm = select_cases(settings, load_set(settings, cases, unverified), part, limit, asking)
+    case_set, arm = select_cases(
+        settings, load_set(settings, cases, unverified), part, limit, asking
+    )
     _check_batch(out, batch, replace_, calls.dry_run)
     budget = calls.budget()
-    found = wait_for(ask_model(case_set, out, asking, chosen, book, arm, calls, budget, batch))
+    found = wait_for(
+        ask_model(case_set, out, asking, chosen, book, arm, calls, budget, batch)
+    )
     if isinstance(found, Plan):
         print_plan(found.about, found, budget, as_json)
         _say_all(case_set.notes)
     elif isinstance(found, BatchWritten):
-        print_written(found, as_json, none_left="every case has an answer: no file was written")
+        print_written(
+            found, as_json, none_left="every case has an answer: no file was written"
+        )
     else:
         report_answers(found, case_set, budget, as_json)
 
 
-def report_answers(found: "RunResult", cases: "CaseSet", budget: "Budget", as_json: bool = False) -> None:
+def report_answers(
+    found: "RunResult", cases: "CaseSet", budget: "Budget", as_json: bool = False
+) -> None:
     """Print how a run stands. Raises CheckFailed or EndpointUnavailable where answers are missing."""
     done = replace(found, notes=(*cases.notes, *found.notes))
     open_ = _print_answers(done, as_json, budget)
-    check_complete(open_, "cases have no answer", [done], "the same command asks for them again")
+    check_complete(
+        open_, "cases have no answer", [done], "the same command asks for them again"
+    )
 
 
 def select_cases(
-    settings: "Settings", cases: "CaseSet", part: CaseFilter, limit: int | None, asking: Asking
+    settings: "Settings",
+    cases: "CaseSet",
+    part: CaseFilter,
+    limit: int | None,
+    asking: Asking,
 ) -> "tuple[CaseSet, str | None]":
     """The cases that are asked about, and the arm of the run."""
     from medlive.evaluation.cases.selection import Selection, select
@@ -148,7 +207,9 @@ def _check_batch(out: Path, batch: Path | None, replace: bool, dry_run: bool) ->
     if dry_run:
         raise UsageError("--dry-run and --batch exclude each other")
     if out.resolve() in batch.resolve().parents:
-        raise UsageError(f"{batch} would lie in the run folder {out}", hint="name a file elsewhere")
+        raise UsageError(
+            f"{batch} would lie in the run folder {out}", hint="name a file elsewhere"
+        )
     check_batch_out(batch, replace)
 
 
@@ -173,40 +234,68 @@ async def ask_model(
 
     model, price, base_url = asking.model, chosen.price, chosen.base_url or ""
     template = asking.template or default_template(cases)
-    how = {"concurrency": calls.concurrency, "timeout_s": calls.timeout or chosen.timeout_s}
+    how = {
+        "concurrency": calls.concurrency,
+        "timeout_s": calls.timeout or chosen.timeout_s,
+    }
     engine = open_endpoint(chosen.model_copy(update=how))
     use = ModelUse(
         # A query may hold a key, and run.json is published.
-        model, engine.identity.engine, base_url.partition("?")[0], chosen.parameters,
-        chosen.model if chosen.model != model else None, arm,
-    )  # fmt: skip
+        model,
+        engine.identity.engine,
+        base_url.partition("?")[0],
+        chosen.parameters,
+        chosen.model if chosen.model != model else None,
+        arm,
+    )
     async with aclosing(engine):
         if calls.dry_run:
             return await plan_run(
-                cases, out, use=use, created_at=now(), template=template, open_book=book,
+                cases,
+                out,
+                use=use,
+                created_at=now(),
+                template=template,
+                open_book=book,
                 price=Price(price.input, price.output, price.cached) if price else None,
                 concurrency=calls.concurrency,
-            )  # fmt: skip
+            )
         if batch is not None:
             prompt = load_template(template)
-            await begin_run(cases, out, use=use, created_at=now(), prompt=prompt, open_book=book)
+            await begin_run(
+                cases, out, use=use, created_at=now(), prompt=prompt, open_book=book
+            )
             return write_answers(out, batch)
         with progress(f"answers of {model}", budget) as tick:
             return await run_model(
-                cases, engine.complete, out, use=use, created_at=now(), template=template,
-                concurrency=calls.concurrency, progress=tick, open_book=book,
+                cases,
+                engine.complete,
+                out,
+                use=use,
+                created_at=now(),
+                template=template,
+                concurrency=calls.concurrency,
+                progress=tick,
+                open_book=book,
                 spending=Spending(budget, engine.estimate_chat),
-            )  # fmt: skip
+            )
 
 
-def load_set(settings: "Settings", cases: str, unverified: bool, format_: "Format | None" = None) -> "CaseSet":
+def load_set(
+    settings: "Settings", cases: str, unverified: bool, format_: "Format | None" = None
+) -> "CaseSet":
     """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
     from medlive.evaluation.cases.load import load_cases
 
     try:
-        found = load_cases(_place(settings, cases), verify=not unverified, format_=format_)
+        found = load_cases(
+            _place(settings, cases), verify=not unverified, format_=format_
+        )
     except CheckFailed as exc:
-        raise CheckFailed(exc.message, hint="fetch it again, or say --unverified to take it all the same") from exc
+        raise CheckFailed(
+            exc.message,
+            hint="fetch it again, or say --unverified to take it all the same",
+        ) from exc
     if found.verified is False:
         say(f"{found.name} was not verified; run.json says so")
     return found
@@ -221,7 +310,10 @@ def _place(settings: "Settings", cases: str) -> Path:
     named = not cases or "\0" in cases or version == "latest" or week_end(version)
     if not named and not os.path.lexists(cases):
         hint = "give a benchmark's file of cases, a snapshot's folder, 2026.W47, say, or latest"
-        raise BadInput(f"{cases} is neither a file or folder nor the version of a snapshot", hint=hint)
+        raise BadInput(
+            f"{cases} is neither a file or folder nor the version of a snapshot",
+            hint=hint,
+        )
     return snapshot_folder(settings, cases)
 
 
@@ -232,10 +324,14 @@ def _say_all(notes: Sequence[str]) -> None:
         say(f"and {len(notes) - _MOST_NOTES} more (--json has them all)")
 
 
-def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
+def _print_answers(
+    done: "RunResult", as_json: bool, budget: "Budget | None" = None
+) -> int:
     """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
-    value = attributes(done, "path cases asked=calls missing stopped notes") | {"states": states}
+    value = attributes(done, "path cases asked=calls missing stopped notes") | {
+        "states": states
+    }
     if budget:
         value["spent"] = budget.as_json()
     columns = ["run", "cases", "asked now" if budget else "new", *states]
@@ -248,21 +344,36 @@ def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = N
 @grouped
 def import_(
     cases: CasesOption,
-    responses: Annotated[Path, Option(help="The answers: the benchmark's own format, JSON, or JSON Lines.")],
+    responses: Annotated[
+        Path,
+        Option(help="The answers: the benchmark's own format, JSON, or JSON Lines."),
+    ],
     model: Annotated[str, Option(help="The name of the model that answered.")],
     out: Annotated[Path, Option(help="The run folder to make.")],
     *,
     format_: Annotated[
-        str | None, Option("--format", help="livemedbench, healthbench, kqa, mediqa, jsonl [as the file looks].")
+        str | None,
+        Option(
+            "--format",
+            help="livemedbench, healthbench, kqa, mediqa, jsonl [as the file looks].",
+        ),
     ] = None,
-    grades: Annotated[Path | None, Option(help="The benchmark's verdicts, or people's.")] = None,
+    grades: Annotated[
+        Path | None, Option(help="The benchmark's verdicts, or people's.")
+    ] = None,
     part: CaseFilter,
-    template: Annotated[str | None, Option(help="What they were asked with, for eval run to go on.")] = None,
+    template: Annotated[
+        str | None, Option(help="What they were asked with, for eval run to go on.")
+    ] = None,
     parameters: ParametersOption = "{}",
-    grader: Annotated[str | None, Option(help="Who made the grades, for eval grade to go on.")] = None,
+    grader: Annotated[
+        str | None, Option(help="Who made the grades, for eval grade to go on.")
+    ] = None,
     mode: ModeOption = "rubric",
     arm: ArmOption = None,
-    response_field: Annotated[str, Option(help="The field that holds the answer.")] = "model_response",
+    response_field: Annotated[
+        str, Option(help="The field that holds the answer.")
+    ] = "model_response",
     unverified: UnverifiedOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -277,29 +388,55 @@ def import_(
 
     settings = read_settings()
     form = one_of("--format", Format, format_) if format_ else None
-    case_set = select(load_set(settings, cases, unverified, form), Selection(**part.given()))
-    form = Format.LIVEMEDBENCH if case_set.origin == "snapshot" else Format(case_set.origin)
+    case_set = select(
+        load_set(settings, cases, unverified, form), Selection(**part.given())
+    )
+    form = (
+        Format.LIVEMEDBENCH
+        if case_set.origin == "snapshot"
+        else Format(case_set.origin)
+    )
     place = _place(settings, cases)
-    judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
+    judge = (
+        Judge(grader_identity(settings.roles.grader, grader), read_mode(mode))
+        if grader
+        else None
+    )
     ratings = None
     if grades and form not in (Format.LIVEMEDBENCH, Format.HEALTHBENCH):
         ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
     done = import_run(
-        case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
-        parameters=read_parameters(parameters), arm=arm, judge=judge,
-        benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
-        format_=form, ratings=ratings,
-    )  # fmt: skip
+        case_set,
+        responses,
+        out,
+        model=model,
+        created_at=now(),
+        grades=grades,
+        template=template,
+        parameters=read_parameters(parameters),
+        arm=arm,
+        judge=judge,
+        benchmark=place / "livemedbench.json" if place.is_dir() else place,
+        response_field=response_field,
+        format_=form,
+        ratings=ratings,
+    )
     if open_ := _print_answers(replace(done.run, notes=done.notes), as_json):
         anew = "with the same" if template else "after an import into a new folder with"
-        say(f"{open_} cases have no answer; medlive eval run asks for them, {anew} --template and --parameters")
+        say(
+            f"{open_} cases have no answer; medlive eval run asks for them, {anew} --template and --parameters"
+        )
 
 
 def export(
     run_dir: RunArgument,
     out: Annotated[Path, Option(help="The folder to write.")],
-    judge: Annotated[str | None, Option(metavar="DIGEST", help="The grader, by digest or model.")] = None,
-    replace_: Annotated[bool, Option("--replace", help="Overwrite files with other contents.")] = False,
+    judge: Annotated[
+        str | None, Option(metavar="DIGEST", help="The grader, by digest or model.")
+    ] = None,
+    replace_: Annotated[
+        bool, Option("--replace", help="Overwrite files with other contents.")
+    ] = False,
 ) -> None:
     """Write a run as LiveMedBench's responses and evaluation_results files."""
     from medlive.evaluation.grading.imports import export_run, left_out

@@ -6,9 +6,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Option
 
-from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata, load_runs
-from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of, read_settings
-from medlive.cli.output import dimmed, echo, echo_lines, new_file, print_result, print_table, say
+from medlive.cli.evaluation.options import (
+    RunsArgument,
+    Scoring,
+    SignedErrata,
+    load_runs,
+)
+from medlive.cli.options import (
+    JsonOption,
+    ReplaceOption,
+    grouped,
+    one_of,
+    read_settings,
+)
+from medlive.cli.output import (
+    dimmed,
+    echo,
+    echo_lines,
+    new_file,
+    print_result,
+    print_table,
+    say,
+)
 from medlive.errors import CheckFailed, UsageError
 from medlive.printable import printable_json
 
@@ -30,37 +49,58 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     from medlive.integrity.signing import public_key_of
     from medlive.service.paths import snapshots_path
 
-    metric, mode = one_of("--metric", Metric, how.metric), one_of("--errata", ErrataMode, errata.errata)
+    metric, mode = (
+        one_of("--metric", Metric, how.metric),
+        one_of("--errata", ErrataMode, errata.errata),
+    )
     basis = one_of("--cases", CaseBasis, how.basis)
     window = Window(*(day and day.date() for day in (how.since, how.until)))
     if how.since and how.until and how.since > how.until:
         raise UsageError(f"no day is {window}")
     registry = registry_of(how.models)
     search = ErrataSearch(
-        errata.errata_file, snapshots_path(read_settings()), public_key_of(errata.public_key),
+        errata.errata_file,
+        snapshots_path(read_settings()),
+        public_key_of(errata.public_key),
         mode is ErrataMode.IGNORE,
-    )  # fmt: skip
+    )
     graded = load_runs(runs, how.judge)
-    if how.models and (idle := registry.without_run(run.run.info.model for run in graded)):
+    if how.models and (
+        idle := registry.without_run(run.run.info.model for run in graded)
+    ):
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         say(f"{how.models}: {len(idle)} models have no run here: {names}")
     use = use_errata([run.run for run in graded], mode, search)
     how_many = {"draws": how.draws, "seed": how.seed}
-    return score_runs(graded, metric=metric, errata=use, basis=basis, registry=registry, window=window, **how_many)
+    return score_runs(
+        graded,
+        metric=metric,
+        errata=use,
+        basis=basis,
+        registry=registry,
+        window=window,
+        **how_many,
+    )
 
 
 def registry_of(models: Path | None) -> Any:
     """The `Registry` of that file, or of the settings."""
     from medlive.evaluation.asking.registry import load_registry, read_registry
 
-    return read_registry(models) if models else load_registry(read_settings().candidates)
+    return (
+        read_registry(models) if models else load_registry(read_settings().candidates)
+    )
 
 
 @grouped
 def score(
     runs: RunsArgument,
     format_: Annotated[
-        str | None, Option("--format", help="table, tsv, json, csv or parquet [as --out ends, or table].")
+        str | None,
+        Option(
+            "--format",
+            help="table, tsv, json, csv or parquet [as --out ends, or table].",
+        ),
     ] = None,
     slice_: Annotated[
         str | None,
@@ -73,7 +113,9 @@ def score(
     ] = None,
     *,
     how: Scoring,
-    out: Annotated[Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")] = None,
+    out: Annotated[
+        Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
+    ] = None,
     replace: ReplaceOption = False,
     errata: SignedErrata,
 ) -> None:
@@ -109,7 +151,9 @@ def _slice_kind(name: str | None) -> str | None:
 
     kind = None if name is None else name.replace("-", " ").replace("_", " ")
     if kind is not None and kind not in (*KINDS, ERRORS):
-        raise UsageError(f"--slice {name}: choose {', '.join(k.replace(' ', '-') for k in (*KINDS, ERRORS))}")
+        raise UsageError(
+            f"--slice {name}: choose {', '.join(k.replace(' ', '-') for k in (*KINDS, ERRORS))}"
+        )
     return kind
 
 
@@ -120,13 +164,20 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
     form = name or ("table" if out is None else out.suffix.lower().removeprefix("."))
     choices = ", ".join(WRITERS)
     if name is None and out is not None and form not in WRITERS:
-        raise UsageError(f"--out {out}: its ending names no format", hint=f"choose {choices} with --format")
+        raise UsageError(
+            f"--out {out}: its ending names no format",
+            hint=f"choose {choices} with --format",
+        )
     problems = {
         f"--format {form}: choose table, {choices}": form not in ("table", *WRITERS),
-        f"--slice picks rows of a table, csv or parquet; {form} is one document": kind is not None
+        f"--slice picks rows of a table, csv or parquet; {form} is one document": kind
+        is not None
         and form in ("tsv", "json"),
-        "--out writes tsv, json, csv or parquet; choose one with --format": out is not None and form == "table",
-        "parquet is not text: name a file with --out": out is None and form == "parquet",
+        "--out writes tsv, json, csv or parquet; choose one with --format": out
+        is not None
+        and form == "table",
+        "parquet is not text: name a file with --out": out is None
+        and form == "parquet",
     }
     for problem, holds in problems.items():
         if holds:
@@ -137,7 +188,9 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
 def check_scored(table: Any) -> None:
     """Raises CheckFailed where no model has a score."""
     if all(model.overall.mean is None for model in table.models):
-        ungraded = sum(model.rates.ungraded < model.rates.criteria for model in table.models)
+        ungraded = sum(
+            model.rates.ungraded < model.rates.criteria for model in table.models
+        )
         why = "each has an ungraded criterion" if ungraded else "nothing is graded"
         hint = "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
         raise CheckFailed(f"no case has a score: {why}", hint=hint)
@@ -147,25 +200,45 @@ def print_scores(table: Any) -> None:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
     _print_fresh(table.fresh)
     print_table(
-        ["model", "score %", "95 % interval", "n", "bounds %", "tie group", "unanswered", "truncated", "refused",
-         "ungraded criteria", *(["drop past its cutoff"] if table.drops else [])],
+        [
+            "model",
+            "score %",
+            "95 % interval",
+            "n",
+            "bounds %",
+            "tie group",
+            "unanswered",
+            "truncated",
+            "refused",
+            "ungraded criteria",
+            *(["drop past its cutoff"] if table.drops else []),
+        ],
         [
             [
-                m.label, _percent(m.overall.mean), _interval(m.overall.low, m.overall.high),
-                m.overall.n, _interval(m.overall.least, m.overall.most),
+                m.label,
+                _percent(m.overall.mean),
+                _interval(m.overall.low, m.overall.high),
+                m.overall.n,
+                _interval(m.overall.least, m.overall.most),
                 m.standing.group if m.standing else None,
-                *(_count(m.rates, name) for name in ("unanswered", "truncated", "refused", "ungraded")),
+                *(
+                    _count(m.rates, name)
+                    for name in ("unanswered", "truncated", "refused", "ungraded")
+                ),
                 *([_drop_flag(table.drops.get(m.label))] if table.drops else []),
             ]
             for m in table.models
         ],
         title=_title(table),
-    )  # fmt: skip
+    )
     differing = [c for c in table.coverage if c.missing]
     if differing:
         print_table(
             ["model", "cases", "scored", "scored for others only", "e.g."],
-            [[c.label, c.cases, c.scored, len(c.missing), ", ".join(c.missing[:3])] for c in differing],
+            [
+                [c.label, c.cases, c.scored, len(c.missing), ", ".join(c.missing[:3])]
+                for c in differing
+            ],
             title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
         )
 
@@ -177,18 +250,29 @@ def _print_fresh(fresh: Any) -> None:
     if fresh.models:
         print_table(
             ["model", "score %", "95 % interval", "n", "tie group"],
-            [dimmed(_fresh_cells(m)) if m.overall.few else _fresh_cells(m) for m in fresh.models],
+            [
+                dimmed(_fresh_cells(m)) if m.overall.few else _fresh_cells(m)
+                for m in fresh.models
+            ],
             title=f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
         )
     else:
         say(f"no case was posted {which}: every score may rest on memory")
     if fresh.unknown:
-        say(f"cutoff unknown, so not ranked on cases after every cutoff: {', '.join(fresh.unknown)}")
+        say(
+            f"cutoff unknown, so not ranked on cases after every cutoff: {', '.join(fresh.unknown)}"
+        )
 
 
 def _fresh_cells(m: Any) -> list[Any]:
     of = m.overall
-    return [m.label, _percent(of.mean), _interval(of.low, of.high), of.n, m.standing.group if m.standing else None]
+    return [
+        m.label,
+        _percent(of.mean),
+        _interval(of.low, of.high),
+        of.n,
+        m.standing.group if m.standing else None,
+    ]
 
 
 def _drop_flag(drop: Any) -> str | None:
@@ -200,20 +284,38 @@ def print_slice(table: Any, kind: str) -> None:
     from medlive.evaluation.scoring.estimates import CUTOFF, FEW
 
     if kind == ERRORS:
-        found = sorted(((a, m.label) for m in table.models for a in m.axes), key=lambda one: one[0].axis)
-        rows = [[a.axis, label, _percent(a.rate), _interval(a.low, a.high), a.n] for a, label in found]
+        found = sorted(
+            ((a, m.label) for m in table.models for a in m.axes),
+            key=lambda one: one[0].axis,
+        )
+        rows = [
+            [a.axis, label, _percent(a.rate), _interval(a.low, a.high), a.n]
+            for a, label in found
+        ]
         head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
         print_table(head, rows, title=_title(table))
         return
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
     slices = sorted(
-        ((s.value, m.label, s.estimate) for m in table.models for s in m.slices if s.kind == kind),
+        (
+            (s.value, m.label, s.estimate)
+            for m in table.models
+            for s in m.slices
+            if s.kind == kind
+        ),
         key=lambda one: one[0],
         reverse=kind == CUTOFF,
     )
     rows = []
     for value, label, e in slices:
-        cells = [value, label, _percent(e.mean), _interval(e.low, e.high), e.n, _interval(e.least, e.most)]
+        cells = [
+            value,
+            label,
+            _percent(e.mean),
+            _interval(e.low, e.high),
+            e.n,
+            _interval(e.least, e.most),
+        ]
         rows.append(dimmed(cells) if e.few else cells)
     head = [kind, "model", "%", "95 % interval", "n", "bounds %"]
     print_table(head, rows, title=f"{_title(table)}; dim: fewer than {FEW} cases")
@@ -234,7 +336,11 @@ def rests_on(runs: "Sequence[GradedRun]") -> str:
     """The cases and the graders that a table's figures rest on, for its title."""
     cases = sorted({run.run.info.cases.name for run in runs})
     graders = sorted(
-        {f"{run.grader.model} ({run.grader.engine} engine, {run.grader.mode} mode)" for run in runs if run.grader}
+        {
+            f"{run.grader.model} ({run.grader.engine} engine, {run.grader.mode} mode)"
+            for run in runs
+            if run.grader
+        }
     )
     return f"{', '.join(cases)}, graded by {', '.join(graders) or 'nobody'}"
 
@@ -258,12 +364,24 @@ def report(
     out: Annotated[Path, Option(help="The folder to write.")],
     *,
     how: Scoring,
-    meta: Annotated[list[Path] | None, Option(metavar="FILE", help="A meta.json of medlive eval meta.")] = None,
-    protocols: Annotated[
-        Path | None, Option(metavar="PATH", help="What protocol all wrote [protocols/, if of these models].")
+    meta: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="A meta.json of medlive eval meta."),
     ] = None,
-    case_pages: Annotated[bool, Option("--case-pages/--no-case-pages", help="A page for each case.")] = True,
-    png: Annotated[bool, Option("--png", help="Figures as PNG beside the SVG; needs the extra report.")] = False,
+    protocols: Annotated[
+        Path | None,
+        Option(
+            metavar="PATH",
+            help="What protocol all wrote [protocols/, if of these models].",
+        ),
+    ] = None,
+    case_pages: Annotated[
+        bool, Option("--case-pages/--no-case-pages", help="A page for each case.")
+    ] = True,
+    png: Annotated[
+        bool,
+        Option("--png", help="Figures as PNG beside the SVG; needs the extra report."),
+    ] = False,
     errata: SignedErrata,
 ) -> None:
     """Write a report of runs: pages to read offline, figures as SVG, and the numbers as JSON, CSV and TSV.
@@ -276,9 +394,18 @@ def report(
     table = scored(runs, how, errata)
     judges = {m.run.grader.judge for m in table.models if m.run.grader}
     metas = tuple(read_meta(path, judges) for path in meta or ())
-    registry, portfolio = registry_of(how.models), find_portfolio(protocols, [m.label for m in table.models])
+    registry, portfolio = (
+        registry_of(how.models),
+        find_portfolio(protocols, [m.label for m in table.models]),
+    )
     written = write_report(
-        table, out, registry=registry, metas=metas, portfolio=portfolio, case_pages=case_pages, png=png
+        table,
+        out,
+        registry=registry,
+        metas=metas,
+        portfolio=portfolio,
+        case_pages=case_pages,
+        png=png,
     )
     echo(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
@@ -293,7 +420,9 @@ def find_portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
         return None
     found = read_portfolio(path or PLACE)
     if path is None and not set(found.models) & set(models):
-        say(f"{PLACE} is about other models, so it is not in the report; --protocols names what is")
+        say(
+            f"{PLACE} is about other models, so it is not in the report; --protocols names what is"
+        )
         return None
     return found
 
@@ -303,8 +432,12 @@ def contamination(
     runs: RunsArgument,
     *,
     how: Scoring,
-    permutations: Annotated[int, Option(min=99, max=1_000_000, help="Random permutations of a p-value.")] = 4999,
-    out: Annotated[Path | None, Option(metavar="FILE", help="Write the JSON there as well.")] = None,
+    permutations: Annotated[
+        int, Option(min=99, max=1_000_000, help="Random permutations of a p-value.")
+    ] = 4999,
+    out: Annotated[
+        Path | None, Option(metavar="FILE", help="Write the JSON there as well.")
+    ] = None,
     replace: ReplaceOption = False,
     as_json: JsonOption = False,
     errata: SignedErrata,
@@ -316,7 +449,12 @@ def contamination(
     """
     from medlive.evaluation.scoring.contamination import contamination as analyse
     from medlive.evaluation.scoring.contamination import score_arms
-    from medlive.report.tables import arms_rows, contamination_json, json_bytes, write_whole
+    from medlive.report.tables import (
+        arms_rows,
+        contamination_json,
+        json_bytes,
+        write_whole,
+    )
 
     if out is not None:
         new_file(out, replace)
@@ -328,15 +466,33 @@ def contamination(
     if out is not None:
         write_whole(out, json_bytes(plain))
         say(f"written: {out}")
-    notes = [f"{model.label}: {note}" for model in found.models if model.cutoff for note in model.notes]
+    notes = [
+        f"{model.label}: {note}"
+        for model in found.models
+        if model.cutoff
+        for note in model.notes
+    ]
     on = rests_on([model.run for model in table.models])
-    print_result(plain, as_json, lambda: _print(found, arms, on), notes=[*found.warnings, *notes])
+    print_result(
+        plain, as_json, lambda: _print(found, arms, on), notes=[*found.warnings, *notes]
+    )
 
 
 def _print(found: Any, arms: Any, on: str) -> None:
     clipped = ", cases and means not clipped" if found.metric.value != "paper" else ""
     print_table(
-        ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop", "95 % interval", "p", "p (Holm)"],
+        [
+            "model",
+            "cutoff",
+            "basis",
+            "n pre/post",
+            "pre %",
+            "post %",
+            "drop",
+            "95 % interval",
+            "p",
+            "p (Holm)",
+        ],
         [_drop_cells(m) for m in found.models],
         title=f"drop past the cutoff ({found.metric.value} metric{clipped}, points of 100) on {on}; dim: under 30 "
         "cases on a side",
@@ -345,25 +501,46 @@ def _print(found: Any, arms: Any, on: str) -> None:
     if not known:
         return
     print_table(
-        ["model", "beyond others", "95 % interval", "held against (n seen/fresh)", "adjusted for mix",
-         "95 % interval", "lost", "placebos as large", "full % − post % (the paper's)", "newer than the model %",
-         "n"],
+        [
+            "model",
+            "beyond others",
+            "95 % interval",
+            "held against (n seen/fresh)",
+            "adjusted for mix",
+            "95 % interval",
+            "lost",
+            "placebos as large",
+            "full % − post % (the paper's)",
+            "newer than the model %",
+            "n",
+        ],
         [_more_cells(m) for m in known],
         title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure",
-    )  # fmt: skip
+    )
     if found.pooled is not None:
         e = found.pooled
-        echo(f"Having seen a case, over {e.models} models: {_points(e.effect)} {_rests(e)}")
+        echo(
+            f"Having seen a case, over {e.models} models: {_points(e.effect)} {_rests(e)}"
+        )
     for arm in found.arms:
         beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
         echo(f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}")
     if arms:
         print_table(
-            ["model", "cases", "n", "baseline %", "closed book %", "open book %", "difference", "95 % interval",
-             "p (Holm)"],
+            [
+                "model",
+                "cases",
+                "n",
+                "baseline %",
+                "closed book %",
+                "open book %",
+                "difference",
+                "95 % interval",
+                "p (Holm)",
+            ],
             [dimmed(_arm_cells(a)) if a.few else _arm_cells(a) for a in arms],
             title=f"open book against closed ({found.metric.value} metric) on {on}; dim: under 30 cases",
-        )  # fmt: skip
+        )
 
 
 def _rests(of: Any) -> str:
@@ -373,9 +550,16 @@ def _rests(of: Any) -> str:
 
 def _arm_cells(a: Any) -> list[Any]:
     return [
-        a.model, "after the cutoff" if a.fresh else "all (cutoff unknown)", a.n, _percent(a.baseline.mean),
-        _percent(a.closed_score.mean), _percent(a.open_score.mean), _points(a.difference), _span(a), _p(a.p_holm),
-    ]  # fmt: skip
+        a.model,
+        "after the cutoff" if a.fresh else "all (cutoff unknown)",
+        a.n,
+        _percent(a.baseline.mean),
+        _percent(a.closed_score.mean),
+        _percent(a.open_score.mean),
+        _points(a.difference),
+        _span(a),
+        _p(a.p_holm),
+    ]
 
 
 def _drop_cells(m: Any) -> list[Any]:
@@ -383,9 +567,17 @@ def _drop_cells(m: Any) -> list[Any]:
         return [m.label, "unknown", *[None] * 8]
     d = m.drop
     cells = [
-        m.label, m.cutoff.text, m.cutoff.basis.value, f"{d.n_pre}/{d.n_post}", _percent(d.pre), _percent(d.post),
-        _points(d.difference), _span(d), _p(d.p), _p(m.p_holm),
-    ]  # fmt: skip
+        m.label,
+        m.cutoff.text,
+        m.cutoff.basis.value,
+        f"{d.n_pre}/{d.n_post}",
+        _percent(d.pre),
+        _percent(d.post),
+        _points(d.difference),
+        _span(d),
+        _p(d.p),
+        _p(m.p_holm),
+    ]
     return dimmed(cells) if m.few else cells
 
 
@@ -393,13 +585,25 @@ def _more_cells(m: Any) -> list[Any]:
     against = f"{len(m.did_against)} models"
     beyond: list[Any] = [None, None, against]
     if (did := m.did) is not None:
-        beyond = [_points(did.effect), _span(did), f"{against} ({did.n_pre}/{did.n_post})"]
+        beyond = [
+            _points(did.effect),
+            _span(did),
+            f"{against} ({did.n_pre}/{did.n_post})",
+        ]
     adjusted: list[Any] = [None, None, None]
     one: Any = None
     # The finest mix that leaves both sides anything.
-    if (mix := next((x for x in reversed(m.mixes) if x.adjusted.difference is not None), None)) is not None:
+    if (
+        mix := next(
+            (x for x in reversed(m.mixes) if x.adjusted.difference is not None), None
+        )
+    ) is not None:
         one = mix.adjusted
-        adjusted = [_points(one.difference), _span(one), f"{one.lost_pre}/{one.lost_post} ({mix.by})"]
+        adjusted = [
+            _points(one.difference),
+            _span(one),
+            f"{one.lost_pre}/{one.lost_post} ({mix.by})",
+        ]
     rest = [
         m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
         m.paper and _points(m.paper.difference),
@@ -408,7 +612,9 @@ def _more_cells(m: Any) -> list[Any]:
     ]
     if m.few:
         return dimmed([m.label, *beyond, *adjusted, *rest])
-    beyond, adjusted = (dimmed(c) if _few(of) else c for c, of in ((beyond, did), (adjusted, one)))
+    beyond, adjusted = (
+        dimmed(c) if _few(of) else c for c, of in ((beyond, did), (adjusted, one))
+    )
     return [m.label, *beyond, *adjusted, *rest]
 
 

@@ -12,7 +12,8 @@ from medlive.errors import UsageError
 
 
 def backup(
-    out: Annotated[Path, Argument(help="The folder to write; it must not exist.")], as_json: JsonOption = False
+    out: Annotated[Path, Argument(help="The folder to write; it must not exist.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Write the database, raw pages, snapshots and keys into a folder; other processes may go on.
 
@@ -32,15 +33,27 @@ def restore(
     folder: Annotated[Path, Argument(help="The backup.")],
     public_key: Annotated[
         list[str] | None,
-        Option(metavar="KEY", help="A key, or its file, that may have signed it; more than once for several."),
+        Option(
+            metavar="KEY",
+            help="A key, or its file, that may have signed it; more than once for several.",
+        ),
     ] = None,
     unverified: Annotated[
-        bool, Option("--unverified", help="Ask for no signature: whoever wrote the folder runs SQL of theirs.")
+        bool,
+        Option(
+            "--unverified",
+            help="Ask for no signature: whoever wrote the folder runs SQL of theirs.",
+        ),
     ] = False,
-    check: Annotated[bool, Option("--check", help="Only check it: nothing is restored.")] = False,
+    check: Annotated[
+        bool, Option("--check", help="Only check it: nothing is restored.")
+    ] = False,
     scratch: Annotated[
         bool,
-        Option("--scratch", help="With --check: restore it into a scratch database too, compare, and drop that."),
+        Option(
+            "--scratch",
+            help="With --check: restore it into a scratch database too, compare, and drop that.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,15 +67,26 @@ def restore(
     from medlive.service.backup.trial import try_backup
 
     if unverified and public_key:
-        raise UsageError("--unverified asks for no signature, --public-key for one", hint="give one of the two")
+        raise UsageError(
+            "--unverified asks for no signature, --public-key for one",
+            hint="give one of the two",
+        )
     if scratch and not check:
-        raise UsageError("--scratch is part of a check", hint="--check --scratch, or neither")
+        raise UsageError(
+            "--scratch is part of a check", hint="--check --scratch, or neither"
+        )
     settings = load_settings().settings
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:
-        checked = wait_for(try_backup(settings, folder, keys)).checked if scratch else check_backup(folder, keys)
+        checked = (
+            wait_for(try_backup(settings, folder, keys)).checked
+            if scratch
+            else check_backup(folder, keys)
+        )
         about = checked.about
-        text = f"the backup of {about.created_at.isoformat()} is whole" + ("" if unverified else " and signed")
+        text = f"the backup of {about.created_at.isoformat()} is whole" + (
+            "" if unverified else " and signed"
+        )
         if scratch:
             text += f", and its {sum(about.rows.values())} rows come back"
         print_result(about.model_dump(mode="json"), as_json, lambda: say(text))

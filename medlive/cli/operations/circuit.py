@@ -24,12 +24,19 @@ def list_(as_json: JsonOption = False) -> None:
         columns = "endpoint cause opened_at retry_at"
         print_table(columns.split(), pick(openings, columns), title="Open circuits")
 
-    print_result({"circuits": openings}, as_json, show if openings else lambda: say("no circuit is open"))
+    print_result(
+        {"circuits": openings},
+        as_json,
+        show if openings else lambda: say("no circuit is open"),
+    )
 
 
 @app.command()
 def reset(
-    names: Annotated[list[str] | None, Argument(metavar="NAME...", help="Endpoints, as list shows them.")] = None,
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAME...", help="Endpoints, as list shows them."),
+    ] = None,
     all_: Annotated[bool, Option("--all", help="All that are open.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,11 +47,21 @@ def reset(
     from medlive.db.curation.circuits import list_circuits, reset_circuits
 
     if all_ == bool(names):
-        raise UsageError("give the names of circuits, or --all", hint="medlive circuit list shows the open ones")
+        raise UsageError(
+            "give the names of circuits, or --all",
+            hint="medlive circuit list shows the open ones",
+        )
     known = {opening.endpoint for opening in with_session(list_circuits)}
     if unknown := sorted(set(names or ()) - known):
         raise UsageError(
-            f"no circuit is open for {', '.join(unknown)}", hint="medlive circuit list shows the open ones"
+            f"no circuit is open for {', '.join(unknown)}",
+            hint="medlive circuit list shows the open ones",
         )
-    closed = with_session(lambda session: reset_circuits(session, known if all_ else set(names or ())))
-    print_result({"closed": closed}, as_json, lambda: say(f"closed: {', '.join(closed) or 'none was open'}"))
+    closed = with_session(
+        lambda session: reset_circuits(session, known if all_ else set(names or ()))
+    )
+    print_result(
+        {"closed": closed},
+        as_json,
+        lambda: say(f"closed: {', '.join(closed) or 'none was open'}"),
+    )

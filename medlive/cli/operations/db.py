@@ -31,13 +31,17 @@ def stop() -> None:
 
     settings = load_settings().settings
     if settings.database_url is not None:
-        raise UsageError("the settings name a server of yours; medlive stops only its embedded one")
+        raise UsageError(
+            "the settings name a server of yours; medlive stops only its embedded one"
+        )
     say("stopped" if embedded.stop(settings.home) else "it was not running")
 
 
 @app.command()
 def url(
-    password: Annotated[bool, Option("--show-password", help="Print the password, for another program.")] = False,
+    password: Annotated[
+        bool, Option("--show-password", help="Print the password, for another program.")
+    ] = False,
 ) -> None:
     """Print the database's URL; starts the embedded PostgreSQL when it is not running."""
     from medlive.service.database import database_url
@@ -70,7 +74,9 @@ def roles(as_json: JsonOption = False) -> None:
     url = database_url(load_settings().settings)
     migrate(url)
     granted = grant(url)
-    print_result({"roles": granted}, as_json, lambda: say(f"granted: {', '.join(granted)}"))
+    print_result(
+        {"roles": granted}, as_json, lambda: say(f"granted: {', '.join(granted)}")
+    )
 
 
 @app.command()
@@ -81,11 +87,17 @@ def check(as_json: JsonOption = False) -> None:
 
     url = database_url(load_settings().settings)
     found = differences(url)
-    failure = CheckFailed(f"{len(found)} differences between schema and model", hint=_find_remedy(url))
+    failure = CheckFailed(
+        f"{len(found)} differences between schema and model", hint=_find_remedy(url)
+    )
     print_result(
         {"differences": found},
         as_json,
-        lambda: print_table(["difference"], [[f] for f in found]) if found else say("schema and model agree"),
+        lambda: (
+            print_table(["difference"], [[f] for f in found])
+            if found
+            else say("schema and model agree")
+        ),
         failure=failure if found else None,
     )
 

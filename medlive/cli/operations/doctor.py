@@ -16,7 +16,10 @@ from medlive.service.doctor import Finding, Health, examine
 
 def command(
     no_message: Annotated[
-        bool, Option("--no-message", help="Send no test message to the webhook and by e-mail.")
+        bool,
+        Option(
+            "--no-message", help="Send no test message to the webhook and by e-mail."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

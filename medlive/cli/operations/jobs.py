@@ -9,7 +9,14 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import pick, print_result, print_table, say, wait_for, with_session
+from medlive.cli.output import (
+    pick,
+    print_result,
+    print_table,
+    say,
+    wait_for,
+    with_session,
+)
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, UsageError
 
@@ -19,9 +26,13 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 RetriedArgument = Annotated[
-    list[int] | None, Argument(metavar="JOB...", help="Numbers, as `medlive jobs list` shows them.")
+    list[int] | None,
+    Argument(metavar="JOB...", help="Numbers, as `medlive jobs list` shows them."),
 ]
-JobsArgument = Annotated[list[int], Argument(metavar="JOB...", help="Numbers, as `medlive jobs list` shows them.")]
+JobsArgument = Annotated[
+    list[int],
+    Argument(metavar="JOB...", help="Numbers, as `medlive jobs list` shows them."),
+]
 
 
 @dataclass(frozen=True)
@@ -48,8 +59,15 @@ def list_(
 
     queue = None if queue is None else parse_queue(queue)
     counts = with_session(count_jobs)
-    jobs = with_session(lambda session: list_jobs(session, queue=queue, status=status, after=after, limit=limit))
-    value = {"queues": [asdict(count) for count in counts], "jobs": [asdict(job) for job in jobs]}
+    jobs = with_session(
+        lambda session: list_jobs(
+            session, queue=queue, status=status, after=after, limit=limit
+        )
+    )
+    value = {
+        "queues": [asdict(count) for count in counts],
+        "jobs": [asdict(job) for job in jobs],
+    }
 
     def show() -> None:
         columns = "queue status jobs delayed servers"
@@ -64,10 +82,17 @@ def list_(
 def retry(
     jobs: RetriedArgument = None,
     all_: Annotated[
-        bool, Option("--all", help="All that failed, and all that wait for their next attempt.")
+        bool,
+        Option(
+            "--all", help="All that failed, and all that wait for their next attempt."
+        ),
     ] = False,
-    reason: Annotated[str | None, Option(help="Those that failed for a reason with these words.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say how many there are; do nothing.")] = False,
+    reason: Annotated[
+        str | None, Option(help="Those that failed for a reason with these words.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Say how many there are; do nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Try failed jobs again, or jobs of a worker that hangs, by number; or many at once.
@@ -76,7 +101,8 @@ def retry(
     """
     if [bool(jobs), all_, reason is not None].count(True) != 1:
         raise UsageError(
-            "give the numbers of jobs, or --all, or --reason TEXT", hint="medlive jobs list shows them"
+            "give the numbers of jobs, or --all, or --reason TEXT",
+            hint="medlive jobs list shows them",
         )
     if jobs:
         if not dry_run:
@@ -85,7 +111,9 @@ def retry(
     else:
         value = _retry_many(reason or "", hurry_delayed=all_, dry_run=dry_run)
     verb = "would be queued again" if dry_run else "queued again"
-    text = f"{len(value.failed)} jobs {verb}" + (f", {value.delayed} delayed ones at once" if all_ else "")
+    text = f"{len(value.failed)} jobs {verb}" + (
+        f", {value.delayed} delayed ones at once" if all_ else ""
+    )
     print_result(asdict(value), as_json, lambda: say(text))
 
 
@@ -101,22 +129,35 @@ def check(as_json: JsonOption = False) -> None:
     from medlive.service.lost_threads import queue_lost
 
     async def run() -> dict[str, Any]:
-        async with open_database(load_settings().settings) as database, open_app(database).open_async() as queue:
+        async with (
+            open_database(load_settings().settings) as database,
+            open_app(database).open_async() as queue,
+        ):
             lost = await queue_lost(queue, database)
             async with database.begin() as session:
                 waits = [asdict(wait) for wait in await count_waits(session)]
-                failed = [asdict(failure) for failure in await list_failed_jobs(session)]
+                failed = [
+                    asdict(failure) for failure in await list_failed_jobs(session)
+                ]
         return {"queued_again": lost, "waits": waits, "failed": failed}
 
     done = wait_for(run())
 
     def show() -> None:
-        print_table(["waits for", "threads"], pick(done["waits"], "waits_for threads"), title="Threads that wait")
+        print_table(
+            ["waits for", "threads"],
+            pick(done["waits"], "waits_for threads"),
+            title="Threads that wait",
+        )
         columns = "queue reason jobs last_at"
         print_table(columns.split(), pick(done["failed"], columns), title="Failed jobs")
 
     lost = done["queued_again"]
-    failure = CheckFailed(f"{lost} threads waited without a job, and are queued again") if lost else None
+    failure = (
+        CheckFailed(f"{lost} threads waited without a job, and are queued again")
+        if lost
+        else None
+    )
     print_result(done, as_json, show, failure=failure)
 
 
@@ -147,10 +188,17 @@ def _retry_many(reason: str, *, hurry_delayed: bool, dry_run: bool) -> _Retried:
     from medlive.service.taken import queue_errors
 
     async def run() -> _Retried:
-        async with open_database(load_settings().settings) as database, open_app(database).open_async() as queue:
+        async with (
+            open_database(load_settings().settings) as database,
+            open_app(database).open_async() as queue,
+        ):
             async with database.begin() as session:
                 failed = await find_failed_jobs(session, reason)
-                delayed = (await count_waiting(session, Queue.CURATE)).delayed if hurry_delayed else 0
+                delayed = (
+                    (await count_waiting(session, Queue.CURATE)).delayed
+                    if hurry_delayed
+                    else 0
+                )
                 if delayed and not dry_run:
                     await hurry(session, Queue.CURATE)
             with queue_errors(database):
@@ -169,7 +217,9 @@ async def _retry_unless_queued(manager: "JobManager", job: int) -> None:
         await _retry_now(manager, job)
 
 
-def _each(jobs: list[int], state: str, act: Callable[["JobManager", int], Awaitable[None]]) -> None:
+def _each(
+    jobs: list[int], state: str, act: Callable[["JobManager", int], Awaitable[None]]
+) -> None:
     """Act on each job. Raises BadInput for one that is not in that state."""
     from procrastinate.exceptions import ConnectorException
 
@@ -177,11 +227,17 @@ def _each(jobs: list[int], state: str, act: Callable[["JobManager", int], Awaita
     from medlive.service.jobs import open_app
 
     async def run() -> None:
-        async with open_database(load_settings().settings) as database, open_app(database).open_async() as queue:
+        async with (
+            open_database(load_settings().settings) as database,
+            open_app(database).open_async() as queue,
+        ):
             for job in jobs:
                 try:
                     await act(queue.job_manager, job)
                 except (BadInput, ConnectorException) as exc:
-                    raise BadInput(f"job {job} is not {state}", hint="medlive jobs list shows the jobs") from exc
+                    raise BadInput(
+                        f"job {job} is not {state}",
+                        hint="medlive jobs list shows the jobs",
+                    ) from exc
 
     wait_for(run())

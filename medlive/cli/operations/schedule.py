@@ -21,7 +21,12 @@ from medlive.errors import CheckFailed
 COUNTS_WIDTH = 60
 
 HealthPort = Annotated[
-    int | None, Option(min=1, max=65535, help="Answer /healthz on this port of every address while at work.")
+    int | None,
+    Option(
+        min=1,
+        max=65535,
+        help="Answer /healthz on this port of every address while at work.",
+    ),
 ]
 
 
@@ -55,8 +60,12 @@ def _stopped_by_signals() -> Iterator[asyncio.Event]:
 
 
 def scheduler(
-    once: Annotated[bool, Option("--once", help="Do what is due now, and exit.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what is due now and next; do nothing.")] = False,
+    once: Annotated[
+        bool, Option("--once", help="Do what is due now, and exit.")
+    ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Say what is due now and next; do nothing.")
+    ] = False,
     health_port: HealthPort = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,7 +76,11 @@ def scheduler(
     """
     from medlive.service.database import outlast
     from medlive.service.liveness import answer_probes
-    from medlive.service.schedule.scheduler import StepOutcome, StepResult, run_scheduler
+    from medlive.service.schedule.scheduler import (
+        StepOutcome,
+        StepResult,
+        run_scheduler,
+    )
     from medlive.service.status import read_steps
 
     settings = load_settings().settings
@@ -85,7 +98,11 @@ def scheduler(
                 return await (work() if once else outlast(settings, work, stop))
 
     done = wait_for(run())
-    failed = [f"{s.command}: {s.detail}" for s in done if once and s.state is StepOutcome.FAILED]
+    failed = [
+        f"{s.command}: {s.detail}"
+        for s in done
+        if once and s.state is StepOutcome.FAILED
+    ]
     print_result(
         [asdict(step) for step in done],
         as_json,
@@ -95,11 +112,18 @@ def scheduler(
 
 
 def worker(
-    queues: Annotated[str, Option(help="What to serve: queues, comma-separated, or all.")] = "curate",
-    concurrency: Annotated[int | None, Option(min=1, max=1024, help="Jobs at once [as configured].")] = None,
+    queues: Annotated[
+        str, Option(help="What to serve: queues, comma-separated, or all.")
+    ] = "curate",
+    concurrency: Annotated[
+        int | None, Option(min=1, max=1024, help="Jobs at once [as configured].")
+    ] = None,
     grace: Annotated[
         float,
-        Option(min=0, help="Seconds that jobs may take when stopped; then they are given back."),
+        Option(
+            min=0,
+            help="Seconds that jobs may take when stopped; then they are given back.",
+        ),
     ] = 60.0,
     health_port: HealthPort = None,
     as_json: JsonOption = False,
@@ -117,11 +141,17 @@ def worker(
     from medlive.service.worker import run_worker
 
     settings = load_settings().settings
-    served = list(Queue) if queues == "all" else [parse_queue(name) for name in queues.split(",")]
+    served = (
+        list(Queue)
+        if queues == "all"
+        else [parse_queue(name) for name in queues.split(",")]
+    )
 
     async def run() -> dict[str, Any]:
         with _stopped_by_signals() as stop, progress("curated") as tick:
-            ready = partial(say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)")
+            ready = partial(
+                say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)"
+            )
             health = Health()
             async with answer_probes(health_port, health):
                 work = partial(
@@ -142,17 +172,28 @@ def worker(
     text = f"stopped after {sum(done['outcomes'].values())} threads and {done['calls']} calls"
     print_result(done, as_json, lambda: say(text), notes=done["faults"])
     if done["faults"]:
-        raise CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
+        raise CheckFailed(
+            f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint
+        )
 
 
 def serve(
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
+    port: Annotated[
+        int, Option(min=0, max=65535, help="Port; 0 picks a free one.")
+    ] = 8080,
     part: Annotated[
-        WebPart, Option(help="The downloads, the rooms behind accounts, both, or /metrics for a monitor alone.")
+        WebPart,
+        Option(
+            help="The downloads, the rooms behind accounts, both, or /metrics for a monitor alone."
+        ),
     ] = WebPart.ALL,
     preview: Annotated[
-        bool, Option("--preview", help="Show snapshots that are not publishable too, marked as such.")
+        bool,
+        Option(
+            "--preview",
+            help="Show snapshots that are not publishable too, marked as such.",
+        ),
     ] = False,
 ) -> None:
     """Serve the downloads of frozen snapshots, and the rooms behind accounts, until stopped.
@@ -177,10 +218,19 @@ def serve(
                     rooms = [metrics_room(partial(read_metrics, database, settings))]
                 else:
                     public = part is WebPart.PUBLIC
-                    rooms = [room for room in ROOMS if part is WebPart.ALL or room.public is public]
+                    rooms = [
+                        room
+                        for room in ROOMS
+                        if part is WebPart.ALL or room.public is public
+                    ]
                 site = Site(database, settings, snapshots_path(settings), preview)
                 if not all(room.public for room in rooms):
-                    site = replace(site, key=instance_key(settings, "web.key", "everybody is signed out"))
+                    site = replace(
+                        site,
+                        key=instance_key(
+                            settings, "web.key", "everybody is signed out"
+                        ),
+                    )
                     await check_exposure(site, host)
                 app = build_app(site, rooms)
                 async with serve_web(app, host, port) as address:
@@ -192,7 +242,15 @@ def serve(
 
 def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
     """A row for each step; what is overdue or has failed stands in red."""
-    columns = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)", "now"]
+    columns = [
+        "step",
+        "last run (UTC)",
+        "took",
+        "outcome",
+        "counts",
+        "due (UTC)",
+        "now",
+    ]
     print_table(columns, [row(step) for step in steps], title="Steps")
 
 

@@ -21,7 +21,11 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 def status(
     context: Context,
     check: Annotated[
-        bool, Option("--check", help="Print problems alone, one a line, and nothing when there is none.")
+        bool,
+        Option(
+            "--check",
+            help="Print problems alone, one a line, and nothing when there is none.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,12 +50,19 @@ def status(
 
 @app.command()
 def ack(
-    code: Annotated[str, Argument(help="The problem's code, as `medlive status --check` prints it.")],
+    code: Annotated[
+        str, Argument(help="The problem's code, as `medlive status --check` prints it.")
+    ],
     lasts: Annotated[
-        str | None, Option("--for", help="How long: 30m, 12h, 7d. Without it until the problem ends.")
+        str | None,
+        Option(
+            "--for", help="How long: 30m, 12h, 7d. Without it until the problem ends."
+        ),
     ] = None,
     why: Annotated[str | None, Option(help="What you know about it.")] = None,
-    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
+    by: Annotated[
+        str | None, Option("--by", metavar="NAME", help="Who says so.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends."""
@@ -61,13 +72,20 @@ def ack(
     settings = load_settings().settings
     problems = wait_for(acknowledge(settings, code, lasts=span, why=why, by=by))
     until = "until it ends" if lasts is None else f"for {lasts}"
-    print_result(problems, as_json, lambda: say(f"acknowledged {until}: {'; '.join(p['text'] for p in problems)}"))
+    print_result(
+        problems,
+        as_json,
+        lambda: say(f"acknowledged {until}: {'; '.join(p['text'] for p in problems)}"),
+    )
 
 
 def _parse_span(text: str) -> timedelta:
     match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text)
     if match is None:
-        raise UsageError(f"{text!r} is not a duration", hint="give minutes, hours or days, as in 30m, 12h or 7d")
+        raise UsageError(
+            f"{text!r} is not a duration",
+            hint="give minutes, hours or days, as in 30m, 12h or 7d",
+        )
     return timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
 
 
@@ -90,42 +108,84 @@ def _print_problems(problems: list[str]) -> None:
 
 
 def _print(status: dict[str, Any]) -> None:
-    print_table(["stage", "outcome", "reason", "threads"], status["funnel"], title="Threads")
+    print_table(
+        ["stage", "outcome", "reason", "threads"], status["funnel"], title="Threads"
+    )
     print_table(
         ["source", "last week", "outcome", "unchanged (304)", "quarantined"],
         [
-            [s["name"], s["last_run"], s["last_outcome"],
-             None if s["not_modified_share"] is None else f"{s['not_modified_share']:.0%}",
-             s["quarantined_at"] and f"since {s['quarantined_at']:%Y-%m-%d}"]
+            [
+                s["name"],
+                s["last_run"],
+                s["last_outcome"],
+                None
+                if s["not_modified_share"] is None
+                else f"{s['not_modified_share']:.0%}",
+                s["quarantined_at"] and f"since {s['quarantined_at']:%Y-%m-%d}",
+            ]
             for s in status["sources"]
         ],
         title="Sources",
-    )  # fmt: skip
+    )
     print_steps(status["steps"])
     say(f"retriever: {status['retriever']}")
     if not status["scheduler_active"]:
-        say("no scheduler is running: the steps are taken by cron, by hand, or not at all")
+        say(
+            "no scheduler is running: the steps are taken by cron, by hand, or not at all"
+        )
     for problem in status["problems"]:
         if problem["acknowledged"]:
             say(f"acknowledged: {_line(problem)}")
     paid = ["replies", "tokens in", "cached", "tokens out", "USD"]
     rates, latencies = ["a curated thread", "a kept case"], ["p50 ms", "p95 ms"]
-    rows = [[*_paid(c), _money(c["usd_a_curated_thread"], c), _money(c["usd_a_kept_case"], c), *_latencies(c)]
-            for c in status["stages"]]  # fmt: skip
-    print_table(["stage", *paid, *rates, *latencies], rows, title="Engines: what stored replies cost")
-    print_table(
-        ["stage", "calls", "repairs", "invalid", "refused", "truncated", "no answer", "over budget", "replayed"],
+    rows = [
         [
-            [a["name"], a["calls"], *(_share(a[f"{end}_share"]) for end in ("repairs", "invalid", "refused",
-             "truncated")), a["unavailable"], a["over_budget"], a["replayed"]]
+            *_paid(c),
+            _money(c["usd_a_curated_thread"], c),
+            _money(c["usd_a_kept_case"], c),
+            *_latencies(c),
+        ]
+        for c in status["stages"]
+    ]
+    print_table(
+        ["stage", *paid, *rates, *latencies],
+        rows,
+        title="Engines: what stored replies cost",
+    )
+    print_table(
+        [
+            "stage",
+            "calls",
+            "repairs",
+            "invalid",
+            "refused",
+            "truncated",
+            "no answer",
+            "over budget",
+            "replayed",
+        ],
+        [
+            [
+                a["name"],
+                a["calls"],
+                *(
+                    _share(a[f"{end}_share"])
+                    for end in ("repairs", "invalid", "refused", "truncated")
+                ),
+                a["unavailable"],
+                a["over_budget"],
+                a["replayed"],
+            ]
             for a in status["answers"]
         ],
         title="Engines: how calls ended",
-    )  # fmt: skip
+    )
     rows = [[*_paid(c), *_latencies(c)] for c in status["costs"]]
     print_table(["task", *paid, *latencies], rows, title="Engines: by task")
     if status["failures"]:
-        failures = pick(status["failures"], "source thread_id stage reason detail attempt")
+        failures = pick(
+            status["failures"], "source thread_id stage reason detail attempt"
+        )
         print_table(
             ["thread", "stage", "reason", "detail", "attempts"],
             [[f"{source}/{thread_id}", *rest] for source, thread_id, *rest in failures],
@@ -138,7 +198,9 @@ def _print(status: dict[str, Any]) -> None:
 def _say_week(week: dict[str, Any]) -> None:
     budget = "" if week["budget_usd"] is None else f" of {week['budget_usd']:g}"
     spent = (
-        f"{week['known_usd']:.4f}" if week["usd"] is not None else f"unknown, at least {week['known_usd']:.4f},"
+        f"{week['known_usd']:.4f}"
+        if week["usd"] is not None
+        else f"unknown, at least {week['known_usd']:.4f},"
     )
     text = f"{week['week']}: {spent}{budget} USD spent"
     if week["estimated"]:
@@ -146,9 +208,7 @@ def _say_week(week: dict[str, Any]) -> None:
     if week["projected_usd"] is not None:
         text += f", {week['projected_usd']:.4f} projected with {week['waiting']} threads that wait"
         if week["delayed"]:
-            text += (
-                f", {week['delayed']} of them delayed, the first until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
-            )
+            text += f", {week['delayed']} of them delayed, the first until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
     if week["usd_a_kept_case"] is not None:
         text += f"; {week['kept']} cases kept, {week['usd_a_kept_case']:.4f} each"
     say(text)
@@ -168,7 +228,10 @@ def _say_cost(status: dict[str, Any]) -> None:
     text = "cost unknown"
     if whole["cost_usd"] is not None:
         text = f"cost {whole['cost_usd']:.4f} USD"
-        for key, of in (("usd_a_curated_thread", "a curated thread"), ("usd_a_kept_case", "a kept case")):
+        for key, of in (
+            ("usd_a_curated_thread", "a curated thread"),
+            ("usd_a_kept_case", "a kept case"),
+        ):
             if whole[key] is not None:
                 text += f", {whole[key]:.4f} {of}"
     elif whole["known_usd"]:

@@ -7,7 +7,15 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption, read_settings
-from medlive.cli.output import attributes, echo, pick, print_result, print_table, say, with_session
+from medlive.cli.output import (
+    attributes,
+    echo,
+    pick,
+    print_result,
+    print_table,
+    say,
+    with_session,
+)
 from medlive.db import accounts
 from medlive.db.tables.accounts import Role
 
@@ -17,7 +25,10 @@ NameArgument = Annotated[str, Argument(help="The account's name.")]
 
 
 @app.command()
-def invite(name: NameArgument, role: Annotated[Role, Option(help="What it may do.")] = Role.VIEWER) -> None:
+def invite(
+    name: NameArgument,
+    role: Annotated[Role, Option(help="What it may do.")] = Role.VIEWER,
+) -> None:
     """Make an account and print the one-time link by which its password is set within two days."""
     _print_link(with_session(lambda session: accounts.invite(session, name, role)))
 
@@ -27,14 +38,27 @@ def list_(as_json: JsonOption = False) -> None:
     """List the accounts by name."""
     found = with_session(accounts.list_accounts)
     names = "name role subject created_at signed_in_at disabled_at"
-    columns = ["user", "role", "identity provider's", "made (UTC)", "last signed in (UTC)", "disabled (UTC)"]
+    columns = [
+        "user",
+        "role",
+        "identity provider's",
+        "made (UTC)",
+        "last signed in (UTC)",
+        "disabled (UTC)",
+    ]
     value = [attributes(account, names) for account in found]
-    rows = [[f"{v:%Y-%m-%d %H:%M}" if isinstance(v, datetime) else v for v in row] for row in pick(found, names)]
+    rows = [
+        [f"{v:%Y-%m-%d %H:%M}" if isinstance(v, datetime) else v for v in row]
+        for row in pick(found, names)
+    ]
     print_result(value, as_json, lambda: print_table(columns, rows))
 
 
 @app.command("role")
-def set_role(name: NameArgument, role: Annotated[Role, Argument(help="What it may do from now on.")]) -> None:
+def set_role(
+    name: NameArgument,
+    role: Annotated[Role, Argument(help="What it may do from now on.")],
+) -> None:
     """Give an account another role, from its next request on."""
     with_session(lambda session: accounts.set_role(session, name, role))
     say(f"{name} is {role.value} now")
@@ -55,4 +79,6 @@ def reset(name: NameArgument) -> None:
 
 def _print_link(token: str) -> None:
     echo(f"{read_settings().web.base_url}/invitation/{token}")
-    say("whoever opens this link first sets the account's password; it ends after two days")
+    say(
+        "whoever opens this link first sets the account's password; it ends after two days"
+    )

@@ -7,7 +7,14 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, print_result, print_table, say, wait_for, with_database
+from medlive.cli.output import (
+    echo,
+    print_result,
+    print_table,
+    say,
+    wait_for,
+    with_database,
+)
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -23,8 +30,13 @@ def _group() -> None:
 
 @app.command()
 def show(
-    week: Annotated[str, Argument(help="An ISO week such as 2026.W47, this or last.")] = "this",
-    last: Annotated[int, Option(min=1, max=52, help="So many weeks up to it, their steps side by side.")] = 1,
+    week: Annotated[
+        str, Argument(help="An ISO week such as 2026.W47, this or last.")
+    ] = "this",
+    last: Annotated[
+        int,
+        Option(min=1, max=52, help="So many weeks up to it, their steps side by side."),
+    ] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped."""
@@ -32,31 +44,54 @@ def show(
     from medlive.service.week import read_week
 
     settings = load_settings().settings
-    weeks = [wait_for(read_week(settings, name)) for name in weeks_before(parse_week(week), last)]
+    weeks = [
+        wait_for(read_week(settings, name))
+        for name in weeks_before(parse_week(week), last)
+    ]
     if last == 1:
         print_result(weeks[0], as_json, lambda: _print(weeks[0]))
     else:
         print_result(weeks, as_json, lambda: _print_beside(weeks))
 
 
-StepArgument = Annotated[str, Argument(help="A step, as `medlive scheduler --dry-run` names it.")]
-WeekOption = Annotated[str | None, Option("--week", help="The ISO week [the one the step is at].")]
-ByOption = Annotated[str | None, Option(metavar="NAME", help="Who does it, for the audit log.")]
+StepArgument = Annotated[
+    str, Argument(help="A step, as `medlive scheduler --dry-run` names it.")
+]
+WeekOption = Annotated[
+    str | None, Option("--week", help="The ISO week [the one the step is at].")
+]
+ByOption = Annotated[
+    str | None, Option(metavar="NAME", help="Who does it, for the audit log.")
+]
 
 
 @app.command()
-def run(step: StepArgument, week: WeekOption = None, by: ByOption = None, as_json: JsonOption = False) -> None:
+def run(
+    step: StepArgument,
+    week: WeekOption = None,
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
     from medlive.service.audit import parse_week
     from medlive.service.schedule.rerun import run_again
     from medlive.service.week import run_as_json
 
     of_week = week and parse_week(week)
-    done = with_database(lambda database, settings: run_again(database, settings, step, of_week, by=by))
+    done = with_database(
+        lambda database, settings: run_again(database, settings, step, of_week, by=by)
+    )
     if done is None:
-        raise CheckFailed(f"the job of {step} ended without a result", hint="medlive jobs list shows the jobs")
+        raise CheckFailed(
+            f"the job of {step} ended without a result",
+            hint="medlive jobs list shows the jobs",
+        )
     value = run_as_json(step, done)
-    failure = CheckFailed(f"{step} failed: {value['in_short']}") if value["outcome"] == "failed" else None
+    failure = (
+        CheckFailed(f"{step} failed: {value['in_short']}")
+        if value["outcome"] == "failed"
+        else None
+    )
     text = f"{done.week} {step}: {value['outcome']}: {value['in_short']}"
     print_result(value, as_json, lambda: say(text), failure=failure)
 
@@ -74,7 +109,9 @@ def clear(
 
     of_week = week and parse_week(week)
     cleared = with_database(
-        lambda database, settings: clear_step(database, settings, step, of_week, reason=reason, by=by)
+        lambda database, settings: clear_step(
+            database, settings, step, of_week, reason=reason, by=by
+        )
     )
     say(f"{step} of {cleared} counts as not done")
 
@@ -82,7 +119,9 @@ def clear(
 def _print(value: dict[str, Any]) -> None:
     names = ["source", "outcome", "began (UTC)", "took", "counts"]
     if value["harvests"]:
-        print_table(names, map(_run, value["harvests"]), title=f"{value['week']}: what came")
+        print_table(
+            names, map(_run, value["harvests"]), title=f"{value['week']}: what came"
+        )
     else:
         echo(f"{value['week']}: no source was harvested")
     if value["steps"]:
@@ -98,11 +137,20 @@ def _print(value: dict[str, Any]) -> None:
     echo(f"decided: {value['standing']['in_short']}")
     rows = [[cell or None for cell in row.values()] for row in value["threads"]]
     if rows:
-        print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
+        print_table(
+            ["stage", "outcome", "reason", "threads"],
+            rows,
+            title="What became of the threads",
+        )
     cost = []
     for spent in value["cost"]:
         if spent["by"] != "task":
-            counted = [spent["replies"], _money(spent["cost_usd"]), spent["unpriced"], spent["estimated"]]
+            counted = [
+                spent["replies"],
+                _money(spent["cost_usd"]),
+                spent["unpriced"],
+                spent["estimated"],
+            ]
             cost.append([spent["by"], spent["name"], *counted])
     print_table(
         ["by", "what", "replies", "USD", "without a price", "by upper bound"],
@@ -122,7 +170,9 @@ def _print_beside(weeks: list[dict[str, Any]]) -> None:
             cell = f"{step['outcome']} {began}, {took}{cost}"
             steps.setdefault(_short_name(step["name"]), {})[week["week"]] = cell
     names = [week["week"] for week in weeks]
-    rows = [[step, *(cells.get(name) for name in names)] for step, cells in steps.items()]
+    rows = [
+        [step, *(cells.get(name) for name in names)] for step, cells in steps.items()
+    ]
     rows.append(["decided", *(week["standing"]["in_short"] for week in weeks)])
     print_table(["step", *names], rows, title="Steps")
 
@@ -146,7 +196,13 @@ def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "not ended"
     hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
+    return (
+        f"{hours} h {minutes} min"
+        if hours
+        else f"{minutes} min"
+        if minutes
+        else f"{seconds:.0f} s"
+    )
 
 
 def _cost(step: dict[str, Any]) -> str | None:
@@ -156,11 +212,16 @@ def _cost(step: dict[str, Any]) -> str | None:
 def _shipped(snapshot: dict[str, Any] | None) -> str:
     if snapshot is None:
         return "shipped: nothing is frozen"
-    kept_out = ", ".join(f"{n} {gate}" for gate, n in snapshot["kept_out"].items()) or "nothing"
+    kept_out = (
+        ", ".join(f"{n} {gate}" for gate, n in snapshot["kept_out"].items())
+        or "nothing"
+    )
     if snapshot["frozen_at"] is None:
         return f"shipped: being frozen; kept out so far: {kept_out}"
     why = "; ".join(snapshot["why_not"] or ())
-    publishable = "publishable" if snapshot["publishable"] else f"not publishable ({why})"
+    publishable = (
+        "publishable" if snapshot["publishable"] else f"not publishable ({why})"
+    )
     signed = "signed" if snapshot["signed"] else "unsigned"
     return (
         f"shipped: {snapshot['cases']} cases, {snapshot['criteria']} criteria, {signed}, {publishable}; "

@@ -48,7 +48,9 @@ _TRUST = {
     "broken": "Its signature could not be checked.",
 }
 
-PathArgument = Annotated[str, Argument(help="A snapshot's folder, or the version of one frozen here.")]
+PathArgument = Annotated[
+    str, Argument(help="A snapshot's folder, or the version of one frozen here.")
+]
 
 
 @app.command("list")
@@ -58,7 +60,9 @@ def list_(as_json: JsonOption = False) -> None:
 
     columns = "version state cases criteria publishable parent path"
     rows = [attributes(s, columns) for s in with_session(list_snapshots)]
-    print_result(rows, as_json, lambda: print_table(columns.split(), pick(rows, columns)))
+    print_result(
+        rows, as_json, lambda: print_table(columns.split(), pick(rows, columns))
+    )
 
 
 @app.command()
@@ -76,9 +80,16 @@ def _print(manifest: "Manifest") -> None:
     rows = [["cases", None, counts["cases"]], ["criteria", None, counts["criteria"]]]
     for kind in counts:
         if kind.startswith("by_"):
-            rows += [[kind.removeprefix("by_"), value, n] for value, n in counts[kind].items()]
+            rows += [
+                [kind.removeprefix("by_"), value, n]
+                for value, n in counts[kind].items()
+            ]
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
-    print_table(["what", "value", "count"], rows, title=title + ", NOT PUBLISHABLE" * (not manifest.publishable))
+    print_table(
+        ["what", "value", "count"],
+        rows,
+        title=title + ", NOT PUBLISHABLE" * (not manifest.publishable),
+    )
     echo()
     print_table(["what", "of", "value"], _made_with(manifest), title="How it was made")
     if manifest.partial is not None:
@@ -89,9 +100,17 @@ def _print(manifest: "Manifest") -> None:
 
 def _made_with(manifest: "Manifest") -> list[tuple[str, str | None, str]]:
     made, key = manifest.provenance, manifest.signing
-    parent = f"{manifest.parent} ({manifest.parent_digest})" if manifest.parent else "none: the first of its line"
+    parent = (
+        f"{manifest.parent} ({manifest.parent_digest})"
+        if manifest.parent
+        else "none: the first of its line"
+    )
     evidence = [
-        (e.retriever, f"{e.passages:,} passages, {', '.join(e.corpora)}; {e.index_digest}") for e in made.evidence
+        (
+            e.retriever,
+            f"{e.passages:,} passages, {', '.join(e.corpora)}; {e.index_digest}",
+        )
+        for e in made.evidence
     ]
     return [
         ("medlive", None, made.code_version),
@@ -110,9 +129,14 @@ def verify(
     path: PathArgument,
     public_key: Annotated[
         Path | None,
-        Option(metavar="FILE", help="The key that must have signed it [the key it names: proves no origin]."),
+        Option(
+            metavar="FILE",
+            help="The key that must have signed it [the key it names: proves no origin].",
+        ),
     ] = None,
-    parent: Annotated[Path | None, Option(metavar="PATH", help="The parent's folder [beside it].")] = None,
+    parent: Annotated[
+        Path | None, Option(metavar="PATH", help="The parent's folder [beside it].")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify a snapshot from its files alone; exit status 1 when a step fails."""
@@ -122,11 +146,18 @@ def verify(
 
     folder = snapshot_folder(load_settings().settings, path)
     _check_exist([folder, *([parent] if parent else [])])
-    report = verify_snapshot(folder, public_key=public_key_of(public_key), parent=parent)
-    value = attributes(report, "path ok complete trust") | {"steps": [check_as_json(s) for s in report.steps]}
+    report = verify_snapshot(
+        folder, public_key=public_key_of(public_key), parent=parent
+    )
+    value = attributes(report, "path ok complete trust") | {
+        "steps": [check_as_json(s) for s in report.steps]
+    }
     failure = None if report.ok else CheckFailed(f"{folder.name} does not verify")
     print_result(value, as_json, lambda: print_checks(report.steps), failure=failure)
-    say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
+    say(
+        f"{folder.name} verifies"
+        + ("" if report.complete else ", but steps were skipped")
+    )
     say(_TRUST[report.trust.value])
 
 
@@ -138,8 +169,13 @@ def _check_exist(folders: list[Path]) -> None:
 
 @app.command()
 def keygen(
-    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where to [keys, in medlive's home].")] = None,
-    password_env: Annotated[str | None, Option(metavar="NAME", help="The variable with its password.")] = None,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="Where to [keys, in medlive's home]."),
+    ] = None,
+    password_env: Annotated[
+        str | None, Option(metavar="NAME", help="The variable with its password.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten."""
@@ -160,29 +196,52 @@ def keygen(
     secret, public = write_keys(folder, secret_text, public_text)
     key = PublicKey.parse(public_text)
     value = {
-        "secret_key": secret, "public_key": public, "key_id": key.id_text(), "line": key.line(),
+        "secret_key": secret,
+        "public_key": public,
+        "key_id": key.id_text(),
+        "line": key.line(),
         "encrypted": password is not None,
-    }  # fmt: skip
+    }
     text = f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}"
     print_result(value, as_json, lambda: echo_lines(text + "\n"))
-    say(f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}.")
+    say(
+        f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}."
+    )
     encrypted = f"Its password is read from {PASSWORD_VARIABLE}."
-    say(encrypted if password else f"It is not encrypted: whoever can read {secret.name} can sign in your name.")
-    say("Keep a copy of it offline, and never in a repository, database or configuration.")
-    say(f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine.")
+    say(
+        encrypted
+        if password
+        else f"It is not encrypted: whoever can read {secret.name} can sign in your name."
+    )
+    say(
+        "Keep a copy of it offline, and never in a repository, database or configuration."
+    )
+    say(
+        f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine."
+    )
     say(f"To check: minisign -VHm SHA256SUMS -P {key.line()}")
 
 
 @app.command()
 @grouped
 def export(
-    snapshot: Annotated[str, Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
-    out: Annotated[Path, Option(metavar="FILE", help="The file to write; it must not exist.")],
-    form: Annotated[ExportFormat | None, Option("--format", help="Default: by the suffix.")] = None,
+    snapshot: Annotated[
+        str, Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")
+    ],
+    out: Annotated[
+        Path, Option(metavar="FILE", help="The file to write; it must not exist.")
+    ],
+    form: Annotated[
+        ExportFormat | None, Option("--format", help="Default: by the suffix.")
+    ] = None,
     *,
     part: CaseFilter,
-    public_key: Annotated[str | None, Option(metavar="KEY", help="The key, or its file, that signed it.")] = None,
-    unverified: Annotated[bool, Option("--unverified", help="Do not verify it first.")] = False,
+    public_key: Annotated[
+        str | None, Option(metavar="KEY", help="The key, or its file, that signed it.")
+    ] = None,
+    unverified: Annotated[
+        bool, Option("--unverified", help="Do not verify it first.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.
@@ -191,15 +250,22 @@ def export(
     that of the snapshot it was cut from.
     """
     if (chosen_format := form or SUFFIXES.get(out.suffix.lower())) is None:
-        raise UsageError(f"{out.name!r} has no known suffix", hint="--format livemedbench, jsonl, csv or parquet")
+        raise UsageError(
+            f"{out.name!r} has no known suffix",
+            hint="--format livemedbench, jsonl, csv or parquet",
+        )
     loaded = load_snapshot(snapshot, verify=not unverified, public_key=public_key)
     done = export_slice(loaded.filter(**part.given()), out, chosen_format)
     manifest = loaded.manifest
     value = attributes(done, "path format cases criteria digest snapshot_digest=source")
-    value |= {"of_cases": manifest.counts.cases} | attributes(manifest, "snapshot=version publishable")
+    value |= {"of_cases": manifest.counts.cases} | attributes(
+        manifest, "snapshot=version publishable"
+    )
     text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
     print_result(value, as_json, lambda: echo(text))
-    say(f"cut from medlive-{loaded.version} ({done.source}): cite the snapshot, not this file")
+    say(
+        f"cut from medlive-{loaded.version} ({done.source}): cite the snapshot, not this file"
+    )
     if not manifest.publishable:
         say("not publishable: " + "; ".join(manifest.why_not))
 
@@ -209,12 +275,27 @@ app.command()(release.publish)
 
 @app.command()
 def fetch(
-    version: Annotated[str, Argument(metavar="VERSION|latest", help="Such as 2026.W47.")],
-    source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER", help="Where snapshots are published.")],
-    out: Annotated[Path, Option(metavar="FOLDER", help="Where medlive-VERSION goes.")] = Path(),
-    public_key: Annotated[Path | None, Option(help="Refuse what this minisign key has not signed.")] = None,
+    version: Annotated[
+        str, Argument(metavar="VERSION|latest", help="Such as 2026.W47.")
+    ],
+    source: Annotated[
+        str,
+        Option(
+            "--from", metavar="URL_OR_FOLDER", help="Where snapshots are published."
+        ),
+    ],
+    out: Annotated[
+        Path, Option(metavar="FOLDER", help="Where medlive-VERSION goes.")
+    ] = Path(),
+    public_key: Annotated[
+        Path | None, Option(help="Refuse what this minisign key has not signed.")
+    ] = None,
     allow_older: Annotated[
-        bool, Option("--allow-older", help="Take a latest version that is older than what is there.")
+        bool,
+        Option(
+            "--allow-older",
+            help="Take a latest version that is older than what is there.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -224,11 +305,22 @@ def fetch(
 
     key = public_key_of(public_key)
     with progress("bytes fetched") as tick:
-        done = wait_for(fetch_snapshot(source, version, out, key, progress=tick, allow_older=allow_older))
+        done = wait_for(
+            fetch_snapshot(
+                source, version, out, key, progress=tick, allow_older=allow_older
+            )
+        )
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
     print_result(asdict(done), as_json, lambda: echo(text))
-    say("it verifies" + ("" if done.complete else ", but steps were skipped: medlive snapshot verify names them"))
+    say(
+        "it verifies"
+        + (
+            ""
+            if done.complete
+            else ", but steps were skipped: medlive snapshot verify names them"
+        )
+    )
     if done.errata_kept is not None:
         say(f"the errata here were kept: {done.errata_kept}")
     if done.errata:
@@ -241,10 +333,16 @@ app.command()(release.reinstate)
 
 @app.command()
 def diff(
-    old: Annotated[str, Argument(metavar="A", help="The older snapshot: its folder or version.")],
+    old: Annotated[
+        str, Argument(metavar="A", help="The older snapshot: its folder or version.")
+    ],
     new: Annotated[str, Argument(metavar="B", help="The newer one.")],
-    limit: Annotated[int, Option(min=0, help="How many cases of each kind are listed.")] = 20,
-    unverified: Annotated[bool, Option("--unverified", help="Do not verify them first.")] = False,
+    limit: Annotated[
+        int, Option(min=0, help="How many cases of each kind are listed.")
+    ] = 20,
+    unverified: Annotated[
+        bool, Option("--unverified", help="Do not verify them first.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made."""
@@ -257,17 +355,28 @@ def diff(
     _check_exist(folders)
     for folder in folders if not unverified else ():
         if not (report := verify_snapshot(folder)).ok:
-            raise CheckFailed(report.summary(), hint="--unverified compares it as it is")
+            raise CheckFailed(
+                report.summary(), hint="--unverified compares it as it is"
+            )
     found = diff_snapshots(*folders, limit=limit)
-    notes = ["not verified: what the files say was taken as it stands"] if unverified else []
+    notes = (
+        ["not verified: what the files say was taken as it stands"]
+        if unverified
+        else []
+    )
     print_result(_diff_rows(found), as_json, lambda: _print_diff(found), notes=notes)
 
 
 def _print_diff(found: SnapshotDiff) -> None:
     echo(f"{found.old.version} → {found.new.version}")
-    print_table(["cases", "count"], [[kind.value, n] for kind, n in found.counts.items()])
+    print_table(
+        ["cases", "count"], [[kind.value, n] for kind, n in found.counts.items()]
+    )
     if found.touched:
-        print_table(["in revised cases", "cases"], [[name, n] for name, n in found.touched.items()])
+        print_table(
+            ["in revised cases", "cases"],
+            [[name, n] for name, n in found.touched.items()],
+        )
     if found.settings:
         shown = [[e.name, _short(e.old), _short(e.new)] for e in found.settings]
         print_table(["how it was made", found.old.version, found.new.version], shown)
@@ -282,8 +391,15 @@ def _print_diff(found: SnapshotDiff) -> None:
 
 
 def _lines(case: CaseDiff, reason: str | None) -> list[str]:
-    steps = " → ".join(str(r) for r in (case.from_revision, case.to_revision) if r is not None)
-    lines = [printable(f"{case.kind.value} {case.case_id} (revision {steps})" + (f": {reason}" if reason else ""))]
+    steps = " → ".join(
+        str(r) for r in (case.from_revision, case.to_revision) if r is not None
+    )
+    lines = [
+        printable(
+            f"{case.kind.value} {case.case_id} (revision {steps})"
+            + (f": {reason}" if reason else "")
+        )
+    ]
     lines += [f"  {e.name}: {_short(e.old)} → {_short(e.new)}" for e in case.fields]
     return lines + [f"  {_criterion(edit)}" for edit in case.criteria]
 
@@ -292,29 +408,46 @@ def _criterion(edit: CriterionEdit) -> str:
     named = edit.new or edit.old or {}
     text = printable(f"{named['criterion_id']} {', '.join(edit.edits)}: ")
     if edit.old is None or edit.new is None:
-        return text + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
+        return (
+            text
+            + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
+        )
     names = ("criterion", "axis", "points", "criterion_id", "position")
-    changed = [f"{_short(edit.old[n])} → {_short(edit.new[n])}" for n in names if edit.old[n] != edit.new[n]]
+    changed = [
+        f"{_short(edit.old[n])} → {_short(edit.new[n])}"
+        for n in names
+        if edit.old[n] != edit.new[n]
+    ]
     return text + "; ".join(changed)
 
 
 def _short(value: Any) -> str:
     """A value on one line, at most 80 characters of it, in signs that can stand on a screen."""
-    text = "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = (
+        "none"
+        if value is None
+        else ", ".join(map(str, value))
+        if isinstance(value, list)
+        else str(value)
+    )
     text = "".join(c if c.isprintable() else " " for c in text[: 4 * _CUT])
     return text if len(text) <= _CUT else text[: _CUT - 1] + "…"
 
 
 def _diff_rows(found: SnapshotDiff) -> dict[str, Any]:
     names = "old=old.version new=new.version counts revised_cases_by_what_changed=touched reasons_from"
-    rows = attributes(found, names) | {"made_otherwise": [attributes(e, "name old new") for e in found.settings]}
+    rows = attributes(found, names) | {
+        "made_otherwise": [attributes(e, "name old new") for e in found.settings]
+    }
     for kind in ChangeKind:
         rows[kind.value] = [
-            attributes(c, "case_id from_revision to_revision") | {
+            attributes(c, "case_id from_revision to_revision")
+            | {
                 "reason": found.reasons.get(c.case_id),
                 "fields": [attributes(e, "name old new") for e in c.fields],
                 "criteria": [attributes(e, "edits old new") for e in c.criteria],
             }
-            for c in found.listed if c.kind is kind
-        ]  # fmt: skip
+            for c in found.listed
+            if c.kind is kind
+        ]
     return rows

@@ -10,7 +10,15 @@ from typer import Argument, Option
 
 from medlive import __version__
 from medlive.cli.options import JsonOption, one_of
-from medlive.cli.output import attributes, echo, print_result, print_table, progress, say, with_database
+from medlive.cli.output import (
+    attributes,
+    echo,
+    print_result,
+    print_table,
+    progress,
+    say,
+    with_database,
+)
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -24,14 +32,29 @@ _MOST_REASONS = 50
 
 
 def freeze(
-    week: Annotated[str | None, Option(metavar="YYYY.WNN", help="The ISO week; default: the present one.")] = None,
-    hold_out: Annotated[float | None, Option(metavar="SHARE", help="Hold out this share of new cases.")] = None,
-    anew: Annotated[bool, Option("--anew", help="Drop an unfinished freeze of the week.")] = False,
-    partial: Annotated[
-        bool, Option("--partial", help="Freeze the week though threads queued for it wait; the snapshot says so.")
+    week: Annotated[
+        str | None,
+        Option(metavar="YYYY.WNN", help="The ISO week; default: the present one."),
+    ] = None,
+    hold_out: Annotated[
+        float | None, Option(metavar="SHARE", help="Hold out this share of new cases.")
+    ] = None,
+    anew: Annotated[
+        bool, Option("--anew", help="Drop an unfinished freeze of the week.")
     ] = False,
-    by: Annotated[str | None, Option(metavar="NAME", help="Who says --partial; not published.")] = None,
-    key_file: Annotated[Path | None, Option("--key", metavar="FILE", help="Key [MEDLIVE_SIGNING_KEY…].")] = None,
+    partial: Annotated[
+        bool,
+        Option(
+            "--partial",
+            help="Freeze the week though threads queued for it wait; the snapshot says so.",
+        ),
+    ] = False,
+    by: Annotated[
+        str | None, Option(metavar="NAME", help="Who says --partial; not published.")
+    ] = None,
+    key_file: Annotated[
+        Path | None, Option("--key", metavar="FILE", help="Key [MEDLIVE_SIGNING_KEY…].")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Freeze the cases that are ready into the week's snapshot and write its folder.
@@ -45,7 +68,9 @@ def freeze(
 
     if by is not None and not partial:
         raise UsageError("--by says who freezes a partial week, and needs --partial")
-    word = PartialWord("frozen so by a person", by_person=True, by=by) if partial else None
+    word = (
+        PartialWord("frozen so by a person", by_person=True, by=by) if partial else None
+    )
     key = load_signing_key(os.environ, key_file)
     with progress("cases read by the gates") as tick:
         done = with_database(
@@ -62,7 +87,13 @@ def freeze(
             )
         )
     # Cases by gate, one that several gates kept out under each.
-    gates = dict(sorted(Counter(gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}).items()))
+    gates = dict(
+        sorted(
+            Counter(
+                gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}
+            ).items()
+        )
+    )
     names = "version path cases criteria held revealed dropped key_id publishable why_not already_frozen=already"
     value = attributes(done, f"{names} built_again") | {
         "partial": done.partial and done.partial.model_dump(),
@@ -74,14 +105,20 @@ def freeze(
 
 def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
     verb = "was frozen already" if done.already else "frozen"
-    echo(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
+    echo(
+        f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
+    )
     if done.built_again:
         say("its folder was incomplete and was rebuilt, byte for byte as it was frozen")
     if done.held or done.revealed or done.dropped:
-        say(f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown")
+        say(
+            f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
+        )
     if done.partial is not None:
         say(f"partial: {done.partial.in_short}")
-    say(f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set")
+    say(
+        f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set"
+    )
     for reason in done.why_not:
         say(f"not publishable: {reason}")
     for gate, count in gates.items():
@@ -89,24 +126,36 @@ def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
     for hit in done.kept_out[:_MOST_REASONS]:
         say(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
     if len(done.kept_out) > _MOST_REASONS:
-        say(f"and {len(done.kept_out) - _MOST_REASONS} more reasons; --json has them all")
+        say(
+            f"and {len(done.kept_out) - _MOST_REASONS} more reasons; --json has them all"
+        )
 
 
 def rebuild(
-    version: Annotated[str, Argument(metavar="VERSION", help="The version of a snapshot frozen here.")],
-    out: Annotated[Path | None, Option(metavar="FOLDER", help="Keep the built folder there.")] = None,
+    version: Annotated[
+        str, Argument(metavar="VERSION", help="The version of a snapshot frozen here.")
+    ],
+    out: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Keep the built folder there.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs."""
     from medlive.service.release.rebuild import IDENTITY
     from medlive.service.release.rebuild import rebuild as rebuild_version
 
-    done = with_database(lambda database, settings: rebuild_version(database, settings, version, out))
+    done = with_database(
+        lambda database, settings: rebuild_version(database, settings, version, out)
+    )
     names = "version folder is_there=folder_exists identical expected got differing parquet_writers=writers out"
     text = f"{done.version}: identical, {done.got}"
-    print_result(attributes(done, names), as_json, lambda: echo(text) if done.identical else None)
+    print_result(
+        attributes(done, names), as_json, lambda: echo(text) if done.identical else None
+    )
     if done.writers is not None:
-        say(f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides")
+        say(
+            f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides"
+        )
     if done.out is not None:
         say(f"built in {done.out}")
     if done.identical:
@@ -115,7 +164,9 @@ def rebuild(
         hint = f"medlive snapshot freeze --week {version} builds it"
         raise CheckFailed(f"{done.folder} does not exist", hint=hint)
     if not done.differing:
-        raise CheckFailed(f"the frozen rows now make {done.got}, {done.expected} was frozen")
+        raise CheckFailed(
+            f"the frozen rows now make {done.got}, {done.expected} was frozen"
+        )
     for name in () if as_json else done.differing:
         echo(name)
     hint = f"the rows are unchanged: medlive {__version__} words its files otherwise than the one that froze it"
@@ -124,13 +175,29 @@ def rebuild(
 
 
 def publish(
-    snapshot: Annotated[str | None, Argument(metavar="VERSION_OR_PATH", help="Default: the newest.")] = None,
-    to: Annotated[Literal["folder", "s3", "huggingface"] | None, Option(help="Kind of place [folder].")] = None,
-    at: Annotated[str | None, Option(metavar="WHERE", help="A folder, s3://bucket/prefix or org/name.")] = None,
-    endpoint_url: Annotated[str | None, Option(help="The store's or hub's address, if unusual.")] = None,
-    base_url: Annotated[str | None, Option(help="Where readers find it [relative links].")] = None,
-    public_key: Annotated[Path | None, Option(help="Refuse what this minisign key has not signed.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Verify and compare; send nothing.")] = False,
+    snapshot: Annotated[
+        str | None, Argument(metavar="VERSION_OR_PATH", help="Default: the newest.")
+    ] = None,
+    to: Annotated[
+        Literal["folder", "s3", "huggingface"] | None,
+        Option(help="Kind of place [folder]."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        Option(metavar="WHERE", help="A folder, s3://bucket/prefix or org/name."),
+    ] = None,
+    endpoint_url: Annotated[
+        str | None, Option(help="The store's or hub's address, if unusual.")
+    ] = None,
+    base_url: Annotated[
+        str | None, Option(help="Where readers find it [relative links].")
+    ] = None,
+    public_key: Annotated[
+        Path | None, Option(help="Refuse what this minisign key has not signed.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Verify and compare; send nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
@@ -141,7 +208,9 @@ def publish(
     folder = find_snapshot(settings, snapshot)
     key = public_key_of(public_key)
     given = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
-    section = settings.publish.model_copy(update={name: value for name, value in given.items() if value})
+    section = settings.publish.model_copy(
+        update={name: value for name, value in given.items() if value}
+    )
     with progress("bytes sent") as tick:
         done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)
     if not done.signed:
@@ -158,7 +227,10 @@ def _print_published(done: "Published") -> None:
         f"{would}sent; {len(done.already)} were published before"
     )
     if done.latest is not None:
-        echo(f"newest there: {done.latest}" + (f"; updated: {', '.join(done.updated)}" if done.updated else ""))
+        echo(
+            f"newest there: {done.latest}"
+            + (f"; updated: {', '.join(done.updated)}" if done.updated else "")
+        )
     if done.dry_run and done.sent:
         print_table(["would be sent"], [[name] for name in done.sent])
 
@@ -166,12 +238,24 @@ def _print_published(done: "Published") -> None:
 def withdraw(
     case_id: Annotated[str, Argument(help="The case's id.")],
     kind: Annotated[str, Option(help="erratum, takedown or privacy.")],
-    reason: Annotated[str, Option(help="Why, in up to 500 characters; it is published.")],
-    criterion: Annotated[str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")] = None,
-    revision: Annotated[int | None, Option(min=1, help="The revision that has the criterion.")] = None,
-    by: Annotated[str | None, Option(metavar="NAME", help="Who withdraws; not published.")] = None,
-    signing_key: Annotated[Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Show what would happen; change nothing.")] = False,
+    reason: Annotated[
+        str, Option(help="Why, in up to 500 characters; it is published.")
+    ],
+    criterion: Annotated[
+        str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")
+    ] = None,
+    revision: Annotated[
+        int | None, Option(min=1, help="The revision that has the criterion.")
+    ] = None,
+    by: Annotated[
+        str | None, Option(metavar="NAME", help="Who withdraws; not published.")
+    ] = None,
+    signing_key: Annotated[
+        Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
+    ] = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show what would happen; change nothing.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Withdraw a case, or a criterion of one, with a public reason.
@@ -184,28 +268,55 @@ def withdraw(
 
     why = one_of("--kind", WithdrawalKind, kind)
     if revision is not None and criterion is None:
-        raise UsageError("--revision says which criterion is meant, and needs --criterion")
+        raise UsageError(
+            "--revision says which criterion is meant, and needs --criterion"
+        )
     done = with_database(
         lambda database, settings: withdraw_it(
-            database, settings, case_id, why, reason, criterion_id=criterion,
-            revision=revision, by=by, key_file=signing_key, dry_run=dry_run,
+            database,
+            settings,
+            case_id,
+            why,
+            reason,
+            criterion_id=criterion,
+            revision=revision,
+            by=by,
+            key_file=signing_key,
+            dry_run=dry_run,
         )
-    )  # fmt: skip
+    )
     found = done.withdrawal
-    what = found.case_id if found.criterion_id is None else f"{found.case_id}-{found.criterion_id}"
-    value = attributes(found, "case_id kind reason revision new_revision") | {
-        "number": None if dry_run and not done.already else found.number,
-        "criterion_id": None if found.criterion_id is None else what, "dry_run": dry_run,
-    } | attributes(done, "already snapshots errata signed")  # fmt: skip
+    what = (
+        found.case_id
+        if found.criterion_id is None
+        else f"{found.case_id}-{found.criterion_id}"
+    )
+    value = (
+        attributes(found, "case_id kind reason revision new_revision")
+        | {
+            "number": None if dry_run and not done.already else found.number,
+            "criterion_id": None if found.criterion_id is None else what,
+            "dry_run": dry_run,
+        }
+        | attributes(done, "already snapshots errata signed")
+    )
     print_result(value, as_json, lambda: _print_withdrawn(done, what, dry_run))
 
 
 def reinstate(
     case_id: Annotated[str, Argument(help="The case's id.")],
-    reason: Annotated[str, Option(help="Why; it stays in the audit log and is not published.")],
-    criterion: Annotated[str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")] = None,
-    by: Annotated[str | None, Option(metavar="NAME", help="Who says so; not published.")] = None,
-    signing_key: Annotated[Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")] = None,
+    reason: Annotated[
+        str, Option(help="Why; it stays in the audit log and is not published.")
+    ],
+    criterion: Annotated[
+        str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")
+    ] = None,
+    by: Annotated[
+        str | None, Option(metavar="NAME", help="Who says so; not published.")
+    ] = None,
+    signing_key: Annotated[
+        Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
+    ] = None,
 ) -> None:
     """Undo the withdrawal of a case, or of a criterion of one; errata.json keeps its entry and says so.
 
@@ -215,11 +326,19 @@ def reinstate(
 
     with_database(
         lambda database, settings: reinstate_it(
-            database, settings, case_id, reason, criterion_id=criterion, by=by, key_file=signing_key
+            database,
+            settings,
+            case_id,
+            reason,
+            criterion_id=criterion,
+            by=by,
+            key_file=signing_key,
         )
     )
     if criterion is None:
-        echo(f"{case_id} is no longer withdrawn: it is held until `medlive review approve`")
+        echo(
+            f"{case_id} is no longer withdrawn: it is held until `medlive review approve`"
+        )
     else:
         echo(f"criterion {criterion} of {case_id} is no longer withdrawn")
 
@@ -227,11 +346,18 @@ def reinstate(
 def _print_withdrawn(done: "WithdrawResult", what: str, dry_run: bool) -> None:
     found = done.withdrawal
     if done.already:
-        echo(f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})")
+        echo(
+            f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})"
+        )
     else:
-        echo(f"{what} {'would be' if dry_run else 'is'} withdrawn ({found.kind.value}: {found.reason})")
+        echo(
+            f"{what} {'would be' if dry_run else 'is'} withdrawn ({found.kind.value}: {found.reason})"
+        )
     if found.new_revision is not None:
         echo(f"its case goes on as revision {found.new_revision}")
     echo(f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}")
     if done.errata is not None:
-        say(f"{done.errata} is written" + ("" if done.signed else ", unsigned: no signing key is set"))
+        say(
+            f"{done.errata} is written"
+            + ("" if done.signed else ", unsigned: no signing key is set")
+        )

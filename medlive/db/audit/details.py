@@ -58,9 +58,13 @@ class Membership:
     frozen_at: datetime | None
 
 
-async def find_replies(session: AsyncSession, digests: Iterable[str]) -> dict[str, StoredReply]:
+async def find_replies(
+    session: AsyncSession, digests: Iterable[str]
+) -> dict[str, StoredReply]:
     """The replies to some requests, by the request's digest."""
-    rows = await session.scalars(select(ReplyRow).where(is_one_of(ReplyRow.request_digest, digests)))
+    rows = await session.scalars(
+        select(ReplyRow).where(is_one_of(ReplyRow.request_digest, digests))
+    )
     return {row.request_digest: read(StoredReply, row) for row in rows}
 
 
@@ -68,7 +72,9 @@ async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevisi
     """A case's revisions, the first one first."""
     row = CaseRevisionRow
     found = []
-    for one in await session.scalars(select(row).where(row.case_id == case_id).order_by(row.revision)):
+    for one in await session.scalars(
+        select(row).where(row.case_id == case_id).order_by(row.revision)
+    ):
         criteria = tuple(await criteria_of(session, case_id, one.revision))
         found.append(read(CaseRevision, one, criteria=criteria))
     return found
@@ -77,6 +83,13 @@ async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevisi
 async def list_memberships(session: AsyncSession, case_id: str) -> list[Membership]:
     """The snapshots that hold a case, the newest first."""
     member = SnapshotMemberRow
-    query = select(member.version, member.revision, member.first_release, SnapshotRow.frozen_at)
-    query = query.join(SnapshotRow, SnapshotRow.version == member.version).where(member.case_id == case_id)
-    return [read(Membership, row) for row in await session.execute(query.order_by(member.version.desc()))]
+    query = select(
+        member.version, member.revision, member.first_release, SnapshotRow.frozen_at
+    )
+    query = query.join(SnapshotRow, SnapshotRow.version == member.version).where(
+        member.case_id == case_id
+    )
+    return [
+        read(Membership, row)
+        for row in await session.execute(query.order_by(member.version.desc()))
+    ]

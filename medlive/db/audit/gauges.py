@@ -15,7 +15,9 @@ _THREADS = text(
 _RECENT = text(
     "SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters' GROUP BY 1"
 )
-_JOBS = text("SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2")
+_JOBS = text(
+    "SELECT queue_name, status::text, count(*) FROM procrastinate_jobs GROUP BY 1, 2"
+)
 _OLDEST = text("""
     SELECT queue_name, extract(epoch FROM now() - max(event.at))::float
     FROM (SELECT queue_name, min(id) AS id FROM procrastinate_jobs WHERE status = 'todo' GROUP BY 1) AS oldest
@@ -33,25 +35,38 @@ _SPENT = text("""
 class Gauges:
     """Rows of label values, each with its figures last."""
 
-    threads: Sequence[tuple[Any, ...]]  # stage, outcome, reason, threads that stand there
+    threads: Sequence[
+        tuple[Any, ...]
+    ]  # stage, outcome, reason, threads that stand there
     recent: Sequence[tuple[Any, ...]]  # outcome, threads that an engine decided since
     jobs: Sequence[tuple[Any, ...]]  # queue, status, jobs
-    oldest: Sequence[tuple[Any, ...]]  # queue, seconds since its oldest waiting job was deferred
-    spent: Sequence[tuple[Any, ...]]  # task, replies since, without a price, by a bound, US dollars of the priced
+    oldest: Sequence[
+        tuple[Any, ...]
+    ]  # queue, seconds since its oldest waiting job was deferred
+    spent: Sequence[
+        tuple[Any, ...]
+    ]  # task, replies since, without a price, by a bound, US dollars of the priced
 
 
-async def count_stages(session: AsyncSession, week: str = "") -> Sequence[tuple[Any, ...]]:
+async def count_stages(
+    session: AsyncSession, week: str = ""
+) -> Sequence[tuple[Any, ...]]:
     """(stage, outcome, reason, threads) of the threads that last moved in an ISO week; of all for ""."""
     return [tuple(row) for row in await session.execute(_THREADS, {"week": week})]
 
 
-async def read_gauges(session: AsyncSession, *, recent: datetime, week: datetime) -> Gauges:
+async def read_gauges(
+    session: AsyncSession, *, recent: datetime, week: datetime
+) -> Gauges:
     """Read every gauge; `recent` and `week` are the moments from which decisions and replies are counted."""
 
     async def rows(query: Any, **values: datetime) -> Sequence[tuple[Any, ...]]:
         return [tuple(row) for row in await session.execute(query, values)]
 
     return Gauges(
-        await count_stages(session), await rows(_RECENT, since=recent), await rows(_JOBS), await rows(_OLDEST),
+        await count_stages(session),
+        await rows(_RECENT, since=recent),
+        await rows(_JOBS),
+        await rows(_OLDEST),
         await rows(_SPENT, since=week),
-    )  # fmt: skip
+    )

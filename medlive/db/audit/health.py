@@ -52,10 +52,18 @@ _FAILURES: Final = text("""
     JOIN threads ON threads.id = standing.thread_id
     ORDER BY curations.id DESC
 """)
-_DECIDED: Final = text("SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'")
-_DECISIONS: Final = text("SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most")
-_IN_USE: Final = text("SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)")
-_TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+_DECIDED: Final = text(
+    "SELECT count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters'"
+)
+_DECISIONS: Final = text(
+    "SELECT finished_at FROM curations ORDER BY id DESC LIMIT :most"
+)
+_IN_USE: Final = text(
+    "SELECT EXISTS (SELECT FROM threads) OR EXISTS (SELECT FROM harvest_runs)"
+)
+_TABLES: Final = text(
+    "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+)
 _ROLES: Final = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)")
 _WITHOUT: Final = text("""
     SELECT wanted.role, wanted.tab, wanted.privilege
@@ -181,7 +189,9 @@ async def missing_rights(session: AsyncSession) -> list[MissingRight]:
     for role in sorted(existing):
         for table, given in rights[role].items():
             for privilege, column in _split_rights(given):
-                wanted.append({"role": role, "tab": table, "privilege": privilege, "col": column})
+                wanted.append(
+                    {"role": role, "tab": table, "privilege": privilege, "col": column}
+                )
     rows = await session.execute(_WITHOUT, {"wanted": dump_rows(wanted)})
     missing = [MissingRight(role, table, privilege) for role, table, privilege in rows]
     asked = Counter(right["role"] for right in wanted)

@@ -40,8 +40,12 @@ MOST_COUNTED: Final = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
 WEEKS_COUNTED: Final = 13
 _FEW: Final = 50_000  # Rows that are looked through
-_EMPTY: Final[Any] = literal_column("''")  # Spelt out, as the conditions of partial indexes are
-_KEY: Final = re.compile(r'\[(?:(?:"[^"\\\x00-\x1f]*+"|-?[0-9]{1,19})(?:, ?(?=["0-9-])|(?=\])))*+\]')
+_EMPTY: Final[Any] = literal_column(
+    "''"
+)  # Spelt out, as the conditions of partial indexes are
+_KEY: Final = re.compile(
+    r'\[(?:(?:"[^"\\\x00-\x1f]*+"|-?[0-9]{1,19})(?:, ?(?=["0-9-])|(?=\])))*+\]'
+)
 """The key of a row: a JSON list of whole numbers and of texts without escapes."""
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 
@@ -50,7 +54,9 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 class Filter:
     """Which rows of a table are wanted."""
 
-    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # Facet → values, any of which will do
+    facets: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # Facet → values, any of which will do
     since: datetime | None = None  # From this moment on
     until: datetime | None = None  # Before this moment
     text: str = ""  # Words that all occur; of Chinese, characters that stand together
@@ -71,7 +77,9 @@ class Counts:
     """How many rows a filter finds, and how many each value of a facet would, the other facets as they are."""
 
     total: int
-    facets: dict[str, dict[str, int]]  # Facet → value → rows, most first; "" for rows without a value
+    facets: dict[
+        str, dict[str, int]
+    ]  # Facet → value → rows, most first; "" for rows without a value
     capped: bool  # Whether there are more than were counted
 
 
@@ -90,20 +98,32 @@ class Listing(Generic[R]):
     words: Any = None  # A tsvector that is searched instead, in thread_standings
     counts: Columns = field(default_factory=dict)  # Facets as kept in thread_counts
     count: Any = None
-    place: Any = None  # The number of a row's facets together, and as kept in thread_counts
+    place: Any = (
+        None  # The number of a row's facets together, and as kept in thread_counts
+    )
     counted_place: Any = None
     required: tuple[str, ...] = ()  # Facets that must not be empty
 
-    def conditions(self, where: Filter, matching: Any = None, *, without: str = "") -> list[Any]:
+    def conditions(
+        self, where: Filter, matching: Any = None, *, without: str = ""
+    ) -> list[Any]:
         """The conditions of a filter, less those of one facet; `matching` stands for its words."""
-        given = {name: values for name, values in where.facets.items() if name not in ("week", without)}
+        given = {
+            name: values
+            for name, values in where.facets.items()
+            if name not in ("week", without)
+        }
         weeks = where.facets.get("week", ()) if without != "week" else ()
-        found = _are_one_of(self.facets, given) + [self.facets[name] != _EMPTY for name in self.required]
+        found = _are_one_of(self.facets, given) + [
+            self.facets[name] != _EMPTY for name in self.required
+        ]
         if weeks and self.counts:
             found += _are_one_of(self.facets, {"week": weeks})
         elif weeks:
             bounds = [week_bounds(week) for week in weeks]
-            found.append(or_(*(and_(self.moment >= a, self.moment < b) for a, b in bounds)))
+            found.append(
+                or_(*(and_(self.moment >= a, self.moment < b) for a, b in bounds))
+            )
         found += self.within(where)
         return found if matching is None else [*found, matching]
 
@@ -125,7 +145,11 @@ class Listing(Generic[R]):
             return self.search(where.text)
         matching = words_match(self.words, where.text)
         thread_id = self.words.class_.thread_id
-        ids = list(await session.scalars(select(thread_id).where(matching).limit(MOST_COUNTED + 1)))
+        ids = list(
+            await session.scalars(
+                select(thread_id).where(matching).limit(MOST_COUNTED + 1)
+            )
+        )
         if len(ids) > MOST_COUNTED:
             return matching
         return _is_any(thread_id, ids)
@@ -133,10 +157,14 @@ class Listing(Generic[R]):
     def order(self, sort: str) -> tuple[Any, ...]:
         """What rows are ordered by. Raises UsageError for an unknown sort."""
         if sort and sort not in self.sorts:
-            raise UsageError(f"unknown sort {sort[:40]!r}", hint=f"choose {', '.join(self.sorts)}")
+            raise UsageError(
+                f"unknown sort {sort[:40]!r}", hint=f"choose {', '.join(self.sorts)}"
+            )
         return (self.sorts[sort or next(iter(self.sorts))], *self.key)
 
-    def select(self, where: Filter, matching: Any, order: Iterable[Any], *, descending: bool) -> Rows:
+    def select(
+        self, where: Filter, matching: Any, order: Iterable[Any], *, descending: bool
+    ) -> Rows:
         """The rows of a filter in an order, with what their keys are made of."""
         columns = [column.label(name) for name, column in self.columns.items()]
         keys = [column.label(f"key_{n}") for n, column in enumerate(order)]
@@ -154,7 +182,9 @@ def week_bounds(week: str) -> tuple[datetime, datetime]:
         start = datetime.fromisocalendar(int(year), int(number), 1).replace(tzinfo=UTC)
         return start, start + timedelta(days=7)
     except (ValueError, OverflowError):
-        raise UsageError(f"expected an ISO week such as 2026.W47, not {week[:40]!r}") from None
+        raise UsageError(
+            f"expected an ISO week such as 2026.W47, not {week[:40]!r}"
+        ) from None
 
 
 def words_match(words: Any, text: str) -> ColumnElement[bool]:
@@ -171,7 +201,12 @@ def words_match(words: Any, text: str) -> ColumnElement[bool]:
 
 def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
     """A search for a text as it stands in one of some columns, in small tables."""
-    return lambda text: or_(*(column.icontains(to_stored(text.strip()), autoescape=True) for column in columns))
+    return lambda text: or_(
+        *(
+            column.icontains(to_stored(text.strip()), autoescape=True)
+            for column in columns
+        )
+    )
 
 
 async def load_listing(
@@ -183,7 +218,9 @@ async def load_listing(
     return page, await _count_rows(session, listing, where, matching)
 
 
-async def load_page(session: AsyncSession, listing: Listing[R], where: Filter, **place: Any) -> Page[R]:
+async def load_page(
+    session: AsyncSession, listing: Listing[R], where: Filter, **place: Any
+) -> Page[R]:
     """A page of the rows of a filter: the first, or what lies next to a key.
 
     `place` holds `sort`, `descending` (True), the key `after` or `before` which the page lies, and `size` (50
@@ -192,7 +229,9 @@ async def load_page(session: AsyncSession, listing: Listing[R], where: Filter, *
     Raises:
         UsageError: for a wrong sort or key.
     """
-    return await _load_page(session, listing, where, await listing.match(session, where), **place)
+    return await _load_page(
+        session, listing, where, await listing.match(session, where), **place
+    )
 
 
 async def _load_page(
@@ -215,7 +254,10 @@ async def _load_page(
     if (key := before if backwards else after) is not None:
         place, here = tuple_(*order), tuple_(*_parse_key(key, order))
         beyond = [place < here if down else place > here]
-    if matching is None and (groups := await _groups(session, listing, where, order[0])) is not None:
+    if (
+        matching is None
+        and (groups := await _groups(session, listing, where, order[0])) is not None
+    ):
         nearest = _first_of_each(*groups, beyond, order, descending=down, size=size + 1)
         beyond = [_is_any(order[-1], list(await session.scalars(nearest)))]
     found = list((await session.execute(query.where(*beyond).limit(size + 1))).all())
@@ -240,24 +282,43 @@ async def _groups(
     chosen, dated = where.facets, where.since is not None or where.until is not None
     if not listing.counts or "week" in chosen:
         return None
-    if dated and sort is not listing.moment and not (chosen and await _are_few(session, listing, chosen)):
+    if (
+        dated
+        and sort is not listing.moment
+        and not (chosen and await _are_few(session, listing, chosen))
+    ):
         since = where.since or select(func.min(listing.moment)).scalar_subquery()
         until = where.until or select(func.max(listing.moment)).scalar_subquery()
-        weeks = func.generate_series(func.date_trunc("week", since), until, timedelta(days=7))
+        weeks = func.generate_series(
+            func.date_trunc("week", since), until, timedelta(days=7)
+        )
         values = select(func.to_char(weeks, 'IYYY."W"IW').label("value"))
         return listing.facets["week"], values, listing.conditions(where)
-    return (listing.place, _places(listing, chosen), listing.within(where)) if chosen else None
+    return (
+        (listing.place, _places(listing, chosen), listing.within(where))
+        if chosen
+        else None
+    )
 
 
-async def _are_few(session: AsyncSession, listing: Listing[Any], given: Mapping[str, tuple[str, ...]]) -> bool:
-    n = select(func.sum(listing.count)).where(listing.counts["week"] == "", *_are_one_of(listing.counts, given))
+async def _are_few(
+    session: AsyncSession, listing: Listing[Any], given: Mapping[str, tuple[str, ...]]
+) -> bool:
+    n = select(func.sum(listing.count)).where(
+        listing.counts["week"] == "", *_are_one_of(listing.counts, given)
+    )
     return (await session.scalar(n) or 0) <= _FEW
 
 
 def _places(listing: Listing[Any], given: Mapping[str, tuple[str, ...]]) -> Rows:
     """The places where some threads of a filter stand now."""
-    wanted = [*_are_one_of(listing.counts, given), *(listing.counts[name] != "" for name in listing.required)]
-    places = select(listing.counted_place.label("value")).where(listing.counts["week"] == "", *wanted)
+    wanted = [
+        *_are_one_of(listing.counts, given),
+        *(listing.counts[name] != "" for name in listing.required),
+    ]
+    places = select(listing.counted_place.label("value")).where(
+        listing.counts["week"] == "", *wanted
+    )
     return places.group_by(listing.counted_place).having(func.sum(listing.count) != 0)
 
 
@@ -274,7 +335,11 @@ def _first_of_each(
     """The last keys of the first rows in an order, taken from the first ones of each value of a column."""
     each = values.subquery()
     rows = select(*(key.label(f"key_{n}") for n, key in enumerate(order)))
-    rows = rows.where(column == each.c.value, *where, *beyond).order_by(*_turn(order, descending)).limit(size)
+    rows = (
+        rows.where(column == each.c.value, *where, *beyond)
+        .order_by(*_turn(order, descending))
+        .limit(size)
+    )
     found = rows.lateral()
     first = select(list(found.c)[-1]).select_from(each.join(found, true()))
     return first.order_by(*_turn(found.c, descending)).limit(size)
@@ -289,7 +354,12 @@ def _is_any(column: Any, values: list[int]) -> Any:
 
 
 async def stream_rows(
-    session: AsyncSession, listing: Listing[R], where: Filter, *, sort: str = "", descending: bool = True
+    session: AsyncSession,
+    listing: Listing[R],
+    where: Filter,
+    *,
+    sort: str = "",
+    descending: bool = True,
 ) -> AsyncIterator[R]:
     """Every row of a filter in order, some hundreds in memory at a time."""
     matching = await listing.match(session, where)
@@ -298,22 +368,48 @@ async def stream_rows(
         yield read(listing.row, row)
 
 
-async def count_rows(session: AsyncSession, listing: Listing[Any], where: Filter) -> Counts:
+async def count_rows(
+    session: AsyncSession, listing: Listing[Any], where: Filter
+) -> Counts:
     """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
 
     By the sums that triggers keep where the filter has facets alone; else row by row up to `MOST_COUNTED`.
     """
-    return await _count_rows(session, listing, where, await listing.match(session, where))
+    return await _count_rows(
+        session, listing, where, await listing.match(session, where)
+    )
 
 
-async def _count_rows(session: AsyncSession, listing: Listing[Any], where: Filter, matching: Any) -> Counts:
-    kept = bool(listing.counts) and where.since is None and where.until is None and not where.text.strip()
+async def _count_rows(
+    session: AsyncSession, listing: Listing[Any], where: Filter, matching: Any
+) -> Counts:
+    kept = (
+        bool(listing.counts)
+        and where.since is None
+        and where.until is None
+        and not where.text.strip()
+    )
     chosen = where.facets
-    shared = [name for name in listing.facets if name not in chosen and not (kept and name == "week")]
-    groups = [("", shared), *((name, [name]) for name in listing.facets if name not in shared)]
-    total, capped, facets = 0, False, {name: dict[str, int]() for name in listing.facets}
+    shared = [
+        name
+        for name in listing.facets
+        if name not in chosen and not (kept and name == "week")
+    ]
+    groups = [
+        ("", shared),
+        *((name, [name]) for name in listing.facets if name not in shared),
+    ]
+    total, capped, facets = (
+        0,
+        False,
+        {name: dict[str, int]() for name in listing.facets},
+    )
     for without, names in groups:
-        rows = _kept_rows(listing, where, without) if kept else _first_rows(listing, where, matching, without)
+        rows = (
+            _kept_rows(listing, where, without)
+            if kept
+            else _first_rows(listing, where, matching, without)
+        )
         found = await _sum_by(session, rows, names)
         if not without:
             total = found.pop(None, {}).get("", 0)
@@ -327,32 +423,54 @@ def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
     assert listing.count is not None
     week = listing.counts["week"]
     given = {name: values for name, values in where.facets.items() if name != without}
-    query = select(*(c.label(name) for name, c in listing.counts.items()), listing.count.label("n"))
-    query = query.where(*_are_one_of(listing.counts, given), *(listing.counts[r] != "" for r in listing.required))
+    query = select(
+        *(c.label(name) for name, c in listing.counts.items()), listing.count.label("n")
+    )
+    query = query.where(
+        *_are_one_of(listing.counts, given),
+        *(listing.counts[r] != "" for r in listing.required),
+    )
     if without == "week":
         return query.where(week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)))
     return query if "week" in given else query.where(week == "")
 
 
-def _first_rows(listing: Listing[Any], where: Filter, matching: Any, without: str) -> Rows:
+def _first_rows(
+    listing: Listing[Any], where: Filter, matching: Any, without: str
+) -> Rows:
     columns = [column.label(name) for name, column in listing.facets.items()]
     query = listing.query.with_only_columns(*columns, literal(1).label("n"))
-    if listing.counts:  # All facets are in one table: what else a row shows need not be joined
+    if (
+        listing.counts
+    ):  # All facets are in one table: what else a row shows need not be joined
         query = select(*columns, literal(1).label("n"))
-        chosen = {name: values for name, values in where.facets.items() if name not in ("week", without)}
+        chosen = {
+            name: values
+            for name, values in where.facets.items()
+            if name not in ("week", without)
+        }
         if (
             chosen and matching is None
         ):  # Else PostgreSQL goes through all rows of the dates for what none may have
-            query = query.where(listing.place == any_(func.array(_places(listing, chosen).scalar_subquery())))
-    return query.where(*listing.conditions(where, matching, without=without)).limit(MOST_COUNTED + 1)
+            query = query.where(
+                listing.place
+                == any_(func.array(_places(listing, chosen).scalar_subquery()))
+            )
+    return query.where(*listing.conditions(where, matching, without=without)).limit(
+        MOST_COUNTED + 1
+    )
 
 
-async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> dict[str | None, dict[str, int]]:
+async def _sum_by(
+    session: AsyncSession, rows: Rows, names: list[str]
+) -> dict[str | None, dict[str, int]]:
     """Facet → value → sum, most first; of all rows under None."""
     of = rows.subquery()
     columns = [of.c[name] for name in names]
     sets = func.grouping_sets(*(tuple_(column) for column in columns), tuple_())
-    mask = func.grouping(*columns).label("mask") if columns else literal(0).label("mask")
+    mask = (
+        func.grouping(*columns).label("mask") if columns else literal(0).label("mask")
+    )
     n = func.coalesce(func.sum(of.c.n), 0).label("n")
     query = select(mask, n, *columns).group_by(sets).order_by(n.desc(), *columns)
     whole = (1 << len(names)) - 1
@@ -361,12 +479,16 @@ async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> dict[s
         if mask_of == whole:
             found[None] = {"": int(count)}
         elif count:
-            place = len(names) - (whole ^ mask_of).bit_length()  # grouping() has the last column's bit first
+            place = (
+                len(names) - (whole ^ mask_of).bit_length()
+            )  # grouping() has the last column's bit first
             found[names[place]][values[place] or ""] = int(count)
     return found
 
 
-def _are_one_of(columns: Columns, given: Mapping[str, tuple[str, ...]]) -> list[ColumnElement[bool]]:
+def _are_one_of(
+    columns: Columns, given: Mapping[str, tuple[str, ...]]
+) -> list[ColumnElement[bool]]:
     if unknown := sorted(given.keys() - columns.keys()):
         raise UsageError(f"this table has no {', '.join(unknown)}")
     # One value is compared as such: a list would keep an index from giving the order too.
@@ -380,7 +502,10 @@ def _are_one_of(columns: Columns, given: Mapping[str, tuple[str, ...]]) -> list[
 
 def _format_key(row: Any, length: int) -> str:
     values = [getattr(row, f"key_{n}") for n in range(length)]
-    return json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in values], ensure_ascii=False)
+    return json.dumps(
+        [v.isoformat() if isinstance(v, datetime) else v for v in values],
+        ensure_ascii=False,
+    )
 
 
 def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
@@ -389,7 +514,10 @@ def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
         if len(key) > CURSOR_CHARS or _KEY.fullmatch(key) is None:
             raise ValueError(key)
         values = json.loads(key)
-        parsed = [_parse_value(v, column.type) for v, column in zip(values, order, strict=True)]
+        parsed = [
+            _parse_value(v, column.type)
+            for v, column in zip(values, order, strict=True)
+        ]
     except (ValueError, TypeError, RecursionError):
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
     return [literal(v, column.type) for v, column in zip(parsed, order, strict=True)]

@@ -74,9 +74,14 @@ class StageSpent:
     estimated: int  # Replies that count by an upper bound of their tokens
 
 
-async def stage_spending(session: AsyncSession, since: datetime, until: datetime) -> list[StageSpent]:
+async def stage_spending(
+    session: AsyncSession, since: datetime, until: datetime
+) -> list[StageSpent]:
     """What each stage's replies cost that were stored in that time."""
-    return [read(StageSpent, row) for row in await session.execute(_WEEK, {"since": since, "until": until})]
+    return [
+        read(StageSpent, row)
+        for row in await session.execute(_WEEK, {"since": since, "until": until})
+    ]
 
 
 async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:
@@ -84,6 +89,11 @@ async def count_kept(session: AsyncSession, since: datetime, until: datetime) ->
     return await session.scalar(_KEPT, {"since": since, "until": until}) or 0
 
 
-async def spending(session: AsyncSession, since: datetime, until: datetime) -> list[Spent]:
+async def spending(
+    session: AsyncSession, since: datetime, until: datetime
+) -> list[Spent]:
     """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all."""
-    return [read(Spent, row) for row in await session.execute(_SPENT, {"since": since, "until": until})]
+    return [
+        read(Spent, row)
+        for row in await session.execute(_SPENT, {"since": since, "until": until})
+    ]

@@ -35,11 +35,16 @@ class Decided:
 async def list_decided(session: AsyncSession) -> list[Decided]:
     """Sums of each of the last `WEEKS_COUNTED` weeks, by the week in which threads came to stand where they do."""
     row, n = ThreadCountRow, func.sum(ThreadCountRow.n).label("n")
-    what = case((row.outcome == "rejected", row.reason), else_=row.outcome).label("what")
-    query = select(row.week, row.source, what, n).where(
-        row.week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)), row.outcome.in_(("kept", "held", "rejected"))
+    what = case((row.outcome == "rejected", row.reason), else_=row.outcome).label(
+        "what"
     )
-    found = await session.execute(query.group_by(row.week, row.source, what).having(n > 0))
+    query = select(row.week, row.source, what, n).where(
+        row.week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)),
+        row.outcome.in_(("kept", "held", "rejected")),
+    )
+    found = await session.execute(
+        query.group_by(row.week, row.source, what).having(n > 0)
+    )
     return [read(Decided, one) for one in found]
 
 
@@ -48,6 +53,11 @@ async def list_standings(session: AsyncSession) -> list[Standing]:
     row = ThreadCountRow
     first = iso_week(now() - timedelta(weeks=WEEKS_COUNTED))
     n = func.sum(row.n).label("n")
-    query = select(row.week, row.source, row.outcome, n).where(or_(row.week == "", row.week > first))
+    query = select(row.week, row.source, row.outcome, n).where(
+        or_(row.week == "", row.week > first)
+    )
     query = query.group_by(row.week, row.source, row.outcome).having(n != 0)
-    return [read(Standing, found) for found in await session.execute(query.order_by(row.week.desc(), row.source))]
+    return [
+        read(Standing, found)
+        for found in await session.execute(query.order_by(row.week.desc(), row.source))
+    ]

@@ -5,13 +5,30 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, DateTime, Integer, Text, case, cast, column, func, select, table, type_coerce
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Integer,
+    Text,
+    case,
+    cast,
+    column,
+    func,
+    select,
+    table,
+    type_coerce,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from medlive.db.audit.listing import Listing, contains
 from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
-from medlive.db.tables.decisions import AgentCallRow, ClaimEvidenceRow, ClaimVerdictRow, ReplyRow
+from medlive.db.tables.decisions import (
+    AgentCallRow,
+    ClaimEvidenceRow,
+    ClaimVerdictRow,
+    ReplyRow,
+)
 from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
 from medlive.db.tables.release import SnapshotRow, WithdrawalRow
 
@@ -66,24 +83,43 @@ CALLS = Listing(
     columns={
         name: getattr(AgentCallRow, name)
         for name in (
-            "curation_id", "position", "task", "engine", "model", "attempt", "problem", "replayed",
-            "prompt_digest", "request_digest",
+            "curation_id",
+            "position",
+            "task",
+            "engine",
+            "model",
+            "attempt",
+            "problem",
+            "replayed",
+            "prompt_digest",
+            "request_digest",
         )
     }
-    | {name: getattr(ReplyRow, name) for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")}
     | {
-        "source": _S.source, "thread_id": ThreadRow.thread_id, "outcome": _text(AgentCallRow.outcome),
-        "reply": ReplyRow.text, "decided_at": _S.changed_at,
+        name: getattr(ReplyRow, name)
+        for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")
+    }
+    | {
+        "source": _S.source,
+        "thread_id": ThreadRow.thread_id,
+        "outcome": _text(AgentCallRow.outcome),
+        "reply": ReplyRow.text,
+        "decided_at": _S.changed_at,
     },
     facets={
-        "task": AgentCallRow.task, "outcome": _text(AgentCallRow.outcome), "engine": AgentCallRow.engine,
-        "model": AgentCallRow.model, "source": _S.source, "language": _S.language, "week": _S.week,
+        "task": AgentCallRow.task,
+        "outcome": _text(AgentCallRow.outcome),
+        "engine": AgentCallRow.engine,
+        "model": AgentCallRow.model,
+        "source": _S.source,
+        "language": _S.language,
+        "week": _S.week,
     },
     sorts={"decided": _S.changed_at},
     key=(AgentCallRow.curation_id, AgentCallRow.position),
     moment=_S.changed_at,
     words=_S.words,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +142,9 @@ class ClaimItem:
 
 _C = ClaimVerdictRow
 _SECOND = case(
-    (_C.second_goes_against.is_(True), "confirmed"), (_C.second_goes_against.is_(False), "overturned"), else_=""
+    (_C.second_goes_against.is_(True), "confirmed"),
+    (_C.second_goes_against.is_(False), "overturned"),
+    else_="",
 )
 
 CLAIMS = Listing(
@@ -115,23 +153,35 @@ CLAIMS = Listing(
     .select_from(_C)
     .join(_S, _S.curation_id == _C.curation_id)
     .join(ThreadRow, ThreadRow.id == _S.thread_id),
-    columns={name: getattr(_C, name) for name in ("curation_id", "element_id", "claim", "reason", "second_reason")}
+    columns={
+        name: getattr(_C, name)
+        for name in ("curation_id", "element_id", "claim", "reason", "second_reason")
+    }
     | {
-        "source": _S.source, "thread_id": ThreadRow.thread_id, "verdict": _text(_C.verdict), "second": _SECOND,
-        "outcome": _S.outcome, "decided_at": _S.changed_at,
+        "source": _S.source,
+        "thread_id": ThreadRow.thread_id,
+        "verdict": _text(_C.verdict),
+        "second": _SECOND,
+        "outcome": _S.outcome,
+        "decided_at": _S.changed_at,
         "evidence": cited_words(
-            ClaimEvidenceRow.curation_id == _C.curation_id, ClaimEvidenceRow.element_id == _C.element_id
+            ClaimEvidenceRow.curation_id == _C.curation_id,
+            ClaimEvidenceRow.element_id == _C.element_id,
         ),
     },
     facets={
-        "verdict": _text(_C.verdict), "second": _SECOND, "outcome": _S.outcome, "source": _S.source,
-        "language": _S.language, "week": _S.week,
+        "verdict": _text(_C.verdict),
+        "second": _SECOND,
+        "outcome": _S.outcome,
+        "source": _S.source,
+        "language": _S.language,
+        "week": _S.week,
     },
     sorts={"decided": _S.changed_at},
     key=(_C.curation_id, _C.element_id),
     moment=_S.changed_at,
     words=_S.words,
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +202,8 @@ class RunItem:
 RUNS = Listing(
     row=RunItem,
     query=select().select_from(HarvestRunRow),
-    columns=_columns(HarvestRunRow, RunItem) | {"outcome": _text(HarvestRunRow.outcome)},
+    columns=_columns(HarvestRunRow, RunItem)
+    | {"outcome": _text(HarvestRunRow.outcome)},
     facets={
         "source": HarvestRunRow.source,
         "outcome": _text(HarvestRunRow.outcome),
@@ -187,14 +238,17 @@ PAGES = Listing(
     query=select().select_from(FetchRow),
     columns=_columns(FetchRow, PageItem) | {"kind": _text(FetchRow.kind)},
     facets={
-        "source": FetchRow.source, "kind": _text(FetchRow.kind), "run": cast(FetchRow.run_id, Text),
-        "status": func.coalesce(cast(FetchRow.status, Text), ""), "week": _week(FetchRow.fetched_at),
+        "source": FetchRow.source,
+        "kind": _text(FetchRow.kind),
+        "run": cast(FetchRow.run_id, Text),
+        "status": func.coalesce(cast(FetchRow.status, Text), ""),
+        "week": _week(FetchRow.fetched_at),
     },
     sorts={"fetched": FetchRow.id},
     key=(),
     moment=FetchRow.fetched_at,
     search=contains(FetchRow.url, FetchRow.error),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +266,18 @@ class JobItem:
 
 _J = table(
     "procrastinate_jobs",
-    column("id", BigInteger), column("queue_name", Text), column("task_name", Text), column("status", Text),
-    column("attempts", Integer), column("args", JSONB),
-)  # fmt: skip
-_EVENT = table("procrastinate_events", column("job_id", BigInteger), column("at", DateTime(timezone=True)))
+    column("id", BigInteger),
+    column("queue_name", Text),
+    column("task_name", Text),
+    column("status", Text),
+    column("attempts", Integer),
+    column("args", JSONB),
+)
+_EVENT = table(
+    "procrastinate_events",
+    column("job_id", BigInteger),
+    column("at", DateTime(timezone=True)),
+)
 _QUEUED = (
     select(func.min(_EVENT.c.at, type_=DateTime(timezone=True)))
     .where(_EVENT.c.job_id == _J.c.id)
@@ -226,17 +288,25 @@ JOBS = Listing(
     row=JobItem,
     query=select().select_from(_J),
     columns={
-        "id": _J.c.id, "queue": _J.c.queue_name, "task": _J.c.task_name, "status": cast(_J.c.status, Text),
-        "attempts": _J.c.attempts, "args": _J.c.args, "queued_at": _QUEUED,
+        "id": _J.c.id,
+        "queue": _J.c.queue_name,
+        "task": _J.c.task_name,
+        "status": cast(_J.c.status, Text),
+        "attempts": _J.c.attempts,
+        "args": _J.c.args,
+        "queued_at": _QUEUED,
     },
     facets={
-        "status": cast(_J.c.status, Text), "queue": _J.c.queue_name, "task": _J.c.task_name, "week": _week(_QUEUED)
+        "status": cast(_J.c.status, Text),
+        "queue": _J.c.queue_name,
+        "task": _J.c.task_name,
+        "week": _week(_QUEUED),
     },
     sorts={"queued": _J.c.id},
     key=(),
     moment=_QUEUED,
     search=contains(cast(_J.c.args, Text)),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +360,11 @@ ERRATA = Listing(
     row=ErratumItem,
     query=select().select_from(WithdrawalRow),
     columns=_columns(WithdrawalRow, ErratumItem) | {"kind": _text(WithdrawalRow.kind)},
-    facets={"kind": _text(WithdrawalRow.kind), "whole": _WHOLE, "week": _week(WithdrawalRow.withdrawn_at)},
+    facets={
+        "kind": _text(WithdrawalRow.kind),
+        "whole": _WHOLE,
+        "week": _week(WithdrawalRow.withdrawn_at),
+    },
     sorts={"withdrawn": WithdrawalRow.id},
     key=(),
     moment=WithdrawalRow.withdrawn_at,
@@ -298,7 +372,14 @@ ERRATA = Listing(
 )
 
 LISTINGS: Final[Mapping[str, Listing[Any]]] = {
-    "threads": THREADS, "cases": CASES, "calls": CALLS, "claims": CLAIMS, "runs": RUNS, "pages": PAGES,
-    "jobs": JOBS, "snapshots": SNAPSHOTS, "errata": ERRATA,
-}  # fmt: skip
+    "threads": THREADS,
+    "cases": CASES,
+    "calls": CALLS,
+    "claims": CLAIMS,
+    "runs": RUNS,
+    "pages": PAGES,
+    "jobs": JOBS,
+    "snapshots": SNAPSHOTS,
+    "errata": ERRATA,
+}
 """Every table that is listed."""

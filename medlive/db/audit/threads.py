@@ -13,13 +13,28 @@ from medlive.curation.model import Alignment
 from medlive.db.audit.listing import Listing
 from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
 from medlive.db.tables.base import AnyText
-from medlive.db.tables.decisions import ClaimEvidenceRow, ClaimVerdictRow, CurationRow, PassageRow
+from medlive.db.tables.decisions import (
+    ClaimEvidenceRow,
+    ClaimVerdictRow,
+    CurationRow,
+    PassageRow,
+)
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.tables.release import CaseRevisionRow, CaseRow
 
 _LOCK: Final = 0x6D656463  # "medc": one number for whoever adds up the counts
 _S = ThreadStandingRow
-FACETS = ("source", "language", "stage", "outcome", "reason", "engine", "specialty", "status", "week")
+FACETS = (
+    "source",
+    "language",
+    "stage",
+    "outcome",
+    "reason",
+    "engine",
+    "specialty",
+    "status",
+    "week",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,9 @@ class ThreadItem:
     outcome: str
     reason: str
     detail: str  # The reason in words
-    evidence: tuple[str, ...]  # What claims were contradicted by: "a2: <passage>: <its words>"
+    evidence: tuple[
+        str, ...
+    ]  # What claims were contradicted by: "a2: <passage>: <its words>"
     engine: str
     case_id: str | None
     week: str
@@ -67,7 +84,9 @@ def cited_words(*which: Any, label: Any = "") -> Any:
     shown = ClaimEvidenceRow
     words = func.coalesce(shown.second_quote, shown.quote)
     line = func.concat(label, PassageRow.passage_id, ": ", words)
-    found = select(func.array_agg(aggregate_order_by(line, shown.element_id, shown.position)))
+    found = select(
+        func.array_agg(aggregate_order_by(line, shown.element_id, shown.position))
+    )
     found = found.join_from(shown, PassageRow, PassageRow.key == shown.passage_key)
     lines = found.where(words.is_not(None), *which).scalar_subquery()
     return func.coalesce(lines, cast([], ARRAY(Text)), type_=ARRAY(AnyText))
@@ -78,7 +97,9 @@ _AGAINST = exists().where(
     ClaimVerdictRow.element_id == ClaimEvidenceRow.element_id,
     ClaimVerdictRow.verdict == Alignment.CONTRADICTED,
 )
-_STANDING = {name: getattr(_S, name) for name in (*FACETS, "changed_at", "posted_at", "case_id")}
+_STANDING = {
+    name: getattr(_S, name) for name in (*FACETS, "changed_at", "posted_at", "case_id")
+}
 _SHARED: dict[str, Any] = {
     "facets": {name: getattr(_S, name) for name in FACETS},
     "sorts": {"changed": _S.changed_at, "posted": _S.posted_at},
@@ -98,7 +119,11 @@ THREADS = Listing(
     .join(ThreadRow, ThreadRow.id == _S.thread_id)
     .join(ThreadRevisionRow, ThreadRevisionRow.id == _S.revision_id)
     .outerjoin(CurationRow, CurationRow.id == _S.curation_id),
-    columns={name: column for name, column in _STANDING.items() if name not in ("specialty", "status")}
+    columns={
+        name: column
+        for name, column in _STANDING.items()
+        if name not in ("specialty", "status")
+    }
     | {
         "thread_id": ThreadRow.thread_id,
         "title": func.left(ThreadRevisionRow.title, TITLE_CHARS_SHOWN),
@@ -118,11 +143,22 @@ CASES = Listing(
     .join(CaseRow, CaseRow.id == _S.case_id)
     .join(
         CaseRevisionRow,
-        (CaseRevisionRow.case_id == _S.case_id) & (CaseRevisionRow.revision == _S.case_revision),
+        (CaseRevisionRow.case_id == _S.case_id)
+        & (CaseRevisionRow.revision == _S.case_revision),
     ),
-    columns={name: column for name, column in _STANDING.items() if name not in ("stage", "outcome", "reason")}
-    | {name: getattr(CaseRevisionRow, name) for name in ("case_id", "revision", "query", "publishable")}
-    | {"status_reason": CaseRow.status_reason, "theme": type_coerce(CaseRevisionRow.theme, Text)},
+    columns={
+        name: column
+        for name, column in _STANDING.items()
+        if name not in ("stage", "outcome", "reason")
+    }
+    | {
+        name: getattr(CaseRevisionRow, name)
+        for name in ("case_id", "revision", "query", "publishable")
+    }
+    | {
+        "status_reason": CaseRow.status_reason,
+        "theme": type_coerce(CaseRevisionRow.theme, Text),
+    },
     required=("status",),
     **_SHARED,
 )

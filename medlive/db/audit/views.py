@@ -29,7 +29,9 @@ async def list_views(session: AsyncSession, account_id: int) -> list[SavedView]:
     return [read(SavedView, found) for found in await session.scalars(query)]
 
 
-async def save_view(session: AsyncSession, account_id: int, title: str, table: str, query: str) -> None:
+async def save_view(
+    session: AsyncSession, account_id: int, title: str, table: str, query: str
+) -> None:
     """Keep a view; one of the same title is replaced.
 
     Raises:
@@ -38,18 +40,33 @@ async def save_view(session: AsyncSession, account_id: int, title: str, table: s
     if not (title := to_stored(title.strip()[:VIEW_TITLE_CHARS])):
         raise UsageError("a view needs a name")
     if len(query) > VIEW_CHARS:
-        raise UsageError(f"a view's address has at most {VIEW_CHARS:,} characters, and this has {len(query):,}")
+        raise UsageError(
+            f"a view's address has at most {VIEW_CHARS:,} characters, and this has {len(query):,}"
+        )
     row = SavedViewRow
-    kept = await session.scalar(select(func.count()).where(row.account_id == account_id, row.title != title))
+    kept = await session.scalar(
+        select(func.count()).where(row.account_id == account_id, row.title != title)
+    )
     if kept is not None and kept >= VIEWS:
         raise UsageError(f"an account keeps {VIEWS} views at most")
-    statement = upsert(row).values(account_id=account_id, title=title, table_name=table, query=to_stored(query))
-    changed = {"table_name": statement.excluded.table_name, "query": statement.excluded.query}
-    await session.execute(statement.on_conflict_do_update(index_elements=["account_id", "title"], set_=changed))
+    statement = upsert(row).values(
+        account_id=account_id, title=title, table_name=table, query=to_stored(query)
+    )
+    changed = {
+        "table_name": statement.excluded.table_name,
+        "query": statement.excluded.query,
+    }
+    await session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["account_id", "title"], set_=changed
+        )
+    )
 
 
 async def forget_view(session: AsyncSession, account_id: int, view_id: int) -> None:
     """Delete a view, if it is the account's own."""
     await session.execute(
-        delete(SavedViewRow).where(SavedViewRow.id == view_id, SavedViewRow.account_id == account_id)
+        delete(SavedViewRow).where(
+            SavedViewRow.id == view_id, SavedViewRow.account_id == account_id
+        )
     )

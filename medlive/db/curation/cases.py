@@ -16,7 +16,11 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
 from medlive.db.mapping import add_row, insert_rows, read, row_of
-from medlive.db.release.withdrawals import too_thin, withdrawn_criteria, without_criteria
+from medlive.db.release.withdrawals import (
+    too_thin,
+    withdrawn_criteria,
+    without_criteria,
+)
 from medlive.db.tables.decisions import CrossExaminationRow, CurationRow
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import (
@@ -34,7 +38,9 @@ from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.rubric.model import Criterion, Rubric
 
-_NOT_BY_MODELS = "an agent was the rules engine or a recording, whose cases are for trying the loop"
+_NOT_BY_MODELS = (
+    "an agent was the rules engine or a recording, whose cases are for trying the loop"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +69,19 @@ class CaseContent:
     def digest(self) -> str:
         """The digest of what makes a revision: a case with an equal one has not changed."""
         rubric = self.rubric
-        criteria = [[c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id] for c in rubric.criteria]
+        criteria = [
+            [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
+            for c in rubric.criteria
+        ]
         values: dict[str, Any] = {
-            "language": self.language, "source": self.source, "posted_at": self.posted_at.isoformat(),
-            "theme": rubric.theme.value, "specialty": rubric.specialty, "difficulty": rubric.difficulty.value,
+            "language": self.language,
+            "source": self.source,
+            "posted_at": self.posted_at.isoformat(),
+            "theme": rubric.theme.value,
+            "specialty": rubric.specialty,
+            "difficulty": rubric.difficulty.value,
             "dialogue_register": rubric.dialogue_register.value,
-        }  # fmt: skip
+        }
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
 
 
@@ -103,7 +116,12 @@ def case_id_of(source: str, thread_id: str, key: bytes) -> str:
 
 
 async def save_case(
-    session: AsyncSession, content: CaseContent, *, thread_pk: int, key: bytes, held: str | None = None
+    session: AsyncSession,
+    content: CaseContent,
+    *,
+    thread_pk: int,
+    key: bytes,
+    held: str | None = None,
 ) -> SavedCase:
     """Save the case that a thread made, as a new revision unless its content is the latest one's.
 
@@ -117,16 +135,23 @@ async def save_case(
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
     status = CaseStatus.READY if held is None else CaseStatus.HELD
-    statement = upsert(CaseRow).values(id=case_id, thread_id=thread_pk, status=status, status_reason=held)
+    statement = upsert(CaseRow).values(
+        id=case_id, thread_id=thread_pk, status=status, status_reason=held
+    )
     # The row is locked here, changed or not, so that two savers of one case take turns.
     locked = statement.on_conflict_do_update(
         index_elements=["id"], set_={"thread_id": statement.excluded.thread_id}
     )
-    before, why = (await session.execute(locked.returning(CaseRow.status, CaseRow.status_reason))).one()
+    before, why = (
+        await session.execute(locked.returning(CaseRow.status, CaseRow.status_reason))
+    ).one()
     if (before, why) != (status, held):
         await set_status(session, case_id, status, held)
     kept = without_criteria(content.rubric, await withdrawn_criteria(session, case_id))
-    if len(kept.criteria) < len(content.rubric.criteria) and (thin := too_thin(kept)) is not None:
+    if (
+        len(kept.criteria) < len(content.rubric.criteria)
+        and (thin := too_thin(kept)) is not None
+    ):
         # What is left is no rubric: the case waits, and its latest revision stays as it was.
         latest = await latest_case(session, case_id)
         if latest is not None:
@@ -136,15 +161,24 @@ async def save_case(
     saved = await add_revision(session, case_id, replace(content, rubric=kept))
     if saved.status == "new":
         return saved
-    review = await _last_review(session, case_id, saved.revision, (ReviewAction.APPROVE, ReviewAction.REJECT))
+    review = await _last_review(
+        session, case_id, saved.revision, (ReviewAction.APPROVE, ReviewAction.REJECT)
+    )
     if review is not None:
         await apply_review(session, case_id, review.action, review.reason)
     elif before is CaseStatus.REJECTED and held is None:
-        await set_status(session, case_id, CaseStatus.HELD, f"{why}; its content has changed since")
+        await set_status(
+            session, case_id, CaseStatus.HELD, f"{why}; its content has changed since"
+        )
     elif saved.status == "revised" and await _last_review(
         session, case_id, saved.revision - 1, (ReviewAction.EDIT,)
     ):
-        await set_status(session, case_id, CaseStatus.HELD, held or "curated anew since a person edited it")
+        await set_status(
+            session,
+            case_id,
+            CaseStatus.HELD,
+            held or "curated anew since a person edited it",
+        )
     return saved
 
 
@@ -152,54 +186,95 @@ async def _last_review(
     session: AsyncSession, case_id: str, revision: int, actions: Sequence[ReviewAction]
 ) -> ReviewRow | None:
     row = ReviewRow
-    query = select(row).where(row.case_id == case_id, row.revision == revision, row.action.in_(actions))
-    found: ReviewRow | None = await session.scalar(query.order_by(row.id.desc()).limit(1))
+    query = select(row).where(
+        row.case_id == case_id, row.revision == revision, row.action.in_(actions)
+    )
+    found: ReviewRow | None = await session.scalar(
+        query.order_by(row.id.desc()).limit(1)
+    )
     return found
 
 
-async def add_revision(session: AsyncSession, case_id: str, content: CaseContent) -> SavedCase:
+async def add_revision(
+    session: AsyncSession, case_id: str, content: CaseContent
+) -> SavedCase:
     """Add a revision to a case whose row the session has locked, unless its content is the latest one's."""
     digest = content.digest()
-    query = select(CaseRevisionRow).where(CaseRevisionRow.case_id == case_id, is_latest_case())
+    query = select(CaseRevisionRow).where(
+        CaseRevisionRow.case_id == case_id, is_latest_case()
+    )
     latest = await session.scalar(query)
-    if latest is not None and latest.content_digest == digest and latest.publishable == content.publishable:
+    if (
+        latest is not None
+        and latest.content_digest == digest
+        and latest.publishable == content.publishable
+    ):
         return SavedCase(case_id, latest.revision, "unchanged")
     revision = latest.revision + 1 if latest is not None else 1
-    values = row_of(CaseRevisionRow, content, case_id=case_id, revision=revision, content_digest=digest)
-    values |= row_of(CaseRevisionRow, content.rubric) | row_of(CaseRevisionRow, content.text)
+    values = row_of(
+        CaseRevisionRow,
+        content,
+        case_id=case_id,
+        revision=revision,
+        content_digest=digest,
+    )
+    values |= row_of(CaseRevisionRow, content.rubric) | row_of(
+        CaseRevisionRow, content.text
+    )
     if not content.publishable:
         values["unpublishable_reason"] = content.unpublishable_reason or _NOT_BY_MODELS
     await add_row(session, CaseRevisionRow(**values))
     criteria = content.rubric.criteria
-    rows = [row_of(CriterionRow, c, case_id=case_id, revision=revision, criterion_id=c.id) for c in criteria]
+    rows = [
+        row_of(CriterionRow, c, case_id=case_id, revision=revision, criterion_id=c.id)
+        for c in criteria
+    ]
     await insert_rows(session, CriterionRow, rows)
     return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
 
 
-async def set_status(session: AsyncSession, case_id: str, status: CaseStatus, reason: str | None) -> None:
+async def set_status(
+    session: AsyncSession, case_id: str, status: CaseStatus, reason: str | None
+) -> None:
     """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
-    statement = update(CaseRow).where(CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN)
+    statement = update(CaseRow).where(
+        CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN
+    )
     await session.execute(statement.values(status=status, status_reason=reason))
 
 
 async def reopen_case(session: AsyncSession, case_id: str, reason: str) -> None:
     """Hold a withdrawn case for a person."""
-    statement = update(CaseRow).where(CaseRow.id == case_id, CaseRow.status == CaseStatus.WITHDRAWN)
-    await session.execute(statement.values(status=CaseStatus.HELD, status_reason=reason))
+    statement = update(CaseRow).where(
+        CaseRow.id == case_id, CaseRow.status == CaseStatus.WITHDRAWN
+    )
+    await session.execute(
+        statement.values(status=CaseStatus.HELD, status_reason=reason)
+    )
 
 
-async def apply_review(session: AsyncSession, case_id: str, action: ReviewAction, reason: str) -> None:
+async def apply_review(
+    session: AsyncSession, case_id: str, action: ReviewAction, reason: str
+) -> None:
     """Give a case the status that a person's approval or rejection asks for, unless it is withdrawn."""
     if action is ReviewAction.APPROVE:
         await set_status(session, case_id, CaseStatus.READY, None)
     else:
-        await set_status(session, case_id, CaseStatus.REJECTED, f"rejected by a person: {reason}")
+        await set_status(
+            session, case_id, CaseStatus.REJECTED, f"rejected by a person: {reason}"
+        )
 
 
-async def hold_case_of_thread(session: AsyncSession, thread_pk: int, reason: str) -> None:
+async def hold_case_of_thread(
+    session: AsyncSession, thread_pk: int, reason: str
+) -> None:
     """Take a thread's ready case back until a person looks."""
-    statement = update(CaseRow).where(CaseRow.thread_id == thread_pk, CaseRow.status == CaseStatus.READY)
-    await session.execute(statement.values(status=CaseStatus.HELD, status_reason=reason))
+    statement = update(CaseRow).where(
+        CaseRow.thread_id == thread_pk, CaseRow.status == CaseStatus.READY
+    )
+    await session.execute(
+        statement.values(status=CaseStatus.HELD, status_reason=reason)
+    )
 
 
 async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
@@ -207,7 +282,9 @@ async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
     return await find_status(session, case_id, lock=True)
 
 
-async def find_status(session: AsyncSession, case_id: str, *, lock: bool = False) -> CaseStatus:
+async def find_status(
+    session: AsyncSession, case_id: str, *, lock: bool = False
+) -> CaseStatus:
     """A case's status. Raises UsageError with near ids."""
     query = select(CaseRow.status).where(CaseRow.id == case_id)
     if lock:
@@ -216,75 +293,127 @@ async def find_status(session: AsyncSession, case_id: str, *, lock: bool = False
     if status is not None:
         return status
     # A wrong character leaves either the beginning or the end as it was.
-    is_near = or_(func.left(CaseRow.id, 8) == case_id[:8], func.right(CaseRow.id, 5) == case_id[-5:])
-    ids = list(await session.scalars(select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(2_000)))
+    is_near = or_(
+        func.left(CaseRow.id, 8) == case_id[:8],
+        func.right(CaseRow.id, 5) == case_id[-5:],
+    )
+    ids = list(
+        await session.scalars(
+            select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(2_000)
+        )
+    )
     near = get_close_matches(case_id[:200], ids, n=3, cutoff=0.7)
     raise UsageError(
         f"unknown case {case_id[:100]!r}",
-        hint=f"did you mean {' or '.join(near)}?" if near else "medlive case list shows them",
+        hint=f"did you mean {' or '.join(near)}?"
+        if near
+        else "medlive case list shows them",
     )
 
 
 async def status_reason(session: AsyncSession, case_id: str) -> str | None:
     """Why a case is not ready; None for a ready one."""
-    reason: str | None = await session.scalar(select(CaseRow.status_reason).where(CaseRow.id == case_id))
+    reason: str | None = await session.scalar(
+        select(CaseRow.status_reason).where(CaseRow.id == case_id)
+    )
     return reason
 
 
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     """The latest revision of a case, whatever its status; None for no case."""
-    query = select(CaseRevisionRow).where(CaseRevisionRow.case_id == case_id, is_latest_case())
+    query = select(CaseRevisionRow).where(
+        CaseRevisionRow.case_id == case_id, is_latest_case()
+    )
     row = await session.scalar(query)
     if row is None:
         return None
     criteria = tuple(await criteria_of(session, case_id, row.revision))
-    return read(StoredCase, row, text=read(CaseText, row), rubric=read(Rubric, row, criteria=criteria))
+    return read(
+        StoredCase,
+        row,
+        text=read(CaseText, row),
+        rubric=read(Rubric, row, criteria=criteria),
+    )
 
 
-async def case_of_thread(session: AsyncSession, thread_pk: int) -> tuple[CaseRow, CaseRevisionRow] | None:
+async def case_of_thread(
+    session: AsyncSession, thread_pk: int
+) -> tuple[CaseRow, CaseRevisionRow] | None:
     """A thread's case with its latest revision; None without a case or without a revision of it."""
-    query = select(CaseRow, CaseRevisionRow).join(CaseRevisionRow, CaseRevisionRow.case_id == CaseRow.id)
-    found = (await session.execute(query.where(CaseRow.thread_id == thread_pk, is_latest_case()))).first()
+    query = select(CaseRow, CaseRevisionRow).join(
+        CaseRevisionRow, CaseRevisionRow.case_id == CaseRow.id
+    )
+    found = (
+        await session.execute(
+            query.where(CaseRow.thread_id == thread_pk, is_latest_case())
+        )
+    ).first()
     return None if found is None else (found[0], found[1])
 
 
-async def compared_cases(session: AsyncSession, version: str | None = None) -> list[ComparedCase]:
+async def compared_cases(
+    session: AsyncSession, version: str | None = None
+) -> list[ComparedCase]:
     """The cases of a snapshot, by id, or the latest revision of every case. Raises UsageError for none."""
     row, made = CaseRevisionRow, CurationRow
     query = (
         select(row, made, CrossExaminationRow)
         .join(made, made.id == row.curation_id)
-        .outerjoin(CrossExaminationRow, CrossExaminationRow.curation_id == row.curation_id)
+        .outerjoin(
+            CrossExaminationRow, CrossExaminationRow.curation_id == row.curation_id
+        )
         .order_by(row.case_id)
     )
     if version is None:
         query = query.where(is_latest_case())
     else:
         member = SnapshotMemberRow
-        of = and_(member.case_id == row.case_id, member.revision == row.revision, member.version == version)
+        of = and_(
+            member.case_id == row.case_id,
+            member.revision == row.revision,
+            member.version == version,
+        )
         query = query.join(member, of)
     found = [
         ComparedCase(
-            case.case_id, case.revision, case.language, curation.revision_id, read(CaseText, case),
-            (case.narrative, case.advice) != (curation.narrative, curation.advice), scores,
+            case.case_id,
+            case.revision,
+            case.language,
+            curation.revision_id,
+            read(CaseText, case),
+            (case.narrative, case.advice) != (curation.narrative, curation.advice),
+            scores,
         )
         for case, curation, scores in await session.execute(query)
-    ]  # fmt: skip
+    ]
     if not found:
-        raise UsageError("there are no cases" if version is None else f"no snapshot {version} with cases is here")
+        raise UsageError(
+            "there are no cases"
+            if version is None
+            else f"no snapshot {version} with cases is here"
+        )
     return found
 
 
 def is_latest_case() -> ColumnElement[bool]:
     """The condition that a `CaseRevisionRow` is its case's latest."""
     later = aliased(CaseRevisionRow)
-    return ~exists().where(later.case_id == CaseRevisionRow.case_id, later.revision > CaseRevisionRow.revision)
+    return ~exists().where(
+        later.case_id == CaseRevisionRow.case_id,
+        later.revision > CaseRevisionRow.revision,
+    )
 
 
-async def criteria_of(session: AsyncSession, case_id: str, revision: int) -> list[Criterion]:
+async def criteria_of(
+    session: AsyncSession, case_id: str, revision: int
+) -> list[Criterion]:
     """The criteria of a case's revision, in their order."""
     row = CriterionRow
-    query = select(row).where(row.case_id == case_id, row.revision == revision).order_by(row.position)
+    query = (
+        select(row)
+        .where(row.case_id == case_id, row.revision == revision)
+        .order_by(row.position)
+    )
     return [read(Criterion, c, id=c.criterion_id) for c in await session.scalars(query)]
 
 
@@ -297,4 +426,6 @@ async def shown_revisions(session: AsyncSession, case_id: str) -> list[int]:
         .where(SnapshotRow.state == SnapshotState.FROZEN)
         .where(member.case_id == case_id, member.first_release.is_not(None))
     )
-    return list(await session.scalars(query.distinct().order_by(member.revision.desc())))
+    return list(
+        await session.scalars(query.distinct().order_by(member.revision.desc()))
+    )

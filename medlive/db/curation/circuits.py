@@ -31,26 +31,46 @@ class PostgresCircuits:
                 if new is None:
                     return True
                 rows = [row_of(CircuitRow, new, key=key)]
-                inserted = await insert_rows(session, CircuitRow, rows, skip_known=True, returning=["key"])
+                inserted = await insert_rows(
+                    session, CircuitRow, rows, skip_known=True, returning=["key"]
+                )
                 return bool(inserted)
             same = (CircuitRow.key == key, CircuitRow.retry_at == known.retry_at)
-            change = update(CircuitRow).values(row_of(CircuitRow, new)) if new else delete(CircuitRow)
-            return bool((await session.execute(change.where(*same).returning(CircuitRow.key))).first())
+            change = (
+                update(CircuitRow).values(row_of(CircuitRow, new))
+                if new
+                else delete(CircuitRow)
+            )
+            return bool(
+                (
+                    await session.execute(change.where(*same).returning(CircuitRow.key))
+                ).first()
+            )
 
 
 async def list_circuits(session: AsyncSession) -> list[Opening]:
     """Every open circuit, the oldest first."""
-    rows = await session.scalars(select(CircuitRow).order_by(CircuitRow.opened_at, CircuitRow.key))
+    rows = await session.scalars(
+        select(CircuitRow).order_by(CircuitRow.opened_at, CircuitRow.key)
+    )
     return [read(Opening, row) for row in rows]
 
 
-async def reset_circuits(session: AsyncSession, endpoints: Collection[str]) -> list[str]:
+async def reset_circuits(
+    session: AsyncSession, endpoints: Collection[str]
+) -> list[str]:
     """Close the circuits of these endpoints, whatever their key; the endpoints of those that were open."""
-    statement = delete(CircuitRow).where(CircuitRow.endpoint.in_(endpoints)).returning(CircuitRow.endpoint)
+    statement = (
+        delete(CircuitRow)
+        .where(CircuitRow.endpoint.in_(endpoints))
+        .returning(CircuitRow.endpoint)
+    )
     return sorted(set(await session.scalars(statement)))
 
 
 async def open_circuits(session: AsyncSession, names: Collection[str]) -> list[Opening]:
     """The open circuits of these keys or endpoints, the oldest first."""
     rows = await session.scalars(select(CircuitRow).order_by(CircuitRow.opened_at))
-    return [read(Opening, row) for row in rows if row.key in names or row.endpoint in names]
+    return [
+        read(Opening, row) for row in rows if row.key in names or row.endpoint in names
+    ]

@@ -44,7 +44,9 @@ async def save_curation(
     """
     await lock_revision(session, revision_pk)
     row = tables.CurationRow
-    attempts = select(row).where(row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest)
+    attempts = select(row).where(
+        row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
+    )
     latest = await session.scalar(attempts.order_by(row.attempt.desc()).limit(1))
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
@@ -52,28 +54,43 @@ async def save_curation(
         used = row_of(tables.EvidenceIndexRow, index, digest=index.index_digest)
         await insert_rows(session, tables.EvidenceIndexRow, [used], skip_known=True)
     values = row_of(
-        row, curation, revision_id=revision_pk, pipeline_digest=pipeline_digest,
+        row,
+        curation,
+        revision_id=revision_pk,
+        pipeline_digest=pipeline_digest,
         attempt=1 if latest is None else latest.attempt + 1,
         threshold_sufficiency=curation.thresholds.sufficiency,
-        threshold_alignment=curation.thresholds.alignment, index_digest=index.index_digest if index else None,
-        started_at=started_at, finished_at=finished_at,
-    )  # fmt: skip
+        threshold_alignment=curation.thresholds.alignment,
+        index_digest=index.index_digest if index else None,
+        started_at=started_at,
+        finished_at=finished_at,
+    )
     texts = {} if curation.text is None else asdict(curation.text)
     curation_id = (await add_row(session, row(**values | texts))).id
     await _save_parts(session, curation_id, curation)
     return curation_id
 
 
-async def latest_curation(session: AsyncSession, revision_pk: int) -> tables.CurationRow | None:
+async def latest_curation(
+    session: AsyncSession, revision_pk: int
+) -> tables.CurationRow | None:
     """The latest decision about a thread's revision."""
-    query = select(tables.CurationRow).where(tables.CurationRow.revision_id == revision_pk)
-    row: tables.CurationRow | None = await session.scalar(query.order_by(tables.CurationRow.id.desc()).limit(1))
+    query = select(tables.CurationRow).where(
+        tables.CurationRow.revision_id == revision_pk
+    )
+    row: tables.CurationRow | None = await session.scalar(
+        query.order_by(tables.CurationRow.id.desc()).limit(1)
+    )
     return row
 
 
-async def list_curations(session: AsyncSession, revision_pk: int) -> list[tables.CurationRow]:
+async def list_curations(
+    session: AsyncSession, revision_pk: int
+) -> list[tables.CurationRow]:
     """Every decision about a thread's revision, the latest first."""
-    query = select(tables.CurationRow).where(tables.CurationRow.revision_id == revision_pk)
+    query = select(tables.CurationRow).where(
+        tables.CurationRow.revision_id == revision_pk
+    )
     return list(await session.scalars(query.order_by(tables.CurationRow.id.desc())))
 
 
@@ -85,15 +102,23 @@ async def revision_of(session: AsyncSession, curation_id: int) -> int:
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
     await session.execute(
-        select(ThreadRevisionRow.id).where(ThreadRevisionRow.id == revision_pk).with_for_update()
+        select(ThreadRevisionRow.id)
+        .where(ThreadRevisionRow.id == revision_pk)
+        .with_for_update()
     )
 
 
-async def latest_outcome(session: AsyncSession, revision_pk: int, pipeline_digest: str) -> model.Outcome | None:
+async def latest_outcome(
+    session: AsyncSession, revision_pk: int, pipeline_digest: str
+) -> model.Outcome | None:
     """The outcome of the latest attempt; None when there was none."""
     row = tables.CurationRow
-    query = select(row.outcome).where(row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest)
-    outcome: model.Outcome | None = await session.scalar(query.order_by(row.attempt.desc()).limit(1))
+    query = select(row.outcome).where(
+        row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
+    )
+    outcome: model.Outcome | None = await session.scalar(
+        query.order_by(row.attempt.desc()).limit(1)
+    )
     return outcome
 
 
@@ -102,7 +127,11 @@ async def untried_revisions(
 ) -> list[int]:
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
-    attempt, result, revision = tables.CurationRow, tables.FilterResultRow, ThreadRevisionRow
+    attempt, result, revision = (
+        tables.CurationRow,
+        tables.FilterResultRow,
+        ThreadRevisionRow,
+    )
     tried = exists().where(attempt.revision_id == revision.id)
     if pipeline_digest is not None:
         tried = tried.where(attempt.pipeline_digest == pipeline_digest)
@@ -125,7 +154,10 @@ async def failed_revisions(
     an endpoint that is away, or a budget that is spent, says nothing about a thread.
     """
     row = tables.CurationRow
-    failed, here = func.bool_and(row.outcome == model.Outcome.FAILED), row.pipeline_digest == pipeline_digest
+    failed, here = (
+        func.bool_and(row.outcome == model.Outcome.FAILED),
+        row.pipeline_digest == pipeline_digest,
+    )
     query = (
         select(row.revision_id)
         .join(ThreadRevisionRow, ThreadRevisionRow.id == row.revision_id)
@@ -135,7 +167,9 @@ async def failed_revisions(
         .order_by(row.revision_id)
     )
     if max_attempts is not None:
-        replied = row.reason.not_in((model.Reason.ENDPOINT_UNAVAILABLE, model.Reason.BUDGET_SPENT))
+        replied = row.reason.not_in(
+            (model.Reason.ENDPOINT_UNAVAILABLE, model.Reason.BUDGET_SPENT)
+        )
         query = query.having(func.count().filter(here, replied) < max_attempts)
     return list(await session.scalars(query))
 
@@ -156,25 +190,47 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
     ]
     asked = await session.get(tables.CrossExaminationRow, curation_id)
     questions = await _parts(
-        session, curation_id, model.CrossQuestion, tables.CrossQuestionRow, own="own_answer", other="other_answer"
+        session,
+        curation_id,
+        model.CrossQuestion,
+        tables.CrossQuestionRow,
+        own="own_answer",
+        other="other_answer",
     )
     return read(
         model.Curation,
         found,
-        thresholds=model.Thresholds(found.threshold_sufficiency, found.threshold_alignment),
+        thresholds=model.Thresholds(
+            found.threshold_sufficiency, found.threshold_alignment
+        ),
         overruled=tuple(model.Reason(reason) for reason in found.overruled),
         elements=await _parts(
-            session, curation_id, model.Element, tables.ElementRow, id="element_id", status="standing"
+            session,
+            curation_id,
+            model.Element,
+            tables.ElementRow,
+            id="element_id",
+            status="standing",
         ),
-        requirements=await _parts(session, curation_id, model.Requirement, tables.RequirementRow),
+        requirements=await _parts(
+            session, curation_id, model.Requirement, tables.RequirementRow
+        ),
         claims=await _load_claims(session, curation_id),
         index=index,
         checks=await _parts(
-            session, curation_id, model.ControllerCheck, tables.ControllerCheckRow, check="check_name"
+            session,
+            curation_id,
+            model.ControllerCheck,
+            tables.ControllerCheckRow,
+            check="check_name",
         ),
         text=None if found.narrative is None else read(model.CaseText, found),
-        cross_examination=None if asked is None else read(model.CrossExamination, asked, questions=questions),
-        second_reading=None if reading is None else read(model.SecondReading, reading, wrong=tuple(wrong)),
+        cross_examination=None
+        if asked is None
+        else read(model.CrossExamination, asked, questions=questions),
+        second_reading=None
+        if reading is None
+        else read(model.SecondReading, reading, wrong=tuple(wrong)),
         holds=await _parts(session, curation_id, model.Hold, tables.HoldRow),
         calls=await _parts(session, curation_id, model.Call, tables.AgentCallRow),
     )
@@ -184,45 +240,74 @@ async def _parts(
     session: AsyncSession, curation_id: int, kind: type[T], table: Any, **columns: str
 ) -> tuple[T, ...]:
     """A curation's parts of a kind in their order; `columns`: those that are not named as the part's fields."""
-    query = select(table).where(table.curation_id == curation_id).order_by(table.position)
+    query = (
+        select(table).where(table.curation_id == curation_id).order_by(table.position)
+    )
     return tuple(
-        read(kind, row, **{field: getattr(row, column) for field, column in columns.items()})
+        read(
+            kind,
+            row,
+            **{field: getattr(row, column) for field, column in columns.items()},
+        )
         for row in await session.scalars(query)
     )
 
 
-async def _save_parts(session: AsyncSession, curation_id: int, curation: model.Curation) -> None:
-    def rows(table: type[Base], parts: Sequence[Any], more: _More = lambda part: {}) -> list[dict[str, Any]]:
+async def _save_parts(
+    session: AsyncSession, curation_id: int, curation: model.Curation
+) -> None:
+    def rows(
+        table: type[Base], parts: Sequence[Any], more: _More = lambda part: {}
+    ) -> list[dict[str, Any]]:
         places = enumerate(parts, start=1)
-        return [row_of(table, p, curation_id=curation_id, position=k, **more(p)) for k, p in places]
+        return [
+            row_of(table, p, curation_id=curation_id, position=k, **more(p))
+            for k, p in places
+        ]
 
     passages: dict[str, dict[str, Any]] = {}
-    evidence = [row for claim in curation.claims for row in _evidence_rows(curation_id, claim, passages)]
+    evidence = [
+        row
+        for claim in curation.claims
+        for row in _evidence_rows(curation_id, claim, passages)
+    ]
     parts: dict[type[DeclarativeBase], list[dict[str, Any]]] = {
         # In one order for everybody, so that two processes never wait for each other crosswise.
         tables.PassageRow: [passages[key] for key in sorted(passages)],
         tables.ElementRow: rows(
-            tables.ElementRow, curation.elements, lambda e: {"element_id": e.id, "standing": e.status}
+            tables.ElementRow,
+            curation.elements,
+            lambda e: {"element_id": e.id, "standing": e.status},
         ),
         tables.RequirementRow: rows(tables.RequirementRow, curation.requirements),
         tables.ClaimVerdictRow: rows(tables.ClaimVerdictRow, curation.claims, _verdict),
         tables.ClaimEvidenceRow: evidence,
         tables.ControllerCheckRow: rows(
-            tables.ControllerCheckRow, curation.checks, lambda c: {"check_name": c.check}
+            tables.ControllerCheckRow,
+            curation.checks,
+            lambda c: {"check_name": c.check},
         ),
         tables.HoldRow: rows(tables.HoldRow, curation.holds),
         tables.AgentCallRow: rows(
-            tables.AgentCallRow, curation.calls, lambda c: {"reply_digest": _reply_digest(c)}
+            tables.AgentCallRow,
+            curation.calls,
+            lambda c: {"reply_digest": _reply_digest(c)},
         ),
     }
     if (reading := curation.second_reading) is not None:
         wrong = [asdict(w) for w in reading.wrong]
-        row = row_of(tables.SecondReadingRow, reading, curation_id=curation_id, wrong=wrong)
+        row = row_of(
+            tables.SecondReadingRow, reading, curation_id=curation_id, wrong=wrong
+        )
         parts[tables.SecondReadingRow] = [row]
     if (asked := curation.cross_examination) is not None:
-        parts[tables.CrossExaminationRow] = [row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)]
+        parts[tables.CrossExaminationRow] = [
+            row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)
+        ]
         parts[tables.CrossQuestionRow] = rows(
-            tables.CrossQuestionRow, asked.questions, lambda q: {"own_answer": q.own, "other_answer": q.other}
+            tables.CrossQuestionRow,
+            asked.questions,
+            lambda q: {"own_answer": q.own, "other_answer": q.other},
         )
     await insert_parts(session, parts, known=[tables.PassageRow])
 
@@ -248,31 +333,53 @@ def _evidence_rows(
 
     Raises MedliveError when the claim cites a passage that was not retrieved for it.
     """
-    places = {cited.passage_id: (place, cited.quote) for place, cited in enumerate(claim.citations, start=1)}
-    seconds = {cited.passage_id: cited.quote for cited in claim.second.citations} if claim.second else {}
+    places = {
+        cited.passage_id: (place, cited.quote)
+        for place, cited in enumerate(claim.citations, start=1)
+    }
+    seconds = (
+        {cited.passage_id: cited.quote for cited in claim.second.citations}
+        if claim.second
+        else {}
+    )
     rows = []
     for position, hit in enumerate(claim.hits, start=1):
         passage = _passage_row(hit.passage)
         passages[passage["key"]] = passage
         cited_as, quote = places.pop(hit.passage.id, (None, None))
-        row = {"curation_id": curation_id, "element_id": claim.element_id, "position": position}
+        row = {
+            "curation_id": curation_id,
+            "element_id": claim.element_id,
+            "position": position,
+        }
         row |= {"passage_key": passage["key"], "cited_as": cited_as, "quote": quote}
-        row |= {"second_quote": seconds.pop(hit.passage.id, None), "sides": [asdict(s) for s in hit.sides]}
+        row |= {
+            "second_quote": seconds.pop(hit.passage.id, None),
+            "sides": [asdict(s) for s in hit.sides],
+        }
         rows.append(row_of(tables.ClaimEvidenceRow, hit, **row))
     if unknown := sorted(places.keys() | seconds.keys()):
         raise MedliveError(
-            f"claim {claim.element_id} cites passages that were not retrieved: " + ", ".join(unknown)
+            f"claim {claim.element_id} cites passages that were not retrieved: "
+            + ", ".join(unknown)
         )
     return rows
 
 
 def _passage_row(passage: Passage) -> dict[str, Any]:
     """The row of a passage, whose key is made from all of it."""
-    values = row_of(tables.PassageRow, passage, digest=passage.digest, passage_id=passage.id)
-    return {"key": digest_json({**values, "published": str(values["published"])}), **values}
+    values = row_of(
+        tables.PassageRow, passage, digest=passage.digest, passage_id=passage.id
+    )
+    return {
+        "key": digest_json({**values, "published": str(values["published"])}),
+        **values,
+    }
 
 
-async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[model.ClaimVerdict, ...]:
+async def _load_claims(
+    session: AsyncSession, curation_id: int
+) -> tuple[model.ClaimVerdict, ...]:
     evidence = tables.ClaimEvidenceRow
     query = (
         select(evidence, tables.PassageRow)
@@ -284,22 +391,37 @@ async def _load_claims(session: AsyncSession, curation_id: int) -> tuple[model.C
     cited: dict[str, list[tuple[int, model.Citation]]] = {}
     seconds: dict[str, list[model.Citation]] = {}
     for row, p in await session.execute(query):
-        sides = tuple(SideHit(EvidenceSide(s["side"]), s["rank"], s["score"], s["phrase"]) for s in row.sides)
+        sides = tuple(
+            SideHit(EvidenceSide(s["side"]), s["rank"], s["score"], s["phrase"])
+            for s in row.sides
+        )
         hit = read(Hit, row, passage=read(Passage, p, id=p.passage_id), sides=sides)
         hits.setdefault(row.element_id, []).append(hit)
         if row.cited_as is not None and row.quote is not None:
-            cited.setdefault(row.element_id, []).append((row.cited_as, model.Citation(p.passage_id, row.quote)))
+            cited.setdefault(row.element_id, []).append(
+                (row.cited_as, model.Citation(p.passage_id, row.quote))
+            )
         if row.second_quote is not None:
-            seconds.setdefault(row.element_id, []).append(model.Citation(p.passage_id, row.second_quote))
+            seconds.setdefault(row.element_id, []).append(
+                model.Citation(p.passage_id, row.second_quote)
+            )
     claims = []
-    rows = select(tables.ClaimVerdictRow).where(tables.ClaimVerdictRow.curation_id == curation_id)
+    rows = select(tables.ClaimVerdictRow).where(
+        tables.ClaimVerdictRow.curation_id == curation_id
+    )
     for claim in await session.scalars(rows.order_by(tables.ClaimVerdictRow.position)):
         citations = sorted(cited.get(claim.element_id, ()), key=lambda found: found[0])
         second = None
         if claim.second_goes_against is not None:
             quotes = tuple(seconds.get(claim.element_id, ()))
-            second = model.SecondCheck(claim.second_goes_against, quotes, claim.second_reason or "")
+            second = model.SecondCheck(
+                claim.second_goes_against, quotes, claim.second_reason or ""
+            )
         hits_of = tuple(hits.get(claim.element_id, ()))
-        more = {"hits": hits_of, "citations": tuple(c for _, c in citations), "second": second}
+        more = {
+            "hits": hits_of,
+            "citations": tuple(c for _, c in citations),
+            "second": second,
+        }
         claims.append(read(model.ClaimVerdict, claim, **more))
     return tuple(claims)

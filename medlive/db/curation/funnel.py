@@ -22,7 +22,9 @@ STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
 
 async def save_chain_results(
-    session: AsyncSession, chain_digest: str, results: Sequence[tuple[int, "ChainResult"]]
+    session: AsyncSession,
+    chain_digest: str,
+    results: Sequence[tuple[int, "ChainResult"]],
 ) -> None:
     """Save (revision's number, result) pairs in one statement.
 
@@ -30,32 +32,49 @@ async def save_chain_results(
     """
     rows = [
         {
-            "revision_id": revision_pk, "chain_digest": chain_digest, "passed": result.rejected_by is None,
+            "revision_id": revision_pk,
+            "chain_digest": chain_digest,
+            "passed": result.rejected_by is None,
             "rejected_by": result.rejected_by.rule if result.rejected_by else None,
             "reason": result.rejected_by.reason if result.rejected_by else None,
             # As `dataclasses.asdict` has it, which takes seventy times as long.
             "verdicts": [
-                {"rule": v.rule, "passed": v.passed, "reason": v.reason, "evidence": v.evidence}
+                {
+                    "rule": v.rule,
+                    "passed": v.passed,
+                    "reason": v.reason,
+                    "evidence": v.evidence,
+                }
                 for v in result.verdicts
             ],
         }
         for revision_pk, result in sorted(results, key=lambda pair: pair[0])
-    ]  # fmt: skip
+    ]
     await insert_rows(session, FilterResultRow, rows, skip_known=True)
 
 
-async def filter_verdicts_of(session: AsyncSession, revision_pk: int) -> list[dict[str, Any]]:
+async def filter_verdicts_of(
+    session: AsyncSession, revision_pk: int
+) -> list[dict[str, Any]]:
     """Every rule's verdict about a thread's revision, chain by chain, in the rules' order."""
     row = FilterResultRow
-    query = select(row.verdicts).where(row.revision_id == revision_pk).order_by(row.chain_digest)
-    return [verdict for verdicts in await session.scalars(query) for verdict in verdicts]
+    query = (
+        select(row.verdicts)
+        .where(row.revision_id == revision_pk)
+        .order_by(row.chain_digest)
+    )
+    return [
+        verdict for verdicts in await session.scalars(query) for verdict in verdicts
+    ]
 
 
 async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | None:
     """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
     row = FilterResultRow
     query = select(row.reason).where(row.revision_id == revision_pk)
-    reason: str | None = await session.scalar(query.order_by(row.decided_at.desc(), row.chain_digest).limit(1))
+    reason: str | None = await session.scalar(
+        query.order_by(row.decided_at.desc(), row.chain_digest).limit(1)
+    )
     return reason
 
 
@@ -65,7 +84,9 @@ class FunnelRow:
 
     stage: str  # filters, screener, validator, controller, rubric or case
     outcome: str  # pending, rejected, failed, held, kept or withdrawn
-    reason: str | None  # The reason, for filters the failing rule's; None where there is none
+    reason: (
+        str | None
+    )  # The reason, for filters the failing rule's; None where there is none
     count: int
 
 
@@ -95,14 +116,23 @@ async def funnel(session: AsyncSession) -> list[FunnelRow]:
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
     found = await session.execute(_FUNNEL)
-    rows = [FunnelRow(stage, outcome, why and from_stored(why), count) for stage, outcome, why, count in found]
-    return sorted(rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or ""))
+    rows = [
+        FunnelRow(stage, outcome, why and from_stored(why), count)
+        for stage, outcome, why, count in found
+    ]
+    return sorted(
+        rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or "")
+    )
 
 
 async def recent_failures(session: AsyncSession) -> list[Failure]:
     """The 20 latest revisions whose latest attempt failed, newest first."""
     row, later = CurationRow, aliased(CurationRow)
-    newer = select(later.id).where(later.revision_id == row.revision_id, later.id > row.id).exists()
+    newer = (
+        select(later.id)
+        .where(later.revision_id == row.revision_id, later.id > row.id)
+        .exists()
+    )
     query = (
         select(row, ThreadRow.source, ThreadRow.thread_id)
         .join(ThreadRevisionRow, ThreadRevisionRow.id == row.revision_id)
@@ -113,6 +143,18 @@ async def recent_failures(session: AsyncSession) -> list[Failure]:
     )
     failures = []
     for found, source, thread_id in await session.execute(query):
-        names = {"revision_pk": found.revision_id, "source": source, "thread_id": thread_id}
-        failures.append(read(Failure, found, **names, stage=found.stage.value, reason=str(found.reason)))
+        names = {
+            "revision_pk": found.revision_id,
+            "source": source,
+            "thread_id": thread_id,
+        }
+        failures.append(
+            read(
+                Failure,
+                found,
+                **names,
+                stage=found.stage.value,
+                reason=str(found.reason),
+            )
+        )
     return failures

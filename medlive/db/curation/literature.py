@@ -39,18 +39,25 @@ class PostgresAnswers:
     async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """See AnswerStore."""
         row = LiteratureAnswerRow
-        recent = select(row).where(row.key.in_(keys), row.fetched_at > func.now() - self._age)
+        recent = select(row).where(
+            row.key.in_(keys), row.fetched_at > func.now() - self._age
+        )
         async with self._database.read() as session:
             return {answer.key: answer.body for answer in await session.scalars(recent)}
 
     async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
         # In order, so that two workers never wait for one another.
-        rows = [{"key": key, "service": service, "body": body} for key, body in sorted(answers.items())]
+        rows = [
+            {"key": key, "service": service, "body": body}
+            for key, body in sorted(answers.items())
+        ]
         statement = insert(LiteratureAnswerRow).values(rows)
         newer = {"body": statement.excluded.body, "fetched_at": func.now()}
         async with self._database.begin() as session:
-            await session.execute(statement.on_conflict_do_update(index_elements=["key"], set_=newer))
+            await session.execute(
+                statement.on_conflict_do_update(index_elements=["key"], set_=newer)
+            )
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""
@@ -67,7 +74,9 @@ class PostgresAnswers:
     async def delete_old(self) -> int:
         """Delete the answers that are no longer used, a batch at a time; return how many."""
         row = LiteratureAnswerRow
-        old = select(row.key).where(row.fetched_at <= func.now() - self._age).limit(BATCH)
+        old = (
+            select(row.key).where(row.fetched_at <= func.now() - self._age).limit(BATCH)
+        )
         count = 0
         while True:
             async with self._database.begin() as session:

@@ -18,8 +18,18 @@ from medlive.llm.reading import split_thinking
 
 _MOST = 64
 """Replies that are looked for, or stored, in one transaction."""
-_USAGE = ("input_tokens", "cached_tokens", "output_tokens", "estimated", "cost_usd", "latency_ms")
-_FOUND = [getattr(ReplyRow, name) for name in ("request_digest", "text", "finish", "reply_model", *_USAGE)]
+_USAGE = (
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "estimated",
+    "cost_usd",
+    "latency_ms",
+)
+_FOUND = [
+    getattr(ReplyRow, name)
+    for name in ("request_digest", "text", "finish", "reply_model", *_USAGE)
+]
 
 
 @dataclass(slots=True)
@@ -48,7 +58,10 @@ class PostgresReplyStore:
     def __init__(self, db: Database) -> None:
         """`db` stays its owner's."""
         self._db = db
-        self._find, self._keep = Batcher(self._find_all, largest=_MOST), Batcher(self._keep_all, largest=_MOST)
+        self._find, self._keep = (
+            Batcher(self._find_all, largest=_MOST),
+            Batcher(self._keep_all, largest=_MOST),
+        )
         self._prompts: set[str] = set()
         """Digests of those that are stored; prompts are never deleted."""
 
@@ -59,24 +72,41 @@ class PostgresReplyStore:
             return None
         thinking, answer = split_thinking(row.text)
         usage = read(Usage, row, reasoning_tokens=0)
-        return Reply(answer, row.finish, usage, row.reply_model, replayed=True, thinking=thinking)
+        return Reply(
+            answer, row.finish, usage, row.reply_model, replayed=True, thinking=thinking
+        )
 
     async def _find_all(self, searches: Sequence[_Search]) -> None:
-        query = select(*_FOUND).where(is_one_of(ReplyRow.request_digest, [one.digest for one in searches]))
+        query = select(*_FOUND).where(
+            is_one_of(ReplyRow.request_digest, [one.digest for one in searches])
+        )
         async with self._db.read() as session:
             found = {row.request_digest: row for row in await session.execute(query)}
         for one in searches:
             one.row = found.get(one.digest)
 
-    async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
+    async def keep(
+        self,
+        request_digest: str,
+        request: Request,
+        identity: EngineIdentity,
+        reply: Reply,
+    ) -> None:
         """Store a reply, durably, with its request and its prompt's text. Raises DatabaseUnavailable."""
         values = {
-            "request_digest": request_digest, "task": request.task, "prompt_digest": request.prompt.digest,
-            "engine": identity.engine, "model": identity.model, "parameters": dict(identity.parameters),
-            "inputs": dict(request.inputs), "schema_digest": digest_json(request.schema),
-            "repair": list(request.repair) if request.repair else None, "round": request.round,
-            "reply_model": reply.model, "text": reply.stored_text,
-        }  # fmt: skip
+            "request_digest": request_digest,
+            "task": request.task,
+            "prompt_digest": request.prompt.digest,
+            "engine": identity.engine,
+            "model": identity.model,
+            "parameters": dict(identity.parameters),
+            "inputs": dict(request.inputs),
+            "schema_digest": digest_json(request.schema),
+            "repair": list(request.repair) if request.repair else None,
+            "round": request.round,
+            "reply_model": reply.model,
+            "text": reply.stored_text,
+        }
         row = row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values
         await self._keep(_Paid(request.prompt, row))
 
@@ -84,31 +114,50 @@ class PostgresReplyStore:
         rows = {one.row["request_digest"]: one.row for one in replies}
         new = {one.row["prompt_digest"]: one.prompt for one in replies}
         new = {digest: new[digest] for digest in sorted(new.keys() - self._prompts)}
-        prompts = [row_of(PromptRow, prompt, digest=digest) for digest, prompt in new.items()]
+        prompts = [
+            row_of(PromptRow, prompt, digest=digest) for digest, prompt in new.items()
+        ]
         async with self._db.begin() as session:
             await insert_rows(session, PromptRow, prompts, skip_known=True)
             # In one order for everybody, so that two processes never wait for each other crosswise.
-            await insert_rows(session, ReplyRow, [rows[digest] for digest in sorted(rows)], skip_known=True)
+            await insert_rows(
+                session,
+                ReplyRow,
+                [rows[digest] for digest in sorted(rows)],
+                skip_known=True,
+            )
         self._prompts |= new.keys()
 
 
 async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:
     """The one stored prompt whose digest begins so; None when there is none or more."""
-    query = select(PromptRow).where(PromptRow.digest.startswith(digest, autoescape=True)).limit(2)
+    query = (
+        select(PromptRow)
+        .where(PromptRow.digest.startswith(digest, autoescape=True))
+        .limit(2)
+    )
     found = (await session.scalars(query)).all()
     return found[0] if len(found) == 1 else None
 
 
-async def find_request(session: AsyncSession, digest: str) -> tuple[Request, ReplyRow] | None:
+async def find_request(
+    session: AsyncSession, digest: str
+) -> tuple[Request, ReplyRow] | None:
     """The one stored request whose digest begins so, with its reply; None when there is none or more."""
-    query = select(ReplyRow).where(ReplyRow.request_digest.startswith(digest, autoescape=True)).limit(2)
+    query = (
+        select(ReplyRow)
+        .where(ReplyRow.request_digest.startswith(digest, autoescape=True))
+        .limit(2)
+    )
     found = (await session.scalars(query)).all()
     if len(found) != 1:
         return None
     [row] = found
     prompt = await session.get_one(PromptRow, row.prompt_digest)
     repair = None if row.repair is None else (row.repair[0], row.repair[1])
-    return Request(row.task, Prompt(row.task, prompt.text), row.inputs, {}, repair, row.round), row
+    return Request(
+        row.task, Prompt(row.task, prompt.text), row.inputs, {}, repair, row.round
+    ), row
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +256,10 @@ async def costs(session: AsyncSession) -> Costs:
     return Costs(
         tasks=tuple(read(Cost, row) for row in rows if not row.of_all_tasks),
         stages=tuple(read(Cost, row) for row in rows if not row.of_all_stages),
-        total=next(read(Cost, row) for row in rows if row.of_all_tasks and row.of_all_stages),
-        answers=tuple(answers), curated=threads.curated, kept=threads.kept,
-    )  # fmt: skip
+        total=next(
+            read(Cost, row) for row in rows if row.of_all_tasks and row.of_all_stages
+        ),
+        answers=tuple(answers),
+        curated=threads.curated,
+        kept=threads.kept,
+    )

@@ -95,17 +95,25 @@ class Dispute:
 
 
 async def list_held(
-    session: AsyncSession, *, reason: Reason | None = None, language: str | None = None, limit: int | None = None
+    session: AsyncSession,
+    *,
+    reason: Reason | None = None,
+    language: str | None = None,
+    limit: int | None = None,
 ) -> list[HeldCase]:
     """The cases that wait for a person, longest first; those held for `reason`, or in `language`, where given.
 
     At most `limit`.
     """
     row = CaseRevisionRow
-    held_for = select(func.array_agg(aggregate_order_by(HoldRow.reason, HoldRow.position)))
+    held_for = select(
+        func.array_agg(aggregate_order_by(HoldRow.reason, HoldRow.position))
+    )
     query = (
         select(
-            row, CaseRow.status_reason, held_for.where(HoldRow.curation_id == row.curation_id).scalar_subquery()
+            row,
+            CaseRow.status_reason,
+            held_for.where(HoldRow.curation_id == row.curation_id).scalar_subquery(),
         )
         .join(CaseRow, CaseRow.id == row.case_id)
         .where(CaseRow.status == CaseStatus.HELD, is_latest_case())
@@ -115,11 +123,19 @@ async def list_held(
     if language is not None:
         query = query.where(row.language == language)
     if reason is not None:
-        query = query.where(exists().where(HoldRow.curation_id == row.curation_id, HoldRow.reason == reason))
+        query = query.where(
+            exists().where(
+                HoldRow.curation_id == row.curation_id, HoldRow.reason == reason
+            )
+        )
     found = []
     for held, why, names in await session.execute(query):
         reasons = tuple(Reason(name) for name in names or ())
-        more = {"reasons": reasons, "status_reason": why or "", "held_since": held.created_at}
+        more = {
+            "reasons": reasons,
+            "status_reason": why or "",
+            "held_since": held.created_at,
+        }
         found.append(read(HeldCase, held, **more))
     return found
 
@@ -140,15 +156,23 @@ async def add_review(
     row.element_id, row.decided_by = element_id, decided_by
     await add_row(session, row)
     await record(
-        session, act or Act(action), f"case:{case_id}", reason, by=decided_by, review=row.id, revision=revision,
+        session,
+        act or Act(action),
+        f"case:{case_id}",
+        reason,
+        by=decided_by,
+        review=row.id,
+        revision=revision,
         **({"element": element_id} if element_id else {}),
-    )  # fmt: skip
+    )
     return read(Review, row, number=row.id)
 
 
 async def reviews_of(session: AsyncSession, case_id: str) -> list[Review]:
     """What people decided about a case, in order."""
-    rows = await session.scalars(select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.id))
+    rows = await session.scalars(
+        select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.id)
+    )
     return [read(Review, row, number=row.id) for row in rows]
 
 
@@ -162,18 +186,33 @@ async def add_overrule(
     by: str | None,
 ) -> Overrule:
     """Record that a rejection of `thread` (SOURCE/ID) is overruled; curating it again is the caller's."""
-    row = OverruleRow(revision_id=revision_id, curation_id=curation_id, overruled=overruled, reason=reason)
+    row = OverruleRow(
+        revision_id=revision_id,
+        curation_id=curation_id,
+        overruled=overruled,
+        reason=reason,
+    )
     row.decided_by = by
     done = read(Overrule, await add_row(session, row))
     await record(
-        session, Act.OVERRULE, f"thread:{thread}", reason, by=by, decision=curation_id, overruled=overruled
+        session,
+        Act.OVERRULE,
+        f"thread:{thread}",
+        reason,
+        by=by,
+        decision=curation_id,
+        overruled=overruled,
     )
     return done
 
 
 async def overrules_of(session: AsyncSession, revision_id: int) -> list[Overrule]:
     """The overruled rejections of a thread's revision, in order."""
-    query = select(OverruleRow).where(OverruleRow.revision_id == revision_id).order_by(OverruleRow.id)
+    query = (
+        select(OverruleRow)
+        .where(OverruleRow.revision_id == revision_id)
+        .order_by(OverruleRow.id)
+    )
     return [read(Overrule, row) for row in await session.scalars(query)]
 
 
@@ -189,37 +228,65 @@ async def overruled_revisions(session: AsyncSession) -> list[int]:
     return list(await session.scalars(query))
 
 
-async def pending_reruns(session: AsyncSession, thread: str | None = None) -> list[Rerun]:
+async def pending_reruns(
+    session: AsyncSession, thread: str | None = None
+) -> list[Rerun]:
     """The stages to run again, asked for since their threads (or `thread`, SOURCE/ID) were decided last.
 
     One of each thread, the latest. The log's entry is the request; a takedown, which erases its reason, ends it.
     """
     row, since, about = AuditLogRow, CurationRow, ThreadRevisionRow
-    revision, decision = (row.details[name].as_integer() for name in ("revision", "decision"))
-    decided = exists().where(since.revision_id == revision, since.outcome != Outcome.FAILED, since.id > decision)
+    revision, decision = (
+        row.details[name].as_integer() for name in ("revision", "decision")
+    )
+    decided = exists().where(
+        since.revision_id == revision,
+        since.outcome != Outcome.FAILED,
+        since.id > decision,
+    )
     query = (
         select(row.number, about.id, row.details["stage"].as_string())
         .join(about, about.id == revision)
-        .where(row.action == Act.CURATE_AGAIN, row.details.has_key("stage"), row.reason.is_not(None))
+        .where(
+            row.action == Act.CURATE_AGAIN,
+            row.details.has_key("stage"),
+            row.reason.is_not(None),
+        )
         .where(is_latest(), ~decided)
         .order_by(row.number)
     )
     if thread is not None:
         query = query.where(row.subject == f"thread:{thread}")
-    latest = {pk: Rerun(number, pk, Stage(stage)) for number, pk, stage in await session.execute(query)}
+    latest = {
+        pk: Rerun(number, pk, Stage(stage))
+        for number, pk, stage in await session.execute(query)
+    }
     return list(latest.values())
 
 
-async def save_scan(session: AsyncSession, case_id: str, revision: int, scanner: str, *, found: int) -> None:
+async def save_scan(
+    session: AsyncSession, case_id: str, revision: int, scanner: str, *, found: int
+) -> None:
     """Record that a case revision was scanned for identifiers; a second scan by the same changes nothing."""
-    values = {"case_id": case_id, "revision": revision, "scanner": scanner, "found": found}
-    await session.execute(upsert(IdentifierScanRow).values(values).on_conflict_do_nothing())
+    values = {
+        "case_id": case_id,
+        "revision": revision,
+        "scanner": scanner,
+        "found": found,
+    }
+    await session.execute(
+        upsert(IdentifierScanRow).values(values).on_conflict_do_nothing()
+    )
 
 
 async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
     """The ready cases whose latest revision this scanner has not scanned, by id."""
     row, scan = CaseRevisionRow, IdentifierScanRow
-    scanned = exists().where(scan.case_id == row.case_id, scan.revision == row.revision, scan.scanner == scanner)
+    scanned = exists().where(
+        scan.case_id == row.case_id,
+        scan.revision == row.revision,
+        scan.scanner == scanner,
+    )
     query = (
         select(row.case_id)
         .join(CaseRow, CaseRow.id == row.case_id)
@@ -243,16 +310,25 @@ async def open_dispute(
     """
     row = await session.scalar(
         select(DisputeRow).where(
-            DisputeRow.case_id == case_id, DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
-            DisputeRow.reason == reason, DisputeRow.opened_by.is_not_distinct_from(opened_by),
+            DisputeRow.case_id == case_id,
+            DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
+            DisputeRow.reason == reason,
+            DisputeRow.opened_by.is_not_distinct_from(opened_by),
             DisputeRow.closed_at.is_(None),
         )
-    )  # fmt: skip
+    )
     if row is None:
-        row = DisputeRow(case_id=case_id, criterion_id=criterion_id, reason=reason, opened_by=opened_by)
+        row = DisputeRow(
+            case_id=case_id,
+            criterion_id=criterion_id,
+            reason=reason,
+            opened_by=opened_by,
+        )
         await add_row(session, row)
         about = {"dispute": row.id, "criterion": criterion_id}
-        await record(session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about)
+        await record(
+            session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about
+        )
     return read(Dispute, row, number=row.id)
 
 
@@ -268,14 +344,25 @@ async def close_dispute(
         .execution_options(populate_existing=True)
     )
     if row is not None:
-        await record(session, Act.RESOLVE, f"case:{row.case_id}", resolution, by=closed_by, dispute=number)
+        await record(
+            session,
+            Act.RESOLVE,
+            f"case:{row.case_id}",
+            resolution,
+            by=closed_by,
+            dispute=number,
+        )
         return read(Dispute, row, number=row.id)
     if (known := await session.get(DisputeRow, number)) is None:
-        raise UsageError(f"unknown dispute {number}", hint="medlive review disputes --all lists them")
+        raise UsageError(
+            f"unknown dispute {number}", hint="medlive review disputes --all lists them"
+        )
     raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
 
 
-async def list_disputes(session: AsyncSession, *, closed: bool = False) -> list[Dispute]:
+async def list_disputes(
+    session: AsyncSession, *, closed: bool = False
+) -> list[Dispute]:
     """The open disputes, oldest first; with `closed` every one."""
     query = select(DisputeRow).order_by(DisputeRow.id)
     if not closed:

@@ -41,19 +41,25 @@ class KeptFetch:
     digest: str | None  # Of the body that was fetched
 
 
-async def start_archive(session: AsyncSession, run_id: int, path: str, size: int) -> int:
+async def start_archive(
+    session: AsyncSession, run_id: int, path: str, size: int
+) -> int:
     """Return the number of a file that was begun."""
     return (await add_row(session, ArchiveRow(run_id=run_id, path=path, bytes=size))).id
 
 
 async def grow_archive(session: AsyncSession, archive_id: int, size: int) -> None:
     """Commit what was written, in the transaction of the pages' own rows."""
-    await session.execute(update(ArchiveRow).where(ArchiveRow.id == archive_id).values(bytes=size))
+    await session.execute(
+        update(ArchiveRow).where(ArchiveRow.id == archive_id).values(bytes=size)
+    )
 
 
 async def mark_sealed(session: AsyncSession, archive_id: int) -> None:
     """Note that a file will not grow."""
-    unsealed = update(ArchiveRow).where(ArchiveRow.id == archive_id, ArchiveRow.sealed_at.is_(None))
+    unsealed = update(ArchiveRow).where(
+        ArchiveRow.id == archive_id, ArchiveRow.sealed_at.is_(None)
+    )
     await session.execute(unsealed.values(sealed_at=func.now()))
 
 
@@ -72,8 +78,12 @@ async def list_archives(
     (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
     """
     row, run = ArchiveRow, HarvestRunRow
-    query = select(row.id, run.source, run.iso_week, row.path, row.bytes).join(run, run.id == row.run_id)
-    query = query.where(row.removed_at.is_not(None) if removed else row.removed_at.is_(None))
+    query = select(row.id, run.source, run.iso_week, row.path, row.bytes).join(
+        run, run.id == row.run_id
+    )
+    query = query.where(
+        row.removed_at.is_not(None) if removed else row.removed_at.is_(None)
+    )
     if source is not None:
         query = query.where(run.source == source)
     if unsealed:
@@ -87,7 +97,11 @@ async def list_archives(
 
 async def archived_sources(session: AsyncSession) -> list[str]:
     """The sources that have or had files, by name."""
-    query = select(HarvestRunRow.source).join(ArchiveRow, ArchiveRow.run_id == HarvestRunRow.id).distinct()
+    query = (
+        select(HarvestRunRow.source)
+        .join(ArchiveRow, ArchiveRow.run_id == HarvestRunRow.id)
+        .distinct()
+    )
     return sorted(await session.scalars(query))
 
 
@@ -96,16 +110,29 @@ async def fetches_in(session: AsyncSession, archive_id: int) -> list[KeptFetch]:
     row = FetchRow
     query = select(row).where(row.archive_id == archive_id).order_by(row.archive_offset)
     return [
-        KeptFetch(f.id, f.kind, f.thread_id, Place(f.archive_offset or 0, f.archive_length or 0), f.body_digest)
+        KeptFetch(
+            f.id,
+            f.kind,
+            f.thread_id,
+            Place(f.archive_offset or 0, f.archive_length or 0),
+            f.body_digest,
+        )
         for f in await session.scalars(query)
     ]
 
 
 async def replace_archive(
-    session: AsyncSession, archive_id: int, path: str, size: int, moved: Mapping[Place, Place]
+    session: AsyncSession,
+    archive_id: int,
+    path: str,
+    size: int,
+    moved: Mapping[Place, Place],
 ) -> None:
     """Note that a file was rewritten: its new path and size, and where its pages are now."""
-    offsets = {"olds": [old.offset for old in moved], "news": [new.offset for new in moved.values()]}
+    offsets = {
+        "olds": [old.offset for old in moved],
+        "news": [new.offset for new in moved.values()],
+    }
     await session.execute(_MOVE, {"archive_id": archive_id, **offsets})
     statement = update(ArchiveRow).where(ArchiveRow.id == archive_id)
     await session.execute(statement.values(path=path, bytes=size, unswept_at=None))
@@ -120,9 +147,16 @@ async def mark_unswept(session: AsyncSession, archive_ids: Sequence[int]) -> Non
 async def mark_removed(session: AsyncSession, archive_ids: Sequence[int]) -> int:
     """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
     pages = update(FetchRow).where(FetchRow.archive_id.in_(archive_ids))
-    gone = await session.execute(pages.values(archive_id=None, archive_offset=None, archive_length=None))
-    removed_at, sealed_at = (func.coalesce(c, func.now()) for c in (ArchiveRow.removed_at, ArchiveRow.sealed_at))
+    gone = await session.execute(
+        pages.values(archive_id=None, archive_offset=None, archive_length=None)
+    )
+    removed_at, sealed_at = (
+        func.coalesce(c, func.now())
+        for c in (ArchiveRow.removed_at, ArchiveRow.sealed_at)
+    )
     files = update(ArchiveRow).where(ArchiveRow.id.in_(archive_ids))
-    await session.execute(files.values(removed_at=removed_at, sealed_at=sealed_at, unswept_at=None))
+    await session.execute(
+        files.values(removed_at=removed_at, sealed_at=sealed_at, unswept_at=None)
+    )
     count: int = gone.rowcount  # type: ignore[attr-defined]
     return count

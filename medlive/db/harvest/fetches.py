@@ -36,7 +36,9 @@ class KeptPage:
     fetch_id: int
     url: str
     page_number: int
-    path: str | None  # The WARC file below the archive's folder; None: the bytes are gone
+    path: (
+        str | None
+    )  # The WARC file below the archive's folder; None: the bytes are gone
     place: Place  # In the file
     etag: str | None
     last_modified: str | None
@@ -47,7 +49,9 @@ class Reading:
     """The latest complete attempt to read a thread, and its state in the frontier."""
 
     thread_id: str
-    pages: tuple[KeptPage, ...]  # From its first; empty while the thread waits for its first reading
+    pages: tuple[
+        KeptPage, ...
+    ]  # From its first; empty while the thread waits for its first reading
     state: FrontierState | None  # None: no list shows it
     reason: str | None
     run_id: int | None
@@ -66,16 +70,29 @@ async def save_pages(
     """Save pages with their places in an archive; return the fetches' numbers, in the order of the pages."""
     rows = [
         row_of(
-            FetchRow, event.page, run_id=run_id, source=source, kind=event.kind, thread_id=event.thread_id,
-            page_number=event.number, body_digest=digest_bytes(event.page.body),
-            content_type=event.page.content_type or None, etag=event.page.headers.get("etag"),
+            FetchRow,
+            event.page,
+            run_id=run_id,
+            source=source,
+            kind=event.kind,
+            thread_id=event.thread_id,
+            page_number=event.number,
+            body_digest=digest_bytes(event.page.body),
+            content_type=event.page.content_type or None,
+            etag=event.page.headers.get("etag"),
             last_modified=event.page.headers.get("last-modified"),
-            form=None if event.page.form is None else [list(pair) for pair in event.page.form],
-            archive_id=archive_id, archive_offset=place.offset, archive_length=place.length,
+            form=None
+            if event.page.form is None
+            else [list(pair) for pair in event.page.form],
+            archive_id=archive_id,
+            archive_offset=place.offset,
+            archive_length=place.length,
         )
         for event, place in zip(pages, places, strict=True)
-    ]  # fmt: skip
-    saved = await insert_rows(session, FetchRow, rows, returning=("archive_offset", "id"))
+    ]
+    saved = await insert_rows(
+        session, FetchRow, rows, returning=("archive_offset", "id")
+    )
     numbers: dict[int, int] = dict(saved)
     return [numbers[place.offset] for place in places]
 
@@ -87,13 +104,17 @@ async def save_failed_fetches(
     moment = now()
     rows: list[dict[str, Any]] = [
         {
-            "run_id": run_id, "source": source,
+            "run_id": run_id,
+            "source": source,
             "kind": PageKind.LISTING if problem.thread_id is None else PageKind.THREAD,
-            "thread_id": problem.thread_id, "url": problem.url, "page_number": 1, "fetched_at": moment,
+            "thread_id": problem.thread_id,
+            "url": problem.url,
+            "page_number": 1,
+            "fetched_at": moment,
             "error": f"{problem.kind.value}: {problem.message}",
         }
         for problem in problems
-    ]  # fmt: skip
+    ]
     await insert_rows(session, FetchRow, rows)
 
 
@@ -104,19 +125,27 @@ async def kept_pages(
 
     `after_fetch` leaves out earlier fetches.
     """
-    rows = await session.execute(_PAGES, {"source": source, "ids": [to_stored(thread_id)]})
+    rows = await session.execute(
+        _PAGES, {"source": source, "ids": [to_stored(thread_id)]}
+    )
     pages = _latest_pages(row for row in rows if row.id > after_fetch)
-    whole = [page.page_number for page in pages if page.path is not None] == list(range(1, len(pages) + 1))
+    whole = [page.page_number for page in pages if page.path is not None] == list(
+        range(1, len(pages) + 1)
+    )
     return pages if whole else []
 
 
-async def read_threads_after(session: AsyncSession, source: str, after: str, limit: int) -> list[str]:
+async def read_threads_after(
+    session: AsyncSession, source: str, after: str, limit: int
+) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
     named = {"source": source, "after": to_stored(after), "limit": limit}
     return list(await session.scalars(_NEXT, named))
 
 
-async def latest_readings(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> list[Reading]:
+async def latest_readings(
+    session: AsyncSession, source: str, thread_ids: Sequence[str]
+) -> list[Reading]:
     """The latest reading of each of these threads.
 
     Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
@@ -126,14 +155,24 @@ async def latest_readings(session: AsyncSession, source: str, thread_ids: Sequen
     rows: dict[str, list[Any]] = {thread_id: [] for thread_id in thread_ids}
     for row in await session.execute(_PAGES, named):
         state = known.get(row.thread_id)
-        if state is None or state.state != FrontierState.WAITING or row.id <= state.after_fetch:
+        if (
+            state is None
+            or state.state != FrontierState.WAITING
+            or row.id <= state.after_fetch
+        ):
             rows[row.thread_id].append(row)
     readings = []
     for thread_id, found in rows.items():
         pages, state = tuple(_latest_pages(found)), known.get(thread_id)
         known_as: tuple[Any, ...] = (None, None, None, None, False)
         if state is not None:
-            known_as = (FrontierState(state.state), state.reason, state.run_id, state.fields, state.stored)
+            known_as = (
+                FrontierState(state.state),
+                state.reason,
+                state.run_id,
+                state.fields,
+                state.stored,
+            )
         readings.append(Reading(thread_id, pages, *known_as))
     return readings
 
@@ -148,6 +187,12 @@ def _latest_pages(rows: Iterable[Any]) -> list[KeptPage]:
         if row.page_number not in pages:
             place = Place(row.archive_offset or 0, row.archive_length or 0)
             pages[row.page_number] = KeptPage(
-                row.id, from_stored(row.url), row.page_number, row.path, place, row.etag, row.last_modified
+                row.id,
+                from_stored(row.url),
+                row.page_number,
+                row.path,
+                place,
+                row.etag,
+                row.last_modified,
             )
     return [pages[number] for number in sorted(pages)]

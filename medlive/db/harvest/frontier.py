@@ -74,7 +74,9 @@ _IS_LEFT_OVER = (
     " AND (reason <> 'blocked' OR attempts < 2 OR run_id <> :run_id)))"
 )
 _LEFT_OVER = text(_TAKE.format(which=_IS_LEFT_OVER))
-_COUNT_LEFT_OVER = text(f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}")
+_COUNT_LEFT_OVER = text(
+    f"SELECT count(*) FROM frontier WHERE source = :source AND {_IS_LEFT_OVER}"
+)
 _NOT_LISTED = text(
     _TAKE.format(
         which="(run_id <> :run_id AND state IN ('read', 'not_modified') OR state = 'known')"
@@ -102,25 +104,38 @@ async def save_listed(
     """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over."""
     rows: list[dict[str, Any]] = [
         {
-            "thread_id": entry.thread_id, "url": entry.url, "posted_at": entry.posted_at,
-            "active_at": entry.last_post_at or entry.posted_at, "state": FrontierState.WAITING, "reason": None,
+            "thread_id": entry.thread_id,
+            "url": entry.url,
+            "posted_at": entry.posted_at,
+            "active_at": entry.last_post_at or entry.posted_at,
+            "state": FrontierState.WAITING,
+            "reason": None,
         }
         for entry in entries
-    ]  # fmt: skip
+    ]
     rows += [
         {"thread_id": i, "url": url, "state": FrontierState.SKIPPED, "reason": reason}
         for i, (url, reason) in (skipped or {}).items()
     ]
     if rows:
-        named = {"source": source, "run_id": run_id, "list_key": list_key, "rows": dump_rows(rows)}
+        named = {
+            "source": source,
+            "run_id": run_id,
+            "list_key": list_key,
+            "rows": dump_rows(rows),
+        }
         await session.execute(_LIST, named)
 
 
-async def settle(session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]) -> None:
+async def settle(
+    session: AsyncSession, source: str, run_id: int, settled: Sequence[Settled]
+) -> None:
     """What became of threads that were asked for."""
     if settled:
         rows = dump_rows([row_of(FrontierRow, s) for s in settled])
-        await session.execute(_SETTLE, {"source": source, "run_id": run_id, "rows": rows})
+        await session.execute(
+            _SETTLE, {"source": source, "run_id": run_id, "rows": rows}
+        )
 
 
 async def look_up(
@@ -128,33 +143,51 @@ async def look_up(
 ) -> dict[str, KnownThread]:
     """Thread → what is known of it, for those that are."""
     row = FrontierRow
-    query = select(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+    query = select(row).where(
+        row.source == source, is_one_of(row.thread_id, thread_ids)
+    )
     known = {}
     for found in await session.scalars(query.execution_options(populate_existing=True)):
         handled = found.run_id == run_id and found.state not in _OPEN
         known[found.thread_id] = read(
-            KnownThread, found, handled=handled, met_by=found.first_run_id, taken_down=False
+            KnownThread,
+            found,
+            handled=handled,
+            met_by=found.first_run_id,
+            taken_down=False,
         )
-    return known | {i: KnownThread(taken_down=True) for i in await taken_down_ids(session, source, thread_ids)}
+    return known | {
+        i: KnownThread(taken_down=True)
+        for i in await taken_down_ids(session, source, thread_ids)
+    }
 
 
-async def take_left_over(session: AsyncSession, source: str, run_id: int) -> list[ListEntry]:
+async def take_left_over(
+    session: AsyncSession, source: str, run_id: int
+) -> list[ListEntry]:
     """Threads that wait since an earlier start, and those whose failure another attempt may mend; now this
     run's.
 
     What failed least comes first: one thread at which the host turns everybody away must not keep the others
     waiting.
     """
-    rows = (await session.execute(_LEFT_OVER, {"source": source, "run_id": run_id} | _RETRY)).all()
+    rows = (
+        await session.execute(_LEFT_OVER, {"source": source, "run_id": run_id} | _RETRY)
+    ).all()
     return [_entry(found) for found in sorted(rows, key=lambda found: found.attempts)]
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
     """How many threads `take_left_over` would find."""
-    return await session.scalar(_COUNT_LEFT_OVER, {"source": source, "run_id": 0} | _RETRY) or 0
+    return (
+        await session.scalar(_COUNT_LEFT_OVER, {"source": source, "run_id": 0} | _RETRY)
+        or 0
+    )
 
 
-async def take_not_listed(session: AsyncSession, source: str, run_id: int, overlap: timedelta) -> list[ListEntry]:
+async def take_not_listed(
+    session: AsyncSession, source: str, run_id: int, overlap: timedelta
+) -> list[ListEntry]:
     """Threads that were read before and that a list of this run should have shown and did not; now this run's.
 
     A list is read down to the latest activity of earlier runs less `overlap`; where lists show no dates, threads
@@ -167,7 +200,9 @@ async def take_not_listed(session: AsyncSession, source: str, run_id: int, overl
 
 async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:
     """The newest fetch when a waiting thread was listed; its pages have higher numbers."""
-    query = select(FrontierRow.after_fetch).where(FrontierRow.source == source, FrontierRow.thread_id == thread_id)
+    query = select(FrontierRow.after_fetch).where(
+        FrontierRow.source == source, FrontierRow.thread_id == thread_id
+    )
     return await session.scalar(query) or 0
 
 
@@ -175,9 +210,15 @@ async def unsettle(session: AsyncSession, run_id: int) -> None:
     """Take every thread of a run for one that it has not dealt with: the run is repeated. What is to be tried
     again stays so, as the lists may not show it."""
     row = FrontierRow
-    retried = and_(row.state == FrontierState.FAILED, row.reason.in_(RETRIED), row.attempts < MAX_ATTEMPTS)
+    retried = and_(
+        row.state == FrontierState.FAILED,
+        row.reason.in_(RETRIED),
+        row.attempts < MAX_ATTEMPTS,
+    )
     await session.execute(
-        update(row).where(row.run_id == run_id, ~retried).values(state=FrontierState.KNOWN, reason=None)
+        update(row)
+        .where(row.run_id == run_id, ~retried)
+        .values(state=FrontierState.KNOWN, reason=None)
     )
 
 

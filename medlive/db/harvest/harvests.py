@@ -59,7 +59,9 @@ class SourceInfo:
     kind: SourceKind
     quarantined_at: datetime | None
     quarantine_reason: str | None
-    last_run: str | None  # The ISO week of its latest harvest; None when it was never harvested
+    last_run: (
+        str | None
+    )  # The ISO week of its latest harvest; None when it was never harvested
     last_outcome: RunOutcome | None
 
 
@@ -73,7 +75,12 @@ class StartedRun:
 
 
 async def start_harvest(
-    session: AsyncSession, source: str, iso_week: str, *, again: bool = False, restart: bool = False
+    session: AsyncSession,
+    source: str,
+    iso_week: str,
+    *,
+    again: bool = False,
+    restart: bool = False,
 ) -> StartedRun | None:
     """Begin or resume the source's run of that week; None when it is done already.
 
@@ -81,25 +88,44 @@ async def start_harvest(
     """
     await ensure_sources(session, [source], SourceKind.SITE)
     row = HarvestRunRow
-    existing = select(row.outcome == RunOutcome.DONE).where(row.source == source, row.iso_week == iso_week)
+    existing = select(row.outcome == RunOutcome.DONE).where(
+        row.source == source, row.iso_week == iso_week
+    )
     was_done = await session.scalar(existing.with_for_update())
     if was_done and not (again or restart):
         return None
-    statement = upsert(row).values(source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING)
+    statement = upsert(row).values(
+        source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING
+    )
     statement = statement.on_conflict_do_update(
         index_elements=["source", "iso_week"],
-        set_={"outcome": RunOutcome.RUNNING, "finished_at": None, "problem": None, "starts": row.starts + 1},
+        set_={
+            "outcome": RunOutcome.RUNNING,
+            "finished_at": None,
+            "problem": None,
+            "starts": row.starts + 1,
+        },
     )
-    found = (await session.execute(statement.returning(row.id, row.starts, row.started_at))).one()
+    found = (
+        await session.execute(statement.returning(row.id, row.starts, row.started_at))
+    ).one()
     if was_done or restart:
         # What its lists show is counted anew, as they are read anew.
-        await session.execute(update(row).where(row.id == found.id).values(counts=text("counts - 'listed'")))
-        await session.execute(delete(ListCursorRow).where(ListCursorRow.run_id == found.id))
+        await session.execute(
+            update(row)
+            .where(row.id == found.id)
+            .values(counts=text("counts - 'listed'"))
+        )
+        await session.execute(
+            delete(ListCursorRow).where(ListCursorRow.run_id == found.id)
+        )
         await unsettle(session, found.id)
     return StartedRun(found.id, found.starts, found.started_at)
 
 
-async def add_counts(session: AsyncSession, run: StartedRun, counts: Mapping[str, int]) -> None:
+async def add_counts(
+    session: AsyncSession, run: StartedRun, counts: Mapping[str, int]
+) -> None:
     """Add to a run's counts, and keep any other process from taking it up until the transaction ends.
 
     Raises HarvestTakenOver where one has: what this process would write belongs to that one now.
@@ -128,7 +154,9 @@ async def finish_harvest(
     ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
     outcome = ended if problem is None else RunOutcome.FAILED
     statement = update(HarvestRunRow).where(HarvestRunRow.id == run.run_id)
-    await session.execute(statement.values(outcome=outcome, finished_at=func.now(), problem=problem))
+    await session.execute(
+        statement.values(outcome=outcome, finished_at=func.now(), problem=problem)
+    )
 
 
 async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
@@ -138,17 +166,23 @@ async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> Non
     """
     row, following = ListCursorRow, listed.next_page
     values = {
-        "next_url": following.url if following is not None and following.form is None else None,
+        "next_url": following.url
+        if following is not None and following.form is None
+        else None,
         "finished_at": func.now() if listed.finished else None,
     }
     key = {"run_id": run_id, "list_key": listed.list_key}
     statement = upsert(row).values(**key, **values, pages=1, newest_at=listed.newest_at)
     newest = func.greatest(row.newest_at, statement.excluded.newest_at)
     seen = {"pages": row.pages + 1, "newest_at": newest}
-    await session.execute(statement.on_conflict_do_update(index_elements=list(key), set_=values | seen))
+    await session.execute(
+        statement.on_conflict_do_update(index_elements=list(key), set_=values | seen)
+    )
 
 
-async def list_state(session: AsyncSession, run_id: int, source: str, key: str, overlap: timedelta) -> ListState:
+async def list_state(
+    session: AsyncSession, run_id: int, source: str, key: str, overlap: timedelta
+) -> ListState:
     """How far this run has read a list, and the moment before which earlier runs saw all activity.
 
     That moment is the latest activity that a run saw which read the list to its end, less `overlap`: late
@@ -165,42 +199,66 @@ async def list_state(session: AsyncSession, run_id: int, source: str, key: str, 
     seen, read_by = (await session.execute(earlier)).one()
     return ListState(
         finished=own is not None and own.finished_at is not None,
-        next_page=PageRequest(own.next_url) if own is not None and own.next_url is not None else None,
+        next_page=PageRequest(own.next_url)
+        if own is not None and own.next_url is not None
+        else None,
         cutoff=None if seen is None else seen - overlap,
         read_by=read_by,
     )
 
 
-async def save_robots(session: AsyncSession, run_id: int, robots: Sequence[Robots]) -> None:
+async def save_robots(
+    session: AsyncSession, run_id: int, robots: Sequence[Robots]
+) -> None:
     """The rules that a run went by."""
     rows = []
     for found in robots:
         body = found.body.decode("utf-8", "replace")
-        rows.append(row_of(HarvestRobotsRow, found, run_id=run_id, body=body, detail=found.detail or None))
+        rows.append(
+            row_of(
+                HarvestRobotsRow,
+                found,
+                run_id=run_id,
+                body=body,
+                detail=found.detail or None,
+            )
+        )
     await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
 
 
-async def run_figures(session: AsyncSession, run_id: int) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
+async def run_figures(
+    session: AsyncSession, run_id: int
+) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
     """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
     many threads ended so, with "listed": how many its lists showed that were to be read."""
     fields = await session.execute(_FIELDS, {"run_id": run_id})
     shares = {key: (float(value), int(n)) for key, n, value in fields}
     row = FrontierRow
     states = await session.execute(
-        select(row.state, row.reason, func.count()).where(row.run_id == run_id).group_by(row.state, row.reason)
+        select(row.state, row.reason, func.count())
+        .where(row.run_id == run_id)
+        .group_by(row.state, row.reason)
     )
     ends: Counter[str] = Counter()
     for state, reason, count in states:
         ends[reason or state.value] += count
-    counts = await session.scalar(select(HarvestRunRow.counts).where(HarvestRunRow.id == run_id))
+    counts = await session.scalar(
+        select(HarvestRunRow.counts).where(HarvestRunRow.id == run_id)
+    )
     ends["listed"] = (counts or {}).get("listed", 0)
     return shares, ends
 
 
-async def save_measures(session: AsyncSession, run_id: int, measures: Sequence[Compared]) -> None:
+async def save_measures(
+    session: AsyncSession, run_id: int, measures: Sequence[Compared]
+) -> None:
     """A run's figures beside the medians they were compared with."""
-    await session.execute(delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id))
-    rows = [row_of(HarvestMeasureRow, m, run_id=run_id, measure=m.name) for m in measures]
+    await session.execute(
+        delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id)
+    )
+    rows = [
+        row_of(HarvestMeasureRow, m, run_id=run_id, measure=m.name) for m in measures
+    ]
     await insert_rows(session, HarvestMeasureRow, rows)
 
 
@@ -222,36 +280,59 @@ async def past_measures(
         .order_by(run.iso_week.desc())
         .limit(runs)
     )
-    found: dict[int, dict[str, Measure]] = {pk: {} for pk in await session.scalars(latest)}
-    query = select(row.run_id, row.measure, row.value, row.n).where(row.run_id.in_(found))
+    found: dict[int, dict[str, Measure]] = {
+        pk: {} for pk in await session.scalars(latest)
+    }
+    query = select(row.run_id, row.measure, row.value, row.n).where(
+        row.run_id.in_(found)
+    )
     for run_id, name, value, n in await session.execute(query):
         found[run_id][name] = Measure(value, n)
     return list(found.values())
 
 
-async def latest_measures(session: AsyncSession, source: str) -> tuple[str, list[Compared]] | None:
+async def latest_measures(
+    session: AsyncSession, source: str
+) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
     row, run = HarvestMeasureRow, HarvestRunRow
     measured = select(row.run_id).where(row.run_id == run.id).exists()
-    query = select(run).where(run.source == source, measured).order_by(run.iso_week.desc()).limit(1)
+    query = (
+        select(run)
+        .where(run.source == source, measured)
+        .order_by(run.iso_week.desc())
+        .limit(1)
+    )
     if (latest := await session.scalar(query)) is None:
         return None
-    figures = await session.scalars(select(row).where(row.run_id == latest.id).order_by(row.measure))
+    figures = await session.scalars(
+        select(row).where(row.run_id == latest.id).order_by(row.measure)
+    )
     return latest.iso_week, [read(Compared, m, name=m.measure) for m in figures]
 
 
 async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
     """The source's latest harvest that has ended, and whether it has figures; None without any."""
     row = HarvestRunRow
-    measured = select(HarvestMeasureRow.run_id).where(HarvestMeasureRow.run_id == row.id).exists()
-    ended = select(row.id, measured).where(row.source == source, row.outcome != RunOutcome.RUNNING)
-    found = (await session.execute(ended.order_by(row.iso_week.desc()).limit(1))).one_or_none()
+    measured = (
+        select(HarvestMeasureRow.run_id)
+        .where(HarvestMeasureRow.run_id == row.id)
+        .exists()
+    )
+    ended = select(row.id, measured).where(
+        row.source == source, row.outcome != RunOutcome.RUNNING
+    )
+    found = (
+        await session.execute(ended.order_by(row.iso_week.desc()).limit(1))
+    ).one_or_none()
     return None if found is None else (found[0], found[1])
 
 
 async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
     """Leave a source out of harvests from now on. Raises UsageError when there is no such source."""
-    await _set_source(session, source, quarantined_at=func.now(), quarantine_reason=reason)
+    await _set_source(
+        session, source, quarantined_at=func.now(), quarantine_reason=reason
+    )
 
 
 async def lift_quarantine(
@@ -267,8 +348,17 @@ async def lift_quarantine(
     Raises UsageError when there is no such source.
     """
     anew = {"compared_since": func.now()} if compare_anew else {}
-    await _set_source(session, source, quarantined_at=None, quarantine_reason=None, **anew)
-    await record(session, Act.LIFT_QUARANTINE, f"source:{source}", reason, by=by, compare_anew=compare_anew)
+    await _set_source(
+        session, source, quarantined_at=None, quarantine_reason=None, **anew
+    )
+    await record(
+        session,
+        Act.LIFT_QUARANTINE,
+        f"source:{source}",
+        reason,
+        by=by,
+        compare_anew=compare_anew,
+    )
 
 
 async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:
@@ -280,8 +370,15 @@ async def _set_source(session: AsyncSession, source: str, **values: Any) -> None
 async def list_sources(session: AsyncSession) -> list[SourceInfo]:
     """Every source with its latest harvest, by name."""
     run = HarvestRunRow
-    newest = select(run).ext(distinct_on(run.source)).order_by(run.source, run.iso_week.desc())
-    latest = {found.source: (found.iso_week, found.outcome) for found in await session.scalars(newest)}
+    newest = (
+        select(run)
+        .ext(distinct_on(run.source))
+        .order_by(run.source, run.iso_week.desc())
+    )
+    latest = {
+        found.source: (found.iso_week, found.outcome)
+        for found in await session.scalars(newest)
+    }
     sources = []
     for row in await session.scalars(select(SourceRow).order_by(SourceRow.name)):
         week, outcome = latest.get(row.name, (None, None))

@@ -21,12 +21,18 @@ class DownloadCount:
     count: int
 
 
-async def count_download(session: AsyncSession, version: str, file: str, day: date) -> None:
+async def count_download(
+    session: AsyncSession, version: str, file: str, day: date
+) -> None:
     """Add one download of a snapshot's file."""
     row = DownloadRow
     statement = upsert(row).values(version=version, file=file, day=day, count=1)
     key = [row.version, row.file, row.day]
-    await session.execute(statement.on_conflict_do_update(index_elements=key, set_={"count": row.count + 1}))
+    await session.execute(
+        statement.on_conflict_do_update(
+            index_elements=key, set_={"count": row.count + 1}
+        )
+    )
 
 
 async def list_downloads(session: AsyncSession, since: date) -> list[DownloadCount]:
@@ -39,5 +45,9 @@ async def list_downloads(session: AsyncSession, since: date) -> list[DownloadCou
 async def total_downloads(session: AsyncSession) -> dict[tuple[str, str], int]:
     """(Snapshot, file) → how many downloads were begun in all."""
     row = DownloadRow
-    query = select(row.version, row.file, func.sum(row.count)).group_by(row.version, row.file)
-    return {(version, file): total for version, file, total in await session.execute(query)}
+    query = select(row.version, row.file, func.sum(row.count)).group_by(
+        row.version, row.file
+    )
+    return {
+        (version, file): total for version, file, total in await session.execute(query)
+    }

@@ -36,7 +36,9 @@ _UNCHECKED = f"""
         WHERE g.case_id = judged.case_id AND g.revision = judged.revision AND g.gates_digest = :digest
     )
 """
-_MISSING = text(f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most")
+_MISSING = text(
+    f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
+)
 _COUNT = text(f"SELECT count(*) {_UNCHECKED}")
 _SAVE = text(
     "INSERT INTO case_gates (case_id, revision, gates_digest, hits)"
@@ -128,9 +130,17 @@ _RUBRIC: Final = """
     FROM criteria AS c WHERE c.case_id = {0}.case_id AND c.revision = {0}.revision
 """
 _TEXTS: Final = (
-    "language", "source", "posted_at", "specialty", "theme", "difficulty", "dialogue_register", "narrative",
-    "query", "advice",
-)  # fmt: skip
+    "language",
+    "source",
+    "posted_at",
+    "specialty",
+    "theme",
+    "difficulty",
+    "dialogue_register",
+    "narrative",
+    "query",
+    "advice",
+)
 _DIFFERING: Final = (
     "concat_ws(', ', "
     + "".join(f"CASE WHEN a.{name} <> b.{name} THEN '{name}' END, " for name in _TEXTS)
@@ -199,29 +209,48 @@ async def unchecked(
     """At most so many (case id, revision) behind a case id that a release after `parent` decides about and that
     these gates have not read."""
     values = {"parent": parent, "digest": digest, "after": after, "most": most}
-    return [(case_id, revision) for case_id, revision in await session.execute(_MISSING, values)]
+    return [
+        (case_id, revision)
+        for case_id, revision in await session.execute(_MISSING, values)
+    ]
 
 
-async def count_unchecked(session: AsyncSession, parent: str | None, digest: str) -> int:
+async def count_unchecked(
+    session: AsyncSession, parent: str | None, digest: str
+) -> int:
     """How many there are of them."""
     return await session.scalar(_COUNT, {"parent": parent, "digest": digest}) or 0
 
 
 async def save_verdicts(
-    session: AsyncSession, digest: str, verdicts: Iterable[tuple[str, int, Sequence[GateHit]]]
+    session: AsyncSession,
+    digest: str,
+    verdicts: Iterable[tuple[str, int, Sequence[GateHit]]],
 ) -> None:
     """Keep what these gates found in (case id, revision); one that another process kept first stands, and one of a
     case that was taken down meanwhile is let go."""
     rows = []
     for case_id, revision, hits in verdicts:
         found = [[hit.gate.value, hit.detail] for hit in hits]
-        rows.append({"case_id": case_id, "revision": revision, "gates_digest": digest, "hits": found})
+        rows.append(
+            {
+                "case_id": case_id,
+                "revision": revision,
+                "gates_digest": digest,
+                "hits": found,
+            }
+        )
     await no_takedown(session)
     await session.execute(_SAVE, {"rows": dump_json(rows)})
 
 
 async def judge(
-    session: AsyncSession, version: str, parent: str | None, gates_digest: str, *, publishable_only: bool
+    session: AsyncSession,
+    version: str,
+    parent: str | None,
+    gates_digest: str,
+    *,
+    publishable_only: bool,
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
     them the gates have yet to read, and 0 when all is decided."""
@@ -234,28 +263,45 @@ async def judge(
 
 async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
     """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
-    return [(case_id, revision) for case_id, revision in await session.execute(text(_NEVER_SHOWN))]
+    return [
+        (case_id, revision)
+        for case_id, revision in await session.execute(text(_NEVER_SHOWN))
+    ]
 
 
-async def keep_kept_out(session: AsyncSession, version: str, *, publishable_only: bool) -> None:
+async def keep_kept_out(
+    session: AsyncSession, version: str, *, publishable_only: bool
+) -> None:
     """Keep why ready cases that were judged are not in the snapshot."""
     rows: list[Mapping[str, Any]] = []
-    for row in await session.execute(text(_KEPT_OUT), {"publishable_only": publishable_only}):
-        hits = enumerate(_hits(row, version, publishable_only=publishable_only), start=1)
-        rows += [row_of(SnapshotKeptOutRow, hit, version=version, position=place) for place, hit in hits]
+    for row in await session.execute(
+        text(_KEPT_OUT), {"publishable_only": publishable_only}
+    ):
+        hits = enumerate(
+            _hits(row, version, publishable_only=publishable_only), start=1
+        )
+        rows += [
+            row_of(SnapshotKeptOutRow, hit, version=version, position=place)
+            for place, hit in hits
+        ]
     await insert_rows(session, SnapshotKeptOutRow, rows)
 
 
 def _hits(row: Any, version: str, *, publishable_only: bool) -> list[GateHit]:
     facts = CaseFacts(
         publishable=row.publishable,
-        unpublishable_reason=row.unpublishable_reason and from_stored(row.unpublishable_reason),
-        index_known=row.index_known, claims_without_evidence=row.unproven, open_disputes=row.disputes,
-    )  # fmt: skip
+        unpublishable_reason=row.unpublishable_reason
+        and from_stored(row.unpublishable_reason),
+        index_known=row.index_known,
+        claims_without_evidence=row.unproven,
+        open_disputes=row.disputes,
+    )
     hits = [GateHit(Gate(gate), row.case_id, detail) for gate, detail in row.hits or ()]
     if row.is_late:
         release = row.first_release or version
-        hits.append(GateHit(Gate.ROW, row.case_id, f"posted after its first release {release}"))
+        hits.append(
+            GateHit(Gate.ROW, row.case_id, f"posted after its first release {release}")
+        )
     if row.is_outdated:
         detail = "a criterion was withdrawn from the revision that was held out"
         hits.append(GateHit(Gate.WITHDRAWN, row.case_id, detail))
@@ -263,19 +309,32 @@ def _hits(row: Any, version: str, *, publishable_only: bool) -> list[GateHit]:
 
 
 async def add_members(
-    session: AsyncSession, version: str, *, due: Sequence[str], held_out: Iterable[HeldOut]
+    session: AsyncSession,
+    version: str,
+    *,
+    due: Sequence[str],
+    held_out: Iterable[HeldOut],
 ) -> None:
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
     of `due` is shown now."""
     rows = [
-        row_of(SnapshotMemberRow, one, version=version, first_release=None, held_since=version) for one in held_out
+        row_of(
+            SnapshotMemberRow,
+            one,
+            version=version,
+            first_release=None,
+            held_since=version,
+        )
+        for one in held_out
     ]
     await insert_rows(session, SnapshotMemberRow, rows)
     await session.execute(text(_CARRY), {"version": version, "due": list(due)})
     await session.execute(text(_SHOW), {"version": version})
 
 
-async def keep_changes(session: AsyncSession, version: str, reasons: Mapping[str, str]) -> None:
+async def keep_changes(
+    session: AsyncSession, version: str, reasons: Mapping[str, str]
+) -> None:
     """Keep what changed since the parent; `reasons`, case id to a public reason, speak first."""
     values = {"version": version, "reasons": dump_json(dict(reasons))}
     for statement in _CHANGES:

@@ -86,7 +86,9 @@ class SnapshotReader:
         """What a snapshot's ledgers list."""
         return StoredEntries(self, version)
 
-    def stream(self, query: LiteralString, values: Mapping[str, Any]) -> Iterator[DictRow]:
+    def stream(
+        self, query: LiteralString, values: Mapping[str, Any]
+    ) -> Iterator[DictRow]:
         """The rows of a query, 500 in memory at a time."""
         # Named by its moment: an iterator that was left half-way does not stand in the way of the next.
         with self._connection.cursor(name=f"c{id(values)}") as cursor:
@@ -106,9 +108,13 @@ class StoredEntries:
 
     def changes(self, kind: ChangeKind) -> Iterator[Change]:
         """The cases that changed in this way since the parent, by case id."""
-        for row in self._reader.stream(_CHANGES, {"version": self._version, "kind": kind.value}):
+        for row in self._reader.stream(
+            _CHANGES, {"version": self._version, "kind": kind.value}
+        ):
             reason = from_stored(row["reason"])
-            yield Change(kind, row["case_id"], reason, row["from_revision"], row["to_revision"])
+            yield Change(
+                kind, row["case_id"], reason, row["from_revision"], row["to_revision"]
+            )
 
     def holdouts(self, section: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a section of `holdouts.json`, by its key."""
@@ -124,10 +130,14 @@ def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotRead
     """
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
-        with psycopg.Connection.connect(plain, row_factory=dict_row, **CONNECT_ARGUMENTS) as connection:
+        with psycopg.Connection.connect(
+            plain, row_factory=dict_row, **CONNECT_ARGUMENTS
+        ) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
-            connection.execute("SET LOCAL jit = off")  # it compiles for seconds what is looked up row by row
+            connection.execute(
+                "SET LOCAL jit = off"
+            )  # it compiles for seconds what is looked up row by row
             yield SnapshotReader(connection, stop or Event())
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
@@ -137,7 +147,11 @@ def _case(row: DictRow) -> SnapshotCase:
     case_id, revision, criteria = row["case_id"], row["revision"], row.pop("criteria")
     texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
     found = tuple(
-        SnapshotCriterion(f"{case_id}-{number}", case_id, revision, position, text, axis, points)
-        for number, position, text, axis, points in (load_json(criteria) if criteria else ())
+        SnapshotCriterion(
+            f"{case_id}-{number}", case_id, revision, position, text, axis, points
+        )
+        for number, position, text, axis, points in (
+            load_json(criteria) if criteria else ()
+        )
     )
     return SnapshotCase(**row | texts, criteria=found)

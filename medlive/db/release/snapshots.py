@@ -24,7 +24,15 @@ from medlive.db.tables.release import (
 from medlive.db.tables.weeks import WeekThreadRow
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import Gate, GateHit
-from medlive.snapshot.manifest import Ancestor, AuditLogHead, EngineUse, EvidenceUse, Partial, Provenance, Signing
+from medlive.snapshot.manifest import (
+    Ancestor,
+    AuditLogHead,
+    EngineUse,
+    EvidenceUse,
+    Partial,
+    Provenance,
+    Signing,
+)
 
 
 class MembersGone(CheckFailed):
@@ -91,13 +99,18 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
     if latest is not None and latest.version >= version:
         ended = "is frozen" if latest.version == version else "can no longer be made"
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
-    building = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.BUILDING)
+    building = select(SnapshotRow.version).where(
+        SnapshotRow.state == SnapshotState.BUILDING
+    )
     counted = update(WeekThreadRow).where(WeekThreadRow.frozen_in.in_(building))
     await session.execute(counted.values(frozen_in=None))
     for row in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
         await session.execute(delete(row).where(row.version.in_(building)))
     parent = latest.version if latest else None
-    made = await add_row(session, SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent))
+    made = await add_row(
+        session,
+        SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent),
+    )
     return read(SnapshotInfo, made)
 
 
@@ -109,7 +122,9 @@ async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) 
 
 async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:
     """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
-    found = await session.scalar(select(SnapshotRow.meta).where(SnapshotRow.version == version))
+    found = await session.scalar(
+        select(SnapshotRow.meta).where(SnapshotRow.version == version)
+    )
     return None if found is None else FixedMeta.model_validate(found)
 
 
@@ -130,7 +145,9 @@ async def freeze_snapshot(
     Raises MembersGone when the manifest's counts are not the members', and UsageError when it was not begun.
     """
     # Whoever takes a member away has the snapshot's row locked until that is done.
-    row = await session.get(SnapshotRow, version, with_for_update=True, populate_existing=True)
+    row = await session.get(
+        SnapshotRow, version, with_for_update=True, populate_existing=True
+    )
     if row is None or row.state is not SnapshotState.BUILDING:
         raise UsageError(f"snapshot {version} is frozen already, or was not begun")
     numbers = await count_members(session, version)
@@ -141,8 +158,17 @@ async def freeze_snapshot(
             f"the manifest counts {listed[0]} cases and {listed[1]} criteria, "
             f"snapshot {version} has {numbers.cases} and {numbers.criteria}"
         )
-    row.manifest, row.manifest_digest, row.sums_digest = dict(manifest), manifest_digest, sums_digest
-    row.cases, row.criteria, row.path, row.signature = numbers.cases, numbers.criteria, path, signature
+    row.manifest, row.manifest_digest, row.sums_digest = (
+        dict(manifest),
+        manifest_digest,
+        sums_digest,
+    )
+    row.cases, row.criteria, row.path, row.signature = (
+        numbers.cases,
+        numbers.criteria,
+        path,
+        signature,
+    )
     row.publishable, row.why_not = publishable, list(why_not)
     row.state, row.frozen_at = SnapshotState.FROZEN, now()
     await session.flush()
@@ -179,7 +205,9 @@ async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] |
 async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
     """The head of the audit log that each frozen snapshot was fixed with, by version."""
     row = SnapshotRow
-    query = select(row.version, row.meta["audit_log"]).where(row.state == SnapshotState.FROZEN)
+    query = select(row.version, row.meta["audit_log"]).where(
+        row.state == SnapshotState.FROZEN
+    )
     heads: dict[str, AuditLogHead] = {}
     for version, stated in await session.execute(query.order_by(row.version)):
         if stated is not None:
@@ -198,8 +226,12 @@ async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
 async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
     member = SnapshotMemberRow
-    query = select(member.held_since).where(member.version == version, member.first_release.is_(None))
-    return sorted({week for week in await session.scalars(query.distinct()) if week is not None})
+    query = select(member.held_since).where(
+        member.version == version, member.first_release.is_(None)
+    )
+    return sorted(
+        {week for week in await session.scalars(query.distinct()) if week is not None}
+    )
 
 
 async def count_members(session: AsyncSession, version: str) -> Numbers:
@@ -207,27 +239,46 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
     member, change = SnapshotMemberRow, SnapshotChangeRow
     shown = member.first_release.is_not(None)
     count, is_revealed = func.count(), member.held_since.is_not(None)
-    query = select(count.filter(shown), count.filter(~shown), count.filter(shown, is_revealed))
-    cases, held, revealed = (await session.execute(query.where(member.version == version))).one()
+    query = select(
+        count.filter(shown), count.filter(~shown), count.filter(shown, is_revealed)
+    )
+    cases, held, revealed = (
+        await session.execute(query.where(member.version == version))
+    ).one()
     criteria = (
         select(func.count())
         .select_from(CriterionRow)
-        .join(member, (member.case_id == CriterionRow.case_id) & (member.revision == CriterionRow.revision))
+        .join(
+            member,
+            (member.case_id == CriterionRow.case_id)
+            & (member.revision == CriterionRow.revision),
+        )
         .where(member.version == version, shown)
     )
-    dropped = select(func.count()).select_from(change).where(change.version == version, change.kind == "dropped")
+    dropped = (
+        select(func.count())
+        .select_from(change)
+        .where(change.version == version, change.kind == "dropped")
+    )
     return Numbers(
-        cases=cases, criteria=await session.scalar(criteria) or 0, held=held, revealed=revealed,
+        cases=cases,
+        criteria=await session.scalar(criteria) or 0,
+        held=held,
+        revealed=revealed,
         dropped=await session.scalar(dropped) or 0,
-    )  # fmt: skip
+    )
 
 
-async def thread_revisions_of(session: AsyncSession, version: str, case_ids: Iterable[str]) -> dict[str, int]:
+async def thread_revisions_of(
+    session: AsyncSession, version: str, case_ids: Iterable[str]
+) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
     member, case = SnapshotMemberRow, CaseRevisionRow
     query = (
         select(member.case_id, CurationRow.revision_id)
-        .join(case, (case.case_id == member.case_id) & (case.revision == member.revision))
+        .join(
+            case, (case.case_id == member.case_id) & (case.revision == member.revision)
+        )
         .join(CurationRow, CurationRow.id == case.curation_id)
         .where(member.version == version, is_one_of(member.case_id, case_ids))
     )
@@ -239,31 +290,53 @@ async def count_languages(session: AsyncSession, version: str) -> dict[str, int]
     member, row = SnapshotMemberRow, CaseRevisionRow
     query = (
         select(row.language, func.count())
-        .join(member, (member.case_id == row.case_id) & (member.revision == row.revision))
+        .join(
+            member, (member.case_id == row.case_id) & (member.revision == row.revision)
+        )
         .where(member.version == version, member.first_release.is_not(None))
         .group_by(row.language)
     )
     return {language: count for language, count in await session.execute(query)}  # noqa: C416
 
 
-async def load_provenance(session: AsyncSession, version: str, *, code_version: str) -> Provenance:
+async def load_provenance(
+    session: AsyncSession, version: str, *, code_version: str
+) -> Provenance:
     """How the cases that a snapshot shows were made: every engine, prompt, index and threshold that took part.
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
-    member, case, curation, call = SnapshotMemberRow, CaseRevisionRow, CurationRow, AgentCallRow
+    member, case, curation, call = (
+        SnapshotMemberRow,
+        CaseRevisionRow,
+        CurationRow,
+        AgentCallRow,
+    )
     ours = (
         select(case.curation_id)
-        .join(member, (member.case_id == case.case_id) & (member.revision == case.revision))
+        .join(
+            member,
+            (member.case_id == case.case_id) & (member.revision == case.revision),
+        )
         .where(member.version == version, member.first_release.is_not(None))
     )
     engines: set[tuple[str, str, str]] = set()
-    for used in await session.scalars(select(curation.engines).where(curation.id.in_(ours)).distinct()):
-        engines |= {(role, engine["engine"], engine["model"]) for role, engine in used.items()}
-    prompts = select(call.task, call.prompt_digest).where(call.curation_id.in_(ours)).distinct()
+    for used in await session.scalars(
+        select(curation.engines).where(curation.id.in_(ours)).distinct()
+    ):
+        engines |= {
+            (role, engine["engine"], engine["model"]) for role, engine in used.items()
+        }
+    prompts = (
+        select(call.task, call.prompt_digest)
+        .where(call.curation_id.in_(ours))
+        .distinct()
+    )
     prompts = prompts.order_by(call.task, call.prompt_digest)
     columns = (curation.threshold_sufficiency, curation.threshold_alignment)
-    thresholds = select(*columns).where(curation.id.in_(ours)).distinct().order_by(*columns)
+    thresholds = (
+        select(*columns).where(curation.id.in_(ours)).distinct().order_by(*columns)
+    )
     pairs: list[tuple[str, float]] = []
     for sufficiency, alignment in await session.execute(thresholds):
         pairs += [("sufficiency", sufficiency), ("alignment", alignment)]
@@ -272,17 +345,23 @@ async def load_provenance(session: AsyncSession, version: str, *, code_version: 
     indexes = select(index).where(index.digest.in_(used_indexes)).order_by(index.digest)
     return Provenance(
         code_version=code_version,
-        engines=tuple(EngineUse(role=r, engine=e, model=m) for r, e, m in sorted(engines)),
-        prompts=_numbered((task, digest) for task, digest in await session.execute(prompts)),
+        engines=tuple(
+            EngineUse(role=r, engine=e, model=m) for r, e, m in sorted(engines)
+        ),
+        prompts=_numbered(
+            (task, digest) for task, digest in await session.execute(prompts)
+        ),
         evidence=tuple(
             EvidenceUse(
-                retriever=i.retriever, index_digest=i.digest, corpora=dict(sorted(i.corpora.items())),
+                retriever=i.retriever,
+                index_digest=i.digest,
+                corpora=dict(sorted(i.corpora.items())),
                 passages=i.passages,
             )
             for i in await session.scalars(indexes)
         ),
         thresholds=_numbered(pairs),
-    )  # fmt: skip
+    )
 
 
 def _numbered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

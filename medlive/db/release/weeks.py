@@ -29,7 +29,8 @@ _NOTE: Final = text(
     " WHERE week_threads.frozen_in IS NOT NULL"
 )
 _JOBS: Final = (
-    "SELECT queueing_lock FROM procrastinate_jobs WHERE queue_name = 'curate' AND status IN ('todo', 'doing')"
+    "SELECT queueing_lock FROM procrastinate_jobs "
+    "WHERE queue_name = 'curate' AND status IN ('todo', 'doing')"
 )
 # Only of a thread's latest revision: an earlier one is superseded.
 _MEMBERS: Final = text(f"""
@@ -75,8 +76,12 @@ class WeekStanding:
     failed: int  # With a reason, and nothing tries them again before the next week's queueing
     waiting: int
     failures: tuple[tuple[str, int], ...] = ()  # Reason → failed threads, most first
-    waits: tuple[tuple[str, int], ...] = ()  # What happened to them last → waiting threads, most first
-    failing_alike: bool = False  # Whether so many failed that the cause is one for all of them
+    waits: tuple[
+        tuple[str, int], ...
+    ] = ()  # What happened to them last → waiting threads, most first
+    failing_alike: bool = (
+        False  # Whether so many failed that the cause is one for all of them
+    )
     partial: Partial | None = None  # Of a frozen week that was not whole
 
     @property
@@ -105,16 +110,24 @@ class WeekStanding:
     def in_short(self) -> str:
         """Such as "16 of 45, because 29 wait (not begun 29)"."""
         done = self.decided + self.held
-        return f"{done} of {self.queued}, because {self.because}" if self.because else f"{done} of {self.queued}"
+        return (
+            f"{done} of {self.queued}, because {self.because}"
+            if self.because
+            else f"{done} of {self.queued}"
+        )
 
 
-async def note_queued(session: AsyncSession, revisions: Sequence[int], week: str | None) -> None:
+async def note_queued(
+    session: AsyncSession, revisions: Sequence[int], week: str | None
+) -> None:
     """Note that thread revisions are queued for an ISO week's freeze; None for the next one."""
     if revisions:
         await session.execute(_NOTE, {"revisions": int_array(revisions), "week": week})
 
 
-async def week_standing(session: AsyncSession, week: str, *, failure_share: float = FAILURE_SHARE) -> WeekStanding:
+async def week_standing(
+    session: AsyncSession, week: str, *, failure_share: float = FAILURE_SHARE
+) -> WeekStanding:
     """How far the threads of an ISO week are; of a frozen week how far they were.
 
     Args:
@@ -124,7 +137,9 @@ async def week_standing(session: AsyncSession, week: str, *, failure_share: floa
     if fixed is not None and fixed.standing is not None:
         return WeekStanding(week, *fixed.standing, partial=fixed.partial)
     states, failures, waits = Counter[str](), Counter[str](), Counter[str]()
-    for outcome, reason, has_job, count in await session.execute(_MEMBERS, {"week": week}):
+    for outcome, reason, has_job, count in await session.execute(
+        _MEMBERS, {"week": week}
+    ):
         if has_job or outcome == "pending":
             states["waiting"] += count
             waits[reason if outcome == "failed" else NOT_BEGUN] += count
@@ -166,11 +181,17 @@ class StepWait:
 
 async def load_waits(session: AsyncSession) -> dict[tuple[str, str], StepWait]:
     """(step, ISO week) → its wait."""
-    rows = await session.execute(text("SELECT step, week, since, ended_at IS NOT NULL FROM step_waits"))
-    return {(step, week): StepWait(since, is_over) for step, week, since, is_over in rows}
+    rows = await session.execute(
+        text("SELECT step, week, since, ended_at IS NOT NULL FROM step_waits")
+    )
+    return {
+        (step, week): StepWait(since, is_over) for step, week, since, is_over in rows
+    }
 
 
-async def save_wait(session: AsyncSession, step: str, week: str, wait: StepWait) -> None:
+async def save_wait(
+    session: AsyncSession, step: str, week: str, wait: StepWait
+) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
     await session.execute(
         text(
@@ -186,7 +207,8 @@ async def save_wait(session: AsyncSession, step: str, week: str, wait: StepWait)
 async def end_wait(session: AsyncSession, step: str, week: str) -> None:
     """Forget a step's wait: it has nothing to wait for."""
     await session.execute(
-        text("DELETE FROM step_waits WHERE step = :step AND week = :week"), {"step": step, "week": week}
+        text("DELETE FROM step_waits WHERE step = :step AND week = :week"),
+        {"step": step, "week": week},
     )
 
 

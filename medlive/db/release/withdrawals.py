@@ -40,7 +40,9 @@ class Withdrawal:
     revision: int
     criterion_id: str | None  # Within its case (`c3`); None: the whole case
     criterion_digest: str | None
-    new_revision: int | None  # The revision without the criterion; None where none had to be made
+    new_revision: (
+        int | None
+    )  # The revision without the criterion; None where none had to be made
     kind: WithdrawalKind
     reason: str  # Public
     withdrawn_by: str | None
@@ -55,17 +57,26 @@ def text_digest(criterion: str) -> str:
 
 def without_criteria(rubric: Rubric, withdrawn: Collection[str]) -> Rubric:
     """The rubric without the criteria whose text has one of these digests; ids stay, positions are closed up."""
-    kept = [c for c in rubric.criteria if text_digest(c.criterion) not in withdrawn] if withdrawn else []
+    kept = (
+        [c for c in rubric.criteria if text_digest(c.criterion) not in withdrawn]
+        if withdrawn
+        else []
+    )
     if not withdrawn or len(kept) == len(rubric.criteria):
         return rubric
-    return replace(rubric, criteria=tuple(replace(c, position=p) for p, c in enumerate(kept, start=1)))
+    return replace(
+        rubric,
+        criteria=tuple(replace(c, position=p) for p, c in enumerate(kept, start=1)),
+    )
 
 
 def too_thin(rubric: Rubric) -> str | None:
     """What a rubric lacks to be one ("1 criterion", "no positive criterion"), or None when nothing."""
     if (n := len(rubric.criteria)) < MIN_CRITERIA:
         return "1 criterion" if n else "no criterion"
-    return None if any(c.points > 0 for c in rubric.criteria) else "no positive criterion"
+    return (
+        None if any(c.points > 0 for c in rubric.criteria) else "no positive criterion"
+    )
 
 
 def _read(row: WithdrawalRow, reinstated_at: datetime | None = None) -> Withdrawal:
@@ -80,16 +91,30 @@ def _stands() -> ColumnElement[bool]:
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
     """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
     for nothing of that is fixed."""
-    member, there, row, withdrawn = SnapshotMemberRow, aliased(CriterionRow), WithdrawalRow, aliased(CriterionRow)
+    member, there, row, withdrawn = (
+        SnapshotMemberRow,
+        aliased(CriterionRow),
+        WithdrawalRow,
+        aliased(CriterionRow),
+    )
     mine = member.version == version
-    case = exists().where(mine, member.case_id == row.case_id, row.criterion_id.is_(None), _stands())
+    case = exists().where(
+        mine, member.case_id == row.case_id, row.criterion_id.is_(None), _stands()
+    )
     criterion = exists().where(
-        mine, member.case_id == row.case_id, withdrawn.case_id == row.case_id,
-        withdrawn.revision == row.revision, withdrawn.criterion_id == row.criterion_id,
-        there.case_id == member.case_id, there.revision == member.revision,
-        there.criterion == withdrawn.criterion, _stands(),
-    )  # fmt: skip
-    disputed = exists().where(mine, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None))
+        mine,
+        member.case_id == row.case_id,
+        withdrawn.case_id == row.case_id,
+        withdrawn.revision == row.revision,
+        withdrawn.criterion_id == row.criterion_id,
+        there.case_id == member.case_id,
+        there.revision == member.revision,
+        there.criterion == withdrawn.criterion,
+        _stands(),
+    )
+    disputed = exists().where(
+        mine, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None)
+    )
     return bool(await session.scalar(select(case | criterion | disputed)))
 
 
@@ -100,18 +125,30 @@ async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
     """
     row, part = WithdrawalRow, CriterionRow
     same = (
-        (part.case_id == row.case_id) & (part.revision == row.revision) & (part.criterion_id == row.criterion_id)
+        (part.case_id == row.case_id)
+        & (part.revision == row.revision)
+        & (part.criterion_id == row.criterion_id)
     )
     query = select(row.criterion_digest, part.criterion).outerjoin(part, same)
-    query = query.where(row.case_id == case_id, row.criterion_digest.is_not(None), _stands())
+    query = query.where(
+        row.case_id == case_id, row.criterion_digest.is_not(None), _stands()
+    )
     found = await session.execute(query)
-    return {digest if criterion is None else text_digest(criterion) for digest, criterion in found if digest}
+    return {
+        digest if criterion is None else text_digest(criterion)
+        for digest, criterion in found
+        if digest
+    }
 
 
-async def withdrawn_from(session: AsyncSession, case_id: str, criterion_id: str) -> list[int]:
+async def withdrawn_from(
+    session: AsyncSession, case_id: str, criterion_id: str
+) -> list[int]:
     """The revisions of a case that a criterion of this id (`c3`) was withdrawn from."""
     row = WithdrawalRow
-    query = select(row.revision).where(row.case_id == case_id, row.criterion_id == criterion_id)
+    query = select(row.revision).where(
+        row.case_id == case_id, row.criterion_id == criterion_id
+    )
     return list(await session.scalars(query.order_by(row.id)))
 
 
@@ -127,13 +164,24 @@ async def add_withdrawal(
     withdrawn_by: str | None = None,
 ) -> Withdrawal:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
-    row = WithdrawalRow(case_id=case_id, revision=revision, new_revision=new_revision, kind=kind, reason=reason)
+    row = WithdrawalRow(
+        case_id=case_id,
+        revision=revision,
+        new_revision=new_revision,
+        kind=kind,
+        reason=reason,
+    )
     row.withdrawn_by = withdrawn_by
     if criterion is not None:
-        row.criterion_id, row.criterion_digest = criterion.id, text_digest(criterion.criterion)
+        row.criterion_id, row.criterion_digest = (
+            criterion.id,
+            text_digest(criterion.criterion),
+        )
     await add_row(session, row)
     about = {"withdrawal": row.id, "kind": kind.value, "criterion": row.criterion_id}
-    await record(session, Act.WITHDRAW, f"case:{case_id}", reason, by=withdrawn_by, **about)
+    await record(
+        session, Act.WITHDRAW, f"case:{case_id}", reason, by=withdrawn_by, **about
+    )
     return _read(row)
 
 
@@ -146,7 +194,9 @@ async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
         .where(
             row.kind.in_([WithdrawalKind.TAKEDOWN, WithdrawalKind.PRIVACY]),
             # Of a criterion: a later revision lacks it.
-            row.criterion_id.is_(None) | (member.revision < row.new_revision) | row.new_revision.is_(None),
+            row.criterion_id.is_(None)
+            | (member.revision < row.new_revision)
+            | row.new_revision.is_(None),
             member.first_release.is_not(None),
             _stands(),
         )
@@ -155,36 +205,55 @@ async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
 
 
 async def find_withdrawal(
-    session: AsyncSession, case_id: str, kind: WithdrawalKind, criterion_digest: str | None = None
+    session: AsyncSession,
+    case_id: str,
+    kind: WithdrawalKind,
+    criterion_digest: str | None = None,
 ) -> Withdrawal | None:
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
     row = WithdrawalRow
     query = select(row).where(row.case_id == case_id, row.kind == kind, _stands())
-    found = await session.scalar(query.where(row.criterion_digest.is_not_distinct_from(criterion_digest)))
+    found = await session.scalar(
+        query.where(row.criterion_digest.is_not_distinct_from(criterion_digest))
+    )
     return None if found is None else _read(found)
 
 
 async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
     """Every withdrawal, oldest first; undone ones too."""
     undone = ReinstatementRow
-    query = select(WithdrawalRow, undone.reinstated_at).outerjoin(undone, undone.withdrawal_id == WithdrawalRow.id)
+    query = select(WithdrawalRow, undone.reinstated_at).outerjoin(
+        undone, undone.withdrawal_id == WithdrawalRow.id
+    )
     rows = await session.execute(query.order_by(WithdrawalRow.id))
     return [_read(row, moment) for row, moment in rows]
 
 
 async def reinstate(
-    session: AsyncSession, case_id: str, criterion_id: str | None, reason: str, *, by: str | None
+    session: AsyncSession,
+    case_id: str,
+    criterion_id: str | None,
+    reason: str,
+    *,
+    by: str | None,
 ) -> list[Withdrawal]:
     """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
     row = WithdrawalRow
     query = select(row).where(
-        row.case_id == case_id, row.criterion_id.is_not_distinct_from(criterion_id), _stands()
+        row.case_id == case_id,
+        row.criterion_id.is_not_distinct_from(criterion_id),
+        _stands(),
     )
     found = [_read(one) for one in await session.scalars(query.order_by(row.id))]
     for one in found:
-        await add_row(session, ReinstatementRow(withdrawal_id=one.number, case_id=case_id))
+        await add_row(
+            session, ReinstatementRow(withdrawal_id=one.number, case_id=case_id)
+        )
     if found:
-        about = {"withdrawals": [one.number for one in found], "criterion": criterion_id}
+        about = {
+            "withdrawals": [one.number for one in found],
+            "criterion": criterion_id,
+        }
         await record(session, Act.REINSTATE, f"case:{case_id}", reason, by=by, **about)
     return found
 
@@ -199,14 +268,19 @@ async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
     query = (
         select(row)
         .join(member, (member.case_id == row.case_id) & (member.version == parent))
-        .where(row.criterion_id.is_(None) | (member.revision < row.new_revision), _stands())
+        .where(
+            row.criterion_id.is_(None) | (member.revision < row.new_revision), _stands()
+        )
         .order_by(row.id)
     )
     reasons: dict[tuple[bool, str], dict[str, None]] = {}
     for found in await session.scalars(query):
         given = reasons.setdefault((found.criterion_id is None, found.case_id), {})
         given[f"{found.kind.value}: {found.reason}"] = None
-    return {case_id: "; ".join(given) for (_, case_id), given in sorted(reasons.items(), key=lambda item: item[0])}
+    return {
+        case_id: "; ".join(given)
+        for (_, case_id), given in sorted(reasons.items(), key=lambda item: item[0])
+    }
 
 
 async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
@@ -221,7 +295,9 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     withdrawals = await list_withdrawals(session)
     if not withdrawals:
         return Errata()
-    versions = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.FROZEN)
+    versions = select(SnapshotRow.version).where(
+        SnapshotRow.state == SnapshotState.FROZEN
+    )
     if public:
         versions = versions.where(SnapshotRow.publishable.is_(True))
     frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
@@ -230,30 +306,51 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     entries: list[Erratum] = []
     for found in withdrawals:
         places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
-        wanted = criteria[found.case_id, found.revision].get(found.criterion_id, found.criterion_digest)
+        wanted = criteria[found.case_id, found.revision].get(
+            found.criterion_id, found.criterion_digest
+        )
         for version, revision in members[found.case_id]:
             # A whole case is found in each; it has no digest, as the criterion None has none.
-            digests = criteria[found.case_id, revision] if found.criterion_id else {None: None}
+            digests = (
+                criteria[found.case_id, revision]
+                if found.criterion_id
+                else {None: None}
+            )
             for name in (name for name, digest in digests.items() if digest == wanted):
                 places[name].append((version, revision))
-        entries += [_erratum(found, i, places[i], frozen) for i in sorted(places, key=str)]
+        entries += [
+            _erratum(found, i, places[i], frozen) for i in sorted(places, key=str)
+        ]
     return Errata(entries=tuple(entries))
 
 
 def _erratum(
-    found: Withdrawal, criterion_id: str | None, held: list[tuple[str, int]], frozen: Iterable[str]
+    found: Withdrawal,
+    criterion_id: str | None,
+    held: list[tuple[str, int]],
+    frozen: Iterable[str],
 ) -> Erratum:
     versions = sorted({version for version, _ in held})
     return Erratum(
-        id=found.number, issued_at=found.withdrawn_at.replace(microsecond=0), kind=found.kind,
-        case_id=found.case_id, criterion_id=None if criterion_id is None else f"{found.case_id}-{criterion_id}",
-        reason=found.reason, revision=None if criterion_id is None else max(held)[1], snapshots=tuple(versions),
+        id=found.number,
+        issued_at=found.withdrawn_at.replace(microsecond=0),
+        kind=found.kind,
+        case_id=found.case_id,
+        criterion_id=None
+        if criterion_id is None
+        else f"{found.case_id}-{criterion_id}",
+        reason=found.reason,
+        revision=None if criterion_id is None else max(held)[1],
+        snapshots=tuple(versions),
         fixed_in=next((version for version in frozen if version > versions[-1]), None),
-        reinstated_at=found.reinstated_at and found.reinstated_at.replace(microsecond=0),
-    )  # fmt: skip
+        reinstated_at=found.reinstated_at
+        and found.reinstated_at.replace(microsecond=0),
+    )
 
 
-async def _members(session: AsyncSession, versions: Sequence[str]) -> dict[str, list[tuple[str, int]]]:
+async def _members(
+    session: AsyncSession, versions: Sequence[str]
+) -> dict[str, list[tuple[str, int]]]:
     """Withdrawn case → (version, revision) in each of these snapshots that shows it, oldest first."""
     member = SnapshotMemberRow
     query = (
@@ -271,11 +368,17 @@ async def _members(session: AsyncSession, versions: Sequence[str]) -> dict[str, 
     return found
 
 
-async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], dict[str | None, str | None]]:
+async def _criteria_of_withdrawn(
+    session: AsyncSession,
+) -> dict[tuple[str, int], dict[str | None, str | None]]:
     """(case, revision) → criterion id → digest, of every revision of the cases that lost a criterion."""
-    touched = select(WithdrawalRow.case_id).where(WithdrawalRow.criterion_id.is_not(None))
+    touched = select(WithdrawalRow.case_id).where(
+        WithdrawalRow.criterion_id.is_not(None)
+    )
     row = CriterionRow
-    query = select(row.case_id, row.revision, row.criterion_id, row.criterion).where(row.case_id.in_(touched))
+    query = select(row.case_id, row.revision, row.criterion_id, row.criterion).where(
+        row.case_id.in_(touched)
+    )
     found: dict[tuple[str, int], dict[str | None, str | None]] = defaultdict(dict)
     for case_id, revision, criterion_id, criterion in await session.execute(query):
         found[case_id, revision][criterion_id] = text_digest(criterion)

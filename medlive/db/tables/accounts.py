@@ -30,19 +30,36 @@ class AccountRow(Base):
         UniqueConstraint("link_digest"),
         CheckConstraint("name ~ '^[a-z0-9][a-z0-9._@+-]{0,63}$'", name="name_spelling"),
         CheckConstraint("password_hash LIKE '$argon2id$%'", name="password_is_hashed"),
-        CheckConstraint("subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)", name="one_way_in"),
-        CheckConstraint("(link_digest IS NULL) = (link_expires_at IS NULL)", name="link_is_whole"),
+        CheckConstraint(
+            "subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)",
+            name="one_way_in",
+        ),
+        CheckConstraint(
+            "(link_digest IS NULL) = (link_expires_at IS NULL)", name="link_is_whole"
+        ),
     )
-    id: Mapped[int] = column("The account's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The account's number", Identity(always=True), primary_key=True
+    )
     name: Mapped[str] = column("The name to sign in with")
     role: Mapped[Role] = column("viewer, reviewer, publisher or admin", EnumText(Role))
-    password_hash: Mapped[str | None] = column("argon2id with its salt and parameters; NULL: no password is set")
-    subject: Mapped[str | None] = column("Issuer and subject at the identity provider; NULL: signs in here")
-    link_digest: Mapped[str | None] = column("The digest of the one-time link's token; NULL: no link is open")
+    password_hash: Mapped[str | None] = column(
+        "argon2id with its salt and parameters; NULL: no password is set"
+    )
+    subject: Mapped[str | None] = column(
+        "Issuer and subject at the identity provider; NULL: signs in here"
+    )
+    link_digest: Mapped[str | None] = column(
+        "The digest of the one-time link's token; NULL: no link is open"
+    )
     link_expires_at: Mapped[datetime | None] = column("Until when the link can be used")
     created_at: Mapped[datetime] = now_column("When it was made")
-    signed_in_at: Mapped[datetime | None] = column("When it last signed in; NULL: never")
-    disabled_at: Mapped[datetime | None] = column("Since when it cannot sign in; NULL: it can")
+    signed_in_at: Mapped[datetime | None] = column(
+        "When it last signed in; NULL: never"
+    )
+    disabled_at: Mapped[datetime | None] = column(
+        "Since when it cannot sign in; NULL: it can"
+    )
 
 
 class SessionRow(Base):
@@ -50,8 +67,12 @@ class SessionRow(Base):
 
     __tablename__ = "account_sessions"
     __table_args__ = (is_digest("digest"), Index(None, "account_id"))
-    digest: Mapped[str] = column("The digest of the token that the browser holds", primary_key=True)
-    account_id: Mapped[int] = column("Whose it is", ForeignKey("accounts.id", ondelete="CASCADE"))
+    digest: Mapped[str] = column(
+        "The digest of the token that the browser holds", primary_key=True
+    )
+    account_id: Mapped[int] = column(
+        "Whose it is", ForeignKey("accounts.id", ondelete="CASCADE")
+    )
     created_at: Mapped[datetime] = now_column("When it began")
     used_at: Mapped[datetime] = now_column("When it was last used, to the minute")
 
@@ -60,7 +81,12 @@ class SignInAttemptsRow(Base):
     """Attempts to sign in, counted for a quarter of an hour by account, by address and by both."""
 
     __tablename__ = "sign_in_attempts"
-    __table_args__ = (CheckConstraint("attempts >= 1", name="attempts_positive"), Index(None, "until"))
-    subject: Mapped[str] = column("account:NAME, account:NAME from ADDRESS or address:ADDRESS", primary_key=True)
+    __table_args__ = (
+        CheckConstraint("attempts >= 1", name="attempts_positive"),
+        Index(None, "until"),
+    )
+    subject: Mapped[str] = column(
+        "account:NAME, account:NAME from ADDRESS or address:ADDRESS", primary_key=True
+    )
     attempts: Mapped[int] = column("How many there were")
     until: Mapped[datetime] = column("When the count starts anew")

@@ -3,7 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Computed, ForeignKey, Identity, Index, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Computed,
+    ForeignKey,
+    Identity,
+    Index,
+    UniqueConstraint,
+)
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped
 
@@ -12,7 +19,16 @@ from medlive.db.tables.base import Base, column
 
 def _place() -> Mapped[int]:
     """The number of all facets but the week: one index for each order finds the first rows of any filter."""
-    names = ("source", "language", "stage", "outcome", "reason", "engine", "specialty", "status")
+    names = (
+        "source",
+        "language",
+        "stage",
+        "outcome",
+        "reason",
+        "engine",
+        "specialty",
+        "status",
+    )
     together = " || ' ' || ".join(names)
     return column(
         "A number of the facets above together",
@@ -26,39 +42,70 @@ class ThreadStandingRow(Base):
 
     __tablename__ = "thread_standings"
     __table_args__ = (
-        *(Index(None, *group, "changed_at", "thread_id") for group in ((), ("week",), ("place",))),
+        *(
+            Index(None, *group, "changed_at", "thread_id")
+            for group in ((), ("week",), ("place",))
+        ),
         Index(None, "posted_at", "thread_id"),
         *(
-            Index(None, group, "posted_at", "thread_id", postgresql_include=["changed_at"])
+            Index(
+                None, group, "posted_at", "thread_id", postgresql_include=["changed_at"]
+            )
             for group in ("week", "place")
         ),
         *(
-            Index(f"ix_cases_{'_'.join(names)}", *names, "thread_id", postgresql_where="status <> ''")
+            Index(
+                f"ix_cases_{'_'.join(names)}",
+                *names,
+                "thread_id",
+                postgresql_where="status <> ''",
+            )
             for names in (("changed_at",), ("posted_at",), ("week", "posted_at"))
         ),
         Index(None, "curation_id"),
-        Index("ix_thread_standings_pending", "thread_id", postgresql_where="outcome = 'pending'"),
+        Index(
+            "ix_thread_standings_pending",
+            "thread_id",
+            postgresql_where="outcome = 'pending'",
+        ),
         Index(None, "words", postgresql_using="gin"),
     )
     thread_id: Mapped[int] = column(
-        "The thread", ForeignKey("threads.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+        "The thread",
+        ForeignKey("threads.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
     )
     revision_id: Mapped[int] = column("Its latest revision")
-    curation_id: Mapped[int | None] = column("The latest decision about that; NULL: none")
+    curation_id: Mapped[int | None] = column(
+        "The latest decision about that; NULL: none"
+    )
     case_id: Mapped[str | None] = column("Its case; NULL: none")
-    case_revision: Mapped[int | None] = column("The case's latest revision; NULL without a case")
+    case_revision: Mapped[int | None] = column(
+        "The case's latest revision; NULL without a case"
+    )
     source: Mapped[str] = column("The community")
-    language: Mapped[str] = column("en, zh or what the source says; empty: it does not say")
-    stage: Mapped[str] = column("filters, screener, validator, controller, rubric or case")
+    language: Mapped[str] = column(
+        "en, zh or what the source says; empty: it does not say"
+    )
+    stage: Mapped[str] = column(
+        "filters, screener, validator, controller, rubric or case"
+    )
     outcome: Mapped[str] = column("pending, rejected, failed, held, kept or withdrawn")
-    reason: Mapped[str] = column("Why, for filters the failing rule's reason; empty: there is none")
+    reason: Mapped[str] = column(
+        "Why, for filters the failing rule's reason; empty: there is none"
+    )
     engine: Mapped[str] = column("The screener's model; empty: no engine was asked")
     specialty: Mapped[str] = column("The case's specialty; empty without a case")
     status: Mapped[str] = column("The case's status; empty without a case")
     week: Mapped[str] = column("The ISO week of changed_at, YYYY.WNN")
     changed_at: Mapped[datetime] = column("When it came to stand there")
-    posted_at: Mapped[datetime] = column("When it was opened, or came in where that is unknown")
-    words: Mapped[Any] = column("What is searched: title, messages and the case's texts", TSVECTOR)
+    posted_at: Mapped[datetime] = column(
+        "When it was opened, or came in where that is unknown"
+    )
+    words: Mapped[Any] = column(
+        "What is searched: title, messages and the case's texts", TSVECTOR
+    )
     place: Mapped[int] = _place()
 
 
@@ -67,7 +114,9 @@ class ThreadCountRow(Base):
 
     __tablename__ = "thread_counts"
     __table_args__ = (Index(None, "week"),)
-    id: Mapped[int] = column("The row's number", BigInteger, Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The row's number", BigInteger, Identity(always=True), primary_key=True
+    )
     week: Mapped[str] = column("The ISO week; empty: over all weeks")
     source: Mapped[str] = column("As in thread_standings")
     language: Mapped[str] = column("As in thread_standings")
@@ -86,8 +135,12 @@ class SavedViewRow(Base):
 
     __tablename__ = "saved_views"
     __table_args__ = (UniqueConstraint("account_id", "title"),)
-    id: Mapped[int] = column("The view's number", Identity(always=True), primary_key=True)
-    account_id: Mapped[int] = column("Whose it is", ForeignKey("accounts.id", ondelete="CASCADE"))
+    id: Mapped[int] = column(
+        "The view's number", Identity(always=True), primary_key=True
+    )
+    account_id: Mapped[int] = column(
+        "Whose it is", ForeignKey("accounts.id", ondelete="CASCADE")
+    )
     title: Mapped[str] = column("What the account calls it")
     table_name: Mapped[str] = column("The table")
     query: Mapped[str] = column("Filter and sort, as in the page's address")

@@ -40,7 +40,9 @@ class EnumText(TypeDecorator[StrEnum]):
     def process_bind_param(self, value: StrEnum | None, dialect: Dialect) -> str | None:
         return None if value is None else self.enum(value).value
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> StrEnum | None:
+    def process_result_value(
+        self, value: str | None, dialect: Dialect
+    ) -> StrEnum | None:
         return None if value is None else self.enum(value)
 
 
@@ -49,11 +51,13 @@ class Base(DeclarativeBase):
 
     metadata = MetaData(
         naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s", "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
             "pk": "pk_%(table_name)s",
         }
-    )  # fmt: skip
+    )
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
         str: AnyText(),
         datetime: DateTime(timezone=True),
@@ -74,7 +78,9 @@ def column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
 
 def now_column(comment: str) -> Mapped[datetime]:
     """A column that is filled with the transaction's time."""
-    return mapped_column(DateTime(timezone=True), server_default=func.now(), comment=comment)
+    return mapped_column(
+        DateTime(timezone=True), server_default=func.now(), comment=comment
+    )
 
 
 def one_of(column: str, values: type[StrEnum] | tuple[str, ...]) -> CheckConstraint:
@@ -86,4 +92,6 @@ def one_of(column: str, values: type[StrEnum] | tuple[str, ...]) -> CheckConstra
 
 def is_digest(column: str) -> CheckConstraint:
     """The CHECK that a column holds a digest that names its algorithm."""
-    return CheckConstraint(f"{column} ~ '^sha256:[0-9a-f]{{64}}$'", name=f"{column}_is_digest")
+    return CheckConstraint(
+        f"{column} ~ '^sha256:[0-9a-f]{{64}}$'", name=f"{column}_is_digest"
+    )

@@ -30,7 +30,15 @@ from medlive.curation.model import (
     Side,
     Stage,
 )
-from medlive.db.tables.base import AnyText, Base, EnumText, column, is_digest, now_column, one_of
+from medlive.db.tables.base import (
+    AnyText,
+    Base,
+    EnumText,
+    column,
+    is_digest,
+    now_column,
+    one_of,
+)
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import Finish
 
@@ -44,8 +52,12 @@ class FilterResultRow(Base):
         CheckConstraint("passed = (rejected_by IS NULL)", name="rejected_by_a_rule"),
         CheckConstraint("passed = (reason IS NULL)", name="rejected_with_reason"),
     )
-    revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"), primary_key=True)
-    chain_digest: Mapped[str] = column("The chain's rules and settings", primary_key=True)
+    revision_id: Mapped[int] = column(
+        "The revision", ForeignKey("thread_revisions.id"), primary_key=True
+    )
+    chain_digest: Mapped[str] = column(
+        "The chain's rules and settings", primary_key=True
+    )
     passed: Mapped[bool] = column("Whether every rule passed")
     rejected_by: Mapped[str | None] = column("The first rule that failed")
     reason: Mapped[str | None] = column("That rule's reason")
@@ -71,18 +83,29 @@ class ReplyRow(Base):
 
     __tablename__ = "replies"
     __table_args__ = (
-        is_digest("request_digest"), is_digest("schema_digest"), one_of("finish", Finish),
-        CheckConstraint("input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0", name="tokens"),
+        is_digest("request_digest"),
+        is_digest("schema_digest"),
+        one_of("finish", Finish),
+        CheckConstraint(
+            "input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0",
+            name="tokens",
+        ),
         CheckConstraint("cost_usd >= 0", name="cost_not_negative"),
         CheckConstraint("latency_ms >= 0", name="latency_not_negative"),
-        CheckConstraint("repair IS NULL OR jsonb_array_length(repair) = 2", name="repair_is_pair"),
-        CheckConstraint("round >= 0", name="round_not_negative"), Index(None, "task", "created_at"),
-    )  # fmt: skip
+        CheckConstraint(
+            "repair IS NULL OR jsonb_array_length(repair) = 2", name="repair_is_pair"
+        ),
+        CheckConstraint("round >= 0", name="round_not_negative"),
+        Index(None, "task", "created_at"),
+    )
     request_digest: Mapped[str] = column(
-        "Task, prompt, schema, inputs, repair, engine, model and parameters", primary_key=True
+        "Task, prompt, schema, inputs, repair, engine, model and parameters",
+        primary_key=True,
     )
     task: Mapped[str] = column("The task, <agent>.<what>")
-    prompt_digest: Mapped[str] = column("Its instructions", ForeignKey("prompts.digest"))
+    prompt_digest: Mapped[str] = column(
+        "Its instructions", ForeignKey("prompts.digest")
+    )
     engine: Mapped[str] = column("The engine: rules or openai")
     model: Mapped[str] = column("The pinned model id that was asked")
     parameters: Mapped[dict[str, Any]] = column("The engine's parameters")
@@ -92,10 +115,14 @@ class ReplyRow(Base):
         "On a second attempt: the raw first reply and what was wrong with it"
     )
     round: Mapped[int] = column(
-        "How often stored unusable replies were stepped over before", SmallInteger, server_default="0"
+        "How often stored unusable replies were stepped over before",
+        SmallInteger,
+        server_default="0",
     )
     text: Mapped[str] = column("The reply, untouched")
-    finish: Mapped[Finish] = column("Why the engine stopped: stop, length or refusal", EnumText(Finish))
+    finish: Mapped[Finish] = column(
+        "Why the engine stopped: stop, length or refusal", EnumText(Finish)
+    )
     reply_model: Mapped[str] = column("The model as the endpoint named it")
     input_tokens: Mapped[int] = column("Tokens read")
     cached_tokens: Mapped[int] = column("Of these, tokens from the endpoint's cache")
@@ -111,7 +138,9 @@ class ReplyRow(Base):
     created_at: Mapped[datetime] = now_column("When it was stored")
 
 
-_FAILURES = "('endpoint_unavailable', 'invalid_reply', 'refused', 'truncated', 'budget_spent')"
+_FAILURES = (
+    "('endpoint_unavailable', 'invalid_reply', 'refused', 'truncated', 'budget_spent')"
+)
 _PASSES = (
     "(cardinality(overruled) > 0 OR s_cc = 1 AND s_inf > threshold_sufficiency AND s_align > threshold_alignment) "
     "AND index_digest IS NOT NULL AND narrative IS NOT NULL"
@@ -144,12 +173,21 @@ class CurationRow(Base):
         one_of("query_category", ElyCategory),
         is_digest("pipeline_digest"),
         CheckConstraint("attempt >= 1", name="attempt_positive"),
-        CheckConstraint("(outcome = 'kept') = (reason IS NULL)", name="kept_has_no_reason"),
         CheckConstraint(
-            f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})", name="failure_is_no_rejection"
+            "(outcome = 'kept') = (reason IS NULL)", name="kept_has_no_reason"
         ),
-        CheckConstraint(f"outcome NOT IN ('kept', 'held') OR ({_PASSES}) IS TRUE", name="kept_passed"),
-        CheckConstraint("outcome NOT IN ('kept', 'held') OR stage = 'rubric'", name="kept_at_the_end"),
+        CheckConstraint(
+            f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})",
+            name="failure_is_no_rejection",
+        ),
+        CheckConstraint(
+            f"outcome NOT IN ('kept', 'held') OR ({_PASSES}) IS TRUE",
+            name="kept_passed",
+        ),
+        CheckConstraint(
+            "outcome NOT IN ('kept', 'held') OR stage = 'rubric'",
+            name="kept_at_the_end",
+        ),
         CheckConstraint("s_cc IN (0, 1)", name="s_cc_range"),
         CheckConstraint("s_inf BETWEEN 0 AND 1", name="s_inf_range"),
         CheckConstraint("s_align BETWEEN 0 AND 1", name="s_align_range"),
@@ -159,42 +197,66 @@ class CurationRow(Base):
             " AND threshold_alignment >= 0 AND threshold_alignment <= 1",
             name="threshold_range",
         ),
-        CheckConstraint("num_nonnulls(narrative, query, advice) IN (0, 3)", name="text_whole"),
+        CheckConstraint(
+            "num_nonnulls(narrative, query, advice) IN (0, 3)", name="text_whole"
+        ),
         CheckConstraint("finished_at >= started_at", name="in_order"),
         Index(None, "revision_id", "pipeline_digest", "attempt", unique=True),
         Index(None, "revision_id", "id"),
         Index(
-            "uq_curations_decided", "revision_id", "pipeline_digest", unique=True,
+            "uq_curations_decided",
+            "revision_id",
+            "pipeline_digest",
+            unique=True,
             postgresql_where=text("outcome <> 'failed'"),
         ),
-    )  # fmt: skip
-    id: Mapped[int] = column("The curation's number", Identity(always=True), primary_key=True)
+    )
+    id: Mapped[int] = column(
+        "The curation's number", Identity(always=True), primary_key=True
+    )
     revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"))
     pipeline_digest: Mapped[str] = column(
         "Engines, prompts, evidence and settings: what a decision depends on besides the thread"
     )
-    attempt: Mapped[int] = column("From 1; only a failed attempt is followed by another")
-    outcome: Mapped[Outcome] = column("kept, rejected, held or failed", EnumText(Outcome))
+    attempt: Mapped[int] = column(
+        "From 1; only a failed attempt is followed by another"
+    )
+    outcome: Mapped[Outcome] = column(
+        "kept, rejected, held or failed", EnumText(Outcome)
+    )
     stage: Mapped[Stage] = column("Where it ended", EnumText(Stage))
-    reason: Mapped[Reason | None] = column("Why; NULL exactly when kept", EnumText(Reason))
+    reason: Mapped[Reason | None] = column(
+        "Why; NULL exactly when kept", EnumText(Reason)
+    )
     detail: Mapped[str] = column("The reason in words")
     threshold_sufficiency: Mapped[float] = column("S_inf had to exceed this")
     threshold_alignment: Mapped[float] = column("S_align had to exceed this")
     query_category: Mapped[ElyCategory | None] = column(
         "The question's kind in Ely's taxonomy; NULL: not judged", EnumText(ElyCategory)
     )
-    s_cc: Mapped[int | None] = column("Clinical meaningfulness; NULL: not judged", SmallInteger)
-    s_inf: Mapped[float | None] = column("Sufficiency of the narrative; NULL: not judged")
+    s_cc: Mapped[int | None] = column(
+        "Clinical meaningfulness; NULL: not judged", SmallInteger
+    )
+    s_inf: Mapped[float | None] = column(
+        "Sufficiency of the narrative; NULL: not judged"
+    )
     s_align: Mapped[float | None] = column("Alignment with evidence; NULL: not judged")
     index_digest: Mapped[str | None] = column(
-        "The evidence index; NULL: none was asked", ForeignKey("evidence_indexes.digest")
+        "The evidence index; NULL: none was asked",
+        ForeignKey("evidence_indexes.digest"),
     )
     narrative: Mapped[str | None] = column("N as written; NULL: it was not")
-    query: Mapped[str | None] = column("Q as released; NULL: the texts were not written")
+    query: Mapped[str | None] = column(
+        "Q as released; NULL: the texts were not written"
+    )
     advice: Mapped[str | None] = column("A as written; NULL: it was not")
-    engines: Mapped[dict[str, Any]] = column("Agent to its engine, model and parameters")
+    engines: Mapped[dict[str, Any]] = column(
+        "Agent to its engine, model and parameters"
+    )
     overruled: Mapped[list[str]] = column(
-        "Reasons of rejection that a person overruled before", ARRAY(AnyText), server_default="{}"
+        "Reasons of rejection that a person overruled before",
+        ARRAY(AnyText),
+        server_default="{}",
     )
     started_at: Mapped[datetime] = column("When the attempt began")
     finished_at: Mapped[datetime] = column("When it ended")
@@ -208,10 +270,15 @@ class OverruleRow(Base):
         CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
         Index(None, "revision_id"),
     )
-    id: Mapped[int] = column("The entry's number", Identity(always=True), primary_key=True)
-    revision_id: Mapped[int] = column("The rejected revision", ForeignKey("thread_revisions.id"))
+    id: Mapped[int] = column(
+        "The entry's number", Identity(always=True), primary_key=True
+    )
+    revision_id: Mapped[int] = column(
+        "The rejected revision", ForeignKey("thread_revisions.id")
+    )
     curation_id: Mapped[int | None] = column(
-        "The decision that is overruled; NULL: that of the filters", ForeignKey("curations.id")
+        "The decision that is overruled; NULL: that of the filters",
+        ForeignKey("curations.id"),
     )
     overruled: Mapped[str] = column("Why the thread had been rejected")
     reason: Mapped[str] = column("Why it should not have been")
@@ -232,24 +299,32 @@ class AgentCallRow(Base):
         CheckConstraint("attempt IN (1, 2)", name="attempt_range"),
         CheckConstraint("reply_digest = request_digest", name="reply_answers_request"),
         CheckConstraint(
-            "(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)", name="answer_is_kept"
+            "(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)",
+            name="answer_is_kept",
         ),
         Index(None, "reply_digest"),
     )
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
     position: Mapped[int] = column("The call's place, from 1", primary_key=True)
     task: Mapped[str] = column("The task")
-    prompt_digest: Mapped[str] = column("Its instructions; in prompts when it was answered")
+    prompt_digest: Mapped[str] = column(
+        "Its instructions; in prompts when it was answered"
+    )
     engine: Mapped[str] = column("The engine asked")
     model: Mapped[str] = column("The model asked")
     request_digest: Mapped[str] = column("The request's digest, answered or not")
     reply_digest: Mapped[str | None] = column(
-        "The stored reply; NULL exactly when there was none", ForeignKey("replies.request_digest")
+        "The stored reply; NULL exactly when there was none",
+        ForeignKey("replies.request_digest"),
     )
     attempt: Mapped[int] = column("1, or 2 for the repair", SmallInteger)
     outcome: Mapped[CallOutcome] = column("What became of it", EnumText(CallOutcome))
     problem: Mapped[str] = column("What was wrong; empty when nothing was")
-    replayed: Mapped[bool] = column("Whether the stored reply was used and nothing was paid")
+    replayed: Mapped[bool] = column(
+        "Whether the stored reply was used and nothing was paid"
+    )
 
 
 class ElementRow(Base):
@@ -257,10 +332,14 @@ class ElementRow(Base):
 
     __tablename__ = "elements"
     __table_args__ = (
-        one_of("side", Side), one_of("kind", Kind), one_of("standing", ElementStatus),
+        one_of("side", Side),
+        one_of("kind", Kind),
+        one_of("standing", ElementStatus),
         CheckConstraint("quote <> ''", name="quote_not_empty"),
-    )  # fmt: skip
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
+    )
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
     element_id: Mapped[str] = column("n1, n2, …, q, a1, a2, …", primary_key=True)
     position: Mapped[int] = column("Its place among all, from 1")
     side: Mapped[Side] = column("narrative, query or advice", EnumText(Side))
@@ -269,7 +348,8 @@ class ElementRow(Base):
     quote: Mapped[str] = column("Verbatim words of that message")
     statement: Mapped[str] = column("The statement that stands alone")
     standing: Mapped[ElementStatus] = column(
-        "kept, dropped (in no text) or unsupported (in the texts, and the case is held)", EnumText(ElementStatus)
+        "kept, dropped (in no text) or unsupported (in the texts, and the case is held)",
+        EnumText(ElementStatus),
     )
 
 
@@ -277,13 +357,23 @@ class RequirementRow(Base):
     """The Validator's checklists, item by item."""
 
     __tablename__ = "requirements"
-    __table_args__ = (CheckConstraint("NOT present OR cardinality(element_ids) > 0", name="present_has_elements"),)
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
+    __table_args__ = (
+        CheckConstraint(
+            "NOT present OR cardinality(element_ids) > 0", name="present_has_elements"
+        ),
+    )
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
     position: Mapped[int] = column("The item's place, from 1", primary_key=True)
     requirement: Mapped[str] = column("What a physician needs to know")
     present: Mapped[bool] = column("Whether the narrative entails it")
-    element_ids: Mapped[list[str]] = column("The elements that entail it; q for the query", ARRAY(AnyText))
-    prudent: Mapped[bool] = column("Whether it is only good to know, and not counted in S_inf")
+    element_ids: Mapped[list[str]] = column(
+        "The elements that entail it; q for the query", ARRAY(AnyText)
+    )
+    prudent: Mapped[bool] = column(
+        "Whether it is only good to know, and not counted in S_inf"
+    )
 
 
 class PassageRow(Base):
@@ -309,15 +399,24 @@ class ClaimVerdictRow(Base):
 
     __tablename__ = "claim_verdicts"
     __table_args__ = (
-        ForeignKeyConstraint(["curation_id", "element_id"], ["elements.curation_id", "elements.element_id"]),
+        ForeignKeyConstraint(
+            ["curation_id", "element_id"],
+            ["elements.curation_id", "elements.element_id"],
+        ),
         one_of("verdict", Alignment),
         CheckConstraint(
             "value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'contradicted' THEN 0.0 ELSE 0.5 END",
             name="value_of_verdict",
         ),
-        CheckConstraint("verdict IN ('neutral', 'not_standard') OR cited > 0", name="verdict_has_quote"),
+        CheckConstraint(
+            "verdict IN ('neutral', 'not_standard') OR cited > 0",
+            name="verdict_has_quote",
+        ),
         CheckConstraint("cardinality(queries) > 0", name="queries_asked"),
-        CheckConstraint("(second_goes_against IS NULL) = (second_reason IS NULL)", name="second_check_whole"),
+        CheckConstraint(
+            "(second_goes_against IS NULL) = (second_reason IS NULL)",
+            name="second_check_whole",
+        ),
         CheckConstraint(
             "second_goes_against IS NULL OR verdict = CASE WHEN second_goes_against THEN 'contradicted' "
             "ELSE 'neutral' END",
@@ -327,11 +426,19 @@ class ClaimVerdictRow(Base):
     curation_id: Mapped[int] = column(_CURATION, primary_key=True)
     element_id: Mapped[str] = column("The advice element", primary_key=True)
     position: Mapped[int] = column("Its place among the claims, from 1")
-    verdict: Mapped[Alignment] = column("supported, neutral, not_standard or contradicted", EnumText(Alignment))
+    verdict: Mapped[Alignment] = column(
+        "supported, neutral, not_standard or contradicted", EnumText(Alignment)
+    )
     value: Mapped[Decimal] = column("v(a_j): 1.0, 0.5 or 0.0", Numeric(2, 1))
-    claim: Mapped[str] = column("The element as a statement that stands alone: what was judged")
-    queries: Mapped[list[str]] = column("The phrases that evidence was searched for", ARRAY(AnyText))
-    flag: Mapped[str] = column("What code doubts of the claim's wording; empty for nothing")
+    claim: Mapped[str] = column(
+        "The element as a statement that stands alone: what was judged"
+    )
+    queries: Mapped[list[str]] = column(
+        "The phrases that evidence was searched for", ARRAY(AnyText)
+    )
+    flag: Mapped[str] = column(
+        "What code doubts of the claim's wording; empty for nothing"
+    )
     cited: Mapped[int] = column("How many passages the verdict quotes", SmallInteger)
     reason: Mapped[str] = column("Why")
     second_goes_against: Mapped[bool | None] = column(
@@ -346,27 +453,38 @@ class ClaimEvidenceRow(Base):
     __tablename__ = "claim_evidence"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["curation_id", "element_id"], ["claim_verdicts.curation_id", "claim_verdicts.element_id"]
+            ["curation_id", "element_id"],
+            ["claim_verdicts.curation_id", "claim_verdicts.element_id"],
         ),
         CheckConstraint("position >= 1 AND rank >= 1", name="positive"),
         CheckConstraint("cited_as >= 1", name="cited_as_positive"),
-        CheckConstraint("(cited_as IS NULL) = (quote IS NULL)", name="cited_with_words"),
+        CheckConstraint(
+            "(cited_as IS NULL) = (quote IS NULL)", name="cited_with_words"
+        ),
         CheckConstraint("quote <> '' AND second_quote <> ''", name="quotes_not_empty"),
         Index(None, "passage_key"),
     )
     curation_id: Mapped[int] = column(_CURATION, primary_key=True)
     element_id: Mapped[str] = column("The claim", primary_key=True)
-    position: Mapped[int] = column("Its place, best first", SmallInteger, primary_key=True)
+    position: Mapped[int] = column(
+        "Its place, best first", SmallInteger, primary_key=True
+    )
     passage_key: Mapped[str] = column("The passage", ForeignKey("passages.key"))
     rank: Mapped[int] = column("The retriever's rank, from 1")
     score: Mapped[float] = column("The retriever's own score, higher is nearer")
     cited_as: Mapped[int | None] = column(
-        "Its place among the passages the verdict cites, from 1; NULL: not cited", SmallInteger
+        "Its place among the passages the verdict cites, from 1; NULL: not cited",
+        SmallInteger,
     )
-    quote: Mapped[str | None] = column("Its words that the verdict rests on; NULL: not cited")
-    second_quote: Mapped[str | None] = column("Its words that the second check rests on; NULL: not cited there")
+    quote: Mapped[str | None] = column(
+        "Its words that the verdict rests on; NULL: not cited"
+    )
+    second_quote: Mapped[str | None] = column(
+        "Its words that the second check rests on; NULL: not cited there"
+    )
     sides: Mapped[list[Any]] = column(
-        "Where each side of the search put it: [{side, phrase, rank, score}]", server_default="[]"
+        "Where each side of the search put it: [{side, phrase, rank, score}]",
+        server_default="[]",
     )
 
 
@@ -375,11 +493,15 @@ class ControllerCheckRow(Base):
 
     __tablename__ = "controller_checks"
     __table_args__ = (one_of("check_name", Check),)
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
     position: Mapped[int] = column("The check's place, from 1", primary_key=True)
     check_name: Mapped[Check] = column("What was checked", EnumText(Check))
     subject: Mapped[str] = column("The element, or narrative or advice")
-    round: Mapped[int] = column("0: what was given first; 1 and 2: its revisions", SmallInteger)
+    round: Mapped[int] = column(
+        "0: what was given first; 1 and 2: its revisions", SmallInteger
+    )
     passed: Mapped[bool] = column("Whether it passed; false for every suspicion")
     detail: Mapped[str] = column("What was found; empty when there is nothing to say")
 
@@ -388,14 +510,22 @@ class SecondReadingRow(Base):
     """Second readings of threads and the cases made of them."""
 
     __tablename__ = "second_readings"
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
     asked: Mapped[bool] = column("Whether something is asked")
     clinical: Mapped[bool] = column("Whether it is a clinical question")
     enough: Mapped[bool] = column("Whether the history is enough to answer it")
     answered: Mapped[bool] = column("Whether the advice answers the main thing asked")
-    understandable: Mapped[bool] = column("Whether a stranger would make sense of the case")
-    wrong: Mapped[list[Any]] = column("Advice found wrong: [{element_id, kind harmful|false|minor, reason}]")
-    danger: Mapped[str] = column("An alarming sign that no advice answers; empty for none")
+    understandable: Mapped[bool] = column(
+        "Whether a stranger would make sense of the case"
+    )
+    wrong: Mapped[list[Any]] = column(
+        "Advice found wrong: [{element_id, kind harmful|false|minor, reason}]"
+    )
+    danger: Mapped[str] = column(
+        "An alarming sign that no advice answers; empty for none"
+    )
     reason: Mapped[str] = column("What decides, in words")
     engine: Mapped[dict[str, Any]] = column("The reader's engine, model and parameters")
 
@@ -405,11 +535,15 @@ class HoldRow(Base):
 
     __tablename__ = "holds"
     __table_args__ = (one_of("reason", Reason),)
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
     position: Mapped[int] = column("Its place, from 1", SmallInteger, primary_key=True)
     reason: Mapped[Reason] = column("Why", EnumText(Reason))
     detail: Mapped[str] = column("The reason in words")
-    elements: Mapped[list[str]] = column("The advice elements or criteria it rests on", ARRAY(AnyText))
+    elements: Mapped[list[str]] = column(
+        "The advice elements or criteria it rests on", ARRAY(AnyText)
+    )
 
 
 class CrossExaminationRow(Base):
@@ -419,16 +553,27 @@ class CrossExaminationRow(Base):
     __table_args__ = (
         *(
             CheckConstraint(f"{name} BETWEEN 0 AND 100", name=f"{name}_percent")
-            for name in ("coverage", "conformity", "conformity_strict", "consistency", "summary", "stability")
+            for name in (
+                "coverage",
+                "conformity",
+                "conformity_strict",
+                "consistency",
+                "summary",
+                "stability",
+            )
         ),
         CheckConstraint("conciseness <= 100", name="conciseness_percent"),
     )
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
     coverage: Mapped[float] = column("What of the thread the case speaks of")
     conformity: Mapped[float] = column("What of the thread the case does not deny")
     conformity_strict: Mapped[float] = column("What of the thread the case confirms")
     consistency: Mapped[float] = column("What of the case the thread speaks of")
-    conciseness: Mapped[float] = column("By how much the case is shorter; below 0: longer")
+    conciseness: Mapped[float] = column(
+        "By how much the case is shorter; below 0: longer"
+    )
     summary: Mapped[float] = column("The summary score")
     stability: Mapped[float] = column("Questions that their own text answers with yes")
 
@@ -437,13 +582,25 @@ class CrossQuestionRow(Base):
     """The questions of cross-examinations, and what both texts answered."""
 
     __tablename__ = "cross_questions"
-    __table_args__ = (one_of("made_from", Origin), one_of("own_answer", Answer), one_of("other_answer", Answer))
-    curation_id: Mapped[int] = column(_CURATION, ForeignKey("cross_examinations.curation_id"), primary_key=True)
+    __table_args__ = (
+        one_of("made_from", Origin),
+        one_of("own_answer", Answer),
+        one_of("other_answer", Answer),
+    )
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("cross_examinations.curation_id"), primary_key=True
+    )
     position: Mapped[int] = column("The question's place, from 1", primary_key=True)
-    made_from: Mapped[Origin] = column("The text that answers it with yes: thread or case", EnumText(Origin))
+    made_from: Mapped[Origin] = column(
+        "The text that answers it with yes: thread or case", EnumText(Origin)
+    )
     question: Mapped[str] = column("The question")
-    own_answer: Mapped[Answer] = column("What that text answered when asked again", EnumText(Answer))
-    other_answer: Mapped[Answer] = column("What the other text answered", EnumText(Answer))
+    own_answer: Mapped[Answer] = column(
+        "What that text answered when asked again", EnumText(Answer)
+    )
+    other_answer: Mapped[Answer] = column(
+        "What the other text answered", EnumText(Answer)
+    )
 
 
 class LiteratureAnswerRow(Base):
@@ -451,9 +608,13 @@ class LiteratureAnswerRow(Base):
 
     __tablename__ = "literature_answers"
     __table_args__ = (is_digest("key"), Index(None, "fetched_at"))
-    key: Mapped[str] = column("The digest of service, address and form", primary_key=True)
+    key: Mapped[str] = column(
+        "The digest of service, address and form", primary_key=True
+    )
     service: Mapped[str] = column("The service: pubmed or europepmc")
-    body: Mapped[bytes] = column("What was read from the answer, without the words that were searched")
+    body: Mapped[bytes] = column(
+        "What was read from the answer, without the words that were searched"
+    )
     fetched_at: Mapped[datetime] = now_column("When it was asked")
 
 

@@ -4,10 +4,27 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKey, Identity, Index, Integer, UniqueConstraint
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import AnyText, Base, EnumText, column, is_digest, now_column, one_of
+from medlive.db.tables.base import (
+    AnyText,
+    Base,
+    EnumText,
+    column,
+    is_digest,
+    now_column,
+    one_of,
+)
 from medlive.sources.fetching.policy import RobotsState
 from medlive.sources.ledger import PageKind
 
@@ -39,10 +56,17 @@ class SourceRow(Base):
     __table_args__ = (
         one_of("kind", SourceKind),
         CheckConstraint("char_length(name) BETWEEN 1 AND 200", name="name_length"),
-        CheckConstraint("(quarantined_at IS NULL) = (quarantine_reason IS NULL)", name="quarantine_has_reason"),
+        CheckConstraint(
+            "(quarantined_at IS NULL) = (quarantine_reason IS NULL)",
+            name="quarantine_has_reason",
+        ),
     )
-    name: Mapped[str] = column("The source's name in threads and commands", primary_key=True)
-    kind: Mapped[SourceKind] = column("site: harvested by an adapter; file: imported only", EnumText(SourceKind))
+    name: Mapped[str] = column(
+        "The source's name in threads and commands", primary_key=True
+    )
+    kind: Mapped[SourceKind] = column(
+        "site: harvested by an adapter; file: imported only", EnumText(SourceKind)
+    )
     created_at: Mapped[datetime] = now_column("When it was first seen")
     quarantined_at: Mapped[datetime | None] = column(
         "Since when it is left out, because its pages stopped making sense; NULL: it is not"
@@ -60,19 +84,31 @@ class HarvestRunRow(Base):
     __table_args__ = (
         UniqueConstraint("source", "iso_week"),
         one_of("outcome", RunOutcome),
-        CheckConstraint(r"iso_week ~ '^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$'", name="iso_week_form"),
+        CheckConstraint(
+            r"iso_week ~ '^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$'", name="iso_week_form"
+        ),
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
         CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
         CheckConstraint("starts >= 1", name="starts_positive"),
     )
-    id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The run's number", Identity(always=True), primary_key=True
+    )
     source: Mapped[str] = column("The source harvested", ForeignKey("sources.name"))
     iso_week: Mapped[str] = column("The ISO week, YYYY.WNN")
-    starts: Mapped[int] = column("How often it was begun or taken up again", server_default="1")
+    starts: Mapped[int] = column(
+        "How often it was begun or taken up again", server_default="1"
+    )
     started_at: Mapped[datetime] = now_column("When it was first begun")
-    finished_at: Mapped[datetime | None] = column("When it last ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column("running, done or failed", EnumText(RunOutcome))
-    counts: Mapped[dict[str, Any]] = column("What happened: event's name to its number", server_default="{}")
+    finished_at: Mapped[datetime | None] = column(
+        "When it last ended; NULL while it runs"
+    )
+    outcome: Mapped[RunOutcome] = column(
+        "running, done or failed", EnumText(RunOutcome)
+    )
+    counts: Mapped[dict[str, Any]] = column(
+        "What happened: event's name to its number", server_default="{}"
+    )
     problem: Mapped[str | None] = column("Why it failed, or what it met")
 
 
@@ -83,39 +119,67 @@ class FetchRow(Base):
     __table_args__ = (
         one_of("kind", PageKind),
         is_digest("body_digest"),
-        CheckConstraint("status IS NOT NULL OR error IS NOT NULL", name="answer_or_error"),
+        CheckConstraint(
+            "status IS NOT NULL OR error IS NOT NULL", name="answer_or_error"
+        ),
         CheckConstraint("status BETWEEN 100 AND 599", name="status_is_http"),
         CheckConstraint("elapsed_ms >= 0", name="elapsed_not_negative"),
         CheckConstraint(
-            "num_nonnulls(archive_id, archive_offset, archive_length) IN (0, 3)", name="place_is_whole"
+            "num_nonnulls(archive_id, archive_offset, archive_length) IN (0, 3)",
+            name="place_is_whole",
         ),
-        CheckConstraint("archive_id IS NULL OR body_digest IS NOT NULL", name="archived_has_digest"),
+        CheckConstraint(
+            "archive_id IS NULL OR body_digest IS NOT NULL", name="archived_has_digest"
+        ),
         CheckConstraint("page_number >= 1", name="page_number_positive"),
-        CheckConstraint("(kind = 'listing') = (thread_id IS NULL)", name="thread_page_has_thread"),
+        CheckConstraint(
+            "(kind = 'listing') = (thread_id IS NULL)", name="thread_page_has_thread"
+        ),
         Index(None, "run_id"),
         Index("ix_fetches_thread_id_latest", "source", "thread_id", "id"),
         Index(None, "archive_id"),
     )
-    id: Mapped[int] = column("The fetch's number", Identity(always=True), primary_key=True)
-    run_id: Mapped[int] = column("The run that asked for it", ForeignKey("harvest_runs.id"))
+    id: Mapped[int] = column(
+        "The fetch's number", Identity(always=True), primary_key=True
+    )
+    run_id: Mapped[int] = column(
+        "The run that asked for it", ForeignKey("harvest_runs.id")
+    )
     source: Mapped[str] = column("The run's source", ForeignKey("sources.name"))
-    kind: Mapped[PageKind] = column("What the page was asked for: listing or thread", EnumText(PageKind))
-    thread_id: Mapped[str | None] = column("The source's id of the page's thread; NULL for lists")
-    page_number: Mapped[int] = column("The page's place in its thread, from 1", server_default="1")
+    kind: Mapped[PageKind] = column(
+        "What the page was asked for: listing or thread", EnumText(PageKind)
+    )
+    thread_id: Mapped[str | None] = column(
+        "The source's id of the page's thread; NULL for lists"
+    )
+    page_number: Mapped[int] = column(
+        "The page's place in its thread, from 1", server_default="1"
+    )
     url: Mapped[str] = column("The address that answered, or that was asked")
-    status: Mapped[int | None] = column("The HTTP status; NULL when there was no answer")
+    status: Mapped[int | None] = column(
+        "The HTTP status; NULL when there was no answer"
+    )
     fetched_at: Mapped[datetime] = column("When it was fetched")
     elapsed_ms: Mapped[int | None] = column("How long it took, in milliseconds")
-    body_digest: Mapped[str | None] = column("The digest of the body as received, uncompressed")
+    body_digest: Mapped[str | None] = column(
+        "The digest of the body as received, uncompressed"
+    )
     content_type: Mapped[str | None] = column("The Content-Type header as sent")
     etag: Mapped[str | None] = column("The ETag header as sent")
     last_modified: Mapped[str | None] = column("The Last-Modified header as sent")
-    form: Mapped[list[Any] | None] = column("The form that was posted, as pairs; NULL: none was")
-    archive_id: Mapped[int | None] = column(
-        "The WARC file with its bytes; NULL when there are none, or no longer", ForeignKey("archives.id")
+    form: Mapped[list[Any] | None] = column(
+        "The form that was posted, as pairs; NULL: none was"
     )
-    archive_offset: Mapped[int | None] = column("Where its record begins in the file", BigInteger)
-    archive_length: Mapped[int | None] = column("The record's length in bytes, compressed")
+    archive_id: Mapped[int | None] = column(
+        "The WARC file with its bytes; NULL when there are none, or no longer",
+        ForeignKey("archives.id"),
+    )
+    archive_offset: Mapped[int | None] = column(
+        "Where its record begins in the file", BigInteger
+    )
+    archive_length: Mapped[int | None] = column(
+        "The record's length in bytes, compressed"
+    )
     error: Mapped[str | None] = column("Why it failed")
 
 
@@ -128,12 +192,18 @@ class ImportRunRow(Base):
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
         CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
     )
-    id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The run's number", Identity(always=True), primary_key=True
+    )
     file: Mapped[str] = column("The file's name as it was given")
-    assumed_posted_at: Mapped[datetime | None] = column("The date taken for threads without one; NULL: none was")
+    assumed_posted_at: Mapped[datetime | None] = column(
+        "The date taken for threads without one; NULL: none was"
+    )
     started_at: Mapped[datetime] = now_column("When it began")
     finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column("running, done or failed", EnumText(RunOutcome))
+    outcome: Mapped[RunOutcome] = column(
+        "running, done or failed", EnumText(RunOutcome)
+    )
     counts: Mapped[dict[str, Any]] = column(
         "What happened: new, revised, unchanged, problems", server_default="{}"
     )
@@ -145,7 +215,9 @@ class ImportProblemRow(Base):
 
     __tablename__ = "import_problems"
     __table_args__ = (CheckConstraint("line >= 1", name="line_positive"),)
-    run_id: Mapped[int] = column("The import it was met in", ForeignKey("import_runs.id"), primary_key=True)
+    run_id: Mapped[int] = column(
+        "The import it was met in", ForeignKey("import_runs.id"), primary_key=True
+    )
     line: Mapped[int] = column("The line's number, from 1", primary_key=True)
     file: Mapped[str] = column("The file's name as it was given")
     reason: Mapped[str] = column("The kind of fault")
@@ -159,10 +231,14 @@ class ThreadRow(Base):
     __tablename__ = "threads"
     __table_args__ = (
         UniqueConstraint("source", "thread_id"),
-        CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
+        CheckConstraint(
+            "char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"
+        ),
         CheckConstraint("last_seen_at >= first_seen_at", name="seen_in_order"),
     )
-    id: Mapped[int] = column("The thread's number here", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The thread's number here", Identity(always=True), primary_key=True
+    )
     source: Mapped[str] = column("The community it is from", ForeignKey("sources.name"))
     thread_id: Mapped[str] = column("The source's own id, unique within it")
     url: Mapped[str] = column("Its address, as last seen")
@@ -181,18 +257,28 @@ class ThreadRevisionRow(Base):
         UniqueConstraint("thread_id", "revision"),
         is_digest("digest"),
         CheckConstraint("revision >= 1", name="revision_positive"),
-        CheckConstraint("NOT posted_at_assumed OR posted_at IS NOT NULL", name="assumed_is_known"),
-        CheckConstraint("num_nonnulls(fetch_id, import_run_id) <= 1", name="one_origin"),
+        CheckConstraint(
+            "NOT posted_at_assumed OR posted_at IS NOT NULL", name="assumed_is_known"
+        ),
+        CheckConstraint(
+            "num_nonnulls(fetch_id, import_run_id) <= 1", name="one_origin"
+        ),
     )
-    id: Mapped[int] = column("The revision's number here", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The revision's number here", Identity(always=True), primary_key=True
+    )
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"))
     revision: Mapped[int] = column("Its place among the thread's revisions, from 1")
     digest: Mapped[str] = column("The digest of its content")
     title: Mapped[str] = column("The title")
-    language: Mapped[str | None] = column("en, zh or what the source says; NULL: it does not say")
+    language: Mapped[str | None] = column(
+        "en, zh or what the source says; NULL: it does not say"
+    )
     tags: Mapped[list[str]] = column("The source's tags and board", ARRAY(AnyText))
     posted_at: Mapped[datetime | None] = column("When it was opened; NULL: unknown")
-    posted_at_assumed: Mapped[bool] = column("Whether posted_at was given for want of a date")
+    posted_at_assumed: Mapped[bool] = column(
+        "Whether posted_at was given for want of a date"
+    )
     messages: Mapped[list[Any]] = column(
         "The messages in order: id, author (a keyed hash), role, verified, text, posted_at, media"
     )
@@ -223,34 +309,60 @@ class FrontierRow(Base):
     __tablename__ = "frontier"
     __table_args__ = (
         one_of("state", FrontierState),
-        CheckConstraint("(state IN ('skipped', 'failed')) = (reason IS NOT NULL)", name="reason_when_not_read"),
+        CheckConstraint(
+            "(state IN ('skipped', 'failed')) = (reason IS NOT NULL)",
+            name="reason_when_not_read",
+        ),
         CheckConstraint("attempts >= 0", name="attempts_not_negative"),
         CheckConstraint("page_count >= 1", name="page_count_positive"),
-        CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
-        CheckConstraint("state <> 'read' OR fields IS NOT NULL", name="read_has_fields"),
+        CheckConstraint(
+            "char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"
+        ),
+        CheckConstraint(
+            "state <> 'read' OR fields IS NOT NULL", name="read_has_fields"
+        ),
         Index("ix_frontier_run_id_state", "run_id", "state"),
         Index("ix_frontier_source_waiting", "source", "state"),
     )
-    source: Mapped[str] = column("The community", ForeignKey("sources.name"), primary_key=True)
+    source: Mapped[str] = column(
+        "The community", ForeignKey("sources.name"), primary_key=True
+    )
     thread_id: Mapped[str] = column("The source's own id", primary_key=True)
-    run_id: Mapped[int] = column("The run that listed it last", ForeignKey("harvest_runs.id"))
-    list_key: Mapped[str | None] = column("The list that showed it last; NULL: none yet")
+    run_id: Mapped[int] = column(
+        "The run that listed it last", ForeignKey("harvest_runs.id")
+    )
+    list_key: Mapped[str | None] = column(
+        "The list that showed it last; NULL: none yet"
+    )
     url: Mapped[str] = column("Its address, as the list has it")
-    posted_at: Mapped[datetime | None] = column("When it was opened; NULL: no list says so")
-    active_at: Mapped[datetime | None] = column("Its latest activity, as the list has it")
-    state: Mapped[FrontierState] = column("What became of it in that run", EnumText(FrontierState))
+    posted_at: Mapped[datetime | None] = column(
+        "When it was opened; NULL: no list says so"
+    )
+    active_at: Mapped[datetime | None] = column(
+        "Its latest activity, as the list has it"
+    )
+    state: Mapped[FrontierState] = column(
+        "What became of it in that run", EnumText(FrontierState)
+    )
     reason: Mapped[str | None] = column("Why it was skipped or failed")
     attempts: Mapped[int] = column("Times in a row that it failed", server_default="0")
     after_fetch: Mapped[int] = column(
-        "The newest fetch when it was listed: pages of this reading have higher numbers", BigInteger
+        "The newest fetch when it was listed: pages of this reading have higher numbers",
+        BigInteger,
     )
     etag: Mapped[str | None] = column("The ETag that its first page was last read with")
-    last_modified: Mapped[str | None] = column("The Last-Modified that it was last read with")
-    page_count: Mapped[int | None] = column("How many pages it last had; NULL: never read")
+    last_modified: Mapped[str | None] = column(
+        "The Last-Modified that it was last read with"
+    )
+    page_count: Mapped[int | None] = column(
+        "How many pages it last had; NULL: never read"
+    )
     fields: Mapped[dict[str, Any] | None] = column(
         "Which fields its last reading had (true or false), and how many messages"
     )
-    first_run_id: Mapped[int] = column("The run that met it first", ForeignKey("harvest_runs.id"))
+    first_run_id: Mapped[int] = column(
+        "The run that met it first", ForeignKey("harvest_runs.id")
+    )
     changed_at: Mapped[datetime] = now_column("When this row last changed")
 
 
@@ -260,28 +372,51 @@ class ListCursorRow(Base):
     __tablename__ = "list_cursors"
     __table_args__ = (
         CheckConstraint("pages >= 0", name="pages_not_negative"),
-        CheckConstraint("finished_at IS NULL OR next_url IS NULL", name="finished_has_no_next"),
+        CheckConstraint(
+            "finished_at IS NULL OR next_url IS NULL", name="finished_has_no_next"
+        ),
     )
-    run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
-    list_key: Mapped[str] = column("The list: what its first page is asked with", primary_key=True)
-    next_url: Mapped[str | None] = column("The page to go on with; NULL: from the first")
+    run_id: Mapped[int] = column(
+        "The run", ForeignKey("harvest_runs.id"), primary_key=True
+    )
+    list_key: Mapped[str] = column(
+        "The list: what its first page is asked with", primary_key=True
+    )
+    next_url: Mapped[str | None] = column(
+        "The page to go on with; NULL: from the first"
+    )
     pages: Mapped[int] = column("Pages read", server_default="0")
-    newest_at: Mapped[datetime | None] = column("The latest activity that it showed; NULL: no date")
-    finished_at: Mapped[datetime | None] = column("When it was read to its end; NULL: it was not")
+    newest_at: Mapped[datetime | None] = column(
+        "The latest activity that it showed; NULL: no date"
+    )
+    finished_at: Mapped[datetime | None] = column(
+        "When it was read to its end; NULL: it was not"
+    )
 
 
 class ArchiveRow(Base):
     """WARC files under the archive's folder; what they hold beyond `bytes` was never committed."""
 
     __tablename__ = "archives"
-    __table_args__ = (UniqueConstraint("path"), CheckConstraint("bytes >= 0", name="bytes_not_negative"))
-    id: Mapped[int] = column("The file's number", Identity(always=True), primary_key=True)
-    run_id: Mapped[int] = column("The run whose pages it holds", ForeignKey("harvest_runs.id"))
+    __table_args__ = (
+        UniqueConstraint("path"),
+        CheckConstraint("bytes >= 0", name="bytes_not_negative"),
+    )
+    id: Mapped[int] = column(
+        "The file's number", Identity(always=True), primary_key=True
+    )
+    run_id: Mapped[int] = column(
+        "The run whose pages it holds", ForeignKey("harvest_runs.id")
+    )
     path: Mapped[str] = column("Its path below the archive's folder")
     bytes: Mapped[int] = column("How much of it is committed", BigInteger)
     created_at: Mapped[datetime] = now_column("When it was begun")
-    sealed_at: Mapped[datetime | None] = column("Since when it does not grow; NULL: being written")
-    removed_at: Mapped[datetime | None] = column("When retention or a takedown removed the file")
+    sealed_at: Mapped[datetime | None] = column(
+        "Since when it does not grow; NULL: being written"
+    )
+    removed_at: Mapped[datetime | None] = column(
+        "When retention or a takedown removed the file"
+    )
     unswept_at: Mapped[datetime | None] = column(
         "Since when it holds pages of a takedown that no fetch names any more; NULL: none"
     )
@@ -293,12 +428,20 @@ class HarvestRobotsRow(Base):
     __tablename__ = "harvest_robots"
     __table_args__ = (
         one_of("state", RobotsState),
-        CheckConstraint("(state = 'unreadable') = (detail IS NOT NULL)", name="unreadable_says_why"),
+        CheckConstraint(
+            "(state = 'unreadable') = (detail IS NOT NULL)", name="unreadable_says_why"
+        ),
     )
-    run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
-    host: Mapped[str] = column("The host, with a port that is not its scheme's", primary_key=True)
+    run_id: Mapped[int] = column(
+        "The run", ForeignKey("harvest_runs.id"), primary_key=True
+    )
+    host: Mapped[str] = column(
+        "The host, with a port that is not its scheme's", primary_key=True
+    )
     fetched_at: Mapped[datetime] = column("When it was asked for", primary_key=True)
-    state: Mapped[RobotsState] = column("rules, absent (all may be read) or unreadable", EnumText(RobotsState))
+    state: Mapped[RobotsState] = column(
+        "rules, absent (all may be read) or unreadable", EnumText(RobotsState)
+    )
     status: Mapped[int | None] = column("The HTTP status; NULL when no answer came")
     body: Mapped[str] = column("The file as read")
     detail: Mapped[str | None] = column("Why it is unreadable")
@@ -309,12 +452,20 @@ class HarvestMeasureRow(Base):
 
     __tablename__ = "harvest_measures"
     __table_args__ = (CheckConstraint("n >= 0", name="n_not_negative"),)
-    run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
-    measure: Mapped[str] = column("The figure's name, e.g. field:posted_at", primary_key=True)
+    run_id: Mapped[int] = column(
+        "The run", ForeignKey("harvest_runs.id"), primary_key=True
+    )
+    measure: Mapped[str] = column(
+        "The figure's name, e.g. field:posted_at", primary_key=True
+    )
     value: Mapped[float] = column("A share from 0 to 1, or a mean")
     n: Mapped[int] = column("Over how many threads")
-    median: Mapped[float | None] = column("The median of the runs before; NULL: too few")
-    collapsed: Mapped[bool] = column("Whether it left that median too far behind to be chance")
+    median: Mapped[float | None] = column(
+        "The median of the runs before; NULL: too few"
+    )
+    collapsed: Mapped[bool] = column(
+        "Whether it left that median too far behind to be chance"
+    )
 
 
 class IdentifierRow(Base):
@@ -325,9 +476,13 @@ class IdentifierRow(Base):
         CheckConstraint("message >= 0", name="message_not_negative"),
         CheckConstraint("0 <= start_at AND start_at < end_at", name="span_in_order"),
     )
-    revision_id: Mapped[int] = column("The thread's revision", ForeignKey("thread_revisions.id"), primary_key=True)
+    revision_id: Mapped[int] = column(
+        "The thread's revision", ForeignKey("thread_revisions.id"), primary_key=True
+    )
     message: Mapped[int] = column("0: the title; n: the n-th message", primary_key=True)
-    start_at: Mapped[int] = column("The span's first character, from 0", primary_key=True)
+    start_at: Mapped[int] = column(
+        "The span's first character, from 0", primary_key=True
+    )
     end_at: Mapped[int] = column("The character after its last")
     kind: Mapped[str] = column("What it is, as de-identification names it")
 
@@ -340,9 +495,13 @@ class BandSchemeRow(Base):
         CheckConstraint("char_length(scheme) BETWEEN 1 AND 200", name="scheme_length"),
         CheckConstraint("filled_to >= 0", name="filled_to_not_negative"),
     )
-    scheme: Mapped[str] = column("What bands are made of, and a check of what the library gives", primary_key=True)
+    scheme: Mapped[str] = column(
+        "What bands are made of, and a check of what the library gives",
+        primary_key=True,
+    )
     filled_to: Mapped[int] = column(
-        "The last revision whose bands were filled in afterwards; 0: none yet", server_default="0"
+        "The last revision whose bands were filled in afterwards; 0: none yet",
+        server_default="0",
     )
     started_at: Mapped[datetime] = now_column("When its bands were begun")
     finished_at: Mapped[datetime | None] = column(
@@ -355,12 +514,18 @@ class BandRow(Base):
 
     __tablename__ = "bands"
     key: Mapped[int] = column(
-        "A hash of the band's place and its minima", BigInteger, primary_key=True, autoincrement=False
+        "A hash of the band's place and its minima",
+        BigInteger,
+        primary_key=True,
+        autoincrement=False,
     )
     thread_id: Mapped[int] = column(
-        "A thread of which some accepted revision has this band", Integer, ForeignKey("threads.id"),
-        primary_key=True, autoincrement=False,
-    )  # fmt: skip
+        "A thread of which some accepted revision has this band",
+        Integer,
+        ForeignKey("threads.id"),
+        primary_key=True,
+        autoincrement=False,
+    )
 
 
 class TakedownRow(Base):
@@ -368,17 +533,26 @@ class TakedownRow(Base):
 
     __tablename__ = "takedowns"
     __table_args__ = (
-        CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
+        CheckConstraint(
+            "char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"
+        ),
         CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
     )
-    source: Mapped[str] = column("The community", ForeignKey("sources.name"), primary_key=True)
+    source: Mapped[str] = column(
+        "The community", ForeignKey("sources.name"), primary_key=True
+    )
     thread_id: Mapped[str] = column(
         "The source's own id: what keeps the thread from coming back", primary_key=True
     )
     reason: Mapped[str] = column("Why, in the words of who asked first")
     taken_down_at: Mapped[datetime] = now_column("When it was first erased")
     erased_in: Mapped[int] = column(
-        "The transaction that wrote this row last, set by a trigger: it alone may erase", BigInteger
+        "The transaction that wrote this row last, set by a trigger: it alone may erase",
+        BigInteger,
     )
-    counts: Mapped[dict[str, Any]] = column("What was erased: table to rows", server_default="{}")
-    lifted_at: Mapped[datetime | None] = column("Since when a harvest may bring the thread back; NULL: none may")
+    counts: Mapped[dict[str, Any]] = column(
+        "What was erased: table to rows", server_default="{}"
+    )
+    lifted_at: Mapped[datetime | None] = column(
+        "Since when a harvest may bring the thread back; NULL: none may"
+    )

@@ -17,7 +17,15 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import AnyText, Base, EnumText, column, is_digest, now_column, one_of
+from medlive.db.tables.base import (
+    AnyText,
+    Base,
+    EnumText,
+    column,
+    is_digest,
+    now_column,
+    one_of,
+)
 
 
 class Act(StrEnum):
@@ -76,12 +84,19 @@ class AuditLogRow(Base):
     subject: Mapped[str] = column(
         "To what: case:ID, thread:SOURCE/ID, source:NAME, account:NAME, study:NAME, step:NAME"
     )
-    reason: Mapped[str | None] = column("Why; NULL where nobody is asked, or a takedown erased it")
-    reason_digest: Mapped[str | None] = column("Of the reason, which stays; NULL where nobody is asked")
+    reason: Mapped[str | None] = column(
+        "Why; NULL where nobody is asked, or a takedown erased it"
+    )
+    reason_digest: Mapped[str | None] = column(
+        "Of the reason, which stays; NULL where nobody is asked"
+    )
     details: Mapped[dict[str, Any]] = column("What belongs to the act, e.g. a revision")
-    previous: Mapped[str | None] = column("The digest of the row before; NULL in the first")
+    previous: Mapped[str | None] = column(
+        "The digest of the row before; NULL in the first"
+    )
     digest: Mapped[str] = column(
-        "Of the canonical JSON of all other columns but the reason, without a salt that is NULL", unique=True
+        "Of the canonical JSON of all other columns but the reason, without a salt that is NULL",
+        unique=True,
     )
     salt: Mapped[str | None] = column(
         "A random number, so that nobody guesses a row by its digest; NULL: from before digests were published"
@@ -123,22 +138,40 @@ class StudyRow(Base):
         one_of("stratum", Stratum),
         one_of("blinding", Blinding),
         CheckConstraint("name ~ '^[a-z0-9][a-z0-9-]{0,63}$'", name="name_spelling"),
-        CheckConstraint("NOT adjudicator = ANY (raters)", name="adjudicator_is_another"),
+        CheckConstraint(
+            "NOT adjudicator = ANY (raters)", name="adjudicator_is_another"
+        ),
     )
     name: Mapped[str] = column("The study's name", primary_key=True)
-    kind: Mapped[StudyKind] = column("case_quality, criterion_validity or grader_check", EnumText(StudyKind))
-    version: Mapped[str | None] = column("The snapshot whose cases were drawn; NULL: the ready cases")
-    run: Mapped[str | None] = column("The folder of the run whose answers are rated; NULL: cases are rated")
+    kind: Mapped[StudyKind] = column(
+        "case_quality, criterion_validity or grader_check", EnumText(StudyKind)
+    )
+    version: Mapped[str | None] = column(
+        "The snapshot whose cases were drawn; NULL: the ready cases"
+    )
+    run: Mapped[str | None] = column(
+        "The folder of the run whose answers are rated; NULL: cases are rated"
+    )
     grader: Mapped[str | None] = column("Who graded the run; NULL: cases are rated")
-    against: Mapped[str | None] = column("The judge who decided all items otherwise; NULL: not chosen by that")
-    stratum: Mapped[Stratum] = column("By what the sample was drawn in equal numbers", EnumText(Stratum))
+    against: Mapped[str | None] = column(
+        "The judge who decided all items otherwise; NULL: not chosen by that"
+    )
+    stratum: Mapped[Stratum] = column(
+        "By what the sample was drawn in equal numbers", EnumText(Stratum)
+    )
     seed: Mapped[int] = column("Of the sample, and of each rater's order")
     raters: Mapped[list[str]] = column("The accounts that rate", ARRAY(AnyText))
-    adjudicator: Mapped[str | None] = column("The account that settles disagreements; NULL: nobody")
+    adjudicator: Mapped[str | None] = column(
+        "The account that settles disagreements; NULL: nobody"
+    )
     created_by: Mapped[str] = column("The account that began it")
     created_at: Mapped[datetime] = now_column("When it was begun")
-    blinding: Mapped[Blinding] = column("blind, after_report, open or unrecorded", EnumText(Blinding))
-    closed_at: Mapped[datetime | None] = column("Since when nobody rates any more; NULL: it is open")
+    blinding: Mapped[Blinding] = column(
+        "blind, after_report, open or unrecorded", EnumText(Blinding)
+    )
+    closed_at: Mapped[datetime | None] = column(
+        "Since when nobody rates any more; NULL: it is open"
+    )
 
 
 class StudyItemRow(Base):
@@ -146,15 +179,23 @@ class StudyItemRow(Base):
 
     __tablename__ = "study_items"
     __table_args__ = (UniqueConstraint("study", "position"), Index(None, "case_id"))
-    study: Mapped[str] = column("The study", ForeignKey("studies.name"), primary_key=True)
-    item: Mapped[str] = column("The digest of what is rated, as on sheets", primary_key=True)
+    study: Mapped[str] = column(
+        "The study", ForeignKey("studies.name"), primary_key=True
+    )
+    item: Mapped[str] = column(
+        "The digest of what is rated, as on sheets", primary_key=True
+    )
     position: Mapped[int] = column("Its place in the study, from 1")
     case_id: Mapped[str] = column("The case")
     revision: Mapped[int] = column("Its revision")
     aspect: Mapped[str] = column("narrative_and_query, advice, criterion or verdict")
-    criterion_id: Mapped[str | None] = column("The criterion's id within its case; NULL: another aspect")
+    criterion_id: Mapped[str | None] = column(
+        "The criterion's id within its case; NULL: another aspect"
+    )
     answer: Mapped[str | None] = column("The model's answer; NULL: the case is rated")
-    verdict: Mapped[bool | None] = column("Whether the grader found the criterion met; NULL: the case is rated")
+    verdict: Mapped[bool | None] = column(
+        "Whether the grader found the criterion met; NULL: the case is rated"
+    )
 
 
 class StudyRatingRow(Base):
@@ -162,7 +203,9 @@ class StudyRatingRow(Base):
 
     __tablename__ = "study_ratings"
     __table_args__ = (
-        ForeignKeyConstraint(["study", "item"], ["study_items.study", "study_items.item"]),
+        ForeignKeyConstraint(
+            ["study", "item"], ["study_items.study", "study_items.item"]
+        ),
         CheckConstraint("rating BETWEEN 0 AND 2", name="rating_range"),
         CheckConstraint("char_length(comment) <= 2000", name="comment_length"),
         Index(None, "study", "item", "rater", "id"),

@@ -17,7 +17,14 @@ from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import Base, EnumText, column, is_digest, now_column, one_of
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Difficulty,
+    Register,
+    Theme,
+)
 from medlive.snapshot.model import WithdrawalKind
 
 _WEEK = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
@@ -46,11 +53,17 @@ class CaseRow(Base):
     __table_args__ = (
         one_of("status", CaseStatus),
         CheckConstraint("id ~ '^ml-[0-9a-f]{12,}$'", name="id_form"),
-        CheckConstraint("(status = 'ready') = (status_reason IS NULL)", name="status_has_reason"),
+        CheckConstraint(
+            "(status = 'ready') = (status_reason IS NULL)", name="status_has_reason"
+        ),
     )
-    id: Mapped[str] = column("A keyed hash that tells nothing of the thread", primary_key=True)
+    id: Mapped[str] = column(
+        "A keyed hash that tells nothing of the thread", primary_key=True
+    )
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"), unique=True)
-    status: Mapped[CaseStatus] = column("ready, held, rejected or withdrawn", EnumText(CaseStatus))
+    status: Mapped[CaseStatus] = column(
+        "ready, held, rejected or withdrawn", EnumText(CaseStatus)
+    )
     status_reason: Mapped[str | None] = column("Why it is not ready; NULL when ready")
     created_at: Mapped[datetime] = now_column("When the case was first made")
 
@@ -60,17 +73,29 @@ class CaseRevisionRow(Base):
 
     __tablename__ = "case_revisions"
     __table_args__ = (
-        one_of("theme", Theme), one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
-        one_of("language", ("en", "zh")), is_digest("content_digest"),
-        one_of("difficulty", Difficulty), one_of("dialogue_register", Register),
+        one_of("theme", Theme),
+        one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
+        one_of("language", ("en", "zh")),
+        is_digest("content_digest"),
+        one_of("difficulty", Difficulty),
+        one_of("dialogue_register", Register),
         CheckConstraint("revision >= 1", name="revision_positive"),
-        CheckConstraint("narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"),
-        CheckConstraint("publishable = (unpublishable_reason IS NULL)", name="unpublishable_has_reason"),
+        CheckConstraint(
+            "narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"
+        ),
+        CheckConstraint(
+            "publishable = (unpublishable_reason IS NULL)",
+            name="unpublishable_has_reason",
+        ),
         Index(None, "curation_id"),
-    )  # fmt: skip
+    )
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
-    revision: Mapped[int] = column("Its place among the revisions, from 1", primary_key=True)
-    curation_id: Mapped[int] = column("The decision it came from", ForeignKey("curations.id"))
+    revision: Mapped[int] = column(
+        "Its place among the revisions, from 1", primary_key=True
+    )
+    curation_id: Mapped[int] = column(
+        "The decision it came from", ForeignKey("curations.id")
+    )
     language: Mapped[str] = column("en or zh")
     source: Mapped[str] = column("The community", ForeignKey("sources.name"))
     posted_at: Mapped[datetime] = column("When the thread was opened")
@@ -81,12 +106,16 @@ class CaseRevisionRow(Base):
     advice: Mapped[str] = column("A")
     publishable: Mapped[bool] = column("Whether it may be released")
     unpublishable_reason: Mapped[str | None] = column("Why not; NULL when it may")
-    no_negative: Mapped[str] = column("Why no criterion costs points; empty where one does")
+    no_negative: Mapped[str] = column(
+        "Why no criterion costs points; empty where one does"
+    )
     difficulty: Mapped[Difficulty] = column(
         "low, medium, high or unknown", EnumText(Difficulty), server_default="unknown"
     )
     dialogue_register: Mapped[Register] = column(
-        "Whom it is written for: lay, professional or unknown", EnumText(Register), server_default="unknown"
+        "Whom it is written for: lay, professional or unknown",
+        EnumText(Register),
+        server_default="unknown",
     )
     content_digest: Mapped[str] = column("The digest of the texts and of the criteria")
     created_at: Mapped[datetime] = now_column("When this content was made")
@@ -97,15 +126,22 @@ class CriterionRow(Base):
 
     __tablename__ = "criteria"
     __table_args__ = (
-        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
+        ForeignKeyConstraint(
+            ["case_id", "revision"],
+            ["case_revisions.case_id", "case_revisions.revision"],
+        ),
         UniqueConstraint("case_id", "revision", "position"),
         one_of("axis", Axis),
-        CheckConstraint("points >= -10 AND points <= 10 AND points <> 0", name="points_range"),
+        CheckConstraint(
+            "points >= -10 AND points <= 10 AND points <> 0", name="points_range"
+        ),
         CheckConstraint("criterion <> ''", name="criterion_not_empty"),
     )
     case_id: Mapped[str] = column("The case", primary_key=True)
     revision: Mapped[int] = column("The case's revision", primary_key=True)
-    criterion_id: Mapped[str] = column("c1, c2, … within the case revision", primary_key=True)
+    criterion_id: Mapped[str] = column(
+        "c1, c2, … within the case revision", primary_key=True
+    )
     position: Mapped[int] = column("Its place in the rubric", SmallInteger)
     criterion: Mapped[str] = column("What is met or not met")
     axis: Mapped[Axis] = column("What it measures", EnumText(Axis))
@@ -131,7 +167,10 @@ class SnapshotRow(Base):
             name="frozen_is_whole",
         ),
         CheckConstraint("cases >= 0 AND criteria >= 0", name="counts_not_negative"),
-        CheckConstraint("publishable = (jsonb_array_length(why_not) = 0)", name="unpublishable_has_reason"),
+        CheckConstraint(
+            "publishable = (jsonb_array_length(why_not) = 0)",
+            name="unpublishable_has_reason",
+        ),
         is_digest("sums_digest"),
         CheckConstraint(
             "(state = 'frozen' OR sums_digest IS NULL) AND (sums_digest IS NOT NULL OR signature IS NULL)",
@@ -139,7 +178,9 @@ class SnapshotRow(Base):
         ),
     )
     version: Mapped[str] = column("The ISO week, YYYY.WNN", primary_key=True)
-    parent: Mapped[str | None] = column("The snapshot before; NULL for the first", ForeignKey("snapshots.version"))
+    parent: Mapped[str | None] = column(
+        "The snapshot before; NULL for the first", ForeignKey("snapshots.version")
+    )
     state: Mapped[SnapshotState] = column("building or frozen", EnumText(SnapshotState))
     created_at: Mapped[datetime] = now_column("When it was begun")
     frozen_at: Mapped[datetime | None] = column("When it was frozen")
@@ -148,7 +189,9 @@ class SnapshotRow(Base):
     cases: Mapped[int | None] = column("How many cases it holds")
     criteria: Mapped[int | None] = column("How many criteria it holds")
     publishable: Mapped[bool | None] = column("Whether it may be released")
-    why_not: Mapped[list[Any] | None] = column("The reasons why it may not; empty when it may")
+    why_not: Mapped[list[Any] | None] = column(
+        "The reasons why it may not; empty when it may"
+    )
     path: Mapped[str | None] = column("Where its folder was written")
     meta: Mapped[dict[str, Any] | None] = column(
         "What it says of itself, as it was fixed with its members; NULL: frozen before format 2"
@@ -156,7 +199,9 @@ class SnapshotRow(Base):
     sums_digest: Mapped[str | None] = column(
         "The digest of SHA256SUMS: the folder's identity; NULL: frozen before format 2"
     )
-    signature: Mapped[str | None] = column("The text of SHA256SUMS.minisig; NULL: unsigned")
+    signature: Mapped[str | None] = column(
+        "The text of SHA256SUMS.minisig; NULL: unsigned"
+    )
 
 
 class SnapshotMemberRow(Base):
@@ -164,10 +209,17 @@ class SnapshotMemberRow(Base):
 
     __tablename__ = "snapshot_members"
     __table_args__ = (
-        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
+        ForeignKeyConstraint(
+            ["case_id", "revision"],
+            ["case_revisions.case_id", "case_revisions.revision"],
+        ),
         CheckConstraint("first_release <= version", name="released_before"),
-        CheckConstraint("num_nonnulls(held_since, salt, commitment) IN (0, 3)", name="held_whole"),
-        CheckConstraint("first_release IS NOT NULL OR held_since IS NOT NULL", name="held_or_shown"),
+        CheckConstraint(
+            "num_nonnulls(held_since, salt, commitment) IN (0, 3)", name="held_whole"
+        ),
+        CheckConstraint(
+            "first_release IS NOT NULL OR held_since IS NOT NULL", name="held_or_shown"
+        ),
         CheckConstraint(
             "held_since IS NULL OR first_release IS NULL OR (first_release = version AND held_since < version)",
             name="revealed_after",
@@ -177,18 +229,25 @@ class SnapshotMemberRow(Base):
         is_digest("commitment"),
         Index(None, "case_id"),
     )
-    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
+    version: Mapped[str] = column(
+        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
+    )
     case_id: Mapped[str] = column("The case", primary_key=True)
     revision: Mapped[int] = column("The case's revision")
     first_release: Mapped[str | None] = column(
-        "The first snapshot that shows the case; NULL: it is held out", ForeignKey("snapshots.version")
+        "The first snapshot that shows the case; NULL: it is held out",
+        ForeignKey("snapshots.version"),
     )
     held_since: Mapped[str | None] = column(
         "The snapshot that it was first held out of; NULL: it is shown, and not for the first time",
         ForeignKey("snapshots.version"),
     )
-    salt: Mapped[str | None] = column("What keeps its commitment from being guessed back, 64 hexadecimal digits")
-    commitment: Mapped[str | None] = column("The digest that stands for it while it is held out")
+    salt: Mapped[str | None] = column(
+        "What keeps its commitment from being guessed back, 64 hexadecimal digits"
+    )
+    commitment: Mapped[str | None] = column(
+        "The digest that stands for it while it is held out"
+    )
 
 
 class SnapshotChangeRow(Base):
@@ -196,7 +255,9 @@ class SnapshotChangeRow(Base):
 
     __tablename__ = "snapshot_changes"
     __table_args__ = (
-        CheckConstraint("kind IN ('added', 'revised', 'withdrawn', 'dropped')", name="kind_known"),
+        CheckConstraint(
+            "kind IN ('added', 'revised', 'withdrawn', 'dropped')", name="kind_known"
+        ),
         CheckConstraint("reason <> ''", name="reason_not_empty"),
         CheckConstraint(
             "(from_revision IS NOT NULL) = (kind IN ('revised', 'withdrawn'))"
@@ -208,14 +269,24 @@ class SnapshotChangeRow(Base):
             name="dropped_was_held",
         ),
     )
-    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
+    version: Mapped[str] = column(
+        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
+    )
     case_id: Mapped[str] = column("The case", primary_key=True)
     kind: Mapped[str] = column("added, revised, withdrawn, or dropped while held out")
     reason: Mapped[str] = column("Why, as it is published")
-    from_revision: Mapped[int | None] = column("The revision in the parent; NULL: none was shown")
-    to_revision: Mapped[int | None] = column("The revision in this one; NULL: none is shown")
-    held_since: Mapped[str | None] = column("Since when a dropped case was held out; NULL: it was not")
-    commitment: Mapped[str | None] = column("What stood for a dropped case; NULL: it was shown")
+    from_revision: Mapped[int | None] = column(
+        "The revision in the parent; NULL: none was shown"
+    )
+    to_revision: Mapped[int | None] = column(
+        "The revision in this one; NULL: none is shown"
+    )
+    held_since: Mapped[str | None] = column(
+        "Since when a dropped case was held out; NULL: it was not"
+    )
+    commitment: Mapped[str | None] = column(
+        "What stood for a dropped case; NULL: it was shown"
+    )
 
 
 class SnapshotKeptOutRow(Base):
@@ -223,9 +294,13 @@ class SnapshotKeptOutRow(Base):
 
     __tablename__ = "snapshot_kept_out"
     __table_args__ = (CheckConstraint("position >= 1", name="position_positive"),)
-    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
+    version: Mapped[str] = column(
+        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
+    )
     case_id: Mapped[str] = column("A case that was ready", primary_key=True)
-    position: Mapped[int] = column("The reason's place, from 1", SmallInteger, primary_key=True)
+    position: Mapped[int] = column(
+        "The reason's place, from 1", SmallInteger, primary_key=True
+    )
     gate: Mapped[str] = column("The gate that kept it out")
     detail: Mapped[str] = column("Why; never the words it was found in")
 
@@ -236,14 +311,18 @@ class CaseGatesRow(Base):
     __tablename__ = "case_gates"
     __table_args__ = (
         ForeignKeyConstraint(
-            ["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"], ondelete="CASCADE"
+            ["case_id", "revision"],
+            ["case_revisions.case_id", "case_revisions.revision"],
+            ondelete="CASCADE",
         ),
         is_digest("gates_digest"),
         CheckConstraint("jsonb_typeof(hits) = 'array'", name="hits_listed"),
     )
     case_id: Mapped[str] = column("The case", primary_key=True)
     revision: Mapped[int] = column("The case's revision", primary_key=True)
-    gates_digest: Mapped[str] = column("What decided: the gates' code and libraries", primary_key=True)
+    gates_digest: Mapped[str] = column(
+        "What decided: the gates' code and libraries", primary_key=True
+    )
     hits: Mapped[list[Any]] = column("[[gate, detail]]; empty: nothing keeps it out")
     checked_at: Mapped[datetime] = now_column("When it was checked")
 
@@ -253,8 +332,12 @@ class DownloadRow(Base):
 
     __tablename__ = "downloads"
     __table_args__ = (CheckConstraint("count >= 1", name="count_positive"),)
-    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
-    file: Mapped[str] = column("The file's name in the snapshot's folder", primary_key=True)
+    version: Mapped[str] = column(
+        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
+    )
+    file: Mapped[str] = column(
+        "The file's name in the snapshot's folder", primary_key=True
+    )
     day: Mapped[date] = column("The day, in UTC", primary_key=True)
     count: Mapped[int] = column("How many downloads were begun")
 
@@ -264,9 +347,13 @@ class EvaluationRunRow(Base):
 
     __tablename__ = "evaluation_runs"
     __table_args__ = (is_digest("run_digest"),)
-    id: Mapped[int] = column("The record's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The record's number", Identity(always=True), primary_key=True
+    )
     run_digest: Mapped[str] = column("The digest of the run", unique=True)
-    snapshot_version: Mapped[str] = column("The snapshot evaluated on, ours or another's")
+    snapshot_version: Mapped[str] = column(
+        "The snapshot evaluated on, ours or another's"
+    )
     model: Mapped[str] = column("The model evaluated")
     grader: Mapped[str] = column("The grader")
     path: Mapped[str] = column("The run folder")
@@ -283,16 +370,22 @@ class PipelineRunRow(Base):
         CheckConstraint(f"iso_week ~ '{_WEEK}'", name="iso_week_form"),
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
     )
-    id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The run's number", Identity(always=True), primary_key=True
+    )
     command: Mapped[str] = column("The command")
     iso_week: Mapped[str | None] = column("The ISO week it worked for; NULL: none")
     code_version: Mapped[str] = column("medlive's version")
     settings: Mapped[dict[str, Any]] = column("The effective settings, without secrets")
     started_at: Mapped[datetime] = now_column("When it began")
     finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column("running, done or failed", EnumText(RunOutcome))
+    outcome: Mapped[RunOutcome] = column(
+        "running, done or failed", EnumText(RunOutcome)
+    )
     counts: Mapped[dict[str, Any]] = column("What happened", server_default="{}")
-    log: Mapped[list[Any]] = column("The last lines that it logged, without secrets", server_default="[]")
+    log: Mapped[list[Any]] = column(
+        "The last lines that it logged, without secrets", server_default="[]"
+    )
 
 
 class CircuitRow(Base):
@@ -331,16 +424,30 @@ class ReviewRow(Base):
     __tablename__ = "reviews"
     __table_args__ = (
         one_of("action", ReviewAction),
-        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
-        CheckConstraint("(action = 'drop_element') = (element_id IS NOT NULL)", name="element_is_named"),
+        ForeignKeyConstraint(
+            ["case_id", "revision"],
+            ["case_revisions.case_id", "case_revisions.revision"],
+        ),
+        CheckConstraint(
+            "(action = 'drop_element') = (element_id IS NOT NULL)",
+            name="element_is_named",
+        ),
         CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
         Index(None, "case_id", "revision"),
     )
-    id: Mapped[int] = column("The decision's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The decision's number", Identity(always=True), primary_key=True
+    )
     case_id: Mapped[str] = column("The case")
-    revision: Mapped[int] = column("The revision that was looked at, or that an edit made")
-    action: Mapped[ReviewAction] = column("approve, reject, drop_element or edit", EnumText(ReviewAction))
-    element_id: Mapped[str | None] = column("The advice element that was dropped; NULL: none")
+    revision: Mapped[int] = column(
+        "The revision that was looked at, or that an edit made"
+    )
+    action: Mapped[ReviewAction] = column(
+        "approve, reject, drop_element or edit", EnumText(ReviewAction)
+    )
+    element_id: Mapped[str | None] = column(
+        "The advice element that was dropped; NULL: none"
+    )
     reason: Mapped[str] = column("Why")
     decided_by: Mapped[str | None] = column("Who; NULL: not said")
     decided_at: Mapped[datetime] = now_column("When")
@@ -351,12 +458,17 @@ class IdentifierScanRow(Base):
 
     __tablename__ = "identifier_scans"
     __table_args__ = (
-        ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
+        ForeignKeyConstraint(
+            ["case_id", "revision"],
+            ["case_revisions.case_id", "case_revisions.revision"],
+        ),
         is_digest("scanner"),
     )
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
     revision: Mapped[int] = column("Its revision", primary_key=True)
-    scanner: Mapped[str] = column("The instructions and the engine that looked", primary_key=True)
+    scanner: Mapped[str] = column(
+        "The instructions and the engine that looked", primary_key=True
+    )
     found: Mapped[int] = column("How many identifiers were found")
     scanned_at: Mapped[datetime] = now_column("When")
 
@@ -368,7 +480,9 @@ class WithdrawalRow(Base):
     __table_args__ = (
         one_of("kind", WithdrawalKind),
         is_digest("criterion_digest"),
-        CheckConstraint("revision >= 1 AND new_revision > revision", name="revisions_in_order"),
+        CheckConstraint(
+            "revision >= 1 AND new_revision > revision", name="revisions_in_order"
+        ),
         CheckConstraint(
             "(criterion_id IS NULL) = (criterion_digest IS NULL)"
             " AND (criterion_id IS NOT NULL OR new_revision IS NULL)",
@@ -377,17 +491,23 @@ class WithdrawalRow(Base):
         CheckConstraint("char_length(reason) BETWEEN 1 AND 500", name="reason_length"),
         Index(None, "case_id"),
     )
-    id: Mapped[int] = column("The withdrawal's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The withdrawal's number", Identity(always=True), primary_key=True
+    )
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = column("The case's revision that it was withdrawn from")
-    criterion_id: Mapped[str | None] = column("The criterion's id within that revision; NULL: the whole case")
+    criterion_id: Mapped[str | None] = column(
+        "The criterion's id within that revision; NULL: the whole case"
+    )
     criterion_digest: Mapped[str | None] = column(
         "The digest of the criterion's folded text, by which it is known in other revisions"
     )
     new_revision: Mapped[int | None] = column(
         "The revision without the criterion that this made; NULL: none was needed"
     )
-    kind: Mapped[WithdrawalKind] = column("erratum, takedown or privacy", EnumText(WithdrawalKind))
+    kind: Mapped[WithdrawalKind] = column(
+        "erratum, takedown or privacy", EnumText(WithdrawalKind)
+    )
     reason: Mapped[str] = column("Why, in words for the public")
     withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: unknown")
     withdrawn_at: Mapped[datetime] = now_column("When it was withdrawn")
@@ -398,7 +518,10 @@ class ReinstatementRow(Base):
 
     __tablename__ = "reinstatements"
     withdrawal_id: Mapped[int] = column(
-        "The withdrawal", ForeignKey("withdrawals.id"), primary_key=True, autoincrement=False
+        "The withdrawal",
+        ForeignKey("withdrawals.id"),
+        primary_key=True,
+        autoincrement=False,
     )
     case_id: Mapped[str] = column("Its case", ForeignKey("cases.id"))
     reinstated_at: Mapped[datetime] = now_column("When it was undone")
@@ -410,19 +533,27 @@ class DisputeRow(Base):
     __tablename__ = "disputes"
     __table_args__ = (
         CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
-        CheckConstraint("char_length(resolution) BETWEEN 1 AND 2000", name="resolution_length"),
+        CheckConstraint(
+            "char_length(resolution) BETWEEN 1 AND 2000", name="resolution_length"
+        ),
         CheckConstraint(
             "(closed_at IS NULL) = (resolution IS NULL) AND (closed_at IS NOT NULL OR closed_by IS NULL)",
             name="closed_is_whole",
         ),
         Index(None, "case_id", postgresql_where="closed_at IS NULL"),
     )
-    id: Mapped[int] = column("The dispute's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The dispute's number", Identity(always=True), primary_key=True
+    )
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
-    criterion_id: Mapped[str | None] = column("The criterion's id within its case; NULL: the whole case")
+    criterion_id: Mapped[str | None] = column(
+        "The criterion's id within its case; NULL: the whole case"
+    )
     reason: Mapped[str] = column("What is objected to; not published")
     opened_by: Mapped[str | None] = column("Who opened it; NULL: unknown")
     opened_at: Mapped[datetime] = now_column("When it was opened")
     closed_at: Mapped[datetime | None] = column("When it was closed; NULL: it is open")
-    closed_by: Mapped[str | None] = column("Who closed it; NULL: unknown, or it is open")
+    closed_by: Mapped[str | None] = column(
+        "Who closed it; NULL: unknown, or it is open"
+    )
     resolution: Mapped[str | None] = column("What came of it; NULL: it is open")

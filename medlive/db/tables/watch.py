@@ -30,18 +30,30 @@ class OpenProblemRow(Base):
             name="acknowledgement_is_whole",
         ),
     )
-    code: Mapped[str] = column("The check's code, such as no_scheduler", primary_key=True)
-    subject: Mapped[str] = column("What it is about, such as a queue; empty: the whole", primary_key=True)
+    code: Mapped[str] = column(
+        "The check's code, such as no_scheduler", primary_key=True
+    )
+    subject: Mapped[str] = column(
+        "What it is about, such as a queue; empty: the whole", primary_key=True
+    )
     severity: Mapped[Severity] = column("page or ticket", EnumText(Severity))
     text: Mapped[str] = column("What is wrong, in a sentence")
     next_step: Mapped[str] = column("What a person can do about it")
     began_at: Mapped[datetime] = now_column("When it was first seen")
     seen_at: Mapped[datetime] = now_column("When it was last seen")
-    sent: Mapped[int] = column("How many messages about it were written", server_default="0")
+    sent: Mapped[int] = column(
+        "How many messages about it were written", server_default="0"
+    )
     send_at: Mapped[datetime] = now_column("When the next message is due")
-    acknowledged_at: Mapped[datetime | None] = column("When somebody took it on; NULL: nobody did")
-    acknowledged_by: Mapped[str | None] = column("Who took it on; NULL: the command line, without --by")
-    acknowledged_until: Mapped[datetime | None] = column("Until when no message is sent; NULL: until it ends")
+    acknowledged_at: Mapped[datetime | None] = column(
+        "When somebody took it on; NULL: nobody did"
+    )
+    acknowledged_by: Mapped[str | None] = column(
+        "Who took it on; NULL: the command line, without --by"
+    )
+    acknowledged_until: Mapped[datetime | None] = column(
+        "Until when no message is sent; NULL: until it ends"
+    )
     acknowledged_why: Mapped[str | None] = column("What they said about it")
 
 
@@ -54,13 +66,19 @@ class OutboxRow(Base):
         CheckConstraint("attempts >= 0", name="attempts_not_negative"),
         Index(None, "send_at"),
     )
-    id: Mapped[int] = column("The message's number", BigInteger, Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The message's number", BigInteger, Identity(always=True), primary_key=True
+    )
     place: Mapped[str] = column("Where it goes: webhook or email")
-    message: Mapped[dict[str, Any]] = column("Event, week, text and, of a problem, its code")
+    message: Mapped[dict[str, Any]] = column(
+        "Event, week, text and, of a problem, its code"
+    )
     created_at: Mapped[datetime] = now_column("When it was written")
     attempts: Mapped[int] = column("How often it was tried", server_default="0")
     send_at: Mapped[datetime] = now_column("When it is tried next")
-    last_error: Mapped[str | None] = column("Why the last attempt failed; NULL before the first")
+    last_error: Mapped[str | None] = column(
+        "Why the last attempt failed; NULL before the first"
+    )
 
 
 class ObservationRow(Base):

@@ -21,9 +21,14 @@ class WeekThreadRow(Base):
         Index(None, "frozen_in"),
     )
     revision_id: Mapped[int] = column(
-        "The revision", ForeignKey("thread_revisions.id"), primary_key=True, autoincrement=False
+        "The revision",
+        ForeignKey("thread_revisions.id"),
+        primary_key=True,
+        autoincrement=False,
     )
-    week: Mapped[str | None] = column("The ISO week it was queued for; NULL: the next that is frozen")
+    week: Mapped[str | None] = column(
+        "The ISO week it was queued for; NULL: the next that is frozen"
+    )
     queued_at: Mapped[datetime] = now_column("When it was queued")
     frozen_in: Mapped[str | None] = column(
         "The snapshot that was frozen after it was settled; NULL: the next freeze counts it",
@@ -39,4 +44,6 @@ class StepWaitRow(Base):
     step: Mapped[str] = column("The step", primary_key=True)
     week: Mapped[str] = column("The ISO week it is to be run for", primary_key=True)
     since: Mapped[datetime] = column("Since when it waits")
-    ended_at: Mapped[datetime | None] = column("When its time limit had passed; NULL: it has not")
+    ended_at: Mapped[datetime | None] = column(
+        "When its time limit had passed; NULL: it has not"
+    )

@@ -27,25 +27,37 @@ class WorkerRow(Base):
     __tablename__ = "workers"
     __table_args__ = (
         one_of("state", WorkerState),
-        CheckConstraint("(state = 'waiting') = (reason IS NOT NULL)", name="waiting_has_a_reason"),
+        CheckConstraint(
+            "(state = 'waiting') = (reason IS NOT NULL)", name="waiting_has_a_reason"
+        ),
     )
-    id: Mapped[int] = column("The worker's number", Identity(always=True), primary_key=True)
+    id: Mapped[int] = column(
+        "The worker's number", Identity(always=True), primary_key=True
+    )
     host: Mapped[str] = column("The name of its machine")
     pid: Mapped[int] = column("Its process there")
     queues: Mapped[list[Any]] = column("The queues that it serves")
     paused: Mapped[list[Any]] = column("Those of them whose jobs it does not take now")
     began_at: Mapped[datetime] = now_column("When it started")
-    heard_at: Mapped[datetime] = now_column("Its last sign of life, by the database's clock")
-    state: Mapped[WorkerState] = column("working, waiting or stopping", EnumText(WorkerState))
+    heard_at: Mapped[datetime] = now_column(
+        "Its last sign of life, by the database's clock"
+    )
+    state: Mapped[WorkerState] = column(
+        "working, waiting or stopping", EnumText(WorkerState)
+    )
     reason: Mapped[str | None] = column("Why it waits; NULL: it does not")
-    since: Mapped[datetime] = now_column("Since when it is in this state for this reason")
+    since: Mapped[datetime] = now_column(
+        "Since when it is in this state for this reason"
+    )
 
 
 class JobFailureRow(Base):
     """Why jobs failed, which the job queue itself does not keep."""
 
     __tablename__ = "job_failures"
-    job_id: Mapped[int] = column("The job", BigInteger, primary_key=True, autoincrement=False)
+    job_id: Mapped[int] = column(
+        "The job", BigInteger, primary_key=True, autoincrement=False
+    )
     queue: Mapped[str] = column("Its queue")
     reason: Mapped[str] = column("What went wrong, in one line without secrets")
     failed_at: Mapped[datetime] = now_column("When")

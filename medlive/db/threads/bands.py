@@ -68,12 +68,16 @@ async def take_turn(session: AsyncSession) -> None:
     await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
-async def save_bands(session: AsyncSession, bands: Sequence[tuple[int, Sequence[int]]]) -> None:
+async def save_bands(
+    session: AsyncSession, bands: Sequence[tuple[int, Sequence[int]]]
+) -> None:
     """Add the bands of accepted texts: pairs of thread's number and keys. What is held already stays."""
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
         keys, threads = zip(*rows, strict=True)
-        await session.execute(_SAVE, {"keys": int_array(keys), "threads": int_array(threads)})
+        await session.execute(
+            _SAVE, {"keys": int_array(keys), "threads": int_array(threads)}
+        )
 
 
 async def find_candidates(
@@ -87,8 +91,14 @@ async def find_candidates(
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
     await session.execute(text("SET LOCAL jit = off"))
-    asked = {"places": int_array(places), "keys": int_array(keys), "chain": chain_digest}
-    found = await session.execute(_CANDIDATES, asked | {"newest": NEWEST, "candidates": CANDIDATES})
+    asked = {
+        "places": int_array(places),
+        "keys": int_array(keys),
+        "chain": chain_digest,
+    }
+    found = await session.execute(
+        _CANDIDATES, asked | {"newest": NEWEST, "candidates": CANDIDATES}
+    )
     return [PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in found]
 
 
@@ -107,15 +117,28 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
     return 0
 
 
-async def accepted_revisions(session: AsyncSession, *, after: int, limit: int) -> list[PendingRevision]:
+async def accepted_revisions(
+    session: AsyncSession, *, after: int, limit: int
+) -> list[PendingRevision]:
     """Revisions that any filter chain accepted, from the one after that number on, oldest first."""
     row = ThreadRevisionRow
-    accepted = exists().where(FilterResultRow.revision_id == row.id, FilterResultRow.passed)
-    query = select(row.thread_id, row.id).where(row.id > after, accepted).order_by(row.id).limit(limit)
-    return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
+    accepted = exists().where(
+        FilterResultRow.revision_id == row.id, FilterResultRow.passed
+    )
+    query = (
+        select(row.thread_id, row.id)
+        .where(row.id > after, accepted)
+        .order_by(row.id)
+        .limit(limit)
+    )
+    return [
+        PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)
+    ]
 
 
 async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:
     """Note up to which revision the bands are there; None: all are."""
     values = {"finished_at": func.now()} if to is None else {"filled_to": to}
-    await session.execute(update(BandSchemeRow).where(BandSchemeRow.scheme == scheme).values(values))
+    await session.execute(
+        update(BandSchemeRow).where(BandSchemeRow.scheme == scheme).values(values)
+    )

@@ -60,7 +60,14 @@ _THREAD: Final = text(
     "  FROM jsonb_array_elements(r.messages) WITH ORDINALITY AS said(m, place)"
     "  WHERE place <= :messages) AS opening"
     " FROM thread_revisions AS r JOIN threads AS t ON t.id = r.thread_id WHERE r.id = :pk"
-).columns(thread_pk=Integer, source=AnyText, thread_id=AnyText, url=AnyText, title=AnyText, opening=AnyText)
+).columns(
+    thread_pk=Integer,
+    source=AnyText,
+    thread_id=AnyText,
+    url=AnyText,
+    title=AnyText,
+    opening=AnyText,
+)
 _MESSAGES: Final = text(
     "SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,"
     " substr(m ->> 'text', :start + 1, :chars) AS text"
@@ -69,16 +76,25 @@ _MESSAGES: Final = text(
 ).columns(place=Integer, about=JSONB, length=Integer, text=AnyText)
 
 
-async def load_excerpt(session: AsyncSession, revision_pk: int, window: Window) -> Excerpt:
+async def load_excerpt(
+    session: AsyncSession, revision_pk: int, window: Window
+) -> Excerpt:
     """Load a part of a revision; the database cuts it. Raises MedliveError when there is no such revision."""
-    row = (await session.execute(_THREAD, {"pk": revision_pk, "title": TITLE_CHARS_SHOWN, **_OPENING})).first()
+    row = (
+        await session.execute(
+            _THREAD, {"pk": revision_pk, "title": TITLE_CHARS_SHOWN, **_OPENING}
+        )
+    ).first()
     if row is None:
         raise MedliveError(f"there is no thread revision {revision_pk}")
     before = min(window.start, AROUND)
     part = {
-        "pk": revision_pk, "first": window.first, "count": window.count, "start": window.start - before,
+        "pk": revision_pk,
+        "first": window.first,
+        "count": window.count,
+        "start": window.start - before,
         "chars": before + window.chars + AROUND,
-    }  # fmt: skip
+    }
     found = await session.execute(_MESSAGES, part)
     return Excerpt(
         thread_pk=row.thread_pk,
@@ -93,7 +109,9 @@ def _part(row: Any, window: Window, before: int) -> ExcerptMessage:
     end = before + window.chars
     return ExcerptMessage(
         place=row.place,
-        message=replace(message_of(row.about | {"text": ""}), text=row.text[before:end]),
+        message=replace(
+            message_of(row.about | {"text": ""}), text=row.text[before:end]
+        ),
         before=row.text[:before],
         after=row.text[end:],
         start=window.start,

@@ -120,7 +120,8 @@ _MENTIONS = {
     " WHERE position(:url in error) > 0",
 }
 _FORGET_PLACES = (
-    "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL WHERE id = ANY (:ids)"
+    "UPDATE fetches SET archive_id = NULL, archive_offset = NULL, archive_length = NULL "
+    "WHERE id = ANY (:ids)"
 )
 _OWN_ARCHIVES = text(
     "SELECT DISTINCT archive_id FROM fetches WHERE archive_id IS NOT NULL"
@@ -156,7 +157,9 @@ _FROZEN = text(
 )
 
 
-async def find_takedown(session: AsyncSession, source: str, thread_id: str) -> TakedownRow | None:
+async def find_takedown(
+    session: AsyncSession, source: str, thread_id: str
+) -> TakedownRow | None:
     """What is left of a thread that was erased; None when it was not taken down, or may come back."""
     row = await session.get(TakedownRow, (source, thread_id))
     return row if row is not None and row.lifted_at is None else None
@@ -168,13 +171,24 @@ async def lift_takedown(
     """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
     await no_takedown(session)
     row = TakedownRow
-    statement = update(row).where(row.source == source, row.thread_id == thread_id, row.lifted_at.is_(None))
-    if await session.scalar(statement.values(lifted_at=func.now()).returning(row.source)) is None:
+    statement = update(row).where(
+        row.source == source, row.thread_id == thread_id, row.lifted_at.is_(None)
+    )
+    if (
+        await session.scalar(
+            statement.values(lifted_at=func.now()).returning(row.source)
+        )
+        is None
+    ):
         raise CheckFailed(f"{source}/{thread_id} is not taken down")
-    await record(session, Act.LIFT_TAKEDOWN, f"thread:{source}/{thread_id}", reason, by=by)
+    await record(
+        session, Act.LIFT_TAKEDOWN, f"thread:{source}/{thread_id}", reason, by=by
+    )
 
 
-async def taken_down_ids(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> set[str]:
+async def taken_down_ids(
+    session: AsyncSession, source: str, thread_ids: Sequence[str]
+) -> set[str]:
     """Those of a source's threads that were taken down."""
     query = select(TakedownRow.thread_id).where(
         TakedownRow.source == source,
@@ -184,15 +198,22 @@ async def taken_down_ids(session: AsyncSession, source: str, thread_ids: Sequenc
     return set(await session.scalars(query))
 
 
-async def keep_out(session: AsyncSession, threads: Iterable[Thread]) -> set[tuple[str, str]]:
+async def keep_out(
+    session: AsyncSession, threads: Iterable[Thread]
+) -> set[tuple[str, str]]:
     """(source, thread's id) of those threads that were taken down and must not be saved.
 
     Until the session's transaction ends no other thread is taken down: a takedown sees what is saved now, or is
     seen here.
     """
-    keys = [{"source": thread.source, "thread_id": thread.thread_id} for thread in threads]
+    keys = [
+        {"source": thread.source, "thread_id": thread.thread_id} for thread in threads
+    ]
     await no_takedown(session)
-    return {(source, i) for source, i in await session.execute(_AMONG, {"keys": dump_json(keys)})}
+    return {
+        (source, i)
+        for source, i in await session.execute(_AMONG, {"keys": dump_json(keys)})
+    }
 
 
 async def no_takedown(session: AsyncSession) -> None:
@@ -217,13 +238,20 @@ async def traces_of(session: AsyncSession, source: str, thread_id: str) -> Trace
     """The addresses and titles that a thread has had here; both empty when nothing is known of it."""
     named = {"source": source, "thread_id": to_stored(thread_id)}
     urls = frozenset(url for url in await session.scalars(_URLS, named) if url)
-    return Traces(urls, frozenset(title for title in await session.scalars(_TITLES, named) if title))
+    return Traces(
+        urls,
+        frozenset(title for title in await session.scalars(_TITLES, named) if title),
+    )
 
 
-async def frozen_with(session: AsyncSession, source: str, thread_id: str) -> list[tuple[str, str]]:
+async def frozen_with(
+    session: AsyncSession, source: str, thread_id: str
+) -> list[tuple[str, str]]:
     """(snapshot's version, case id) of every frozen snapshot that shows a case of the thread."""
     named = {"source": source, "thread_id": to_stored(thread_id)}
-    return [(version, case_id) for version, case_id in await session.execute(_FROZEN, named)]
+    return [
+        (version, case_id) for version, case_id in await session.execute(_FROZEN, named)
+    ]
 
 
 async def erase_thread(
@@ -249,7 +277,10 @@ async def erase_thread(
     await take_down_alone(session)
     named = {"source": source, "thread_id": to_stored(thread_id)}
     pk = await session.scalar(
-        text("SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"), named
+        text(
+            "SELECT id FROM threads WHERE source = :source AND thread_id = :thread_id FOR UPDATE"
+        ),
+        named,
     )
     # Whoever stores a decision about a revision has locked it.
     await session.execute(text(f"{_REVISIONS} FOR UPDATE"), {"pk": pk})
@@ -260,11 +291,14 @@ async def erase_thread(
             f"{source}/{thread_id} is being curated at this moment",
             hint="try again when the worker is done with it",
         )
-    statement = upsert(TakedownRow).values(source=source, thread_id=thread_id, reason=reason)
+    statement = upsert(TakedownRow).values(
+        source=source, thread_id=thread_id, reason=reason
+    )
     await session.execute(
         # Written again, so that this transaction may erase; the first reason and moment stay.
         statement.on_conflict_do_update(
-            index_elements=["source", "thread_id"], set_={"counts": TakedownRow.counts, "lifted_at": None}
+            index_elements=["source", "thread_id"],
+            set_={"counts": TakedownRow.counts, "lifted_at": None},
         )
     )
     traces = await traces_of(session, source, thread_id)
@@ -273,27 +307,45 @@ async def erase_thread(
     digests = set(await session.scalars(_OWN_REPLIES, {"pk": pk}))
     digests |= await _loose_replies(session, texts)
     erased = await erase_reasons(
-        session, f"thread:{source}/{thread_id}", list(await session.scalars(text(_CASES), {"pk": pk}))
+        session,
+        f"thread:{source}/{thread_id}",
+        list(await session.scalars(text(_CASES), {"pk": pk})),
     )
     if pk is not None:
         for table, sql in _ERASURES.items():
             counts[table] += await _rows(session, sql.format(table), {"pk": pk})
-        counts["replies"] += await _rows(session, _ERASE_REPLIES, {"digests": sorted(digests)})
+        counts["replies"] += await _rows(
+            session, _ERASE_REPLIES, {"digests": sorted(digests)}
+        )
         counts["replies_shared"] += len(digests) - counts["replies"]
-    quoted = {"quoted_id": dump_json(to_stored(thread_id)), "quoted_source": dump_json(source)}
+    quoted = {
+        "quoted_id": dump_json(to_stored(thread_id)),
+        "quoted_source": dump_json(source),
+    }
     for table, sql in _BY_NAME.items():
         counts[table] += await _rows(session, sql, {**named, **quoted})
     counts["pages_showing_it"] += await _rows(session, _FORGET_PLACES, {"ids": ids})
     for url in sorted(traces.urls):
         for table, mention in _MENTIONS.items():
-            counts[table] += await _rows(session, mention, {"url": url, "withheld": _WITHHELD})
+            counts[table] += await _rows(
+                session, mention, {"url": url, "withheld": _WITHHELD}
+            )
     await mark_unswept(session, archives)
     counts["archives"] += len(archives)
     counts = Counter({name: n for name, n in sorted(counts.items()) if n})
-    row = await session.get_one(TakedownRow, (source, thread_id), populate_existing=True)
+    row = await session.get_one(
+        TakedownRow, (source, thread_id), populate_existing=True
+    )
     row.counts = dict(Counter(row.counts) + counts)
     await session.flush()
-    await record(session, Act.TAKE_DOWN, f"thread:{source}/{thread_id}", reason, by=by, erased=erased)
+    await record(
+        session,
+        Act.TAKE_DOWN,
+        f"thread:{source}/{thread_id}",
+        reason,
+        by=by,
+        erased=erased,
+    )
     return counts
 
 
@@ -310,13 +362,18 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     if not texts:
         return set()
     rows = await session.execute(_LOOSE_REPLIES)
-    loose = [(digest, task, _long_texts(load_json(inputs)), reply) for digest, task, inputs, reply in rows]
+    loose = [
+        (digest, task, _long_texts(load_json(inputs)), reply)
+        for digest, task, inputs, reply in rows
+    ]
     found: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:
         met = [one for one in loose if one[0] not in found and _overlap(one[2], wanted)]
         found |= {digest for digest, *_ in met}
-        wanted = _long_texts([_parsed(reply) for _, task, _, reply in met if task.startswith("screener")])
+        wanted = _long_texts(
+            [_parsed(reply) for _, task, _, reply in met if task.startswith("screener")]
+        )
     return found
 
 
@@ -328,7 +385,13 @@ def _long_texts(value: Any) -> list[str]:
     """The strings in a JSON value that are too long to be shared by accident."""
     if isinstance(value, str):
         return [value] if len(value.encode("utf-8", "replace")) >= _TELLING else []
-    below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    below = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     return [leaf for one in below for leaf in _long_texts(one)]
 
 

@@ -5,7 +5,17 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import ARRAY, Integer, any_, bindparam, exists, func, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    Integer,
+    any_,
+    bindparam,
+    exists,
+    func,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -14,7 +24,13 @@ from sqlalchemy.sql.elements import ColumnElement
 from medlive.bounds import THREAD_ID_CHARS
 from medlive.db.mapping import insert_rows, is_one_of, read, row_of, to_stored
 from medlive.db.tables.decisions import FilterResultRow
-from medlive.db.tables.intake import IdentifierRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
+from medlive.db.tables.intake import (
+    IdentifierRow,
+    SourceKind,
+    SourceRow,
+    ThreadRevisionRow,
+    ThreadRow,
+)
 from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
 from medlive.threads.model import Message, Role, Thread
@@ -41,7 +57,9 @@ class StoredThread:
     thread_pk: int
     revision_pk: int
     thread: Thread
-    posted_at_assumed: bool  # Whether the thread's `posted_at` was given for want of a date
+    posted_at_assumed: (
+        bool  # Whether the thread's `posted_at` was given for want of a date
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +82,22 @@ _UPSERT_THREADS = text(
 
 _STORED = (
     select(
-        ThreadRevisionRow.id, ThreadRevisionRow.title, ThreadRevisionRow.language, ThreadRevisionRow.tags,
-        ThreadRevisionRow.posted_at, ThreadRevisionRow.posted_at_assumed, ThreadRevisionRow.messages,
-        ThreadRow.id.label("thread_pk"), ThreadRow.source, ThreadRow.thread_id, ThreadRow.url,
+        ThreadRevisionRow.id,
+        ThreadRevisionRow.title,
+        ThreadRevisionRow.language,
+        ThreadRevisionRow.tags,
+        ThreadRevisionRow.posted_at,
+        ThreadRevisionRow.posted_at_assumed,
+        ThreadRevisionRow.messages,
+        ThreadRow.id.label("thread_pk"),
+        ThreadRow.source,
+        ThreadRow.thread_id,
+        ThreadRow.url,
     )
     .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
     .where(ThreadRevisionRow.id == any_(bindparam("pks", type_=ARRAY(Integer))))
     .order_by(ThreadRevisionRow.id)
-)  # fmt: skip
+)
 
 
 async def save_threads(
@@ -95,7 +121,9 @@ async def save_threads(
     for thread in threads:
         check_storable(thread)
     threads = [_in_utc(thread) for thread in threads]
-    if fetch_ids is None:  # whoever has fetches has harvested the source, and named it then
+    if (
+        fetch_ids is None
+    ):  # whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
     pks = await _lock_threads(session, threads)
     fetches = fetch_ids or [None] * len(threads)
@@ -103,13 +131,19 @@ async def save_threads(
     origins: list[dict[str, Any]] = [
         {"fetch_id": fetch_id, "import_run_id": import_run_id} for fetch_id in fetches
     ]
-    origins = [origin | {"posted_at_assumed": one} for origin, one in zip(origins, assumed, strict=True)]
+    origins = [
+        origin | {"posted_at_assumed": one}
+        for origin, one in zip(origins, assumed, strict=True)
+    ]
     items = list(zip(threads, pks, origins, strict=True))
     return await _add_revisions(session, items, latest=fetch_ids is not None)
 
 
 async def _add_revisions(
-    session: AsyncSession, threads: Sequence[tuple[Thread, int, dict[str, Any]]], *, latest: bool
+    session: AsyncSession,
+    threads: Sequence[tuple[Thread, int, dict[str, Any]]],
+    *,
+    latest: bool,
 ) -> list[SavedThread]:
     """Add what is new of (thread, its number, its origin), compared with the latest revision or with any."""
     revisions = await _revisions_of(session, [pk for _, pk, _ in threads])
@@ -123,29 +157,52 @@ async def _add_revisions(
         revision = before[-1][0] + 1 if before else 1
         before.append((revision, digest, 0))
         plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
-        row = row_of(ThreadRevisionRow, thread, thread_id=thread_pk, revision=revision, digest=digest, **origin)
-        row["posted_at_assumed"] = origin["posted_at_assumed"] and thread.posted_at is not None
+        row = row_of(
+            ThreadRevisionRow,
+            thread,
+            thread_id=thread_pk,
+            revision=revision,
+            digest=digest,
+            **origin,
+        )
+        row["posted_at_assumed"] = (
+            origin["posted_at_assumed"] and thread.posted_at is not None
+        )
         rows.append(row | {"messages": [_message_json(m) for m in thread.messages]})
-    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision"))
-    added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
-    return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
+    inserted = await insert_rows(
+        session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision")
+    )
+    added = {
+        (thread_pk, revision): revision_pk
+        for revision_pk, thread_pk, revision in inserted
+    }
+    return [
+        SavedThread(pk, number or added[pk, revision], status)
+        for pk, revision, number, status in plan
+    ]
 
 
 def check_storable(thread: Thread) -> None:
     """Raise BadInput when the thread's own identity cannot be kept: no source, an id that is missing or longer
     than 500 characters, or a date without a zone."""
     if not 1 <= len(thread.source) <= 200:
-        raise BadInput(f"the source's name has {len(thread.source)} characters; 1 to 200 are allowed")
+        raise BadInput(
+            f"the source's name has {len(thread.source)} characters; 1 to 200 are allowed"
+        )
     if not 1 <= len(thread.thread_id) <= THREAD_ID_CHARS:
         raise BadInput(
             f"the thread's id has {len(thread.thread_id)} characters; 1 to {THREAD_ID_CHARS} are allowed"
         )
     for moment in (thread.posted_at, *(m.posted_at for m in thread.messages)):
         if moment is not None and moment.tzinfo is None:
-            raise BadInput(f"thread {thread.thread_id!r} has a date without a zone: {moment.isoformat()}")
+            raise BadInput(
+                f"thread {thread.thread_id!r} has a date without a zone: {moment.isoformat()}"
+            )
 
 
-async def ensure_sources(session: AsyncSession, names: Iterable[str], kind: SourceKind) -> None:
+async def ensure_sources(
+    session: AsyncSession, names: Iterable[str], kind: SourceKind
+) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
     values = [{"name": name, "kind": kind} for name in sorted(set(names))]
@@ -161,20 +218,34 @@ async def ensure_sources(session: AsyncSession, names: Iterable[str], kind: Sour
     await session.execute(statement)
 
 
-async def mark_gone(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
+async def mark_gone(
+    session: AsyncSession, source: str, thread_ids: Sequence[str]
+) -> None:
     """Note that the source no longer has these threads, from now on unless it was noted before."""
     row = ThreadRow
     if thread_ids:
-        gone = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids), row.gone_at.is_(None))
+        gone = update(row).where(
+            row.source == source,
+            is_one_of(row.thread_id, thread_ids),
+            row.gone_at.is_(None),
+        )
         await session.execute(gone.values(gone_at=func.now()))
 
 
-async def mark_seen(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
+async def mark_seen(
+    session: AsyncSession, source: str, thread_ids: Sequence[str]
+) -> None:
     """Note that the source has these threads now."""
     row = ThreadRow
     if thread_ids:
-        seen = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
-        await session.execute(seen.values(gone_at=None, last_seen_at=func.greatest(func.now(), row.last_seen_at)))
+        seen = update(row).where(
+            row.source == source, is_one_of(row.thread_id, thread_ids)
+        )
+        await session.execute(
+            seen.values(
+                gone_at=None, last_seen_at=func.greatest(func.now(), row.last_seen_at)
+            )
+        )
 
 
 async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
@@ -184,18 +255,26 @@ async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
     raise MedliveError(f"there is no thread revision {revision_pk}")
 
 
-async def load_threads(session: AsyncSession, revision_pks: Sequence[int]) -> dict[int, Thread]:
+async def load_threads(
+    session: AsyncSession, revision_pks: Sequence[int]
+) -> dict[int, Thread]:
     """Revision → thread, for those that exist among the ones named."""
     return {s.revision_pk: s.thread for s in await _stored(session, revision_pks)}
 
 
 async def pending_revisions(
-    session: AsyncSession, *, chain_digest: str, after: int = 0, to: int | None = None, limit: int | None = None
+    session: AsyncSession,
+    *,
+    chain_digest: str,
+    after: int = 0,
+    to: int | None = None,
+    limit: int | None = None,
 ) -> list[PendingRevision]:
     """The latest revisions numbered above `after`, and at most `to`, that this filter chain has not judged,
     oldest first."""
     judged = exists().where(
-        FilterResultRow.revision_id == ThreadRevisionRow.id, FilterResultRow.chain_digest == chain_digest
+        FilterResultRow.revision_id == ThreadRevisionRow.id,
+        FilterResultRow.chain_digest == chain_digest,
     )
     query = (
         select(ThreadRevisionRow.thread_id, ThreadRevisionRow.id)
@@ -205,7 +284,9 @@ async def pending_revisions(
     )
     if to is not None:
         query = query.where(ThreadRevisionRow.id <= to)
-    return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
+    return [
+        PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)
+    ]
 
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
@@ -220,7 +301,11 @@ async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> li
 
 async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
     """Source and thread id of an existing case."""
-    query = select(ThreadRow).join(CaseRow, CaseRow.thread_id == ThreadRow.id).where(CaseRow.id == case_id)
+    query = (
+        select(ThreadRow)
+        .join(CaseRow, CaseRow.thread_id == ThreadRow.id)
+        .where(CaseRow.id == case_id)
+    )
     found = (await session.scalars(query)).one()
     return found.source, found.thread_id
 
@@ -231,7 +316,9 @@ async def thread_row(session: AsyncSession, thread_pk: int) -> ThreadRow:
 
 
 async def save_identifiers(
-    session: AsyncSession, saved: Sequence[SavedThread], found: Sequence[Sequence["FoundIdentifier"]]
+    session: AsyncSession,
+    saved: Sequence[SavedThread],
+    found: Sequence[Sequence["FoundIdentifier"]],
 ) -> int:
     """Keep where the raw text of new and revised threads names people and places; return how many there are."""
     of_revision = {
@@ -241,12 +328,15 @@ async def save_identifiers(
     }
     rows = [
         {
-            "revision_id": revision_pk, "message": 0 if i.message is None else i.message + 1,
-            "start_at": i.start, "end_at": i.end, "kind": i.kind.value,
+            "revision_id": revision_pk,
+            "message": 0 if i.message is None else i.message + 1,
+            "start_at": i.start,
+            "end_at": i.end,
+            "kind": i.kind.value,
         }
         for revision_pk, identifiers in of_revision.items()
         for i in identifiers
-    ]  # fmt: skip
+    ]
     await insert_rows(session, IdentifierRow, rows, skip_known=True)
     return len(rows)
 
@@ -254,19 +344,27 @@ async def save_identifiers(
 async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
     row = IdentifierRow
-    query = select(row.kind, func.count()).where(row.revision_id == revision_pk).group_by(row.kind)
-    return {kind: count for kind, count in await session.execute(query.order_by(row.kind))}  # noqa: C416
+    query = (
+        select(row.kind, func.count())
+        .where(row.revision_id == revision_pk)
+        .group_by(row.kind)
+    )
+    counted = await session.execute(query.order_by(row.kind))
+    return {kind: count for kind, count in counted}  # noqa: C416 - a row is no tuple to mypy
 
 
 def is_latest() -> ColumnElement[bool]:
     """The condition that a `ThreadRevisionRow` is its thread's latest."""
     later = aliased(ThreadRevisionRow)
     return ~exists().where(
-        later.thread_id == ThreadRevisionRow.thread_id, later.revision > ThreadRevisionRow.revision
+        later.thread_id == ThreadRevisionRow.thread_id,
+        later.revision > ThreadRevisionRow.revision,
     )
 
 
-async def _stored(session: AsyncSession, revision_pks: Sequence[int]) -> list[StoredThread]:
+async def _stored(
+    session: AsyncSession, revision_pks: Sequence[int]
+) -> list[StoredThread]:
     def stored(row: Any) -> StoredThread:
         thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
         return StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
@@ -275,7 +373,9 @@ async def _stored(session: AsyncSession, revision_pks: Sequence[int]) -> list[St
     return list(map(stored, found))
 
 
-def _find_same(before: list[tuple[int, str, int]], digest: str, *, latest: bool) -> tuple[int, str, int] | None:
+def _find_same(
+    before: list[tuple[int, str, int]], digest: str, *, latest: bool
+) -> tuple[int, str, int] | None:
     candidates = before[-1:] if latest else reversed(before)
     return next((one for one in candidates if one[1] == digest), None)
 
@@ -285,15 +385,23 @@ async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> lis
     # As the columns hold them: a key is compared with what comes back.
     keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
     # In one order for everybody: who comes second waits, and sees what was added.
-    urls = sorted(dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items())
+    urls = sorted(
+        dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items()
+    )
     sources, ids = zip(*(key for key, _ in urls), strict=True)
-    values = {"sources": list(sources), "ids": list(ids), "urls": [url for _, url in urls]}
+    values = {
+        "sources": list(sources),
+        "ids": list(ids),
+        "urls": [url for _, url in urls],
+    }
     returned = await session.execute(_UPSERT_THREADS, values)
     pks = {(source, thread_id): pk for pk, source, thread_id in returned}
     return [pks[key] for key in keys]
 
 
-async def _revisions_of(session: AsyncSession, pks: Sequence[int]) -> dict[int, list[tuple[int, str, int]]]:
+async def _revisions_of(
+    session: AsyncSession, pks: Sequence[int]
+) -> dict[int, list[tuple[int, str, int]]]:
     """Thread → (revision, its digest, its number), in the order of revisions; a number of 0 is yet to be given."""
     row = ThreadRevisionRow
     found = await session.execute(
@@ -310,10 +418,13 @@ async def _revisions_of(session: AsyncSession, pks: Sequence[int]) -> dict[int, 
 def _in_utc(thread: Thread) -> Thread:
     """The same thread with its dates in UTC, so that one moment given in two zones is one content."""
     messages = [
-        m if m.posted_at is None else replace(m, posted_at=m.posted_at.astimezone(UTC)) for m in thread.messages
+        m if m.posted_at is None else replace(m, posted_at=m.posted_at.astimezone(UTC))
+        for m in thread.messages
     ]
     return replace(
-        thread, posted_at=thread.posted_at and thread.posted_at.astimezone(UTC), messages=tuple(messages)
+        thread,
+        posted_at=thread.posted_at and thread.posted_at.astimezone(UTC),
+        messages=tuple(messages),
     )
 
 

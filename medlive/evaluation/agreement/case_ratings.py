@@ -27,12 +27,25 @@ from medlive.statistics.intervals import Floats
 Ratings = dict[str, dict[str, int]]
 """By item and rater."""
 
-ASPECTS: Final[Mapping[str, int]] = {"narrative_and_query": 3, "advice": 3, "criterion": 2}
+ASPECTS: Final[Mapping[str, int]] = {
+    "narrative_and_query": 3,
+    "advice": 3,
+    "criterion": 2,
+}
 """The rated aspects, with the number of values on their scales."""
 COLUMNS: Final = (
-    "item", "rater", "number", "case", "language", "aspect", "question", "advice", "criterion", "rating",
+    "item",
+    "rater",
+    "number",
+    "case",
+    "language",
+    "aspect",
+    "question",
+    "advice",
+    "criterion",
+    "rating",
     "comment",
-)  # fmt: skip
+)
 LEAST_ITEMS: Final = 5
 _BLANK: Final = "medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
 _UNKNOWN: Final = "items belong to other cases or changed texts; left out"
@@ -85,28 +98,48 @@ class Quality:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON."""
-        return {"format": "medlive-quality", "format_version": 1, "level": 0.95, **asdict(self)}
+        return {
+            "format": "medlive-quality",
+            "format_version": 1,
+            "level": 0.95,
+            **asdict(self),
+        }
 
 
 def write_quality_sheets(
-    run_dir: Path, folder: Path, raters: Sequence[str], *, sample: int | None = None, seed: int = 0
+    run_dir: Path,
+    folder: Path,
+    raters: Sequence[str],
+    *,
+    sample: int | None = None,
+    seed: int = 0,
 ) -> Sheets:
     """Write a blank sheet for each rater; arguments and errors as for `sheets.write_sheets`."""
     cases = open_run(run_dir).cases
     chosen = draw_cases((case.case_id for case in cases), sample, seed)
     rows = [
         [
-            {"item": item.id, "language": case.language, "aspect": item.aspect, "question": case.question,
-             "advice": case.advice, "criterion": item.criterion}
+            {
+                "item": item.id,
+                "language": case.language,
+                "aspect": item.aspect,
+                "question": case.question,
+                "advice": case.advice,
+                "criterion": item.criterion,
+            }
             for item in case_items(case)
         ]
         for case in cases
         if case.case_id in chosen
-    ]  # fmt: skip
-    return put_sheets(folder, raters, "how-to-rate-cases.txt", COLUMNS, rows, seed, mix=False)
+    ]
+    return put_sheets(
+        folder, raters, "how-to-rate-cases.txt", COLUMNS, rows, seed, mix=False
+    )
 
 
-def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0) -> Quality:
+def quality(
+    run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0
+) -> Quality:
     """Evaluate filled sheets about the run's cases.
 
     Raises BadInput if lines are invalid, a rater contradicts themselves, or nothing matches the current cases.
@@ -116,47 +149,92 @@ def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: in
     given, raters, notes = _read(files, items)
     aspects = aspect_figures(items.values(), given, raters, draws=draws, seed=seed)
     about, named = run.info.cases, ", ".join(path.name for path in files)
-    return Quality(about.name, about.digest, len(run.cases), named, aspects, draws, seed, tuple(notes))
+    return Quality(
+        about.name,
+        about.digest,
+        len(run.cases),
+        named,
+        aspects,
+        draws,
+        seed,
+        tuple(notes),
+    )
 
 
 def aspect_figures(
-    items: Iterable[Item], given: Ratings, raters: Sequence[str], *, draws: int = 1000, seed: int = 0
+    items: Iterable[Item],
+    given: Ratings,
+    raters: Sequence[str],
+    *,
+    draws: int = 1000,
+    seed: int = 0,
 ) -> tuple[AspectQuality, ...]:
     """The figures of each aspect; the draws depend on the order of the items, not on that of `given`."""
     items = tuple(items)
-    rated = {a: [item for item in items if item.aspect == a and item.id in given] for a in ASPECTS}
-    return tuple(_aspect(aspect, rated[aspect], given, raters, draws, seed) for aspect in ASPECTS)
+    rated = {
+        a: [item for item in items if item.aspect == a and item.id in given]
+        for a in ASPECTS
+    }
+    return tuple(
+        _aspect(aspect, rated[aspect], given, raters, draws, seed) for aspect in ASPECTS
+    )
 
 
 def _aspect(
-    aspect: str, rated: Sequence[Item], given: Ratings, raters: Sequence[str], draws: int, seed: int
+    aspect: str,
+    rated: Sequence[Item],
+    given: Ratings,
+    raters: Sequence[str],
+    draws: int,
+    seed: int,
 ) -> AspectQuality:
-    codes = np.array([[given[item.id].get(rater, -1) for rater in raters] for item in rated], dtype=np.int_)
+    codes = np.array(
+        [[given[item.id].get(rater, -1) for rater in raters] for item in rated],
+        dtype=np.int_,
+    )
     codes = codes.reshape(len(rated), len(raters))
-    names = {case_id: n for n, case_id in enumerate(dict.fromkeys(item.case.case_id for item in rated))}
+    names = {
+        case_id: n
+        for n, case_id in enumerate(dict.fromkeys(item.case.case_id for item in rated))
+    }
     clusters = np.array([names[item.case.case_id] for item in rated], dtype=np.int_)
     shares = []
     for rater, column in zip(raters, codes.T, strict=True):
         kept = column >= 0
-        cells = np.column_stack([column[kept] >= 1, np.ones(int(kept.sum()))]).astype(np.float64)
-        shares.append(RaterShare(rater, estimate(cells, ratio_of, clusters[kept], draws=draws, seed=seed)))
+        cells = np.column_stack([column[kept] >= 1, np.ones(int(kept.sum()))]).astype(
+            np.float64
+        )
+        shares.append(
+            RaterShare(
+                rater, estimate(cells, ratio_of, clusters[kept], draws=draws, seed=seed)
+            )
+        )
     several = (codes >= 0).sum(axis=1) > 1
     n = int(several.sum())
     ac1 = equal = macro_f1 = no_estimate(f"{n} items with two raters are too few", n)
     if n >= LEAST_ITEMS:
         sums = rater_sums(codes[several], ASPECTS[aspect])
         ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
-        equal = estimate(sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed)
+        equal = estimate(
+            sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed
+        )
         tables = _pair_tables(codes[several], ASPECTS[aspect])
-        macro_f1 = estimate(tables, _mean_macro_f1, clusters[several], draws=draws, seed=seed)
+        macro_f1 = estimate(
+            tables, _mean_macro_f1, clusters[several], draws=draws, seed=seed
+        )
     return AspectQuality(aspect, ASPECTS[aspect], tuple(shares), ac1, equal, macro_f1)
 
 
 def _pair_tables(codes: NDArray[np.int_], values: int) -> Floats:
     """What each item adds to the table of each pair of raters: (items x pairs x values x values)."""
     pairs = combinations(range(codes.shape[1]), 2)
-    one = np.eye(values + 1)[:, :values]  # The last row, which -1 names, is of zeros: no rating
-    return np.stack([one[codes[:, a], :, None] * one[codes[:, b], None, :] for a, b in pairs], axis=1)
+    one = np.eye(values + 1)[
+        :, :values
+    ]  # The last row, which -1 names, is of zeros: no rating
+    return np.stack(
+        [one[codes[:, a], :, None] * one[codes[:, b], None, :] for a, b in pairs],
+        axis=1,
+    )
 
 
 def _mean_macro_f1(tables: Floats) -> Floats:
@@ -168,17 +246,28 @@ def _mean_macro_f1(tables: Floats) -> Floats:
 
 def case_items(case: EvaluationCase) -> Iterator[Item]:
     """What is rated of a case: its narrative with query, its advice, each of its criteria."""
-    yield Item(_id(case.case_id, "narrative_and_query", case.question), case, "narrative_and_query")
+    yield Item(
+        _id(case.case_id, "narrative_and_query", case.question),
+        case,
+        "narrative_and_query",
+    )
     yield Item(_id(case.case_id, "advice", case.question, case.advice), case, "advice")
     for c in case.criteria:
-        yield Item(_id(case.case_id, c.id, case.question, c.criterion), case, "criterion", c.criterion)
+        yield Item(
+            _id(case.case_id, c.id, case.question, c.criterion),
+            case,
+            "criterion",
+            c.criterion,
+        )
 
 
 def _id(*parts: str) -> str:
     return "q-" + digest_json(list(parts)).partition(":")[2][:16]
 
 
-def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tuple[str, ...], list[str]]:
+def _read(
+    files: Sequence[Path], items: Mapping[str, Item]
+) -> tuple[Ratings, tuple[str, ...], list[str]]:
     given: Ratings = {}
     skipped = Counter[str | None]()
 
@@ -189,18 +278,30 @@ def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tu
         add_rows(path, ("item", "rater", "rating"), add, hint=_BLANK)
     if not given:
         unknown = skipped[_UNKNOWN]
-        found = f"only {unknown} items of other cases or changed texts" if unknown else "no ratings"
+        found = (
+            f"only {unknown} items of other cases or changed texts"
+            if unknown
+            else "no ratings"
+        )
         raise BadInput(
             f"{', '.join(path.name for path in files)}: expected ratings of this run's cases, found {found}"
         )
     raters = dict.fromkeys(rater for by in given.values() for rater in by)
-    return given, tuple(raters), [f"{skipped[why]} {why}" for why in sorted(filter(None, skipped))]
+    return (
+        given,
+        tuple(raters),
+        [f"{skipped[why]} {why}" for why in sorted(filter(None, skipped))],
+    )
 
 
-def _add(given: Ratings, values: Mapping[str, Any], items: Mapping[str, Item]) -> str | None:
+def _add(
+    given: Ratings, values: Mapping[str, Any], items: Mapping[str, Item]
+) -> str | None:
     """Add a row's rating, or return why it is left out. Raises ValueError if it is invalid."""
     cells = (values.get(name) for name in ("item", "rater", "rating"))
-    item, rater, rating = ("" if c is None or isinstance(c, bool) else str(c).strip() for c in cells)
+    item, rater, rating = (
+        "" if c is None or isinstance(c, bool) else str(c).strip() for c in cells
+    )
     if not item or not rater:
         raise ValueError("item and rater are required")
     if item not in items:
@@ -209,7 +310,9 @@ def _add(given: Ratings, values: Mapping[str, Any], items: Mapping[str, Item]) -
         return "ratings have no decision and are left out"
     most, number = ASPECTS[items[item].aspect] - 1, rating.removesuffix(".0")
     if number not in map(str, range(most + 1)):
-        raise ValueError(f"rating must be a whole number from 0 to {most}, found {rating[:40]!r}")
+        raise ValueError(
+            f"rating must be a whole number from 0 to {most}, found {rating[:40]!r}"
+        )
     if given.setdefault(item, {}).setdefault(rater, int(number)) != int(number):
         raise ValueError(f"{rater!r} contradicts their earlier rating of {item}")
     return None

@@ -24,19 +24,40 @@ from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows, mediqa_rows
+from medlive.evaluation.cases.benchmarks import (
+    KQA_COLUMNS,
+    Place,
+    kqa_rows,
+    mediqa_rows,
+)
 from medlive.evaluation.log import read_bytes, some
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
 
 _WORDS: Final[Mapping[bool | None, Sequence[str]]] = {
     True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
-    False: ("false", "0", "0.0", "no", "n", "not met", "not_met", "unmet", "否", "不满足", "不符合", "未满足",
-            "未达到"),
+    False: (
+        "false",
+        "0",
+        "0.0",
+        "no",
+        "n",
+        "not met",
+        "not_met",
+        "unmet",
+        "否",
+        "不满足",
+        "不符合",
+        "未满足",
+        "未达到",
+    ),
     None: ("", "null", "none"),
-}  # fmt: skip
+}
 _KQA_LABELS: Final[Mapping[str, bool | None]] = {
-    "Entailment": True, "Neutral": False, "Contradiction": False, "": None,
-}  # fmt: skip
+    "Entailment": True,
+    "Neutral": False,
+    "Contradiction": False,
+    "": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +111,14 @@ class RatingCollector:
         if not item:
             return case_id, criterion
         if self.items is None:
-            raise ValueError(f"item {item[:40]!r} can only be read together with its run")
+            raise ValueError(
+                f"item {item[:40]!r} can only be read together with its run"
+            )
         return self.items.get(item)
 
-    def verdict(self, where: str, place: Place | None, rater: str, met: bool | None) -> None:
+    def verdict(
+        self, where: str, place: Place | None, rater: str, met: bool | None
+    ) -> None:
         """Record a rater's verdict on a criterion; None is one of another run."""
         if place is None:
             self.foreign.append(where)
@@ -122,7 +147,9 @@ class RatingCollector:
         elif earlier == score:
             self.again.append(where)
         else:
-            self.faults.append(f"{where}: {rater!r} on case {case_id!r} contradicts an earlier rating")
+            self.faults.append(
+                f"{where}: {rater!r} on case {case_id!r} contradicts an earlier rating"
+            )
 
     def humans(self) -> HumanRatings:
         """Return the ratings. Raises BadInput if there were faults or no ratings."""
@@ -136,7 +163,14 @@ class RatingCollector:
             )
         if not self.ratings:
             raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
-        undecided = sum(met is None for given in self.verdicts.values() for met in given.values()) + self.unscored
+        undecided = (
+            sum(
+                met is None
+                for given in self.verdicts.values()
+                for met in given.values()
+            )
+            + self.unscored
+        )
         notes = {
             f"{len(self.again)} ratings are duplicates and count once ({some(self.again)})": self.again,
             f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
@@ -144,19 +178,33 @@ class RatingCollector:
             f"{undecided} ratings have no decision and count neither as met nor as not met": undecided,
         }
         found = [*self.notes, *(note for note, holds in notes.items() if holds)]
-        found += [f"rater {rater!r} rated only one item" for rater, n in self.ratings.items() if n == 1]
-        digest = self.digests[0] if len(self.digests) == 1 else digest_json(self.digests)
+        found += [
+            f"rater {rater!r} rated only one item"
+            for rater, n in self.ratings.items()
+            if n == 1
+        ]
+        digest = (
+            self.digests[0] if len(self.digests) == 1 else digest_json(self.digests)
+        )
         return HumanRatings(
-            name, digest, "mixed" if len(self.formats) > 1 else next(iter(self.formats)), tuple(self.ratings),
-            self.verdicts, self.scores, self.lines, (*found, *_similar_names(self.ratings)),
-        )  # fmt: skip
+            name,
+            digest,
+            "mixed" if len(self.formats) > 1 else next(iter(self.formats)),
+            tuple(self.ratings),
+            self.verdicts,
+            self.scores,
+            self.lines,
+            (*found, *_similar_names(self.ratings)),
+        )
 
 
 def _similar_names(raters: Iterable[str]) -> list[str]:
     """Notes on names that differ only in case, width or spaces and may be one person."""
     groups: dict[str, list[str]] = {}
     for name in raters:
-        groups.setdefault("".join(unicodedata.normalize("NFKC", name).casefold().split()), []).append(name)
+        groups.setdefault(
+            "".join(unicodedata.normalize("NFKC", name).casefold().split()), []
+        ).append(name)
     return [
         f"raters {', '.join(map(repr, names))} count as {len(names)} people: their names differ only in spelling"
         for names in groups.values()
@@ -189,12 +237,26 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
         found.formats["mediqa"] = None
         for where, _, given in mediqa_rows(text, name):
             if (score := given["score"]) is not None:
-                found.verdict(at := found.where(name, where), (given["case_id"], "correct"), "experts", score > 2)
+                found.verdict(
+                    at := found.where(name, where),
+                    (given["case_id"], "correct"),
+                    "experts",
+                    score > 2,
+                )
                 found.score(at, given["case_id"], "experts", (score - 1) / 3)
-    elif text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
+    elif (
+        text.lstrip().startswith("[")
+        and '"model_name"' in text
+        and '"Factuality"' in text
+    ):
         found.formats["frank"] = None
         for (article, model), row in frank_rows(text, name).items():
-            found.score(found.where(name, "line 1"), f"{article}/{model}", "annotators", factuality(row, name))
+            found.score(
+                found.where(name, "line 1"),
+                f"{article}/{model}",
+                "annotators",
+                factuality(row, name),
+            )
     elif all(column in head for column in (*KQA_COLUMNS, "label_0")):
         found.formats["kqa"] = None
         _read_kqa(text, name, found)
@@ -208,19 +270,31 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
                 found.faults.append(f"{where}: {exc}")
 
 
-def _add_row(where: str, values: Mapping[str, Any] | str, found: RatingCollector) -> None:
+def _add_row(
+    where: str, values: Mapping[str, Any] | str, found: RatingCollector
+) -> None:
     """Add the ratings of a row. Raises ValueError if it is invalid."""
     if isinstance(values, str):
         raise ValueError(values)
-    rater, item, case_id, criterion = (_name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id"))
+    rater, item, case_id, criterion = (
+        _name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id")
+    )
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        found.verdict(where, found.place(item, case_id, criterion), rater, _met(values["met"]))
+        found.verdict(
+            where, found.place(item, case_id, criterion), rater, _met(values["met"])
+        )
     # A column that is empty beside a verdict is not a score that could not be given.
-    if case_id and "score" in values and not (has_verdict and values["score"] in (None, "")):
-        found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))
+    if (
+        case_id
+        and "score" in values
+        and not (has_verdict and values["score"] in (None, ""))
+    ):
+        found.score(
+            where, case_id, rater, _score(values["score"], values.get("out_of"))
+        )
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")
 
@@ -244,13 +318,23 @@ def _met(value: object) -> bool | None:
 def _score(value: object, out_of: object) -> float | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    most = 1.0 if out_of is None or (isinstance(out_of, str) and not out_of.strip()) else _number(out_of)
+    most = (
+        1.0
+        if out_of is None or (isinstance(out_of, str) and not out_of.strip())
+        else _number(out_of)
+    )
     if not 0 < most < math.inf:
         raise ValueError(f"out_of must be a number above 0, found {str(out_of)[:40]!r}")
     number = _number(value)
     if not 0 <= number <= most:
-        also = "" if out_of else "; give the best score of another scale in a column out_of"
-        raise ValueError(f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}{also}")
+        also = (
+            ""
+            if out_of
+            else "; give the best score of another scale in a column out_of"
+        )
+        raise ValueError(
+            f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}{also}"
+        )
     return number / most
 
 
@@ -258,7 +342,11 @@ def _number(value: object) -> float:
     """The value as a number, NaN if it is not one."""
     try:
         # Tables with semicolons may use decimal commas.
-        return math.nan if isinstance(value, bool) else float(str(value).strip().replace(",", "."))
+        return (
+            math.nan
+            if isinstance(value, bool)
+            else float(str(value).strip().replace(",", "."))
+        )
     except ValueError:
         return math.nan
 
@@ -268,8 +356,13 @@ def read_scores(path: Path) -> tuple[dict[str, float], str]:
     humans = read_humans(path)
     if not humans.scores:
         raise BadInput(f"{path.name} has no scores by case")
-    means = {case_id: sum(given.values()) / len(given) for case_id, given in humans.scores.items()}
-    return means, ", ".join(sorted({rater for given in humans.scores.values() for rater in given}))
+    means = {
+        case_id: sum(given.values()) / len(given)
+        for case_id, given in humans.scores.items()
+    }
+    return means, ", ".join(
+        sorted({rater for given in humans.scores.values() for rater in given})
+    )
 
 
 def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
@@ -286,7 +379,9 @@ def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
             if label.strip() in _KQA_LABELS:
                 found.verdict(where, place, column, _KQA_LABELS[label.strip()])
             else:
-                found.faults.append(f"{where}: {column}: {label[:40]!r} is not a K-QA label")
+                found.faults.append(
+                    f"{where}: {column}: {label[:40]!r} is not a K-QA label"
+                )
 
 
 def frank_rows(text: str, name: str) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -304,7 +399,11 @@ def frank_rows(text: str, name: str) -> dict[tuple[str, str], Mapping[str, Any]]
 def factuality(row: Mapping[str, Any], name: str) -> float:
     """The share of a summary's sentences that the majority of three annotators found without a factual error."""
     value = row.get("Factuality")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= 1
+    ):
         raise BadInput(
             f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
         )

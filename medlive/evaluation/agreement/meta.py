@@ -39,7 +39,12 @@ from medlive.evaluation.log import some
 from medlive.evaluation.runs.folder import SETTLED, open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.statistics.bootstrap import Estimate
-from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
+from medlive.statistics.correlation import (
+    Correlation,
+    Kind,
+    correlate,
+    pearson_difference,
+)
 
 DRAWS: Final = 1000
 
@@ -99,13 +104,24 @@ class Meta:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON."""
-        return {"format": "medlive-meta", "format_version": 1, "level": 0.95, **asdict(self)}
+        return {
+            "format": "medlive-meta",
+            "format_version": 1,
+            "level": 0.95,
+            **asdict(self),
+        }
 
 
 def meta_run(
-    run_dir: Path, *, human: Path | Sequence[Path] = (), adjudicator: str | None = None, judge: str | None = None,
-    baselines: Sequence[Path] = (), draws: int = DRAWS, seed: int = 0,
-) -> Meta:  # fmt: skip
+    run_dir: Path,
+    *,
+    human: Path | Sequence[Path] = (),
+    adjudicator: str | None = None,
+    judge: str | None = None,
+    baselines: Sequence[Path] = (),
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Meta:
     """Evaluate the grading of a run.
 
     Args:
@@ -124,20 +140,38 @@ def meta_run(
     run = load_graded(run_dir, judge=judge)
     grader = grader_of(run)
     if grader.engine == SETTLED and human:
-        raise UsageError(f"{grader.model} holds people's own verdicts", hint="--judge names one of its two judges")
+        raise UsageError(
+            f"{grader.model} holds people's own verdicts",
+            hint="--judge names one of its two judges",
+        )
     name = grader_name(grader)
     notes = list(run.notes)
-    people = read_people([human] if isinstance(human, Path) else human, adjudicator, run)
+    people = read_people(
+        [human] if isinstance(human, Path) else human, adjudicator, run
+    )
     coverage, criteria = None, None
     levels: tuple[CaseLevel, ...] = ()
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
         truth, how = _people_scores(run, people, adjudicator)
-        counts, criteria = _criteria(run, people, adjudicator, name, notes, draws=draws, seed=seed)
-        coverage = Coverage(**counts, cases_scored_by_people=len(truth), people_scores=how if truth else "none")
-        ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
+        counts, criteria = _criteria(
+            run, people, adjudicator, name, notes, draws=draws, seed=seed
+        )
+        coverage = Coverage(
+            **counts,
+            cases_scored_by_people=len(truth),
+            people_scores=how if truth else "none",
+        )
+        ways = {
+            "rubric": (name, scores_of(run)),
+            **_baselines(run_dir, baselines, notes),
+        }
         levels = _levels(truth, ways, notes, draws, seed) if truth else ()
-    rounds = read_rounds(run_dir, judge=grader.judge) if (run_dir / REPEATS).exists() else None
+    rounds = (
+        read_rounds(run_dir, judge=grader.judge)
+        if (run_dir / REPEATS).exists()
+        else None
+    )
     again = None if rounds is None else repeated(run, rounds, draws=draws, seed=seed)
     if people is None and again is None:
         raise UsageError(
@@ -147,19 +181,38 @@ def meta_run(
         )
     info = run.run.info
     about = {
-        "folder": run_dir.absolute().name, "model": info.model, "template": info.template.name,
-        "cases": info.cases.name, "cases_digest": info.cases.digest, "n": len(run.run.cases),
-    }  # fmt: skip
+        "folder": run_dir.absolute().name,
+        "model": info.model,
+        "template": info.template.name,
+        "cases": info.cases.name,
+        "cases_digest": info.cases.digest,
+        "n": len(run.run.cases),
+    }
     described = None if people is None else _about(people, adjudicator)
     grading = {**asdict(grader), "name": name}
-    return Meta(about, grading, described, coverage, criteria, levels, again, draws, seed, tuple(notes))
+    return Meta(
+        about,
+        grading,
+        described,
+        coverage,
+        criteria,
+        levels,
+        again,
+        draws,
+        seed,
+        tuple(notes),
+    )
 
 
-def read_people(files: Sequence[Path], adjudicator: str | None, run: GradedRun) -> HumanRatings | None:
+def read_people(
+    files: Sequence[Path], adjudicator: str | None, run: GradedRun
+) -> HumanRatings | None:
     """People's ratings of a run, if there are files. Raises UsageError for an adjudicator who has none."""
     if not files:
         if adjudicator is not None:
-            raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
+            raise UsageError(
+                "an adjudicator needs a file of human ratings", hint="add --human FILE"
+            )
         return None
     people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers)))
     if adjudicator not in (None, *people.raters):
@@ -175,7 +228,9 @@ def _single_verdict_notes(criteria: Reliability) -> list[str]:
     for pair in (*criteria.people, *criteria.grader):
         c = pair.confusion
         apart = c.first_only + c.second_only
-        used = bool(c.both_met + apart + c.invalid_met) + bool(c.neither + apart + c.invalid_not_met)
+        used = bool(c.both_met + apart + c.invalid_met) + bool(
+            c.neither + apart + c.invalid_not_met
+        )
         if pair.macro_f1.value is not None and used == 1:
             found.append(
                 f"{pair.first} and {pair.second} used only one verdict: the other counts as 0 in their macro-F1"
@@ -184,17 +239,32 @@ def _single_verdict_notes(criteria: Reliability) -> list[str]:
 
 
 def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
-    verdicts = Counter(r for given in people.verdicts.values() for r, met in given.items() if met is not None)
+    verdicts = Counter(
+        r
+        for given in people.verdicts.values()
+        for r, met in given.items()
+        if met is not None
+    )
     scores = Counter(rater for given in people.scores.values() for rater in given)
-    raters = [{"name": r, "verdicts": verdicts[r], "scores": scores[r]} for r in people.raters]
+    raters = [
+        {"name": r, "verdicts": verdicts[r], "scores": scores[r]} for r in people.raters
+    ]
     return {
-        "file": people.name, "digest": people.digest, "format": people.format, "raters": raters,
+        "file": people.name,
+        "digest": people.digest,
+        "format": people.format,
+        "raters": raters,
         "adjudicator": adjudicator,
-    }  # fmt: skip
+    }
 
 
 def _criteria(
-    run: GradedRun, people: HumanRatings, adjudicator: str | None, name: str, notes: list[str], **draws: int
+    run: GradedRun,
+    people: HumanRatings,
+    adjudicator: str | None,
+    name: str,
+    notes: list[str],
+    **draws: int,
 ) -> tuple[dict[str, int], Reliability | None]:
     """Counts of criteria, and the figures of those that people rated."""
     known = [(case.case_id, c.id) for case in run.run.cases for c in case.criteria]
@@ -202,7 +272,9 @@ def _criteria(
     places = _rated_places(run, people, known, notes)
     raters = _raters_of_criteria(people, adjudicator)
     codes = codes_of(people, places, raters)
-    decisions = codes_of(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
+    decisions = codes_of(
+        people, places, () if adjudicator is None else (adjudicator,)
+    ).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
     counts = _counts(codes, grader, decisions)
     some = (codes >= MET).any(axis=1)
@@ -214,24 +286,39 @@ def _criteria(
         return coverage, None
     for rater, n in zip(raters, (codes >= MET).sum(axis=0).tolist(), strict=True):
         if n < LEAST_ITEMS:
-            notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
-    numbers = {name: n for n, name in enumerate(dict.fromkeys(case_id for case_id, _ in places))}
+            notes.append(
+                f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own"
+            )
+    numbers = {
+        name: n
+        for n, name in enumerate(dict.fromkeys(case_id for case_id, _ in places))
+    }
     clusters = np.array([numbers[case_id] for case_id, _ in places], dtype=np.int_)
     agreed = None if adjudicator is None else agreed_codes(codes, decisions)
-    found = reliability(Panel(raters, codes, clusters, tuple(numbers), name, agreed), grader, **draws)
+    found = reliability(
+        Panel(raters, codes, clusters, tuple(numbers), name, agreed), grader, **draws
+    )
     notes += _single_verdict_notes(found)
     return coverage, found
 
 
-def _raters_of_criteria(people: HumanRatings, adjudicator: str | None) -> tuple[str, ...]:
-    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
+def _raters_of_criteria(
+    people: HumanRatings, adjudicator: str | None
+) -> tuple[str, ...]:
+    rated_by = {rater for by in people.verdicts.values() for rater in by} - {
+        adjudicator
+    }
     return tuple(rater for rater in people.raters if rater in rated_by)
 
 
 def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:
     rated = (codes >= MET).sum(axis=1)
     graded = (grader >= MET) & (grader <= NOT_MET)
-    of_rated = {"graded": graded, "invalid": grader == INVALID, "ungraded": grader == ABSENT}
+    of_rated = {
+        "graded": graded,
+        "invalid": grader == INVALID,
+        "ungraded": grader == ABSENT,
+    }
     return {
         "rated": int((rated > 0).sum()),
         "rated_twice": int((rated > 1).sum()),
@@ -240,35 +327,56 @@ def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:
     }
 
 
-def _rated_places(run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]) -> list[Place]:
+def _rated_places(
+    run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]
+) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
     rated = [place for place in known if place in people.verdicts]
     gradable = {case_id for case_id, answer in run.answers.items() if answer.gradable}
     places = [place for place in rated if place[0] in gradable]
     if unanswered := len(rated) - len(places):
-        notes.append(f"{unanswered} rated criteria belong to cases without an answer in this run; left out")
+        notes.append(
+            f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
+        )
     return places
 
 
-def codes_of(people: HumanRatings, places: Sequence[Place], raters: Sequence[str]) -> Codes:
+def codes_of(
+    people: HumanRatings, places: Sequence[Place], raters: Sequence[str]
+) -> Codes:
     """The verdicts of raters (places x raters)."""
-    codes = [[code_of(people.verdicts[place].get(rater)) for rater in raters] for place in places]
+    codes = [
+        [code_of(people.verdicts[place].get(rater)) for rater in raters]
+        for place in places
+    ]
     return np.array(codes, dtype=np.int_).reshape(len(places), len(raters))
 
 
 def agreed_codes(codes: Codes, decisions: Codes) -> Codes:
     """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT (items)."""
     met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
-    unanimous = np.where((met > 1) & (not_met == 0), MET, np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT))
+    unanimous = np.where(
+        (met > 1) & (not_met == 0),
+        MET,
+        np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT),
+    )
     return np.where(decisions >= MET, decisions, unanimous)
 
 
-def _note_unknown(run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]) -> None:
+def _note_unknown(
+    run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]
+) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.run.cases}
     unknown: dict[str, list[str]] = {
-        "cases": [f"{key!r} ({people.lines[key]})" for key in people.scores if key not in ids],
-        "criteria": [f"{'/'.join(key)!r} ({people.lines[key]})" for key in people.verdicts if key not in known],
+        "cases": [
+            f"{key!r} ({people.lines[key]})" for key in people.scores if key not in ids
+        ],
+        "criteria": [
+            f"{'/'.join(key)!r} ({people.lines[key]})"
+            for key in people.verdicts
+            if key not in known
+        ],
     }
     if sum(map(len, unknown.values())) == len(people.scores) + len(people.verdicts):
         raise BadInput(
@@ -277,7 +385,9 @@ def _note_unknown(run: GradedRun, people: HumanRatings, known: set[Place], notes
         )
     for what, keys in unknown.items():
         if keys:
-            notes.append(f"{people.name}: {what} that are not in this run, left out: {some(keys)}")
+            notes.append(
+                f"{people.name}: {what} that are not in this run, left out: {some(keys)}"
+            )
 
 
 def _grader_code(run: GradedRun, place: Place) -> int:
@@ -288,7 +398,9 @@ def _grader_code(run: GradedRun, place: Place) -> int:
     return INVALID if grade.met is None else code_of(grade.met)
 
 
-def _people_scores(run: GradedRun, people: HumanRatings, adjudicator: str | None) -> tuple[dict[str, float], str]:
+def _people_scores(
+    run: GradedRun, people: HumanRatings, adjudicator: str | None
+) -> tuple[dict[str, float], str]:
     """People's mean score of each case, in the run's order so that draws do not depend on the file's order.
 
     The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
@@ -296,7 +408,11 @@ def _people_scores(run: GradedRun, people: HumanRatings, adjudicator: str | None
     """
     ids = [case.case_id for case in run.run.cases]
     given = {
-        case_id: [score for rater, score in people.scores.get(case_id, {}).items() if rater != adjudicator]
+        case_id: [
+            score
+            for rater, score in people.scores.get(case_id, {}).items()
+            if rater != adjudicator
+        ]
         for case_id in ids
     }
     how = "given" if any(given.values()) else "derived"
@@ -304,12 +420,20 @@ def _people_scores(run: GradedRun, people: HumanRatings, adjudicator: str | None
         met: dict[str, dict[str, bool | None]] = {}
         for (case_id, criterion_id), by in people.verdicts.items():
             met.setdefault(case_id, {})[criterion_id] = by.get(rater)
-        for case_id, score in scores_of(run, met).items() if rater != adjudicator else ():
+        for case_id, score in (
+            scores_of(run, met).items() if rater != adjudicator else ()
+        ):
             given[case_id].append(score)
-    return {case_id: sum(scores) / len(scores) for case_id, scores in given.items() if scores}, how
+    return {
+        case_id: sum(scores) / len(scores)
+        for case_id, scores in given.items()
+        if scores
+    }, how
 
 
-def _baselines(run_dir: Path, paths: Sequence[Path], notes: list[str]) -> dict[str, tuple[str, dict[str, float]]]:
+def _baselines(
+    run_dir: Path, paths: Sequence[Path], notes: list[str]
+) -> dict[str, tuple[str, dict[str, float]]]:
     """By method: the rater's name and the scores by case."""
     found: dict[str, tuple[str, dict[str, float]]] = {}
     for path in (run_dir, *paths):
@@ -317,10 +441,17 @@ def _baselines(run_dir: Path, paths: Sequence[Path], notes: list[str]) -> dict[s
             direct = read_direct(path)
             if direct is None:
                 if path is not run_dir:
-                    raise BadInput(f"{path} has no direct scores", hint="run medlive eval judge-direct first")
+                    raise BadInput(
+                        f"{path} has no direct scores",
+                        hint="run medlive eval judge-direct first",
+                    )
                 continue
             notes += direct.notes
-            kept = {case_id: score for case_id, score in direct.scores.items() if score is not None}
+            kept = {
+                case_id: score
+                for case_id, score in direct.scores.items()
+                if score is not None
+            }
             if path is not run_dir and _answers(path) != _answers(run_dir):
                 notes.append(f"baseline {path.name}: its answers differ from the run's")
             found[_unique("direct", found)] = (direct.model, kept)
@@ -336,29 +467,43 @@ def _unique(name: str, taken: Mapping[str, object]) -> str:
 
 
 def _answers(path: Path) -> dict[str, str]:
-    return {case_id: answer.digest for case_id, answer in open_run(path).answers()[0].items()}
+    return {
+        case_id: answer.digest
+        for case_id, answer in open_run(path).answers()[0].items()
+    }
 
 
 def _levels(
-    truth: Mapping[str, float], ways: Mapping[str, tuple[str, Mapping[str, float]]], notes: list[str],
-    draws: int, seed: int,
-) -> tuple[CaseLevel, ...]:  # fmt: skip
+    truth: Mapping[str, float],
+    ways: Mapping[str, tuple[str, Mapping[str, float]]],
+    notes: list[str],
+    draws: int,
+    seed: int,
+) -> tuple[CaseLevel, ...]:
     ids = list(truth)
     people = np.array([truth[case_id] for case_id in ids])
-    columns = {way: np.array([scores.get(name, np.nan) for name in ids]) for way, (_, scores) in ways.items()}
+    columns = {
+        way: np.array([scores.get(name, np.nan) for name in ids])
+        for way, (_, scores) in ways.items()
+    }
     found = []
     for way, (judge, scores) in ways.items():
         column = columns[way]
         both = ~np.isnan(column)
         if unknown := len(set(scores) - set(ids)):
             notes.append(f"{way}: {unknown} cases have no score by people; left out")
-        better = pearson_difference(columns["rubric"], column, people, draws=draws, seed=seed)
+        better = pearson_difference(
+            columns["rubric"], column, people, draws=draws, seed=seed
+        )
         level = CaseLevel(
-            method=way, judge=judge, pearson=correlate(Kind.PEARSON, column, people, draws=draws, seed=seed),
+            method=way,
+            judge=judge,
+            pearson=correlate(Kind.PEARSON, column, people, draws=draws, seed=seed),
             spearman=correlate(Kind.SPEARMAN, column, people, draws=draws, seed=seed),
             mean=mean_of(column[both], draws=draws, seed=seed),
             mean_people=mean_of(people[both], draws=draws, seed=seed),
-            unscored=int((~both).sum()), gain=None if way == "rubric" else better,
-        )  # fmt: skip
+            unscored=int((~both).sum()),
+            gain=None if way == "rubric" else better,
+        )
         found.append(level)
     return tuple(found)

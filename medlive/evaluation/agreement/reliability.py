@@ -19,7 +19,13 @@ from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.statistics import agreement
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
-from medlive.statistics.bootstrap import Estimate, Floats, estimate, no_estimate, ratio_of
+from medlive.statistics.bootstrap import (
+    Estimate,
+    Floats,
+    estimate,
+    no_estimate,
+    ratio_of,
+)
 
 MET: Final = 0
 NOT_MET: Final = 1
@@ -137,24 +143,43 @@ class Reliability:
     strictness: Strictness | None
 
 
-def reliability(panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0) -> Reliability:
+def reliability(
+    panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0
+) -> Reliability:
     """Compute every figure of a panel and a grader.
 
     `grader` has any of the four codes for each item. Intervals are over bootstrap draws of cases.
     """
     estimate_fn = partial(estimate, draws=draws, seed=seed)
-    columns, name = list(zip(panel.raters, panel.people.T, strict=True)), panel.grader_name
+    columns, name = (
+        list(zip(panel.raters, panel.people.T, strict=True)),
+        panel.grader_name,
+    )
     pairs = list(combinations(columns, 2))
     against = [(column, grader) for _, column in columns]
     rated = (panel.people >= MET).any(axis=1)
-    label, truth = ("majority", _majority(panel.people)) if panel.agreed is None else ("adjudicated", panel.agreed)
+    label, truth = (
+        ("majority", _majority(panel.people))
+        if panel.agreed is None
+        else ("adjudicated", panel.agreed)
+    )
     several = len(panel.raters) > 2 or panel.agreed is not None
     return Reliability(
-        people=tuple(agree(a, b, one, two, panel.clusters, estimate_fn) for (a, one), (b, two) in pairs),
+        people=tuple(
+            agree(a, b, one, two, panel.clusters, estimate_fn)
+            for (a, one), (b, two) in pairs
+        ),
         people_ac1=_of_all(panel, estimate_fn),
-        people_macro_f1=_mean_of(panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn),
-        grader=tuple(agree(who, name, by, grader, panel.clusters, estimate_fn) for who, by in columns),
-        majority=agree(label, name, truth, grader, panel.clusters, estimate_fn) if several else None,
+        people_macro_f1=_mean_of(
+            panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn
+        ),
+        grader=tuple(
+            agree(who, name, by, grader, panel.clusters, estimate_fn)
+            for who, by in columns
+        ),
+        majority=agree(label, name, truth, grader, panel.clusters, estimate_fn)
+        if several
+        else None,
         majority_ties=int((rated & (truth == ABSENT)).sum()),
         grader_ac1=_mean_of(panel, against, estimate_fn, agreement.ac1_of_tables, 2),
         grader_macro_f1=_mean_of(panel, against, estimate_fn),
@@ -174,7 +199,14 @@ def tables(first: Codes, second: Codes) -> Floats:
     return out
 
 
-def agree(first: str, second: str, a: Codes, b: Codes, clusters: Codes, estimate_fn: EstimateFn) -> PairAgreement:
+def agree(
+    first: str,
+    second: str,
+    a: Codes,
+    b: Codes,
+    clusters: Codes,
+    estimate_fn: EstimateFn,
+) -> PairAgreement:
     """Compare two raters' codes (items) of so many cases (items)."""
     cells = tables(a, b)
     total = cells.sum(axis=0)
@@ -182,21 +214,27 @@ def agree(first: str, second: str, a: Codes, b: Codes, clusters: Codes, estimate
     rated = np.asarray(cells.any(axis=(1, 2)))
     decided = np.asarray(cells[..., :2].any(axis=(1, 2)))
 
-    def of(which: NDArray[np.bool_], statistic: Callable[[Floats], Floats], width: int = 2) -> Estimate:
+    def of(
+        which: NDArray[np.bool_], statistic: Callable[[Floats], Floats], width: int = 2
+    ) -> Estimate:
         n = int(which.sum())
         if n < LEAST_ITEMS:
-            return no_estimate(f"{n} common items are too few", n, len(set(clusters[which])))
+            return no_estimate(
+                f"{n} common items are too few", n, len(set(clusters[which]))
+            )
         return estimate_fn(cells[which][..., :width], statistic, clusters[which])
 
     return PairAgreement(
-        first, second, counts,
+        first,
+        second,
+        counts,
         equal=of(decided, agreement.equal_of_tables),
         ac1=of(decided, agreement.ac1_of_tables),
         kappa=of(decided, agreement.kappa_of_tables),
         macro_f1=of(rated, macro_f1_of_tables, 3),
         first_rate=of(decided, lambda t: _share(t.sum(axis=-1), t)),
         second_rate=of(decided, lambda t: _share(t.sum(axis=-2), t)),
-    )  # fmt: skip
+    )
 
 
 def _share(marginal: Floats, counts: Floats) -> Floats:
@@ -204,9 +242,12 @@ def _share(marginal: Floats, counts: Floats) -> Floats:
 
 
 def _mean_of(
-    panel: Panel, pairs: Sequence[tuple[Codes, Codes]], estimate_fn: EstimateFn,
-    statistic: Callable[[Floats], Floats] = macro_f1_of_tables, width: int = 3,
-) -> Estimate:  # fmt: skip
+    panel: Panel,
+    pairs: Sequence[tuple[Codes, Codes]],
+    estimate_fn: EstimateFn,
+    statistic: Callable[[Floats], Floats] = macro_f1_of_tables,
+    width: int = 3,
+) -> Estimate:
     """The mean of a figure over pairs with enough common items; with `width` 3 invalid replies count as items."""
     cells = [tables(a, b)[..., :width] for a, b in pairs]
     kept = [one for one in cells if one.sum() >= LEAST_ITEMS]
@@ -214,7 +255,11 @@ def _mean_of(
         return no_estimate(f"no two raters have {LEAST_ITEMS} items in common")
     stacked = np.stack(kept, axis=1)
     used = stacked.any(axis=(1, 2, 3))
-    return estimate_fn(stacked[used], lambda t: np.asarray(statistic(t).mean(axis=-1)), panel.clusters[used])
+    return estimate_fn(
+        stacked[used],
+        lambda t: np.asarray(statistic(t).mean(axis=-1)),
+        panel.clusters[used],
+    )
 
 
 def _of_all(panel: Panel, estimate_fn: EstimateFn) -> Estimate:
@@ -223,7 +268,9 @@ def _of_all(panel: Panel, estimate_fn: EstimateFn) -> Estimate:
     if n < LEAST_ITEMS:
         return no_estimate(f"{n} items with two raters are too few", n)
     some = rated >= 1
-    return estimate_fn(rater_sums(panel.people[some], 2), ac1_of_sums, panel.clusters[some], n=n)
+    return estimate_fn(
+        rater_sums(panel.people[some], 2), ac1_of_sums, panel.clusters[some], n=n
+    )
 
 
 def _majority(people: Codes) -> Codes:
@@ -237,7 +284,9 @@ def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
     np.add.at(sums, panel.clusters, cells)
     each = macro_f1_of_tables(sums, occurring=True)
     rated = ~np.isnan(each).all(axis=1)
-    items = np.bincount(panel.clusters[cells.any(axis=(1, 2, 3))], minlength=len(panel.cases))
+    items = np.bincount(
+        panel.clusters[cells.any(axis=(1, 2, 3))], minlength=len(panel.cases)
+    )
     places = np.flatnonzero(rated)
     values = np.array([float(np.nanmean(each[place])) for place in places])
     labels = (sums.sum(axis=(1, 3)) + sums[..., :2].sum(axis=(1, 2)) > 0).sum(axis=1)
@@ -245,9 +294,14 @@ def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
     return ByCase(
         POOR,
         estimate_fn(np.column_stack([values, ones]), ratio_of, places),
-        estimate_fn(np.column_stack([values < POOR, ones]).astype(np.float64), ratio_of, places),
+        estimate_fn(
+            np.column_stack([values < POOR, ones]).astype(np.float64), ratio_of, places
+        ),
         int((labels[places] == 1).sum()),
-        tuple(CaseAgreement(panel.cases[p], int(items[p]), float(v)) for p, v in zip(places, values, strict=True)),
+        tuple(
+            CaseAgreement(panel.cases[p], int(items[p]), float(v))
+            for p, v in zip(places, values, strict=True)
+        ),
     )
 
 
@@ -260,8 +314,13 @@ def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictn
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
     theirs = (panel.people[both] == MET).sum(axis=1) / given[both]
-    cells = (np.column_stack([column, np.ones(n)]) for column in (ours, theirs, ours - theirs))
-    return Strictness(*(estimate_fn(one, ratio_of, panel.clusters[both]) for one in cells))
+    cells = (
+        np.column_stack([column, np.ones(n)])
+        for column in (ours, theirs, ours - theirs)
+    )
+    return Strictness(
+        *(estimate_fn(one, ratio_of, panel.clusters[both]) for one in cells)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +337,9 @@ class Repeated:
     """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
 
 
-def scores_of(run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | None = None) -> dict[str, float]:
+def scores_of(
+    run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | None = None
+) -> dict[str, float]:
     """Equation 1 for every fully graded case, from `met` if given, else from the run's verdicts."""
     found: dict[str, float] = {}
     for case in run.run.cases:
@@ -289,20 +350,28 @@ def scores_of(run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | Non
     return found
 
 
-def mean_of(values: Floats, clusters: Codes | None = None, *, draws: int = 1000, seed: int = 0) -> Estimate:
+def mean_of(
+    values: Floats, clusters: Codes | None = None, *, draws: int = 1000, seed: int = 0
+) -> Estimate:
     """The mean of one value per case; `clusters` as `cluster_numbers` gives them."""
     if not len(values):
         return no_estimate("no case")
     cells = np.column_stack([values, np.ones(len(values))])
     return estimate(
-        cells, ratio_of, np.arange(len(values)) if clusters is None else clusters, draws=draws, seed=seed
+        cells,
+        ratio_of,
+        np.arange(len(values)) if clusters is None else clusters,
+        draws=draws,
+        seed=seed,
     )
 
 
 def grader_of(run: GradedRun) -> Grader:
     """Return the run's grader. Raises UsageError if nothing is graded."""
     if run.grader is None:
-        raise UsageError(f"{run.run.path} is not graded", hint="medlive eval grade grades it")
+        raise UsageError(
+            f"{run.run.path} is not graded", hint="medlive eval grade grades it"
+        )
     return run.grader
 
 
@@ -311,20 +380,34 @@ def grader_name(grader: Grader) -> str:
     return f"{grader.model} ({grader.mode}, {grader.judge.removeprefix('sha256:')[:8]})"
 
 
-def repeated(run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0) -> Repeated | None:
+def repeated(
+    run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0
+) -> Repeated | None:
     """Compute the stability of the grader of `rounds`; None if it graded only once."""
     if rounds.n < 2:
         return None
-    places = {case_id: place for place, case_id in enumerate(dict.fromkeys(case for case, _ in rounds.verdicts))}
-    codes = np.array([[code_of(met) for met in row] for row in rounds.verdicts.values()], dtype=np.int_)
-    clusters = np.array([places[case_id] for case_id, _ in rounds.verdicts], dtype=np.int_)
+    places = {
+        case_id: place
+        for place, case_id in enumerate(
+            dict.fromkeys(case for case, _ in rounds.verdicts)
+        )
+    }
+    codes = np.array(
+        [[code_of(met) for met in row] for row in rounds.verdicts.values()],
+        dtype=np.int_,
+    )
+    clusters = np.array(
+        [places[case_id] for case_id, _ in rounds.verdicts], dtype=np.int_
+    )
     several = (codes >= MET).sum(axis=1) >= 2
     n = int(several.sum())
     if n < LEAST_ITEMS:
         equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
     else:
         sums = rater_sums(codes[several], 2)
-        equal = estimate(sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed)
+        equal = estimate(
+            sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed
+        )
         ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
     by_round = []
     for place in range(rounds.n):
@@ -332,7 +415,9 @@ def repeated(run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0
         for (case_id, criterion_id), row in rounds.verdicts.items():
             met.setdefault(case_id, {})[criterion_id] = row[place]
         by_round.append(scores_of(run, met))
-    whole = [case_id for case_id in places if all(case_id in scores for scores in by_round)]
+    whole = [
+        case_id for case_id in places if all(case_id in scores for scores in by_round)
+    ]
     values = np.array([[scores[case_id] for case_id in whole] for scores in by_round])
     spread = mean_of(np.ptp(values, axis=0), draws=draws, seed=seed)
     return Repeated(rounds.judge, stability(rounds), equal, ac1, spread)

@@ -51,7 +51,11 @@ class Settled:
 
 
 def settle(
-    run_dir: Path, judges: Sequence[str] = (), *, human: Sequence[Path] = (), adjudicator: str | None = None
+    run_dir: Path,
+    judges: Sequence[str] = (),
+    *,
+    human: Sequence[Path] = (),
+    adjudicator: str | None = None,
 ) -> Settled:
     """Settle a run's criteria, and write what is new; the same files again add nothing.
 
@@ -69,7 +73,9 @@ def settle(
     judge = digest_json([SETTLED, *(grader.judge for grader in graders)])
     ratings = read_people(human, adjudicator, first)
     by_people = _settled_by(ratings, adjudicator) if ratings else {}
-    notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes) if ratings else ()
+    notes = (
+        tuple(f"{ratings.name}: {note}" for note in ratings.notes) if ratings else ()
+    )
     rows: list[Grade] = []
     agreed = people = overruled = 0
     open_: list[Place] = []
@@ -77,7 +83,10 @@ def settle(
         keys = grade_keys(case, answer, judge)
         for criterion in case.criteria:
             place = case.case_id, criterion.id
-            given = [run.grades.get(case.case_id, {}).get(criterion.id) for run in (first, second)]
+            given = [
+                run.grades.get(case.case_id, {}).get(criterion.id)
+                for run in (first, second)
+            ]
             verdicts = {grade.met if grade else None for grade in given}
             said, met, why = by_people.get(place), None, ""
             if len(verdicts) == 1 and None not in verdicts:
@@ -90,17 +99,43 @@ def settle(
             else:
                 open_.append(place)
                 why = ONE_ALONE if None in verdicts else UNSETTLED
-            like = next((grade for grade in given if grade and met is not None and grade.met is met), None)
+            like = next(
+                (
+                    grade
+                    for grade in given
+                    if grade and met is not None and grade.met is met
+                ),
+                None,
+            )
             rows.append(
                 Grade(
-                    *place, key=keys[criterion.id], met=met, quote=like.quote if like else "",
-                    reasoning=like.reasoning if like else "", reason=why, raw="", grader="" if why else name,
-                    engine=SETTLED, model=name, mode=Mode.CRITERION, prompt="unknown", judge=judge,
+                    *place,
+                    key=keys[criterion.id],
+                    met=met,
+                    quote=like.quote if like else "",
+                    reasoning=like.reasoning if like else "",
+                    reason=why,
+                    raw="",
+                    grader="" if why else name,
+                    engine=SETTLED,
+                    model=name,
+                    mode=Mode.CRITERION,
+                    prompt="unknown",
+                    judge=judge,
                     whole=bool(like and like.whole),
                 )
-            )  # fmt: skip
+            )
     return Settled(
-        name, judge, names, len(rows), agreed, people, overruled, tuple(open_), _add(run_dir, judge, rows), notes
+        name,
+        judge,
+        names,
+        len(rows),
+        agreed,
+        people,
+        overruled,
+        tuple(open_),
+        _add(run_dir, judge, rows),
+        notes,
     )
 
 
@@ -109,7 +144,9 @@ def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedR
     found = [run for by in gradings([run_dir], judges).values() for run in by.values()]
     if len(found) != 2:
         named = ", ".join(grader_name(grader_of(run)) for run in found) or "none"
-        hint = "medlive eval grade --grader asks another; --judge A --judge B chooses two"
+        hint = (
+            "medlive eval grade --grader asks another; --judge A --judge B chooses two"
+        )
         raise UsageError(f"expected two judges of {run_dir}, found {named}", hint=hint)
     return found[0], found[1]
 
@@ -119,7 +156,11 @@ def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, b
     places = list(ratings.verdicts)
     decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]
     found = agreed_codes(codes_of(ratings, places, ratings.raters), decisions)
-    return {place: bool(code == MET) for place, code in zip(places, found.tolist(), strict=True) if code != ABSENT}
+    return {
+        place: bool(code == MET)
+        for place, code in zip(places, found.tolist(), strict=True)
+        if code != ABSENT
+    }
 
 
 def _add(run_dir: Path, judge: str, rows: Sequence[Grade]) -> int:

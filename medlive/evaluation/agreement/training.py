@@ -19,7 +19,12 @@ from medlive.evaluation.grading.judge import Judge, Ungraded, Verdicts, Work
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import EvaluationCriterion, Grade, Mode, gradable, kind_of
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades, write_whole
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
+from medlive.evaluation.scoring.errata import (
+    ErrataMode,
+    ErrataSearch,
+    RunErrata,
+    use_errata,
+)
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
@@ -87,13 +92,25 @@ def export_training(
             did not, nothing is left, or a file holds something else.
     """
     graded = [_settled(path, judge) for path in runs]
-    if not (released := [run for run in graded if run.run.info.cases.publishable is not False]):
+    if not (
+        released := [
+            run for run in graded if run.run.info.cases.publishable is not False
+        ]
+    ):
         raise UsageError("no run is on released cases: nothing may be exported")
     use = use_errata([run.run for run in released], ErrataMode.APPLY, errata)
-    splits = split_models({run.run.info.model for run in released}, validation, test, seed)
+    splits = split_models(
+        {run.run.info.model for run in released}, validation, test, seed
+    )
     grader = Judge(EngineIdentity("export", "export"), mode)
     left = [
-        LeftOut(run.run.path.name, run.run.info.model, case.case_id, c.id, "its snapshot is not released")
+        LeftOut(
+            run.run.path.name,
+            run.run.info.model,
+            case.case_id,
+            c.id,
+            "its snapshot is not released",
+        )
         for run in graded
         if run not in released
         for case in run.run.cases
@@ -101,7 +118,10 @@ def export_training(
     ]
     lines: dict[str, list[Line]] = {split: [] for split in SPLITS}
     seen: dict[tuple[str, str], GradedRun] = {}
-    ordered = sorted(zip(released, use.runs, strict=True), key=lambda one: SPLITS.index(splits[_model(one[0])]))
+    ordered = sorted(
+        zip(released, use.runs, strict=True),
+        key=lambda one: SPLITS.index(splits[_model(one[0])]),
+    )
     for run, withdrawn in ordered:
         lines[splits[_model(run)]] += _lines(run, withdrawn, grader, seen, left)
     notes = use.warnings([run.run.path.name for run in released])
@@ -110,21 +130,38 @@ def export_training(
             "no settled verdict is left to export",
             hint="; ".join(f"{n}: {why}" for why, n in _reasons(left).items()),
         )
-    return _write(out, _manifest(graded, grader, splits, seed, notes), lines, left, replace)
+    return _write(
+        out, _manifest(graded, grader, splits, seed, notes), lines, left, replace
+    )
 
 
 def _settled(path: Path, judge: str | None) -> GradedRun:
     """A run under its settled grading. Raises UsageError."""
-    known = dict.fromkeys(g.judge for g in read_grades(path / GRADES)[0] if g.engine == SETTLED)
-    found = [one for one in known if judge is None or one.removeprefix("sha256:").startswith(judge)]
+    known = dict.fromkeys(
+        g.judge for g in read_grades(path / GRADES)[0] if g.engine == SETTLED
+    )
+    found = [
+        one
+        for one in known
+        if judge is None or one.removeprefix("sha256:").startswith(judge)
+    ]
     if len(found) != 1:
-        hint = "--judge DIGEST chooses" if found else "medlive eval judges settle RUN makes one"
-        raise UsageError(f"{path}: expected one settled grading, found {len(found)}", hint=hint)
+        hint = (
+            "--judge DIGEST chooses"
+            if found
+            else "medlive eval judges settle RUN makes one"
+        )
+        raise UsageError(
+            f"{path}: expected one settled grading, found {len(found)}", hint=hint
+        )
     return load_graded(path, judge=found[0])
 
 
 def split_models(
-    models: Iterable[str], validation: Sequence[str] = (), test: Sequence[str] = (), seed: int = 0
+    models: Iterable[str],
+    validation: Sequence[str] = (),
+    test: Sequence[str] = (),
+    seed: int = 0,
 ) -> dict[str, str]:
     """Model → its file. Raises UsageError."""
     drawn = sorted(set(models))
@@ -134,15 +171,29 @@ def split_models(
                 f"a split by model needs answers of three models or more, found {', '.join(drawn) or 'none'}"
             )
         random.Random(seed).shuffle(drawn)
-        sizes = {split: max(1, round(share * len(drawn))) for split, share in _SHARES.items()}
-        test, validation = drawn[: sizes["test"]], drawn[sizes["test"] : sum(sizes.values())]
+        sizes = {
+            split: max(1, round(share * len(drawn))) for split, share in _SHARES.items()
+        }
+        test, validation = (
+            drawn[: sizes["test"]],
+            drawn[sizes["test"] : sum(sizes.values())],
+        )
     if unknown := sorted({*validation, *test} - set(drawn)):
-        raise UsageError(f"no run is of {', '.join(unknown)}", hint=f"the models are {', '.join(sorted(drawn))}")
+        raise UsageError(
+            f"no run is of {', '.join(unknown)}",
+            hint=f"the models are {', '.join(sorted(drawn))}",
+        )
     if both := sorted(set(validation) & set(test)):
         raise UsageError(f"{', '.join(both)} cannot be in both --validation and --test")
-    found = {m: "test" if m in test else "validation" if m in validation else "train" for m in sorted(drawn)}
+    found = {
+        m: "test" if m in test else "validation" if m in validation else "train"
+        for m in sorted(drawn)
+    }
     if missing := [split for split in SPLITS if split not in found.values()]:
-        raise UsageError(f"no model is left for {missing[0]}", hint="name --validation and --test, or neither")
+        raise UsageError(
+            f"no model is left for {missing[0]}",
+            hint="name --validation and --test, or neither",
+        )
     return found
 
 
@@ -162,22 +213,39 @@ def _lines(
         grades = run.grades.get(case.case_id, {})
         first = seen.setdefault((case.question, answer.digest), run)
         why = {
-            c.id: _why_not(case.case_id, c.id, grades.get(c.id), withdrawn) if first is run else _SAME
+            c.id: _why_not(case.case_id, c.id, grades.get(c.id), withdrawn)
+            if first is run
+            else _SAME
             for c in case.criteria
         }
         for whole in grader.parts([c for c in case.criteria if not why[c.id]]):
             part = whole
-            while part and (faults := _faults(grader, Work(case, answer, part), grades)):
+            while part and (
+                faults := _faults(grader, Work(case, answer, part), grades)
+            ):
                 why |= faults
                 part = tuple(c for c in part if c.id not in faults)
             if part:
                 request = grader.request(Work(case, answer, part))
-                said = {"role": "assistant", "content": _reply(grader.mode, part, grades)}
-                yield Line([*render(request), said], len(part), sum(grades[c.id].met is True for c in part))
-        left += [LeftOut(run.run.path.name, _model(run), case.case_id, cid, why[cid]) for cid in why if why[cid]]
+                said = {
+                    "role": "assistant",
+                    "content": _reply(grader.mode, part, grades),
+                }
+                yield Line(
+                    [*render(request), said],
+                    len(part),
+                    sum(grades[c.id].met is True for c in part),
+                )
+        left += [
+            LeftOut(run.run.path.name, _model(run), case.case_id, cid, why[cid])
+            for cid in why
+            if why[cid]
+        ]
 
 
-def _why_not(case_id: str, criterion_id: str, grade: Grade | None, withdrawn: RunErrata) -> str:
+def _why_not(
+    case_id: str, criterion_id: str, grade: Grade | None, withdrawn: RunErrata
+) -> str:
     """Why a criterion has no label; "" where it has one."""
     if case_id in withdrawn.cases or (case_id, criterion_id) in withdrawn.criteria:
         return "withdrawn"
@@ -192,7 +260,9 @@ def _faults(grader: Judge, work: Work, grades: Mapping[str, Grade]) -> dict[str,
     """Why the grader's own reader would refuse the reply, by criterion."""
     text = _reply(grader.mode, work.criteria, grades)
     try:
-        Verdicts(grader, work).read(Reply(text, Finish.STOP, Usage(), grader.identity.model))
+        Verdicts(grader, work).read(
+            Reply(text, Finish.STOP, Usage(), grader.identity.model)
+        )
     except Ungraded as exc:
         return {cid: _REFUSED + fault for cid, fault in exc.faults.items()}
     except Unusable as exc:
@@ -200,34 +270,59 @@ def _faults(grader: Judge, work: Work, grades: Mapping[str, Grade]) -> dict[str,
     return {}
 
 
-def _reply(mode: Mode, criteria: Sequence[EvaluationCriterion], grades: Mapping[str, Grade]) -> str:
+def _reply(
+    mode: Mode, criteria: Sequence[EvaluationCriterion], grades: Mapping[str, Grade]
+) -> str:
     """The labels as the grader replies."""
     found: list[dict[str, Any]] = [
-        {"id": c.id, "reasoning": g.reasoning, "met": g.met, "quote": g.quote, "whole": g.whole}
+        {
+            "id": c.id,
+            "reasoning": g.reasoning,
+            "met": g.met,
+            "quote": g.quote,
+            "whole": g.whole,
+        }
         for c in criteria
         if (g := grades[c.id])
     ]
     value = (
-        {name: v for name, v in found[0].items() if name != "id"} if mode is Mode.CRITERION else {"grades": found}
+        {name: v for name, v in found[0].items() if name != "id"}
+        if mode is Mode.CRITERION
+        else {"grades": found}
     )
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _manifest(
-    graded: Sequence[GradedRun], grader: Judge, splits: Mapping[str, str], seed: int, notes: Sequence[str]
+    graded: Sequence[GradedRun],
+    grader: Judge,
+    splits: Mapping[str, str],
+    seed: int,
+    notes: Sequence[str],
 ) -> dict[str, Any]:
     def about(run: GradedRun) -> dict[str, Any]:
         cases, who = run.run.info.cases, grader_of(run)
         marked = {"canary": canary_of(cases.name)} if cases.origin == "snapshot" else {}
         return {
-            "folder": run.run.path.name, "model": _model(run), "cases": cases.name, "cases_digest": cases.digest,
-            "grading": who.model, "judge": who.judge, "split": splits.get(_model(run)), **marked,
-        }  # fmt: skip
+            "folder": run.run.path.name,
+            "model": _model(run),
+            "cases": cases.name,
+            "cases_digest": cases.digest,
+            "grading": who.model,
+            "judge": who.judge,
+            "split": splits.get(_model(run)),
+            **marked,
+        }
 
     return {
-        "format": "medlive-judge-training", "format_version": 1, "task": grader.prompt.task,
-        "prompt": grader.prompt_digest, "seed": seed, "runs": [about(run) for run in graded], "notes": list(notes),
-    }  # fmt: skip
+        "format": "medlive-judge-training",
+        "format_version": 1,
+        "task": grader.prompt.task,
+        "prompt": grader.prompt_digest,
+        "seed": seed,
+        "runs": [about(run) for run in graded],
+        "notes": list(notes),
+    }
 
 
 def _write(
@@ -238,19 +333,31 @@ def _write(
     replace: bool,
 ) -> dict[str, Any]:
     """Write all files, the manifest last; return it."""
-    files = {f"{s}.jsonl": _jsonl({"messages": line.messages} for line in lines[s]) for s in reversed(SPLITS)}
+    files = {
+        f"{s}.jsonl": _jsonl({"messages": line.messages} for line in lines[s])
+        for s in reversed(SPLITS)
+    }
     files[_LEFT_OUT] = _jsonl(one._asdict() for one in left)
     manifest["files"] = {
-        name: {"digest": digest_bytes(data), "lines": data.count(b"\n")} for name, data in files.items()
+        name: {"digest": digest_bytes(data), "lines": data.count(b"\n")}
+        for name, data in files.items()
     }
     for split, of in lines.items():
-        counts = {"criteria": sum(line.criteria for line in of), "met": sum(line.met for line in of)}
+        counts = {
+            "criteria": sum(line.criteria for line in of),
+            "met": sum(line.met for line in of),
+        }
         manifest["files"][f"{split}.jsonl"] |= counts
     manifest["left_out"] = _reasons(left)
-    files["manifest.json"] = (json.dumps(manifest, ensure_ascii=False, indent=2) + "\n").encode()
+    files["manifest.json"] = (
+        json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
+    ).encode()
     for name, data in files.items():
         if not replace and (out / name).exists() and (out / name).read_bytes() != data:
-            raise UsageError(f"{out / name} holds something else", hint="name another folder, or say --replace")
+            raise UsageError(
+                f"{out / name} holds something else",
+                hint="name another folder, or say --replace",
+            )
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
@@ -259,7 +366,9 @@ def _write(
 
 
 def _jsonl(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return "".join(canonical_json(dict(row)) + "\n" for row in rows).encode("utf-8", "backslashreplace")
+    return "".join(canonical_json(dict(row)) + "\n" for row in rows).encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def _reasons(left: Sequence[LeftOut]) -> dict[str, int]:

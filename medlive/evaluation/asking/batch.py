@@ -112,7 +112,10 @@ def read_batch_log(run_dir: Path) -> BatchLog:
 
 
 def write_calls(
-    out: Path, calls: Iterable[tuple[str, Row]], most_requests: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES
+    out: Path,
+    calls: Iterable[tuple[str, Row]],
+    most_requests: int = MOST_REQUESTS,
+    most_bytes: int = MOST_BYTES,
 ) -> tuple[tuple[Path, ...], int]:
     """Write calls (custom_id, body) in OpenAI's batch format to `out`, or to numbered files if there are many.
 
@@ -145,16 +148,27 @@ def write_calls(
     return tuple(files), requests
 
 
-def submit_batch(run_dir: Path, file: Path, api: BatchApi, api_key_env: str | None) -> BatchState:
+def submit_batch(
+    run_dir: Path, file: Path, api: BatchApi, api_key_env: str | None
+) -> BatchState:
     """Hand a file of this run's calls in, and remember where. Raises UsageError if it holds other calls."""
     with open_log(run_dir / BATCHES) as written:
         if (kind := batch_kind(run_dir, file)) is None:
             raise UsageError(
-                f"{file} holds no calls of {run_dir}", hint="medlive eval batch write makes such files"
+                f"{file} holds no calls of {run_dir}",
+                hint="medlive eval batch write makes such files",
             )
         state = api.submit(file)
         place = {"endpoint": api.base_url, "api_key_env": api_key_env}
-        written.add({"kind": "submitted", "batch": state.id, "file": file.name, "calls": kind, **place})
+        written.add(
+            {
+                "kind": "submitted",
+                "batch": state.id,
+                "file": file.name,
+                "calls": kind,
+                **place,
+            }
+        )
     return state
 
 
@@ -168,7 +182,9 @@ def batch_kind(run_dir: Path, file: Path) -> str | None:
     return None if row is None else row["kind"]
 
 
-def fetch_results(run_dir: Path, number: int, state: BatchState, api: BatchApi) -> list[Path]:
+def fetch_results(
+    run_dir: Path, number: int, state: BatchState, api: BatchApi
+) -> list[Path]:
     """Fetch the results of the run's batch of that number, once; an expired batch may have some."""
     folder = run_dir / RESULTS
     folder.mkdir(exist_ok=True)
@@ -198,13 +214,19 @@ class Result:
             raise NotACompletion("the result holds no response")
         status, body = response.get("status_code"), response.get("body")
         if status != 200:
-            said = _message(body["error"]) if isinstance(body, dict) and body.get("error") else ""
+            said = (
+                _message(body["error"])
+                if isinstance(body, dict) and body.get("error")
+                else ""
+            )
             raise NotACompletion(f"status {status}{f': {said}' if said else ''}")
         return completion(body, price)
 
 
 def _message(error: object) -> str:
-    text = error.get("message") or error.get("code") if isinstance(error, dict) else error
+    text = (
+        error.get("message") or error.get("code") if isinstance(error, dict) else error
+    )
     return " ".join(str(text).split())[:300]
 
 
@@ -221,7 +243,9 @@ def _results(path: Path) -> Iterator[Result | str]:
             yield f"{where}: not a result: {str(exc)[:100]}"
             continue
         if not isinstance(custom_id, str) or ("body" in row and "response" not in row):
-            yield f"{where}: not a result" + (": it is a call, as it was handed in" if "body" in row else "")
+            yield f"{where}: not a result" + (
+                ": it is a call, as it was handed in" if "body" in row else ""
+            )
         else:
             yield Result(where, custom_id, digest_bytes(line.strip()), row)
 
@@ -239,7 +263,9 @@ def read_results(
     `take` takes the result of a call, which may have been read before, and returns what it counts as; `open_of`
     says what of a call has no verdict or answer yet. What was read is marked in `written`.
     """
-    asked = {custom_id: row for custom_id, row in log.asked.items() if row["kind"] == kind}
+    asked = {
+        custom_id: row for custom_id, row in log.asked.items() if row["kind"] == kind
+    }
     read = BatchRead(notes=list(log.notes))
     for result in (one for path in files for one in _results(path)):
         if isinstance(result, str):
@@ -249,7 +275,9 @@ def read_results(
         custom_id = result.custom_id
         if (call := asked.get(custom_id)) is None:
             read.counts["unknown"] += 1
-            read.notes.append(f"{result.where}: no call of this run is named {custom_id[:80]!r}")
+            read.notes.append(
+                f"{result.where}: no call of this run is named {custom_id[:80]!r}"
+            )
             continue
         mark = (custom_id, result.digest)
         again = mark in log.results
@@ -259,7 +287,9 @@ def read_results(
         read.counts.update(take(result, call, again))
         if not again:
             # Last: were the log full now, or the process killed, the result would be passed over for good.
-            written.add({"kind": "read", "custom_id": custom_id, "digest": result.digest})
+            written.add(
+                {"kind": "read", "custom_id": custom_id, "digest": result.digest}
+            )
             log.results.add(mark)
             log.answered.add(custom_id)
     without = set[object]()
@@ -274,7 +304,11 @@ def read_results(
 
 
 def write_answers(
-    run_dir: Path, out: Path, *, most_requests: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES
+    run_dir: Path,
+    out: Path,
+    *,
+    most_requests: int = MOST_REQUESTS,
+    most_bytes: int = MOST_BYTES,
 ) -> BatchWritten:
     """Write the questions that have no answer yet, as `eval run` would ask them: `run.json` says how.
 
@@ -285,27 +319,40 @@ def write_answers(
     info = run.info
     if info.engine == IMPORTED or info.template.digest is None:
         raise UsageError(
-            f"{run_dir} does not say how its model is asked", hint="medlive eval run begins such a run"
+            f"{run_dir} does not say how its model is asked",
+            hint="medlive eval run begins such a run",
         )
     prompt = load_template(info.template.name)
     if prompt.digest != info.template.digest:
-        raise UsageError(f"the template {prompt.name} of {run_dir} is not this version's")
+        raise UsageError(
+            f"the template {prompt.name} of {run_dir} is not this version's"
+        )
     snippets, model = run.snippets(), info.asked_as or info.model
     with open_log(run_dir / RESPONSES), open_log(run_dir / BATCHES) as written:
         log = read_batch_log(run_dir)
 
         def calls() -> Iterator[tuple[str, Row]]:
             for case in unanswered(run):
-                custom_id = log.custom_id(info.template.digest, model, info.parameters, case.row())
+                custom_id = log.custom_id(
+                    info.template.digest, model, info.parameters, case.row()
+                )
                 if custom_id not in log.asked:
-                    written.add({"kind": "question", "custom_id": custom_id, "case_id": case.case_id})
+                    written.add(
+                        {
+                            "kind": "question",
+                            "custom_id": custom_id,
+                            "case_id": case.case_id,
+                        }
+                    )
                 messages = prompt.messages(case, snippets.get(case.case_id, ()))
                 yield custom_id, chat_body(model, messages, info.parameters)
 
         return BatchWritten(*write_calls(out, calls(), most_requests, most_bytes))
 
 
-def read_answers(run_dir: Path, files: Sequence[Path], *, prices: Mapping[str, Price] | None = None) -> BatchRead:
+def read_answers(
+    run_dir: Path, files: Sequence[Path], *, prices: Mapping[str, Price] | None = None
+) -> BatchRead:
     """Take result files into the run's answers. What has an answer keeps it; reading a file again adds nothing.
 
     An error is a failed answer, asked for again by the next batch or run. Raises Locked while answers are being
@@ -313,7 +360,10 @@ def read_answers(run_dir: Path, files: Sequence[Path], *, prices: Mapping[str, P
     """
     run = open_run(run_dir)
     price = (prices or {}).get(run.info.asked_as or run.info.model)
-    with open_log(run_dir / RESPONSES) as answers, open_log(run_dir / BATCHES) as written:
+    with (
+        open_log(run_dir / RESPONSES) as answers,
+        open_log(run_dir / BATCHES) as written,
+    ):
         log = read_batch_log(run_dir)
         if all(row["kind"] != "question" for row in log.asked.values()):
             raise BadInput(
@@ -335,4 +385,11 @@ def read_answers(run_dir: Path, files: Sequence[Path], *, prices: Mapping[str, P
                 del left[case.case_id]
             return [answer.state.value]
 
-        return read_results(files, "question", log, written, take, lambda call: {call["case_id"]} & left.keys())
+        return read_results(
+            files,
+            "question",
+            log,
+            written,
+            take,
+            lambda call: {call["case_id"]} & left.keys(),
+        )

@@ -36,14 +36,22 @@ class OpenBook:
     open: Callable[[], Awaitable[Retriever]]
     """Opens the index; called only where the run's folder does not hold the snippets yet."""
 
-    async def look_up(self, cases: Iterable[EvaluationCase]) -> tuple[Evidence, IndexIdentity]:
+    async def look_up(
+        self, cases: Iterable[EvaluationCase]
+    ) -> tuple[Evidence, IndexIdentity]:
         """The snippets of the cases, and the index they come from. Raises what opening and searching it raise."""
         retriever = await self.open()
-        return await look_up(cases, retriever, top_k=self.top_k, undated=self.undated), retriever.identity
+        return await look_up(
+            cases, retriever, top_k=self.top_k, undated=self.undated
+        ), retriever.identity
 
 
 async def look_up(
-    cases: Iterable[EvaluationCase], retriever: Retriever, *, top_k: int, undated: bool = False
+    cases: Iterable[EvaluationCase],
+    retriever: Retriever,
+    *,
+    top_k: int,
+    undated: bool = False,
 ) -> Evidence:
     """The `top_k` best passages for each case's query, each dated on or before the case's day.
 
@@ -58,24 +66,38 @@ async def look_up(
         if day is None or not text:
             return []
         async with turn:
-            return await _dated(retriever, Query(text), date.fromisoformat(day), top_k, undated)
+            return await _dated(
+                retriever, Query(text), date.fromisoformat(day), top_k, undated
+            )
 
     hits = await asyncio.gather(*(one(case) for case in chosen))
     by_case = {
-        case.case_id: tuple(_snippet(case, rank, hit.passage) for rank, hit in enumerate(found, start=1))
+        case.case_id: tuple(
+            _snippet(case, rank, hit.passage) for rank, hit in enumerate(found, start=1)
+        )
         for case, found in zip(chosen, hits, strict=True)
     }
-    why = {c.case_id: NOTHING if day_of(c) else NO_DAY for c in chosen if not by_case[c.case_id]}
+    why = {
+        c.case_id: NOTHING if day_of(c) else NO_DAY
+        for c in chosen
+        if not by_case[c.case_id]
+    }
     return Evidence(by_case, why)
 
 
-async def _dated(retriever: Retriever, query: Query, day: date, top_k: int, undated: bool) -> list[Hit]:
+async def _dated(
+    retriever: Retriever, query: Query, day: date, top_k: int, undated: bool
+) -> list[Hit]:
     """A retriever lets undated passages through, so more are asked for until enough of them have a date."""
     k = top_k
     while True:
         (hits,) = await retriever.search([query], k=k, not_after=day)
         days = [hit.passage.published for hit in hits]
-        kept = [hit for hit, dated in zip(hits, days, strict=True) if (dated <= day if dated else undated)]
+        kept = [
+            hit
+            for hit, dated in zip(hits, days, strict=True)
+            if (dated <= day if dated else undated)
+        ]
         if len(kept) >= top_k or len(hits) < k or k >= WIDEST:
             return kept[:top_k]
         k = min(WIDEST, k * 6)
@@ -84,6 +106,13 @@ async def _dated(retriever: Retriever, query: Query, day: date, top_k: int, unda
 def _snippet(case: EvaluationCase, rank: int, passage: Passage) -> Snippet:
     day = passage.published.isoformat() if passage.published else None
     return Snippet(
-        case_id=case.case_id, rank=rank, passage_id=passage.id, corpus=passage.corpus, date=day,
-        digest=passage.digest, title=passage.title, section=passage.section, text=passage.text,
-    )  # fmt: skip
+        case_id=case.case_id,
+        rank=rank,
+        passage_id=passage.id,
+        corpus=passage.corpus,
+        date=day,
+        digest=passage.digest,
+        title=passage.title,
+        section=passage.section,
+        text=passage.text,
+    )

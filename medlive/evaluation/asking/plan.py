@@ -15,7 +15,11 @@ from medlive.llm.engine import Request
 from medlive.llm.fence import render
 from medlive.llm.wire import JsonMode, Price, response_format
 
-CHARACTERS_A_TOKEN: Final[Mapping[str, float]] = {"Han": 1.4, "ASCII": 4.0, "other": 2.0}
+CHARACTERS_A_TOKEN: Final[Mapping[str, float]] = {
+    "Han": 1.4,
+    "ASCII": 4.0,
+    "other": 2.0,
+}
 """Characters of a script that make a token, as tokenisers of 100,000 and more entries cut them."""
 OUTPUT_A_CRITERION: Final = 70
 """Tokens of a verdict with its quote and reasoning, where none is on record."""
@@ -31,10 +35,18 @@ def estimate_tokens(text: str) -> int:
     size = len(text)
     if text.isascii():
         return round(size / CHARACTERS_A_TOKEN["ASCII"])
-    wide = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    wide = (
+        text.encode("utf-8", "surrogatepass")
+        .translate(None, _ASCII)
+        .decode("utf-8", "surrogatepass")
+    )
     han = len(wide) - len(_HAN.sub("", wide))
     by = CHARACTERS_A_TOKEN
-    return round((size - len(wide)) / by["ASCII"] + han / by["Han"] + (len(wide) - han) / by["other"])
+    return round(
+        (size - len(wide)) / by["ASCII"]
+        + han / by["Han"]
+        + (len(wide) - han) / by["other"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,9 @@ def plan_calls(
         tokens = estimate_tokens(call.text) * (language.scale if language else 1.0)
         n += 1
         asked += round(tokens)
-        cacheable += round(tokens * common_length(before, call.text) / max(1, len(call.text)))
+        cacheable += round(
+            tokens * common_length(before, call.text) / max(1, len(call.text))
+        )
         answered += call.replies * (language.output if language else output_tokens)
         before = call.text
         scales[call.language] = (
@@ -111,11 +125,15 @@ def plan_calls(
             if language
             else "not scaled, too few calls on record"
         )
-    latencies = [latency for language in measured.values() for latency in language.latencies]
+    latencies = [
+        latency for language in measured.values() for latency in language.latencies
+    ]
     latency_ms = median(latencies) if len(latencies) >= ENOUGH else None
     # What is made at all takes one call's time at least.
     rounds = max(n / concurrency, 1.0 if n else 0.0)
-    default = ", ".join(f"{script} {size:g}" for script, size in CHARACTERS_A_TOKEN.items())
+    default = ", ".join(
+        f"{script} {size:g}" for script, size in CHARACTERS_A_TOKEN.items()
+    )
     return Plan(
         about=about,
         calls=n,
@@ -128,7 +146,10 @@ def plan_calls(
         concurrency=concurrency,
         latency_ms=latency_ms,
         estimator="; ".join(
-            [f"characters a token: {default}", *(f"{name}: {how}" for name, how in sorted(scales.items()))]
+            [
+                f"characters a token: {default}",
+                *(f"{name}: {how}" for name, how in sorted(scales.items())),
+            ]
         ),
     )
 
@@ -155,10 +176,16 @@ def _measure(record: Iterable[Sample]) -> dict[str, _Measured]:
     return {
         language: _Measured(
             # A call that was repaired was charged twice: the median does not mind.
-            scale=median(s.usage["input_tokens"] / max(1, estimate_tokens(s.call.text)) for s in found),
-            output=sum(s.usage["output_tokens"] / s.call.replies for s in found) / len(found),
+            scale=median(
+                s.usage["input_tokens"] / max(1, estimate_tokens(s.call.text))
+                for s in found
+            ),
+            output=sum(s.usage["output_tokens"] / s.call.replies for s in found)
+            / len(found),
             calls=len(found),
-            latencies=[latency for s in found if (latency := s.usage.get("latency_ms"))],
+            latencies=[
+                latency for s in found if (latency := s.usage.get("latency_ms"))
+            ],
         )
         for language, found in by_language.items()
         if len(found) >= ENOUGH
@@ -168,7 +195,9 @@ def _measure(record: Iterable[Sample]) -> dict[str, _Measured]:
 def sent_text(request: Request) -> str:
     """All the text of a request, in the order it is read: the shape of the reply, then the messages."""
     shape = response_format(JsonMode.SCHEMA, request)
-    return "\n".join([canonical_json(shape), *(message["content"] for message in render(request))])
+    return "\n".join(
+        [canonical_json(shape), *(message["content"] for message in render(request))]
+    )
 
 
 def common_length(one: str, other: str) -> int:
@@ -176,5 +205,9 @@ def common_length(one: str, other: str) -> int:
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+        low, high = (
+            (middle, high)
+            if one[low:middle] == other[low:middle]
+            else (low, middle - 1)
+        )
     return low

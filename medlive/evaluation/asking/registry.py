@@ -15,12 +15,24 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from medlive.errors import BadInput, ConfigError
 from medlive.evaluation.log import read_bytes
 
-_SENT: Final = ("max_tokens", "max_completion_tokens", "temperature", "reasoning_effort")
+_SENT: Final = (
+    "max_tokens",
+    "max_completion_tokens",
+    "temperature",
+    "reasoning_effort",
+)
 """Fields that are sent under their own names."""
 _TABLES: Final = {"candidates", "prices", "roles"}
 """What a `models.toml` may hold."""
@@ -123,18 +135,24 @@ class Candidate(BaseModel):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if {"max_tokens", "max_completion_tokens"} <= self.sent().keys():
-            raise ValueError("max_tokens and max_completion_tokens are one limit by two names: give one")
+            raise ValueError(
+                "max_tokens and max_completion_tokens are one limit by two names: give one"
+            )
         named = [name for name in _SENT if getattr(self, name) is not None]
         given = Counter([*named, *self.parameters, *self.extra_body])
         if twice := sorted(name for name, n in given.items() if n > 1):
             raise ValueError(f"{', '.join(twice)}: given twice")
         if self.cutoff is not None and not (self.cutoff_source and self.confidence):
-            raise ValueError("a cutoff needs cutoff_source and confidence (stated or inferred)")
+            raise ValueError(
+                "a cutoff needs cutoff_source and confidence (stated or inferred)"
+            )
         return self
 
     def sent(self) -> dict[str, Any]:
         """What a request holds beside model and messages."""
-        named = {name: value for name in _SENT if (value := getattr(self, name)) is not None}
+        named = {
+            name: value for name in _SENT if (value := getattr(self, name)) is not None
+        }
         return {**named, **self.parameters, **self.extra_body}
 
     def known_cutoff(self) -> Cutoff | None:
@@ -142,10 +160,16 @@ class Candidate(BaseModel):
         if self.cutoff is not None:
             basis = Basis(self.confidence or "inferred")
             first = date.fromisoformat(f"{self.cutoff}-01"[:10])
-            last = first if len(self.cutoff) == 10 else first.replace(day=monthrange(first.year, first.month)[1])
+            last = (
+                first
+                if len(self.cutoff) == 10
+                else first.replace(day=monthrange(first.year, first.month)[1])
+            )
             return Cutoff(last, self.cutoff, basis, self.cutoff_source)
         if self.released is not None:
-            return Cutoff(self.released, self.released.isoformat(), Basis.RELEASED, None)
+            return Cutoff(
+                self.released, self.released.isoformat(), Basis.RELEASED, None
+            )
         return None
 
 
@@ -167,7 +191,11 @@ class Registry:
     def without_run(self, models: Iterable[str]) -> list[str]:
         """The candidates' names that none of these models is found under."""
         found = [self.find(model) for model in models]
-        return [name for name, candidate in self.candidates.items() if not any(c is candidate for c in found)]
+        return [
+            name
+            for name, candidate in self.candidates.items()
+            if not any(c is candidate for c in found)
+        ]
 
     def cutoff(self, model: str) -> Cutoff | None:
         """The known cutoff of a model; None is unknown."""
@@ -191,9 +219,15 @@ def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Reg
             first = exc.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
             said = first["msg"].removeprefix("Value error, ")
-            if first["type"] == "extra_forbidden" and isinstance(table.get(first["loc"][0]), dict):
-                said += f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
-            raise ConfigError(f'{origin}: candidates."{name}"{"." if place else ""}{place}: {said}') from exc
+            if first["type"] == "extra_forbidden" and isinstance(
+                table.get(first["loc"][0]), dict
+            ):
+                said += (
+                    f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
+                )
+            raise ConfigError(
+                f'{origin}: candidates."{name}"{"." if place else ""}{place}: {said}'
+            ) from exc
     return Registry(found, origin)
 
 
@@ -209,7 +243,8 @@ def read_registry(path: Path) -> Registry:
         raise BadInput(f"{path} is not valid TOML: {exc}") from exc
     if strange := sorted(content.keys() - _TABLES):
         raise ConfigError(
-            f"{path}: nothing reads {', '.join(strange)}", hint='a model\'s table is called [candidates."MODEL"]'
+            f"{path}: nothing reads {', '.join(strange)}",
+            hint='a model\'s table is called [candidates."MODEL"]',
         )
     tables = content.get("candidates", {})
     if not isinstance(tables, dict) or not tables:

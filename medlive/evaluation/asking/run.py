@@ -14,7 +14,15 @@ from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, AnswerState, CallsMade, CaseSet, EvaluationCase, Turn, in_context
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CallsMade,
+    CaseSet,
+    EvaluationCase,
+    Turn,
+    in_context,
+)
 from medlive.evaluation.runs.folder import (
     IMPORTED,
     RESPONSES,
@@ -27,7 +35,12 @@ from medlive.evaluation.runs.folder import (
     create_run,
     name_endpoint,
 )
-from medlive.evaluation.runs.templates import EVIDENCE, PromptTemplate, Snippet, load_template
+from medlive.evaluation.runs.templates import (
+    EVIDENCE,
+    PromptTemplate,
+    Snippet,
+    load_template,
+)
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
 from medlive.llm.engine import UNNAMED, Finish, Reply, Usage
@@ -38,7 +51,9 @@ _REASONS: Final = 3
 """How many reasons, or models, are named; the others are counted."""
 
 _TAG: Final = "(?:think|thinking|thought|reasoning)>"
-_THINKING: Final = re.compile(rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL)
+_THINKING: Final = re.compile(
+    rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
+)
 AN_ANSWER: Final = 800
 """Tokens of an answer, assumed where none is on record."""
 
@@ -88,14 +103,19 @@ async def run_model(
     parameter, DiskFull; what was answered by then is kept.
     """
     prompt = load_template(template)
-    run = await begin_run(cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book)
+    run = await begin_run(
+        cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book
+    )
     snippets = run.snippets()
     caller = Caller(concurrency, spending.budget if spending else None)
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
         moved = name_endpoint(run, use.endpoint) if todo else []
 
-        answers, cases_by_id = run.answers()[0], {case.case_id: case for case in run.cases}
+        answers, cases_by_id = (
+            run.answers()[0],
+            {case.case_id: case for case in run.cases},
+        )
 
         async def ask(case: EvaluationCase) -> int:
             if (asked := in_context(case, cases_by_id, answers)) is None:
@@ -107,7 +127,11 @@ async def run_model(
             except EndpointUnavailable as exc:
                 log.add(failed(case, exc.message).row())
                 raise
-            answer = answer_of(case, reply) if isinstance(reply, Reply) else failed(case, reply.message)
+            answer = (
+                answer_of(case, reply)
+                if isinstance(reply, Reply)
+                else failed(case, reply.message)
+            )
             log.add(answer.row())
             answers[case.case_id] = answer
             return 1
@@ -115,11 +139,15 @@ async def run_model(
         stopped, total, done = None, len(run.cases), len(run.cases) - len(todo)
         for turn in _turns(todo, cases_by_id):
             if stopped is None:
-                stopped = await work_through(turn, ask, concurrency, done=done, total=total, progress=progress)
+                stopped = await work_through(
+                    turn, ask, concurrency, done=done, total=total, progress=progress
+                )
             done += len(turn)
     result, book = summarise(run, asked=caller.calls), run.info.evidence
     closed = (
-        [f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"]
+        [
+            f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
+        ]
         if book and book.closed
         else []
     )
@@ -148,7 +176,14 @@ async def plan_run(
     snippets: Mapping[str, Sequence[Snippet]] = {}
     todo: Sequence[EvaluationCase] = cases.cases
     if (out / "run.json").exists():
-        run = await begin_run(cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book)
+        run = await begin_run(
+            cases,
+            out,
+            use=use,
+            created_at=created_at,
+            prompt=prompt,
+            open_book=open_book,
+        )
         answers, snippets, todo = run.answers()[0], run.snippets(), unanswered(run)
     else:
         check_folder(out)
@@ -158,16 +193,29 @@ async def plan_run(
 
     def call(case: EvaluationCase) -> Call:
         messages = prompt.messages(case, snippets.get(case.case_id, ()))
-        return Call(case.language, "\n".join(message["content"] for message in messages))
+        return Call(
+            case.language, "\n".join(message["content"] for message in messages)
+        )
 
     calls = [call(case) for case in todo]
-    limits = [use.parameters.get(name) for name in ("max_tokens", "max_completion_tokens")]
+    limits = [
+        use.parameters.get(name) for name in ("max_tokens", "max_completion_tokens")
+    ]
     about = {"cases": len(cases), "answered": len(cases) - len(calls)}
     return plan_calls(
-        calls, [Sample(call(c), answers[c.case_id].usage) for c in cases.cases if c.case_id in answers],
-        about=about | {"characters": sum(len(one.text) for one in calls)}, price=price, concurrency=concurrency,
-        output_tokens=min([AN_ANSWER, *(n for n in limits if isinstance(n, int) and n > 0)]),
-    )  # fmt: skip
+        calls,
+        [
+            Sample(call(c), answers[c.case_id].usage)
+            for c in cases.cases
+            if c.case_id in answers
+        ],
+        about=about | {"characters": sum(len(one.text) for one in calls)},
+        price=price,
+        concurrency=concurrency,
+        output_tokens=min(
+            [AN_ANSWER, *(n for n in limits if isinstance(n, int) and n > 0)]
+        ),
+    )
 
 
 async def begin_run(
@@ -187,10 +235,16 @@ async def begin_run(
     """
     for case in cases.cases:
         if case.turns or case.after:
-            prompt.messages(replace(case, turns=case.turns or (Turn("user", case.question),)))
+            prompt.messages(
+                replace(case, turns=case.turns or (Turn("user", case.question),))
+            )
     if (prompt.without is not None) is not (open_book is not None):
         named = f"the template {prompt.name}"
-        raise UsageError(f"{named} takes no evidence" if open_book else f"{named} needs an index of evidence")
+        raise UsageError(
+            f"{named} takes no evidence"
+            if open_book
+            else f"{named} needs an index of evidence"
+        )
     pinned = TemplateUse(name=prompt.name, digest=prompt.digest)
     if open_book is None:
         return create_run(out, cases, use, pinned, created_at)
@@ -208,20 +262,31 @@ async def begin_run(
     evidence, identity = await open_book.look_up(cases.cases)
     data = evidence.data()
     book = EvidenceUse(
-        index=open_book.index, retriever=identity.retriever, index_digest=identity.index_digest,
-        corpora=dict(identity.corpora), top_k=open_book.top_k, undated=open_book.undated, rows=digest_bytes(data),
-        snippets=sum(len(found) for found in evidence.by_case.values()), closed=len(evidence.why),
-    )  # fmt: skip
+        index=open_book.index,
+        retriever=identity.retriever,
+        index_digest=identity.index_digest,
+        corpora=dict(identity.corpora),
+        top_k=open_book.top_k,
+        undated=open_book.undated,
+        rows=digest_bytes(data),
+        snippets=sum(len(found) for found in evidence.by_case.values()),
+        closed=len(evidence.why),
+    )
     return create_run(out, cases, use, pinned, created_at, (book, data))
 
 
-def _turns(todo: Iterable[EvaluationCase], cases: Mapping[str, EvaluationCase]) -> list[list[EvaluationCase]]:
+def _turns(
+    todo: Iterable[EvaluationCase], cases: Mapping[str, EvaluationCase]
+) -> list[list[EvaluationCase]]:
     """Cases by how many come before them, those that begin by themselves first."""
     found: dict[int, list[EvaluationCase]] = {0: []}
     for case in todo:
         depth, earlier = 0, case.after
         while earlier is not None and depth < len(cases):
-            depth, earlier = depth + 1, cases[earlier].after if earlier in cases else None
+            depth, earlier = (
+                depth + 1,
+                cases[earlier].after if earlier in cases else None,
+            )
         found.setdefault(depth, []).append(case)
     return [found[depth] for depth in sorted(found)]
 
@@ -229,7 +294,9 @@ def _turns(todo: Iterable[EvaluationCase], cases: Mapping[str, EvaluationCase]) 
 def unanswered(run: RunFolder) -> list[EvaluationCase]:
     """The cases that a run asks about when it is started again: no answer yet, or a failed or an empty one."""
     answers, _ = run.answers()
-    return [c for c in run.cases if c.case_id not in answers or _again(answers[c.case_id])]
+    return [
+        c for c in run.cases if c.case_id not in answers or _again(answers[c.case_id])
+    ]
 
 
 def _again(answer: Answer) -> bool:
@@ -243,11 +310,18 @@ def failed(case: EvaluationCase, why: str) -> Answer:
 
 def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
     """A reply as the answer to a case."""
-    finish = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}[reply.finish]
+    finish = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}[
+        reply.finish
+    ]
     return Answer(
-        case_id=case.case_id, state=state_of(reply.text, finish), response=reply.text, finish_reason=finish,
-        model=reply.model, usage=reply.usage.as_json(), thinking=reply.thinking,
-    )  # fmt: skip
+        case_id=case.case_id,
+        state=state_of(reply.text, finish),
+        response=reply.text,
+        finish_reason=finish,
+        model=reply.model,
+        usage=reply.usage.as_json(),
+        thinking=reply.thinking,
+    )
 
 
 def summarise(run: RunFolder, asked: int = 0) -> RunResult:
@@ -256,27 +330,49 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
     answers = list(found.values())
     states = {state: sum(a.state is state for a in answers) for state in AnswerState}
     reasons = Counter(
-        " ".join(a.reason.split())[:200] or "no reason given" for a in answers if a.state is AnswerState.FAILED
+        " ".join(a.reason.split())[:200] or "no reason given"
+        for a in answers
+        if a.state is AnswerState.FAILED
     )
     notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
-        notes.append(f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)")
-    if cut := sum(a.state is AnswerState.EMPTY and a.finish_reason == "length" for a in answers):
+        notes.append(
+            f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)"
+        )
+    if cut := sum(
+        a.state is AnswerState.EMPTY and a.finish_reason == "length" for a in answers
+    ):
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
             "a run with a higher one is another run"
         )
-    if waiting := sum(c.after is not None and c.case_id not in found and c.after not in found for c in run.cases):
-        notes.append(f"{waiting} questions go on from an answer that is not there, and were not asked")
+    if waiting := sum(
+        c.after is not None and c.case_id not in found and c.after not in found
+        for c in run.cases
+    ):
+        notes.append(
+            f"{waiting} questions go on from an answer that is not there, and were not asked"
+        )
     notes += [*note_thinking(answers), *_note_models(run, answers)]
-    return RunResult(path=run.path, cases=len(run.cases), calls=asked, states=states, notes=tuple(notes))
+    return RunResult(
+        path=run.path,
+        cases=len(run.cases),
+        calls=asked,
+        states=states,
+        notes=tuple(notes),
+    )
 
 
 def note_thinking(answers: Iterable[Answer]) -> list[str]:
     """A note on answers that begin with a thinking block, which is graded with them, if there are any."""
-    n = sum(answer.gradable and _THINKING.match(answer.response) is not None for answer in answers)
+    n = sum(
+        answer.gradable and _THINKING.match(answer.response) is not None
+        for answer in answers
+    )
     return (
-        [f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"]
+        [
+            f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"
+        ]
         if n
         else []
     )
@@ -289,12 +385,18 @@ def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     named = Counter(a.model for a in answers if a.usage and a.model)
     unnamed, notes = named.pop(UNNAMED, 0), []
     # A vendor before the name makes no other model.
-    if {name.rpartition("/")[2].casefold() for name in named} - {pinned.rpartition("/")[2].casefold()}:
-        listed = ", ".join(f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS)))
+    if {name.rpartition("/")[2].casefold() for name in named} - {
+        pinned.rpartition("/")[2].casefold()
+    }:
+        listed = ", ".join(
+            f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS))
+        )
         more = " and others" if len(named) > _REASONS else ""
         notes.append(f"{pinned} was asked; the endpoint names {listed}{more}")
     if unnamed:
-        notes.append(f"{unnamed} replies name no model: nothing shows which one answered")
+        notes.append(
+            f"{unnamed} replies name no model: nothing shows which one answered"
+        )
     return notes
 
 
@@ -315,7 +417,13 @@ def import_answers(
     record is never put aside for a failed or an empty one.
     """
     use = ModelUse(model, IMPORTED, parameters=parameters or {}, arm=arm)
-    run = create_run(out, cases, use, template or TemplateUse(name="unknown", digest=None), created_at)
+    run = create_run(
+        out,
+        cases,
+        use,
+        template or TemplateUse(name="unknown", digest=None),
+        created_at,
+    )
     case_ids = {case.case_id for case in run.cases}
     unknown: list[str] = []
     added = 0
@@ -325,7 +433,9 @@ def import_answers(
             was = known.get(answer.case_id)
             if answer.case_id not in case_ids:
                 unknown.append(f"case {answer.case_id!r} is not in the cases; left out")
-            elif was != answer and not (was is not None and was.gradable and _again(answer)):
+            elif was != answer and not (
+                was is not None and was.gradable and _again(answer)
+            ):
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1

@@ -34,8 +34,21 @@ from medlive.evaluation.bundles.files import (
 from medlive.evaluation.bundles.protocols import bundled_protocols
 from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, CasesUse, RunFolder, RunInfo, TemplateUse
-from medlive.evaluation.scoring.errata import ErrataMode, FoundErrata, RunErrata, emptied_cases, without
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    RESPONSES,
+    CasesUse,
+    RunFolder,
+    RunInfo,
+    TemplateUse,
+)
+from medlive.evaluation.scoring.errata import (
+    ErrataMode,
+    FoundErrata,
+    RunErrata,
+    emptied_cases,
+    without,
+)
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import Estimate, score_runs
@@ -107,9 +120,15 @@ class BundleInfo(_Frozen):
 
 
 def make_bundle(
-    run: GradedRun, *, answers: bool = True, draws: int = 1000, seed: int = 0, errata: tuple[ErrataMode, RunErrata]
-    | None = None, protocols: Path | None = None, key: "SecretKey | None" = None,
-) -> dict[str, bytes]:  # fmt: skip
+    run: GradedRun,
+    *,
+    answers: bool = True,
+    draws: int = 1000,
+    seed: int = 0,
+    errata: tuple[ErrataMode, RunErrata] | None = None,
+    protocols: Path | None = None,
+    key: "SecretKey | None" = None,
+) -> dict[str, bytes]:
     """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
 
     With `answers` it includes answers and grades, so that others can score and grade again; `draws` is 1 to
@@ -124,52 +143,87 @@ def make_bundle(
     rows = bundled_rows(run)
     scored_run = bundled_run(run.run.info, run.run.cases, *rows)
     grader = _check_graded(run, scored_run, rows[1])
-    errata_row = None if errata is None else {"mode": errata[0].value, **errata[1].row()}
+    errata_row = (
+        None if errata is None else {"mode": errata[0].value, **errata[1].row()}
+    )
     info = public_info(run.run.info)
     canary = canary_of_cases(info)
     files = {
         RUN: encode_document(info.model_dump(mode="json")),
-        CASES: encode_document({"cases": [[case.case_id, case_digest(case)] for case in run.run.cases]}),
+        CASES: encode_document(
+            {"cases": [[case.case_id, case_digest(case)] for case in run.run.cases]}
+        ),
         SCORES: encode_document(bundle_scores(scored_run, errata_row, draws, seed)),
     }
     if answers:
-        files[RESPONSES] = b"".join(encode_row(row_with_canary(answer, canary)) for answer in rows[0])
-        files[GRADES] = b"".join(encode_row(row_with_canary(grade, canary)) for grade in rows[1])
+        files[RESPONSES] = b"".join(
+            encode_row(row_with_canary(answer, canary)) for answer in rows[0]
+        )
+        files[GRADES] = b"".join(
+            encode_row(row_with_canary(grade, canary)) for grade in rows[1]
+        )
         if (evidence := run.run.evidence()) is not None:
             files[EVIDENCE_FILE] = evidence.data()
     if protocols is not None:
         if not answers:
-            raise UsageError("the results of protocols are verified by the answers, which are left out")
-        document, findings = bundled_protocols(scored_part(scored_run, errata_row), protocols)
+            raise UsageError(
+                "the results of protocols are verified by the answers, which are left out"
+            )
+        document, findings = bundled_protocols(
+            scored_part(scored_run, errata_row), protocols
+        )
         files[PROTOCOLS] = encode_document(document)
-        files[FINDINGS] = b"".join(encode_row(row_with_canary(row, canary)) for row in findings)
+        files[FINDINGS] = b"".join(
+            encode_row(row_with_canary(row, canary)) for row in findings
+        )
     public = None if key is None else key.public
     bundle_info = BundleInfo(
-        code_version=__version__, numpy=np.__version__, model=info.model, template=info.template,
-        parameters=info.parameters, cases=info.cases, grader=grader, answers=answers, canary=canary,
-        signing=None if public is None else SigningUse(key_id=public.id_text(), public_key=public.line()),
-        files={n: FileUse(bytes=len(d), digest=digest_bytes(d)) for n, d in sorted(files.items())},
-    )  # fmt: skip
+        code_version=__version__,
+        numpy=np.__version__,
+        model=info.model,
+        template=info.template,
+        parameters=info.parameters,
+        cases=info.cases,
+        grader=grader,
+        answers=answers,
+        canary=canary,
+        signing=None
+        if public is None
+        else SigningUse(key_id=public.id_text(), public_key=public.line()),
+        files={
+            n: FileUse(bytes=len(d), digest=digest_bytes(d))
+            for n, d in sorted(files.items())
+        },
+    )
     files[BUNDLE] = encode_document(bundle_info.model_dump(mode="json"))
     files[SUMS] = checksums(files)
     if key is not None:
         from medlive.integrity.signing import sign
 
         comment = trusted_comment(files[BUNDLE])
-        files[SIGNATURE] = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT).encode("ascii")
+        files[SIGNATURE] = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT).encode(
+            "ascii"
+        )
     return dict(sorted(files.items()))
 
 
 def _check_graded(run: GradedRun, bundled: GradedRun, grades: list[Grade]) -> Grader:
     """The grader of a run that may be published. Raises UsageError for others."""
     if run.grader is None:
-        raise UsageError(f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first")
+        raise UsageError(
+            f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first"
+        )
     if run.run.info.raw:
-        raise UsageError(f"{run.run.path}: raw runs use the threads' own words, which cannot be published")
+        raise UsageError(
+            f"{run.run.path}: raw runs use the threads' own words, which cannot be published"
+        )
     if bundled.grader is None:
         raise UsageError(f"{run.run.path}: no verdict matches a current answer")
     if all(grade.met is None for grade in grades):
-        raise UsageError(f"{run.run.path}: every criterion is ungraded", hint="medlive eval grade asks again")
+        raise UsageError(
+            f"{run.run.path}: every criterion is ungraded",
+            hint="medlive eval grade asks again",
+        )
     return bundled.grader
 
 
@@ -181,7 +235,11 @@ def canary_of_cases(info: RunInfo) -> str | None:
 def bundled_rows(run: GradedRun) -> tuple[list[Answer], list[Grade]]:
     """The latest answer of each case and the current grades, in the order of cases and criteria."""
     cases = run.run.cases
-    answers = [public_answer(run.answers[case.case_id]) for case in cases if case.case_id in run.answers]
+    answers = [
+        public_answer(run.answers[case.case_id])
+        for case in cases
+        if case.case_id in run.answers
+    ]
     # A grade reused by its key may have been written for another case with the same text.
     grades = [
         replace(public_grade(grades[c.id]), case_id=case.case_id, criterion_id=c.id)
@@ -193,19 +251,33 @@ def bundled_rows(run: GradedRun) -> tuple[list[Answer], list[Grade]]:
 
 
 def bundled_run(
-    info: RunInfo, cases: tuple[EvaluationCase, ...], answers: list[Answer], grades: list[Grade]
+    info: RunInfo,
+    cases: tuple[EvaluationCase, ...],
+    answers: list[Answer],
+    grades: list[Grade],
 ) -> GradedRun:
     """A run with exactly these answers and grades, as it is scored here and in verification."""
     by_case: dict[str, dict[str, Grade]] = {}
     for grade in grades:
         by_case.setdefault(grade.case_id, {})[grade.criterion_id] = grade
-    met = {case_id: {cid: grade.met for cid, grade in listed.items()} for case_id, listed in by_case.items()}
+    met = {
+        case_id: {cid: grade.met for cid, grade in listed.items()}
+        for case_id, listed in by_case.items()
+    }
     grader = None
     if grades:
         one, named = grades[0], sorted({grade.grader for grade in grades} - {""})
-        grader = Grader(one.engine, one.model, tuple(named), one.mode.value, one.prompt, one.judge)
+        grader = Grader(
+            one.engine, one.model, tuple(named), one.mode.value, one.prompt, one.judge
+        )
     return GradedRun(
-        RunFolder(_NOWHERE, info, cases), info.model, {a.case_id: a for a in answers}, by_case, grader, (), met
+        RunFolder(_NOWHERE, info, cases),
+        info.model,
+        {a.case_id: a for a in answers},
+        by_case,
+        grader,
+        (),
+        met,
     )
 
 
@@ -216,7 +288,9 @@ def scored_part(run: GradedRun, errata: Mapping[str, Any] | None) -> GradedRun:
     return replace(run, run=without(run.run, errata_from_record(run.run.cases, errata)))
 
 
-def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, seed: int) -> dict[str, Any]:
+def bundle_scores(
+    run: GradedRun, errata: Mapping[str, Any] | None, draws: int, seed: int
+) -> dict[str, Any]:
     """Make `scores.json`: both metrics with intervals, bounds and rates, rounded to `DIGITS` places.
 
     `run` is of `bundled_run`; with mode "apply" the cases and criteria in `errata` are left out.
@@ -232,7 +306,10 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
         (model,) = table.models
         found[metric.value] = {
             "overall": _estimate(model.overall),
-            "slices": [{"kind": s.kind, "value": s.value, **_estimate(s.estimate)} for s in model.slices],
+            "slices": [
+                {"kind": s.kind, "value": s.value, **_estimate(s.estimate)}
+                for s in model.slices
+            ],
             "table": table.tsv(),
         }
     scores = {
@@ -247,17 +324,32 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
     return {name: rounded(value) for name, value in (scores | found).items()}
 
 
-def errata_from_record(cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]) -> RunErrata:
+def errata_from_record(
+    cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]
+) -> RunErrata:
     """The errata in a bundle's record; `emptied` is recomputed."""
     withdrawn = {str(case_id) for case_id in row["withdrawn_cases"]}
-    criteria = {(str(one["case_id"]), str(one["criterion_id"])) for one in row["withdrawn_criteria"]}
+    criteria = {
+        (str(one["case_id"]), str(one["criterion_id"]))
+        for one in row["withdrawn_criteria"]
+    }
     return errata_of(cases, withdrawn, criteria)
 
 
-def errata_of(cases: tuple[EvaluationCase, ...], withdrawn: set[str], criteria: set[tuple[str, str]]) -> RunErrata:
+def errata_of(
+    cases: tuple[EvaluationCase, ...],
+    withdrawn: set[str],
+    criteria: set[tuple[str, str]],
+) -> RunErrata:
     """Errata of these cases and criteria, from no file."""
     emptied = emptied_cases(cases, criteria)
-    return RunErrata("", FoundErrata(None, Errata()), tuple(sorted(withdrawn)), tuple(sorted(criteria)), emptied)
+    return RunErrata(
+        "",
+        FoundErrata(None, Errata()),
+        tuple(sorted(withdrawn)),
+        tuple(sorted(criteria)),
+        emptied,
+    )
 
 
 def _estimate(one: Estimate) -> dict[str, Any]:

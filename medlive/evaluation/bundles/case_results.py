@@ -48,7 +48,9 @@ class _Source:
 
     mark: _Mark
     cases: str = ""
-    results: Mapping[str, tuple[tuple[EvaluationCriterion, ...], CaseResult]] | None = None
+    results: Mapping[str, tuple[tuple[EvaluationCriterion, ...], CaseResult]] | None = (
+        None
+    )
     problem: str = ""  # Why it is not shown
 
 
@@ -60,13 +62,19 @@ class CaseResults:
         self._places, self._lock = tuple(places), threading.Lock()
         self._reading: threading.Thread | None = None
         self._sources: dict[Path, _Source] = {}
-        self._rubrics: dict[tuple[EvaluationCriterion, ...], tuple[EvaluationCriterion, ...]] = {}
+        self._rubrics: dict[
+            tuple[EvaluationCriterion, ...], tuple[EvaluationCriterion, ...]
+        ] = {}
 
     def refresh(self) -> None:
         """Read what is new or has changed since; a fault of one source is its `problem`."""
         with self._lock:
-            found = {path: mark for place in self._places for path, mark in _sources(place)}
-            self._sources = {path: one for path, one in self._sources.items() if path in found}
+            found = {
+                path: mark for place in self._places for path, mark in _sources(place)
+            }
+            self._sources = {
+                path: one for path, one in self._sources.items() if path in found
+            }
             for path, mark in found.items():
                 known = self._sources.get(path)
                 if known is None or known.mark != mark:
@@ -90,12 +98,18 @@ class CaseResults:
                 found.setdefault((source.cases, criteria), []).append(result)
         return [
             RubricResults(cases, criteria, tuple(sorted(results, key=_rank)))
-            for (cases, criteria), results in sorted(found.items(), key=lambda item: item[0][0], reverse=True)
+            for (cases, criteria), results in sorted(
+                found.items(), key=lambda item: item[0][0], reverse=True
+            )
         ]
 
     def problems(self) -> list[tuple[str, str]]:
         """(name, why) of what is not shown, such as a bundle that does not verify."""
-        return [(printable(path.name), one.problem) for path, one in self._sources.items() if one.problem]
+        return [
+            (printable(path.name), one.problem)
+            for path, one in self._sources.items()
+            if one.problem
+        ]
 
     def _read(self, path: Path, mark: _Mark) -> _Source:
         try:
@@ -105,9 +119,16 @@ class CaseResults:
                 report = verify_bundle(path)
                 run = report.run
                 if run is None or not report.ok:
-                    return _Source(mark, problem=f"the bundle does not verify: {printable(report.why_not)[:500]}")
+                    return _Source(
+                        mark,
+                        problem=f"the bundle does not verify: {printable(report.why_not)[:500]}",
+                    )
             assert run is not None
-            return _Source(mark, printable(run.run.info.cases.name)[:_LONGEST], self._results(run, not is_run))
+            return _Source(
+                mark,
+                printable(run.run.info.cases.name)[:_LONGEST],
+                self._results(run, not is_run),
+            )
         except Exception as exc:
             # Whatever a file holds, the others are shown.
             why = exc.message if isinstance(exc, MedliveError) else describe(exc)
@@ -121,11 +142,19 @@ class CaseResults:
         return {
             one.case.case_id: (
                 self._rubrics.setdefault(one.case.criteria, one.case.criteria),
-                CaseResult(model, name, verified, one.state, one.score,
-                           tuple(one.met.get(c.id) for c in one.case.criteria) if one.met else ()),
+                CaseResult(
+                    model,
+                    name,
+                    verified,
+                    one.state,
+                    one.score,
+                    tuple(one.met.get(c.id) for c in one.case.criteria)
+                    if one.met
+                    else (),
+                ),
             )
             for one in run.case_scores(Metric.PAPER)
-        }  # fmt: skip
+        }
 
 
 def _rank(result: CaseResult) -> tuple[float, str]:
@@ -156,7 +185,9 @@ def _is_source(files: Sequence[Path]) -> bool:
 def _entries(place: Path) -> list[Path] | None:
     """What is in a folder, sorted; None: it is none."""
     try:
-        return sorted(place / name for name in os.listdir(place) if not name.startswith("."))
+        return sorted(
+            place / name for name in os.listdir(place) if not name.startswith(".")
+        )
     except OSError:
         return None
 

@@ -21,12 +21,33 @@ from medlive.evaluation.bundles.bundle import (
     case_digest,
     cases_jsonl,
 )
-from medlive.evaluation.bundles.files import BUNDLE, CASES, EVIDENCE_FILE, RUN, SCORES, parse_document, parse_model
+from medlive.evaluation.bundles.files import (
+    BUNDLE,
+    CASES,
+    EVIDENCE_FILE,
+    RUN,
+    SCORES,
+    parse_document,
+    parse_model,
+)
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
-from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES, CasesUse, EvidenceUse, RunInfo
-from medlive.evaluation.runs.templates import TEMPLATES, WITHOUT_EVIDENCE, Evidence, Snippet, load_template
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    IMPORTED,
+    RESPONSES,
+    CasesUse,
+    EvidenceUse,
+    RunInfo,
+)
+from medlive.evaluation.runs.templates import (
+    TEMPLATES,
+    WITHOUT_EVIDENCE,
+    Evidence,
+    Snippet,
+    load_template,
+)
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust
 from medlive.integrity.folder import SIGNATURE, SUMS
@@ -39,7 +60,9 @@ if TYPE_CHECKING:
 
 _NO_FILE: Final = "no such file"
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9.]{1,40})\n")
-_PAIRS: Final = TypeAdapter(list[Annotated[list[str], Field(min_length=2, max_length=2)]])
+_PAIRS: Final = TypeAdapter(
+    list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+)
 _SNIPPETS: Final = TypeAdapter(list[Snippet])
 Known = TypeVar("Known")
 Row = TypeVar("Row", Answer, Grade)
@@ -108,11 +131,16 @@ def signature(state: Verification, out: Faults) -> None:
         return
     has_signature = SIGNATURE in state.files
     named_key = SignedDocument(
-        what="bundle", document=BUNDLE,
-        key=None if info.signing is None else (info.signing.key_id, info.signing.public_key),
-        comment=bundle_files.trusted_comment(state.files[BUNDLE]), untrusted=UNTRUSTED_COMMENT,
-        given=state.public_keys, read=state.require_file,
-    )  # fmt: skip
+        what="bundle",
+        document=BUNDLE,
+        key=None
+        if info.signing is None
+        else (info.signing.key_id, info.signing.public_key),
+        comment=bundle_files.trusted_comment(state.files[BUNDLE]),
+        untrusted=UNTRUSTED_COMMENT,
+        given=state.public_keys,
+        read=state.require_file,
+    )
     if info.signing is None and not has_signature and not state.public_keys:
         state.trust = Trust.NOT_SIGNED
     state.trust, state.note = named_key.check(has_signature, out)
@@ -137,17 +165,33 @@ def digests(state: Verification, out: Faults) -> None:
     """Check every file's digest and size against SHA256SUMS and bundle.json."""
     text = state.require_file(SUMS).decode("utf-8", "replace")
     sums = {match[2]: "sha256:" + match[1] for match in _SUM_LINE.finditer(text)}
-    signed = {name: data for name, data in state.files.items() if name not in (SUMS, SIGNATURE)}
+    signed = {
+        name: data
+        for name, data in state.files.items()
+        if name not in (SUMS, SIGNATURE)
+    }
     for name, data in sorted(signed.items()):
         if sums.get(name) != (got := digest_bytes(data)):
             out.add(name, f"{sums.get(name, 'a digest')} as in {SUMS}", got)
     if not out.count and state.files[SUMS] != bundle_files.checksums(signed):
-        out.add(SUMS, "one sha256sum line for each file, in order", "different lines, order or line ends")
+        out.add(
+            SUMS,
+            "one sha256sum line for each file, in order",
+            "different lines, order or line ends",
+        )
     named = require(state.info, BUNDLE).files
     for name in sorted(named.keys() | (signed.keys() - {BUNDLE})):
         data_or_none = signed.get(name) if name != BUNDLE else None
-        got = _NO_FILE if data_or_none is None else f"{len(data_or_none)} bytes, {digest_bytes(data_or_none)}"
-        want = f"{named[name].bytes} bytes, {named[name].digest}" if name in named else _NO_FILE
+        got = (
+            _NO_FILE
+            if data_or_none is None
+            else f"{len(data_or_none)} bytes, {digest_bytes(data_or_none)}"
+        )
+        want = (
+            f"{named[name].bytes} bytes, {named[name].digest}"
+            if name in named
+            else _NO_FILE
+        )
         if got != want:
             out.add(printable(name)[:200], f"{want} as in {BUNDLE}", got)
 
@@ -156,10 +200,19 @@ def schema(state: Verification, out: Faults) -> None:
     """Check that every document and row has its schema and its canonical form, and that they agree."""
     state.run = parse_model(state.require_file(RUN), RUN, RunInfo, out)
     state.scores = parse_document(state.require_file(SCORES), SCORES, out)
-    if state.scores is not None and (version := state.scores.get("format_version")) != SCORES_VERSION:
-        out.add(SCORES, f"format_version {SCORES_VERSION}; make the bundle again", printable(str(version))[:40])
+    if (
+        state.scores is not None
+        and (version := state.scores.get("format_version")) != SCORES_VERSION
+    ):
+        out.add(
+            SCORES,
+            f"format_version {SCORES_VERSION}; make the bundle again",
+            printable(str(version))[:40],
+        )
     if state.scores is not None and (row := state.scores.get("errata")) is not None:
-        state.errata = parse_model(bundle_files.encode_document(row), SCORES, ErrataUse, out)
+        state.errata = parse_model(
+            bundle_files.encode_document(row), SCORES, ErrataUse, out
+        )
     listed = parse_document(state.require_file(CASES), CASES, out)
     if listed is not None:
         pairs = listed.get("cases") if len(listed) == 1 else None
@@ -169,8 +222,12 @@ def schema(state: Verification, out: Faults) -> None:
             out.add(CASES, "a list of cases and their digests", "something else")
     info = require(state.info, BUNDLE)
     if info.answers:
-        state.answers = bundle_files.rows(state.require_file(RESPONSES), RESPONSES, Answer, info.canary, out)
-        state.grades = bundle_files.rows(state.require_file(GRADES), GRADES, Grade, info.canary, out)
+        state.answers = bundle_files.rows(
+            state.require_file(RESPONSES), RESPONSES, Answer, info.canary, out
+        )
+        state.grades = bundle_files.rows(
+            state.require_file(GRADES), GRADES, Grade, info.canary, out
+        )
     if state.run is not None:
         _agree(state, state.run, info, out)
 
@@ -178,36 +235,59 @@ def schema(state: Verification, out: Faults) -> None:
 def _agree(state: Verification, run: RunInfo, info: BundleInfo, out: Faults) -> None:
     for name in ("model", "template", "parameters", "cases"):
         if (want := getattr(run, name)) != (got := getattr(info, name)):
-            out.add(BUNDLE, f"{name} as in {RUN}: {printable(str(want))[:150]}", printable(str(got))[:150])
+            out.add(
+                BUNDLE,
+                f"{name} as in {RUN}: {printable(str(want))[:150]}",
+                printable(str(got))[:150],
+            )
     if run.snapshots is not None or run.endpoint is not None:
         out.add(RUN, "no endpoint or path of the machine that made it", "one")
     if info.canary != (canary := canary_of_cases(run)):
         out.add(BUNDLE, f"the canary {canary}", printable(str(info.canary))[:100])
-    for what, text in (("model", run.model), ("template", run.template.name), ("grader", info.grader.model)):
+    for what, text in (
+        ("model", run.model),
+        ("template", run.template.name),
+        ("grader", info.grader.model),
+    ):
         # Names are printed in tables and on terminals.
         if not text.strip() or printable(text) != text:
             out.add(BUNDLE, f"a printable name of the {what}", printable(text)[:100])
     template = run.template
-    if template.name in TEMPLATES and template.digest not in (None, load_template(template.name).digest):
-        state.add_note(f"the text of its template {template.name} differs from this version's")
+    if template.name in TEMPLATES and template.digest not in (
+        None,
+        load_template(template.name).digest,
+    ):
+        state.add_note(
+            f"the text of its template {template.name} differs from this version's"
+        )
 
 
 def snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the bundle, and that it verifies."""
     use = require(state.info, BUNDLE).cases
-    found = state.snapshot if isinstance(state.snapshot, CaseSet) else _loaded(state, use, out)
+    found = (
+        state.snapshot
+        if isinstance(state.snapshot, CaseSet)
+        else _loaded(state, use, out)
+    )
     if found is None:
         return
     if found.verified is False:
         out.add(found.name, "a verified snapshot", "an unverified one")
     for name in ("origin", "name", "digest", "publishable"):
         if (want := getattr(use, name)) != (got := getattr(found, name)):
-            out.add(printable(found.name), f"{name} {printable(str(want))[:100]}, as {BUNDLE} says", str(got))
+            out.add(
+                printable(found.name),
+                f"{name} {printable(str(want))[:100]}, as {BUNDLE} says",
+                str(got),
+            )
     if out.count:
         return
     total, named = len(found), printable(str(use.selection))[:200]
     if use.selection is not None:
-        given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in use.selection.items()}
+        given: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in use.selection.items()
+        }
         try:
             found = select(found, Selection(**given))
         except (MedliveError, TypeError, AttributeError) as exc:
@@ -226,7 +306,10 @@ def _loaded(state: Verification, use: CasesUse, out: Faults) -> CaseSet | None:
     if place is None:
         named = printable(use.name)[:100]
         if use.origin != "snapshot":
-            raise Skip(f"the cases are of the file {named!r}, which was not given", allowed=True)
+            raise Skip(
+                f"the cases are of the file {named!r}, which was not given",
+                allowed=True,
+            )
         if week_end(use.name) is None:
             # Only look up versions: an untrusted bundle must not name a path of this machine.
             out.add(BUNDLE, "a snapshot version", named)
@@ -238,7 +321,11 @@ def _loaded(state: Verification, use: CasesUse, out: Faults) -> CaseSet | None:
     try:
         return load_cases(place)
     except (BadInput, CheckFailed) as exc:
-        out.add(place.name, "the cases of the run, and a snapshot that verifies", exc.message[:300])
+        out.add(
+            place.name,
+            "the cases of the run, and a snapshot that verifies",
+            exc.message[:300],
+        )
     return None
 
 
@@ -249,8 +336,15 @@ def cases(state: Verification, out: Faults) -> None:
     want = {case.case_id: case_digest(case) for case in expected}
     for case_id, one, other in bundle_files.differences(want, dict(digests)):
         out.add(f"{CASES}: {printable(case_id)}", one, printable(other))
-    if not out.count and [[case_id, digest] for case_id, digest in want.items()] != digests:
-        out.add(CASES, "each case once, in the snapshot's order", "duplicates or another order")
+    if (
+        not out.count
+        and [[case_id, digest] for case_id, digest in want.items()] != digests
+    ):
+        out.add(
+            CASES,
+            "each case once, in the snapshot's order",
+            "duplicates or another order",
+        )
     if (rows := digest_bytes(cases_jsonl(expected))) != use.rows:
         out.add(RUN, f"the cases' rows {rows}", printable(use.rows)[:100])
     if use.count != len(expected):
@@ -275,13 +369,21 @@ def evidence(state: Verification, out: Faults) -> None:
         out.add(EVIDENCE_FILE, "snippets in canonical form", printable(str(exc))[:200])
         return
     sizes = [len(listed) for listed in by_case.values()]
-    counted = {"rows": digest_bytes(data), "snippets": sum(sizes), "closed": sizes.count(0)}
+    counted = {
+        "rows": digest_bytes(data),
+        "snippets": sum(sizes),
+        "closed": sizes.count(0),
+    }
     for name, value in counted.items():
         if value != getattr(use, name):
             out.add(RUN, f"{name}: {value}", str(getattr(use, name))[:80])
     expected_cases = state.require_cases()
     if list(by_case) != [case.case_id for case in expected_cases]:
-        out.add(EVIDENCE_FILE, "every case of the run, in order", "other cases or another order")
+        out.add(
+            EVIDENCE_FILE,
+            "every case of the run, in order",
+            "other cases or another order",
+        )
     for case in expected_cases:
         for what, got in _snippet_faults(case, by_case.get(case.case_id, ()), use):
             out.add(EVIDENCE_FILE, f"case {case.case_id}{what}", got)
@@ -300,13 +402,23 @@ def _snippets(data: bytes) -> Mapping[str, Sequence[Snippet]]:
 def _arm(run: RunInfo, out: Faults) -> None:
     """Check that the template and the arm agree with the presence of evidence."""
     has_evidence, name = run.evidence is not None, run.template.name
-    wanted, found = ("no evidence", "evidence") if has_evidence else ("evidence", "none")
-    if run.engine != IMPORTED and name in TEMPLATES and has_evidence is not (name in WITHOUT_EVIDENCE):
+    wanted, found = (
+        ("no evidence", "evidence") if has_evidence else ("evidence", "none")
+    )
+    if (
+        run.engine != IMPORTED
+        and name in TEMPLATES
+        and has_evidence is not (name in WITHOUT_EVIDENCE)
+    ):
         out.add(RUN, f"{wanted} for the template {name}", found)
     if (run.arm == "closed" and has_evidence) or (
         run.arm == "open-book" and not has_evidence and run.engine != IMPORTED
     ):
-        out.add(RUN, f"the arm of a run {'with' if has_evidence else 'without'} evidence", run.arm)
+        out.add(
+            RUN,
+            f"the arm of a run {'with' if has_evidence else 'without'} evidence",
+            run.arm,
+        )
 
 
 def _snippet_faults(
@@ -314,38 +426,65 @@ def _snippet_faults(
 ) -> Iterator[tuple[str, str]]:
     """What is wrong with a case's snippets, as (expected, found)."""
     day = day_of(case)
-    if [one.rank for one in listed] != list(range(1, len(listed) + 1)) or len(listed) > use.top_k:
+    if [one.rank for one in listed] != list(range(1, len(listed) + 1)) or len(
+        listed
+    ) > use.top_k:
         yield f": at most {use.top_k} snippets, ranked from 1", f"{len(listed)} others"
     if listed and day is None:
         yield ": no snippet, since its date is unknown", str(len(listed))
     for one in listed:
         what = f", snippet {one.rank}"
         if one.digest != digest_json([one.title, one.section, one.text]):
-            yield f"{what}: the digest of its title, section and text", printable(one.digest)[:80]
+            yield (
+                f"{what}: the digest of its title, section and text",
+                printable(one.digest)[:80],
+            )
         if one.corpus not in use.corpora:
             yield f"{what}: a corpus of the index", printable(one.corpus)[:80]
         if one.date is None and not use.undated:
             yield f"{what}: a date", "none"
-        if one.date is not None and (not is_day(one.date) or (day is not None and one.date > day)):
-            yield f"{what}: a date not after its case's ({day})", printable(one.date)[:40]
+        if one.date is not None and (
+            not is_day(one.date) or (day is not None and one.date > day)
+        ):
+            yield (
+                f"{what}: a date not after its case's ({day})",
+                printable(one.date)[:40],
+            )
 
 
 def answers(state: Verification, out: Faults) -> None:
     """Check that every answer belongs to a case, at most one each."""
-    listed, run_cases = state.require_rows(state.answers, RESPONSES), state.require_cases()
-    in_order(RESPONSES, [a.case_id for a in listed], [c.case_id for c in run_cases], "case", out)
+    listed, run_cases = (
+        state.require_rows(state.answers, RESPONSES),
+        state.require_cases(),
+    )
+    in_order(
+        RESPONSES,
+        [a.case_id for a in listed],
+        [c.case_id for c in run_cases],
+        "case",
+        out,
+    )
     if (open_ := len(run_cases) - sum(a.gradable for a in listed)) > 0:
         failed = sum(a.state is AnswerState.FAILED for a in listed)
         missing = len(run_cases) - len(listed)
-        state.add_note(f"{open_} of {len(run_cases)} cases have no answer ({failed} failed, {missing} missing)")
+        state.add_note(
+            f"{open_} of {len(run_cases)} cases have no answer ({failed} failed, {missing} missing)"
+        )
     run = require(state.run, RUN)
-    others = Counter(a.model for a in listed if a.model and a.model not in (run.model, run.asked_as))
+    others = Counter(
+        a.model for a in listed if a.model and a.model not in (run.model, run.asked_as)
+    )
     if others:
         names = ", ".join(printable(name)[:60] for name, _ in others.most_common(3))
-        state.add_note(f"{others.total()} answers are by the model {names} instead of {printable(run.model)[:60]}")
+        state.add_note(
+            f"{others.total()} answers are by the model {names} instead of {printable(run.model)[:60]}"
+        )
 
 
-def in_order(file: str, found: Sequence[Any], known_names: Sequence[Any], what: str, out: Faults) -> None:
+def in_order(
+    file: str, found: Sequence[Any], known_names: Sequence[Any], what: str, out: Faults
+) -> None:
     """Check that each of `found` is in `known_names`, once, and in the same order."""
     places = {name: place for place, name in enumerate(known_names)}
     last = -1

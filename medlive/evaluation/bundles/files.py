@@ -46,15 +46,23 @@ DIGITS: Final = 6
 """Decimal places of results, few enough to be equal on all machines."""
 CANARY: Final = "canary"
 """The key of the snapshot's canary, in `bundle.json` and in every row of answers and verdicts."""
-_KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, EVIDENCE_FILE, *OF_PROTOCOLS, SUMS, SIGNATURE})
+_KNOWN: Final = frozenset(
+    {*ALWAYS, *ANSWERS, EVIDENCE_FILE, *OF_PROTOCOLS, SUMS, SIGNATURE}
+)
 _ONLY: Final = "only the files of a bundle"
 _FRAME: Final = 10_000
 """The most bytes that an archive adds to its files."""
 _MOST_USAGE: Final = 40
 _DAMAGED: Final = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, struct.error, RuntimeError, EOFError, ValueError, OverflowError,
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    struct.error,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    OverflowError,
     OSError,
-)  # fmt: skip
+)
 """What zipfile raises for files that are not archives, are damaged, or need a password."""
 Shape = TypeVar("Shape", bound=BaseModel)
 Row = TypeVar("Row", Answer, Grade, Finding)
@@ -62,7 +70,10 @@ Row = TypeVar("Row", Answer, Grade, Finding)
 
 def encode_document(value: Any) -> bytes:
     """Encode a document in canonical form. Raises ValueError for NaN and infinity."""
-    text = json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    text = (
+        json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False)
+        + "\n"
+    )
     return text.encode("utf-8", "backslashreplace")
 
 
@@ -71,14 +82,19 @@ def encode_row(row: Mapping[str, Any]) -> bytes:
     return canonical_json(row).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def row_with_canary(row: Answer | Grade | Finding, canary: str | None) -> dict[str, Any]:
+def row_with_canary(
+    row: Answer | Grade | Finding, canary: str | None
+) -> dict[str, Any]:
     """A row with the snapshot's canary, so that a copy of the log alone can be recognised."""
     return row.row() | ({} if canary is None else {CANARY: canary})
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:
     """`SHA256SUMS` of the files, sorted by name."""
-    lines = [f"{digest_bytes(files[name]).removeprefix('sha256:')}  {name}\n" for name in sorted(files)]
+    lines = [
+        f"{digest_bytes(files[name]).removeprefix('sha256:')}  {name}\n"
+        for name in sorted(files)
+    ]
     return "".join(lines).encode("ascii")
 
 
@@ -113,12 +129,16 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
     """
     if (size := sum(map(len, files.values()))) > BUNDLE_BYTES - _FRAME:
         raise UsageError(
-            f"the bundle has {size} bytes, more than {BUNDLE_BYTES}", hint="--without-answers leaves the rows out"
+            f"the bundle has {size} bytes, more than {BUNDLE_BYTES}",
+            hint="--without-answers leaves the rows out",
         )
     if out.exists() or out.is_symlink():
         found, faults = read_bundle(out)
         if faults.count or found != files:
-            raise UsageError(f"{out} already exists and is not this bundle", hint="choose another --out")
+            raise UsageError(
+                f"{out} already exists and is not this bundle",
+                hint="choose another --out",
+            )
         return
     partial = out.with_name(f".{out.name}.partial")
     with writing(out):
@@ -158,7 +178,9 @@ def _read_folder(root: Path, faults: Faults) -> dict[str, bytes]:
             faults.add(name, _ONLY, "a file")
             continue
         try:
-            files[name] = read_small(root / name, BUNDLE_BYTES - sum(map(len, files.values())))
+            files[name] = read_small(
+                root / name, BUNDLE_BYTES - sum(map(len, files.values()))
+            )
         except TooLong:
             faults.add(name, f"at most {BUNDLE_BYTES} bytes in all", "more")
         except OSError as exc:
@@ -186,11 +208,17 @@ def _read_archive(data: bytes, faults: Faults) -> dict[str, bytes]:
         faults.add(".", "a complete zip archive", str(exc)[:200] or type(exc).__name__)
         return files
     if not faults.count and archive(files) != data:
-        faults.add(".", "an archive in the form that medlive writes", "the same files in another form")
+        faults.add(
+            ".",
+            "an archive in the form that medlive writes",
+            "the same files in another form",
+        )
     return files
 
 
-def parse_model(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | None:
+def parse_model(
+    data: bytes, name: str, shape: type[Shape], out: Faults
+) -> Shape | None:
     """Parse a canonical document with that schema; reports a fault and returns None otherwise.
 
     Fields with a default may be missing, as older versions did not have them.
@@ -228,7 +256,9 @@ def parse_document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None
     return value
 
 
-def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Faults) -> list[Row] | None:
+def rows(
+    data: bytes, name: str, kind: type[Row], canary: str | None, out: Faults
+) -> list[Row] | None:
     """Parse the rows of a log, each canonical and with the canary; reports faults and returns None otherwise."""
     if data and not data.endswith(b"\n"):
         out.add(name, "a line end after the last line", "none, it was cut off")
@@ -238,7 +268,11 @@ def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Fault
         try:
             found.append(_row(line, kind, canary))
         except (ValueError, KeyError, TypeError, RecursionError) as exc:
-            out.add(f"{name}:{number}", f"a row of {kind.__name__}", printable(str(exc))[:200])
+            out.add(
+                f"{name}:{number}",
+                f"a row of {kind.__name__}",
+                printable(str(exc))[:200],
+            )
     return found if out.count == before else None
 
 
@@ -249,7 +283,11 @@ def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
     if not isinstance(row, dict):
         raise ValueError("expected an object")
     usage = row["usage"]
-    if not isinstance(usage, dict) or len(usage) > _MOST_USAGE or not all(map(is_count, usage.values())):
+    if (
+        not isinstance(usage, dict)
+        or len(usage) > _MOST_USAGE
+        or not all(map(is_count, usage.values()))
+    ):
         raise ValueError("usage must be an object of numbers")
     if encode_row(row) != line + b"\n":
         raise ValueError("not in canonical form")
@@ -268,7 +306,9 @@ def rounded(value: Any) -> Any:
         return round(value, DIGITS) + 0.0  # turns -0.0 into 0.0
     if isinstance(value, Mapping):
         return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+    return (
+        [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+    )
 
 
 def through_json(value: Any) -> Any:
@@ -285,11 +325,18 @@ def differences(want: Any, got: Any, place: str = "") -> list[tuple[str, str, st
             if key in want and key in got:
                 found += differences(want[key], got[key], where)
             else:
-                found.append((where[:100], *(("a field", "none") if key in want else ("none", "a field"))))
+                found.append(
+                    (
+                        where[:100],
+                        *(("a field", "none") if key in want else ("none", "a field")),
+                    )
+                )
         return found
     if isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
         pairs = enumerate(zip(want, got, strict=True))
-        return [one for i, (a, b) in pairs for one in differences(a, b, f"{place}[{i}]")]
+        return [
+            one for i, (a, b) in pairs for one in differences(a, b, f"{place}[{i}]")
+        ]
     if type(want) is type(got) and want == got:
         return []
     return [(place[:100], repr(want)[:120], repr(got)[:120])]

@@ -55,9 +55,14 @@ class Leaderboard:
 
 
 def rank_bundles(
-    reports: Sequence[BundleReport], *, metric: Metric = Metric.PAPER, draws: int = 1000, seed: int = 0, errata:
-    ErrataMode = ErrataMode.WARN, most_unscored: float = MOST_UNSCORED,
-) -> Leaderboard:  # fmt: skip
+    reports: Sequence[BundleReport],
+    *,
+    metric: Metric = Metric.PAPER,
+    draws: int = 1000,
+    seed: int = 0,
+    errata: ErrataMode = ErrataMode.WARN,
+    most_unscored: float = MOST_UNSCORED,
+) -> Leaderboard:
     """Rank verified bundles, those with the same cases, template and grader together.
 
     A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn is left out for
@@ -68,7 +73,11 @@ def rank_bundles(
     seen: dict[object, tuple[str, object]] = {}
     sets: dict[Conditions, list[tuple[BundleReport, GradedRun]]] = {}
     for report in reports:
-        why = report.why_not if report.run is None else _why_unranked(report, report.run, most_unscored, seen)
+        why = (
+            report.why_not
+            if report.run is None
+            else _why_unranked(report, report.run, most_unscored, seen)
+        )
         if report.run is None or why:
             unranked.append((report, why))
         else:
@@ -89,7 +98,9 @@ def _conditions(run: GradedRun) -> Conditions:
     assert run.grader is not None  # verified bundles have verdicts
     use = info.evidence
     evidence = None if use is None else (use.index_digest, use.top_k, use.undated)
-    return Conditions(info.cases.rows, info.template, evidence, replace(run.grader, answered_by=()))
+    return Conditions(
+        info.cases.rows, info.template, evidence, replace(run.grader, answered_by=())
+    )
 
 
 def _unscored(run: GradedRun) -> float:
@@ -97,12 +108,19 @@ def _unscored(run: GradedRun) -> float:
     scored = 0
     for case in run.run.cases:
         answer, met = run.answers.get(case.case_id), run.verdicts(case.case_id)
-        scored += answer is not None and answer.gradable and all(met.get(c.id) is not None for c in case.criteria)
+        scored += (
+            answer is not None
+            and answer.gradable
+            and all(met.get(c.id) is not None for c in case.criteria)
+        )
     return 1 - scored / len(run.run.cases)
 
 
 def _why_unranked(
-    report: BundleReport, run: GradedRun, most_unscored: float, seen: dict[object, tuple[str, object]]
+    report: BundleReport,
+    run: GradedRun,
+    most_unscored: float,
+    seen: dict[object, tuple[str, object]],
 ) -> str:
     """Why a bundle is not ranked beside those before it; "" if it is. Adds what no other may share to `seen`."""
     if (share := _unscored(run)) > most_unscored:
@@ -111,7 +129,11 @@ def _why_unranked(
     alike = "its answers are identical to those of {first}, under another model or template: it is unclear which "
     again = f"{run.run.info.model} is already ranked with {{first}}: a model is ranked once per set of conditions"
     claims: tuple[tuple[object, object, str], ...] = (
-        (("run", files[RUN].digest, files[GRADES].digest), None, "the same run as {first}"),
+        (
+            ("run", files[RUN].digest, files[GRADES].digest),
+            None,
+            "the same run as {first}",
+        ),
         # One run graded by two graders may be in two rankings.
         (
             ("answers", frozenset(_texts(run).items())),
@@ -135,45 +157,71 @@ def _texts(run: GradedRun) -> dict[str, str]:
     return {a.case_id: a.response for a in run.answers.values() if a.gradable}
 
 
-def _notes(reports: Sequence[BundleReport], left_out: RunErrata, errata: ErrataMode) -> list[str]:
+def _notes(
+    reports: Sequence[BundleReport], left_out: RunErrata, errata: ErrataMode
+) -> list[str]:
     cases, criteria = _withdrawn(reports)
     late = len(cases - set(left_out.cases)) + len(criteria - set(left_out.criteria))
-    trust = {kind: ", ".join(r.path.name for r in reports if r.trust is kind) for kind in Trust}
+    trust = {
+        kind: ", ".join(r.path.name for r in reports if r.trust is kind)
+        for kind in Trust
+    }
     notes = {
-        f"unsigned, so the origin is not verified: {trust[Trust.NOT_SIGNED]}": bool(trust[Trust.NOT_SIGNED]),
+        f"unsigned, so the origin is not verified: {trust[Trust.NOT_SIGNED]}": bool(
+            trust[Trust.NOT_SIGNED]
+        ),
         "signed only with a key named in the bundle, so the origin is not verified: "
         f"{trust[Trust.INTEGRITY]}": bool(trust[Trust.INTEGRITY]),
         **{f"{r.path.name}: {note}": True for r in reports for note in r.notes},
         f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} "
         "criteria": left_out.concerned,
-        f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all": late > 0
+        f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all": late
+        > 0
         and errata is ErrataMode.WARN,
     }
     texts = [(r.path.name, _texts(r.run)) for r in reports if r.run is not None]
     for (one, mine), (other, theirs) in combinations(texts, 2):
         same, of = len(mine.items() & theirs.items()), min(len(mine), len(theirs))
-        notes[f"{one} and {other}: {same} of {of} answers are identical"] = of > 0 and same / of >= _ALIKE
+        notes[f"{one} and {other}: {same} of {of} answers are identical"] = (
+            of > 0 and same / of >= _ALIKE
+        )
     return [note for note, holds in notes.items() if holds]
 
 
-def _withdrawn(reports: Sequence[BundleReport]) -> tuple[set[str], set[tuple[str, str]]]:
+def _withdrawn(
+    reports: Sequence[BundleReport],
+) -> tuple[set[str], set[tuple[str, str]]]:
     """The cases and criteria that locally known errata withdraw."""
     listed = [r.withdrawn for r in reports if r.withdrawn is not None]
-    return {c for one in listed for c in one.cases}, {c for one in listed for c in one.criteria}
+    return {c for one in listed for c in one.cases}, {
+        c for one in listed for c in one.criteria
+    }
 
 
 def _left_out(reports: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
     """What any bundle leaves out and, with "apply", what is known to be withdrawn."""
-    cases, criteria = _withdrawn(reports) if errata is ErrataMode.APPLY else (set(), set())
+    cases, criteria = (
+        _withdrawn(reports) if errata is ErrataMode.APPLY else (set(), set())
+    )
     for report in reports:
         if report.errata is not None and report.errata.mode is ErrataMode.APPLY:
             cases.update(report.errata.withdrawn_cases)
-            criteria.update((one["case_id"], one["criterion_id"]) for one in report.errata.withdrawn_criteria)
+            criteria.update(
+                (one["case_id"], one["criterion_id"])
+                for one in report.errata.withdrawn_criteria
+            )
     first = reports[0].run
-    return errata_of(first.run.cases if first and (cases or criteria) else (), cases, criteria)
+    return errata_of(
+        first.run.cases if first and (cases or criteria) else (), cases, criteria
+    )
 
 
 def _named(report: BundleReport, run: GradedRun, left_out: RunErrata) -> GradedRun:
     """The run with the bundle's path, without what is left out."""
     folder = replace(run.run, path=report.path)
-    return replace(run, run=without(folder, left_out) if left_out.concerned or left_out.emptied else folder)
+    return replace(
+        run,
+        run=without(folder, left_out)
+        if left_out.concerned or left_out.emptied
+        else folder,
+    )

@@ -12,9 +12,20 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from medlive.errors import UsageError
-from medlive.evaluation.bundles.files import FINDINGS, PROTOCOLS, differences, rounded, through_json
+from medlive.evaluation.bundles.files import (
+    FINDINGS,
+    PROTOCOLS,
+    differences,
+    rounded,
+    through_json,
+)
 from medlive.evaluation.bundles.public import check_public, public_finding, public_name
-from medlive.evaluation.grading.questions import Finding, Findings, Question, read_findings
+from medlive.evaluation.grading.questions import (
+    Finding,
+    Findings,
+    Question,
+    read_findings,
+)
 from medlive.evaluation.protocols.model import Material, Protocol, Subject
 from medlive.evaluation.protocols.registry import fitting
 from medlive.evaluation.protocols.runner import log_path
@@ -29,7 +40,9 @@ Judges = Mapping[str, EngineIdentity | None]
 """Protocol → who was asked; None: nobody is."""
 
 
-def bundled_protocols(run: GradedRun, folder: Path) -> tuple[dict[str, Any], list[Finding]]:
+def bundled_protocols(
+    run: GradedRun, folder: Path
+) -> tuple[dict[str, Any], list[Finding]]:
     """`protocols.json` and the findings that it rests on, of what `protocol all` wrote into a folder.
 
     Raises:
@@ -43,9 +56,14 @@ def bundled_protocols(run: GradedRun, folder: Path) -> tuple[dict[str, Any], lis
             continue
         found, _ = read_findings(log_path(protocol, folder))
         # A reply that is found by its key may have been about another run's same answer.
-        if mine := [replace(of, case_id=q.case_id, part=q.part) for q, of in _answered(protocol, material, found)]:
+        if mine := [
+            replace(of, case_id=q.case_id, part=q.part)
+            for q, of in _answered(protocol, material, found)
+        ]:
             if public_name(found.identity.model) != found.identity.model:
-                raise UsageError(f"the judge of {protocol.name} is named by a path, which a bundle would publish")
+                raise UsageError(
+                    f"the judge of {protocol.name} is named by a path, which a bundle would publish"
+                )
             check_public(found.identity.parameters)
             judges[protocol.name] = found.identity
             rows += map(public_finding, mine)
@@ -54,7 +72,9 @@ def bundled_protocols(run: GradedRun, folder: Path) -> tuple[dict[str, Any], lis
     return protocols_document(run, judges, rows), rows
 
 
-def protocols_document(run: GradedRun, judges: Judges, rows: Sequence[Finding]) -> dict[str, Any]:
+def protocols_document(
+    run: GradedRun, judges: Judges, rows: Sequence[Finding]
+) -> dict[str, Any]:
     """The results of the protocols named, from these findings alone."""
     results = []
     for protocol, material in _fitting(run):
@@ -62,14 +82,24 @@ def protocols_document(run: GradedRun, judges: Judges, rows: Sequence[Finding]) 
             judge = judges[protocol.name]
             found = protocol.results(material, _findings(judge, rows))
             results.append(
-                {"protocol": protocol.name, "options": protocol.model_dump(mode="json"),
-                 "judge": judge and judge.as_json(), "figures": dict(found.figures),
-                 "tables": [asdict(table) for table in found.tables]}
-            )  # fmt: skip
-    return {"format": "medlive-bundle-protocols", "format_version": VERSION, "protocols": rounded(results)}
+                {
+                    "protocol": protocol.name,
+                    "options": protocol.model_dump(mode="json"),
+                    "judge": judge and judge.as_json(),
+                    "figures": dict(found.figures),
+                    "tables": [asdict(table) for table in found.tables],
+                }
+            )
+    return {
+        "format": "medlive-bundle-protocols",
+        "format_version": VERSION,
+        "protocols": rounded(results),
+    }
 
 
-def check_protocols(run: GradedRun, declared: Mapping[str, Any], rows: Sequence[Finding], out: Faults) -> int:
+def check_protocols(
+    run: GradedRun, declared: Mapping[str, Any], rows: Sequence[Finding], out: Faults
+) -> int:
     """Check that every finding is a question's about this run and as the judge's reply says, and that the results
     are those of the findings. Returns how many findings have no whole reply to check them against."""
     try:
@@ -83,19 +113,33 @@ def check_protocols(run: GradedRun, declared: Mapping[str, Any], rows: Sequence[
             pair
             for protocol, material in _fitting(run)
             if protocol.asks and protocol.name in judges
-            for pair in _answered(protocol, material, _findings(judges[protocol.name], rows))
+            for pair in _answered(
+                protocol, material, _findings(judges[protocol.name], rows)
+            )
         ]
-        if [finding.key for _, finding in expected] != [finding.key for finding in rows]:
+        if [finding.key for _, finding in expected] != [
+            finding.key for finding in rows
+        ]:
             out.add(
-                FINDINGS, "one finding of each question that a protocol asks about the run, in order", "others"
+                FINDINGS,
+                "one finding of each question that a protocol asks about the run, in order",
+                "others",
             )
             return 0
         for question, finding in expected:
             if fault := _fault(question, finding):
-                out.add(FINDINGS, f"case {printable(finding.case_id)[:60]}: what the judge replied", fault)
+                out.add(
+                    FINDINGS,
+                    f"case {printable(finding.case_id)[:60]}: what the judge replied",
+                    fault,
+                )
         recomputed = through_json(protocols_document(run, judges, rows))
     except (KeyError, TypeError, ValueError) as exc:
-        out.add(PROTOCOLS, "protocols, their judges and valid replies", printable(str(exc))[:200])
+        out.add(
+            PROTOCOLS,
+            "protocols, their judges and valid replies",
+            printable(str(exc))[:200],
+        )
         return 0
     for place, want, got in differences(recomputed, dict(declared)):
         out.add(f"{PROTOCOLS}: {printable(place)}", want, got)
@@ -126,8 +170,16 @@ def _fault(question: Question, finding: Finding) -> str:
         return "another value" if _whole(finding) and said != finding.value else ""
     if not finding.reason:
         return "an ungraded question without a reason"
-    passed_over = ("another model answered", "the reply was cut at the token limit", "the judge refused")
-    return "a usable reply that is ungraded" if said and not finding.reason.startswith(passed_over) else ""
+    passed_over = (
+        "another model answered",
+        "the reply was cut at the token limit",
+        "the judge refused",
+    )
+    return (
+        "a usable reply that is ungraded"
+        if said and not finding.reason.startswith(passed_over)
+        else ""
+    )
 
 
 def _whole(finding: Finding) -> bool:
@@ -136,7 +188,9 @@ def _whole(finding: Finding) -> bool:
 
 
 def _fitting(run: GradedRun) -> Iterator[tuple[Protocol, Material]]:
-    return ((protocol, material) for _, protocol, material in fitting([Subject.of(run)]))
+    return (
+        (protocol, material) for _, protocol, material in fitting([Subject.of(run)])
+    )
 
 
 def _findings(judge: EngineIdentity | None, rows: Sequence[Finding]) -> Findings:
@@ -147,7 +201,16 @@ def _findings(judge: EngineIdentity | None, rows: Sequence[Finding]) -> Findings
     return found
 
 
-def _answered(protocol: Protocol, material: Material, found: Findings) -> list[tuple[Question, Finding]]:
+def _answered(
+    protocol: Protocol, material: Material, found: Findings
+) -> list[tuple[Question, Finding]]:
     """The protocol's questions that have a finding, once each."""
-    questions = {found.key(question): question for question in protocol.questions(material, found)}
-    return [(question, finding) for question in questions.values() if (finding := found.find(question))]
+    questions = {
+        found.key(question): question
+        for question in protocol.questions(material, found)
+    }
+    return [
+        (question, finding)
+        for question in questions.values()
+        if (finding := found.find(question))
+    ]

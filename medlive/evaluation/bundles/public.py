@@ -11,13 +11,18 @@ from medlive.evaluation.grading.questions import Finding
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import KEYS_BELONG, RunInfo, leaves, names_secret
 
-_SECRET_VARIABLE: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
+_SECRET_VARIABLE: Final = re.compile(
+    r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE
+)
 _LONG: Final = 12
 """Shorter values could be found in a text by chance."""
 _PRIVATE: Final = re.compile(r"://[^/@\s]+@|\A(?:/[\w.-]+/|~/|[A-Za-z]:\\)")
 """A login in an address, or a path."""
 _PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
-_NO_REPLY: Final = {"endpoint: ": "endpoint: no reply came", "batch: ": "batch: no reply that counts"}
+_NO_REPLY: Final = {
+    "endpoint: ": "endpoint: no reply came",
+    "batch: ": "batch: no reply that counts",
+}
 """Prefixes of failure reasons that may name machines, and their replacements."""
 _MOST_USED: Final = 1e15
 
@@ -30,7 +35,12 @@ def public_info(info: RunInfo) -> RunInfo:
     """
     check_public(info.parameters)
     asked_as = None if info.asked_as is None else public_name(info.asked_as)
-    public = {"endpoint": None, "snapshots": None, "model": public_name(info.model), "asked_as": asked_as}
+    public = {
+        "endpoint": None,
+        "snapshots": None,
+        "model": public_name(info.model),
+        "asked_as": asked_as,
+    }
     return info.model_copy(update=public)
 
 
@@ -39,32 +49,50 @@ def check_public(parameters: Mapping[str, Any]) -> None:
     for place, value in leaves(parameters):
         private = isinstance(value, str) and _PRIVATE.search(value)
         if names_secret(place) or private:
-            why = "looks like a secret" if names_secret(place) else "contains a login or a path"
-            raise UsageError(f"the parameter {place} {why}, and a bundle would publish it", hint=KEYS_BELONG)
+            why = (
+                "looks like a secret"
+                if names_secret(place)
+                else "contains a login or a path"
+            )
+            raise UsageError(
+                f"the parameter {place} {why}, and a bundle would publish it",
+                hint=KEYS_BELONG,
+            )
 
 
 def public_answer(answer: Answer) -> Answer:
     """Remove the thinking, the reason's details and everything but numbers from the usage of an answer."""
     model, reason = public_name(answer.model), "no answer came" if answer.reason else ""
-    return replace(answer, model=model, reason=reason, usage=_numbers(answer.usage), thinking="")
+    return replace(
+        answer, model=model, reason=reason, usage=_numbers(answer.usage), thinking=""
+    )
 
 
 def public_grade(grade: Grade) -> Grade:
     """Remove machine names from the reason and everything but numbers from the usage of a grade."""
     grader, model = public_name(grade.grader), public_name(grade.model)
     return replace(
-        grade, reason=_public_reason(grade.reason), grader=grader, model=model, usage=_numbers(grade.usage)
+        grade,
+        reason=_public_reason(grade.reason),
+        grader=grader,
+        model=model,
+        usage=_numbers(grade.usage),
     )
 
 
 def public_finding(finding: Finding) -> Finding:
     """The same of a protocol's finding, whose judge's name is part of its key and stays."""
     reason, usage = _public_reason(finding.reason), _numbers(finding.usage)
-    return replace(finding, reason=reason, grader=public_name(finding.grader), usage=usage)
+    return replace(
+        finding, reason=reason, grader=public_name(finding.grader), usage=usage
+    )
 
 
 def _public_reason(reason: str) -> str:
-    return next((text for prefix, text in _NO_REPLY.items() if reason.startswith(prefix)), reason)
+    return next(
+        (text for prefix, text in _NO_REPLY.items() if reason.startswith(prefix)),
+        reason,
+    )
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,7 +103,11 @@ def is_count(value: object) -> bool:
     """Whether a value is a usage count: a number from 0 on, or None for unknown."""
     if value is None:
         return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_USED
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value < _MOST_USED
+    )
 
 
 def public_name(model: str) -> str:
@@ -85,10 +117,21 @@ def public_name(model: str) -> str:
     return re.split(r"[\\/]", model.rstrip("\\/"))[-1] or model
 
 
-def find_secret(files: Mapping[str, bytes], environ: Mapping[str, str]) -> tuple[str, str] | None:
+def find_secret(
+    files: Mapping[str, bytes], environ: Mapping[str, str]
+) -> tuple[str, str] | None:
     """The first file with the value of a secret environment variable, and the variable's name; None if none."""
-    secrets = {name: v for name, v in environ.items() if _SECRET_VARIABLE.search(name) and len(v) >= _LONG}
+    secrets = {
+        name: v
+        for name, v in environ.items()
+        if _SECRET_VARIABLE.search(name) and len(v) >= _LONG
+    }
     return next(
-        ((file, name) for file, data in files.items() for name, v in secrets.items() if os.fsencode(v) in data),
+        (
+            (file, name)
+            for file, data in files.items()
+            for name, v in secrets.items()
+            if os.fsencode(v) in data
+        ),
         None,
     )

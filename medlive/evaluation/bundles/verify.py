@@ -36,10 +36,28 @@ from medlive.evaluation.bundles.protocols import check_protocols
 from medlive.evaluation.grading.questions import Finding
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import CaseSet
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, open_run, write_whole
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    RESPONSES,
+    RunFolder,
+    open_run,
+    write_whole,
+)
+from medlive.evaluation.scoring.errata import (
+    ErrataMode,
+    ErrataSearch,
+    RunErrata,
+    use_errata,
+)
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.integrity.checks import Faults, Skip, StepResult, StepState, Trust, run_steps
+from medlive.integrity.checks import (
+    Faults,
+    Skip,
+    StepResult,
+    StepState,
+    Trust,
+    run_steps,
+)
 from medlive.printable import printable
 
 if TYPE_CHECKING:
@@ -57,30 +75,42 @@ def errata(state: Verification, out: Faults) -> None:
     run = RunFolder(state.path, require(state.run, RUN), cases)
     try:
         (known,) = use_errata(
-            [run], ErrataMode.APPLY, ErrataSearch(state.errata_file, state.snapshots_folder)
+            [run],
+            ErrataMode.APPLY,
+            ErrataSearch(state.errata_file, state.snapshots_folder),
         ).runs
     except MedliveError as exc:
         if applied or state.errata_file is not None:
             out.add(SCORES, "readable errata", exc.message[:200])
         else:
-            state.add_note(f"the errata beside the snapshot cannot be read: {exc.message[:200]}")
+            state.add_note(
+                f"the errata beside the snapshot cannot be read: {exc.message[:200]}"
+            )
         return
     state.withdrawn = known
     left_out = RunErrata("", known.found)
     if declared is not None and applied:
         left_out = errata_from_record(cases, declared.model_dump(mode="json"))
-    without = [f"case {printable(case_id)[:100]}" for case_id in left_out.cases if case_id not in known.cases]
+    without = [
+        f"case {printable(case_id)[:100]}"
+        for case_id in left_out.cases
+        if case_id not in known.cases
+    ]
     without += [
         f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]}"
         for case_id, criterion_id in left_out.criteria
         if (case_id, criterion_id) not in known.criteria and case_id not in known.cases
     ]
     for what in without:
-        out.add(SCORES, "the errata of the snapshot", f"{what} left out without an erratum")
+        out.add(
+            SCORES, "the errata of the snapshot", f"{what} left out without an erratum"
+        )
     cases_scored = len(set(known.cases) - set(left_out.cases))
     criteria_scored = len(set(known.criteria) - set(left_out.criteria))
     if cases_scored or criteria_scored:
-        state.add_note(f"{cases_scored} cases and {criteria_scored} criteria were withdrawn but are scored")
+        state.add_note(
+            f"{cases_scored} cases and {criteria_scored} criteria were withdrawn but are scored"
+        )
 
 
 def scores(state: Verification, out: Faults) -> None:
@@ -89,16 +119,24 @@ def scores(state: Verification, out: Faults) -> None:
     if recomputed is None:
         return
     declared = require(state.scores, SCORES)
-    _compare(recomputed, declared, (recomputed.keys() | declared.keys()) - {"rates"}, out)
+    _compare(
+        recomputed, declared, (recomputed.keys() | declared.keys()) - {"rates"}, out
+    )
     info = require(state.info, BUNDLE)
     made, here = (info.code_version, info.numpy), (__version__, np.__version__)
     if made != here:
         # Other versions may draw other random numbers or score differently.
         theirs = f"medlive {printable(made[0])[:40]}, numpy {printable(made[1])[:40]}"
         if out.count:
-            out.add(BUNDLE, f"medlive {here[0]}, numpy {here[1]}, which recomputed the scores", theirs)
+            out.add(
+                BUNDLE,
+                f"medlive {here[0]}, numpy {here[1]}, which recomputed the scores",
+                theirs,
+            )
         else:
-            state.add_note(f"made with {theirs}; scored again with medlive {here[0]}, numpy {here[1]}")
+            state.add_note(
+                f"made with {theirs}; scored again with medlive {here[0]}, numpy {here[1]}"
+            )
 
 
 def rates(state: Verification, out: Faults) -> None:
@@ -112,20 +150,36 @@ def protocols(state: Verification, out: Faults) -> None:
     if not state.files.keys() & bundle_files.OF_PROTOCOLS:
         return
     info, run = require(state.info, BUNDLE), graded(state)
-    declared = bundle_files.parse_document(state.require_file(PROTOCOLS), PROTOCOLS, out)
-    rows = bundle_files.rows(state.require_file(FINDINGS), FINDINGS, Finding, info.canary, out)
+    declared = bundle_files.parse_document(
+        state.require_file(PROTOCOLS), PROTOCOLS, out
+    )
+    rows = bundle_files.rows(
+        state.require_file(FINDINGS), FINDINGS, Finding, info.canary, out
+    )
     if declared is None or rows is None:
         return
     if any(number >= _RESTS for number in state.failed):
         raise Skip("an earlier step that the results depend on failed")
     errata = None if state.errata is None else state.errata.model_dump(mode="json")
     if unverifiable := check_protocols(scored_part(run, errata), declared, rows, out):
-        state.add_note(f"{unverifiable} of {len(rows)} findings have no stored reply to check them against")
+        state.add_note(
+            f"{unverifiable} of {len(rows)} findings have no stored reply to check them against"
+        )
 
 
-def _compare(recomputed: Mapping[str, Any], declared: Mapping[str, Any], fields: Set[str], out: Faults) -> None:
-    docs = ({name: doc[name] for name in doc.keys() & fields} for doc in (recomputed, declared))
-    for place, want, got in bundle_files.differences(*map(bundle_files.through_json, docs)):
+def _compare(
+    recomputed: Mapping[str, Any],
+    declared: Mapping[str, Any],
+    fields: Set[str],
+    out: Faults,
+) -> None:
+    docs = (
+        {name: doc[name] for name in doc.keys() & fields}
+        for doc in (recomputed, declared)
+    )
+    for place, want, got in bundle_files.differences(
+        *map(bundle_files.through_json, docs)
+    ):
         out.add(f"{SCORES}: {printable(place)}", want, got)
 
 
@@ -138,11 +192,17 @@ def _recompute(state: Verification, out: Faults) -> dict[str, Any] | None:
         raise Skip("an earlier step that the scores depend on failed")
     try:
         draws, seed = (declared["bootstrap"][name] for name in ("draws", "seed"))
-        if [type(draws), type(seed)] != [int, int] or not (1 <= draws <= MOST_DRAWS and 0 <= seed < 2**63):
+        if [type(draws), type(seed)] != [int, int] or not (
+            1 <= draws <= MOST_DRAWS and 0 <= seed < 2**63
+        ):
             raise ValueError(f"draws {draws!r}, seed {seed!r}"[:100])
         state.recomputed = bundle_scores(graded(state), declared["errata"], draws, seed)
     except (KeyError, TypeError, ValueError, CheckFailed) as exc:
-        out.add(SCORES, f"1 to {MOST_DRAWS} draws, a seed and errata that leave a case", str(exc)[:200])
+        out.add(
+            SCORES,
+            f"1 to {MOST_DRAWS} draws, a seed and errata that leave a case",
+            str(exc)[:200],
+        )
     return state.recomputed
 
 
@@ -192,7 +252,11 @@ class BundleReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes of passed steps, except the signature's."""
-        return tuple(step.why for step in self.steps[1:] if step.state is StepState.PASSED and step.why)
+        return tuple(
+            step.why
+            for step in self.steps[1:]
+            if step.state is StepState.PASSED and step.why
+        )
 
     @property
     def why_not(self) -> str:
@@ -206,9 +270,12 @@ class BundleReport:
 
 
 def verify_bundle(
-    path: Path, *, public_keys: "Sequence[PublicKey]" = (), snapshot: Path | CaseSet | None = None, errata_file:
-    Path | None = None,
-) -> BundleReport:  # fmt: skip
+    path: Path,
+    *,
+    public_keys: "Sequence[PublicKey]" = (),
+    snapshot: Path | CaseSet | None = None,
+    errata_file: Path | None = None,
+) -> BundleReport:
     """Run all verification steps on a bundle; nothing is written.
 
     Args:
@@ -224,28 +291,52 @@ def verify_bundle(
         BadInput: If there is no bundle at `path`.
     """
     files, packing_faults = bundle_files.read_bundle(path)
-    state = Verification(path, files, packing_faults, public_keys, snapshot, errata_file)
+    state = Verification(
+        path, files, packing_faults, public_keys, snapshot, errata_file
+    )
     signature, *others = results = run_steps(state, STEPS)
-    usable = signature.state is not StepState.FAILED and all(r.state is StepState.PASSED for r in others)
+    usable = signature.state is not StepState.FAILED and all(
+        r.state is StepState.PASSED for r in others
+    )
     run, book = (graded(state), files.get(EVIDENCE_FILE)) if usable else (None, None)
-    return BundleReport(path, results, state.info, state.trust, run, book, state.errata, state.withdrawn)
+    return BundleReport(
+        path, results, state.info, state.trust, run, book, state.errata, state.withdrawn
+    )
 
 
 STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
-    ("the signature is valid, by a given key or the one that the bundle names", contents.signature),
+    (
+        "the signature is valid, by a given key or the one that the bundle names",
+        contents.signature,
+    ),
     ("the bundle contains exactly its files, as regular files", contents.files),
     ("every file matches SHA256SUMS and bundle.json", contents.digests),
-    ("every document and row is valid and in canonical form, and they agree", contents.schema),
+    (
+        "every document and row is valid and in canonical form, and they agree",
+        contents.schema,
+    ),
     ("the snapshot is the one named in the bundle, and verifies", contents.snapshot),
     ("the cases equal the snapshot's", contents.cases),
-    ("only open-book runs have evidence, as run.json says, none newer than its case", contents.evidence),
+    (
+        "only open-book runs have evidence, as run.json says, none newer than its case",
+        contents.evidence,
+    ),
     ("every answer belongs to a case, at most one each", contents.answers),
-    ("every verdict matches its criterion, its answer and the grader's reply", verdicts.verdicts),
+    (
+        "every verdict matches its criterion, its answer and the grader's reply",
+        verdicts.verdicts,
+    ),
     ("the pinned grader gave all verdicts", verdicts.grader),
     ("everything left out is in the snapshot's errata", errata),
     ("the recomputed scores are equal to the printed digit", scores),
-    ("the recomputed rates of unanswered, ungraded, truncated and refused are equal", rates),
-    ("what judges said in protocols matches their replies, and comes to the same results", protocols),
+    (
+        "the recomputed rates of unanswered, ungraded, truncated and refused are equal",
+        rates,
+    ),
+    (
+        "what judges said in protocols matches their replies, and comes to the same results",
+        protocols,
+    ),
 )
 """The steps, in order: a reviewer checks completeness by counting."""
 
@@ -260,17 +351,27 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
     if report.run is None:
         raise UsageError(f"{report.path} cannot be unpacked: {report.why_not}")
     run = report.run
-    grades = (run.grades.get(case.case_id, {}).get(c.id) for case in run.run.cases for c in case.criteria)
+    grades = (
+        run.grades.get(case.case_id, {}).get(c.id)
+        for case in run.run.cases
+        for c in case.criteria
+    )
     files = {
         "cases.jsonl": cases_jsonl(run.run.cases),
         **({} if report.book is None else {EVIDENCE_FILE: report.book}),
-        RESPONSES: b"".join(encode_row(answer.row()) for answer in run.answers.values()),
-        GRADES: b"".join(encode_row(grade.row()) for grade in grades if grade is not None),
+        RESPONSES: b"".join(
+            encode_row(answer.row()) for answer in run.answers.values()
+        ),
+        GRADES: b"".join(
+            encode_row(grade.row()) for grade in grades if grade is not None
+        ),
         # Last, since it makes the folder a run.
         "run.json": encode_document(run.run.info.model_dump(mode="json")),
     }
     with writing(out):
-        if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        if out.is_symlink() or (
+            out.exists() and (not out.is_dir() or any(out.iterdir()))
+        ):
             raise UsageError(f"{out} is not empty", hint="name a new folder")
         out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():

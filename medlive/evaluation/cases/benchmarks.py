@@ -10,14 +10,33 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.cases.livemedbench import HAN, month_of, repeat_notes, unread_notes
+from medlive.evaluation.cases.livemedbench import (
+    HAN,
+    month_of,
+    repeat_notes,
+    unread_notes,
+)
 from medlive.evaluation.cases.llmeval import is_llmeval, llmeval_rows
 from medlive.evaluation.log import read_bytes
-from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion, Turn, conversation
+from medlive.evaluation.model import (
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+    Turn,
+    conversation,
+)
 from medlive.evaluation.tables import csv_rows, decode_text, read_table
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 
@@ -52,7 +71,9 @@ def _named(ours: str, theirs: str, default: Any = ...) -> Any:
 
 
 def _as_text(value: object) -> object:
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    return (
+        str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    )
 
 
 _Id = Annotated[_Text, BeforeValidator(_as_text)]
@@ -112,7 +133,9 @@ class _CaseRow(_Part):
         return self
 
     def _ids(self) -> list[str]:
-        return [c.id or f"rubric_{place}" for place, c in enumerate(self.rubric, start=1)]
+        return [
+            c.id or f"rubric_{place}" for place, c in enumerate(self.rubric, start=1)
+        ]
 
     def case(self) -> EvaluationCase:
         """The row as a case; the language is told by its characters where the row does not say."""
@@ -120,24 +143,48 @@ class _CaseRow(_Part):
         narrative = conversation(turns[:-1]) if turns else self.narrative
         query = turns[-1].content if turns else self.query
         criteria = [
-            EvaluationCriterion(cid, c.criterion, c.points, c.axis or _tagged(c.tags, "axis:"), tuple(c.tags))
+            EvaluationCriterion(
+                cid,
+                c.criterion,
+                c.points,
+                c.axis or _tagged(c.tags, "axis:"),
+                tuple(c.tags),
+            )
             for cid, c in zip(self._ids(), self.rubric, strict=True)
         ]
         ideal = (self.ideal_completions_data or {}).get(_IDEAL)
         return EvaluationCase(
-            case_id=self.case_id, language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
-            narrative=narrative, query=query, advice=self.advice or str(ideal or ""), criteria=tuple(criteria),
-            post_time=self.post_time, month=month_of(self.post_time), source=self.source,
-            theme=self.theme or _tagged(self.tags, "theme:"), specialty=self.specialty, cluster=self.cluster,
-            turns=turns, after=self.after, tags=tuple(self.tags), difficulty=self.difficulty,
+            case_id=self.case_id,
+            language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
+            narrative=narrative,
+            query=query,
+            advice=self.advice or str(ideal or ""),
+            criteria=tuple(criteria),
+            post_time=self.post_time,
+            month=month_of(self.post_time),
+            source=self.source,
+            theme=self.theme or _tagged(self.tags, "theme:"),
+            specialty=self.specialty,
+            cluster=self.cluster,
+            turns=turns,
+            after=self.after,
+            tags=tuple(self.tags),
+            difficulty=self.difficulty,
             dialogue_register=self.dialogue_register,
-        )  # fmt: skip
+        )
 
     def unknown(self) -> Iterator[str]:
         """The names of fields that medlive does not know; of turns and criteria after `turns.` and `rubric.`."""
-        for prefix, rows in (("", [self]), ("turns.", self.turns), ("rubric.", self.rubric)):
+        for prefix, rows in (
+            ("", [self]),
+            ("turns.", self.turns),
+            ("rubric.", self.rubric),
+        ):
             yield from {
-                prefix + name: None for row in rows for name in row.model_extra or {} if name not in _UNREAD
+                prefix + name: None
+                for row in rows
+                for name in row.model_extra or {}
+                if name not in _UNREAD
             }
 
 
@@ -175,7 +222,9 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         try:
             if isinstance(raw, str):
                 raise ValueError(raw)
-            row = _CaseRow.model_validate(_kqa_case(raw) if format_ is Format.KQA else raw)
+            row = _CaseRow.model_validate(
+                _kqa_case(raw) if format_ is Format.KQA else raw
+            )
         except ValueError as exc:
             notes.append(f"{path.name}, {where}: {_cause(exc)}; left out")
             continue
@@ -184,13 +233,25 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         case = row.case()
         before, kept = found.setdefault(case.case_id, (where, case))
         if kept is not case:
-            notes.append(f"{path.name}, {where}: case {case.case_id!r} is in {before}; left out")
+            notes.append(
+                f"{path.name}, {where}: case {case.case_id!r} is in {before}; left out"
+            )
     if not found:
-        raise BadInput(f"{path} holds no {format_.value} case" + (f" ({notes[0]})" if notes else ""))
+        raise BadInput(
+            f"{path} holds no {format_.value} case"
+            + (f" ({notes[0]})" if notes else "")
+        )
     notes += [f"{path.name}: {note}" for note in unread_notes(unknown)]
     cases = tuple(case for _, case in found.values())
     notes += _irregular(list(found.values()))
-    return CaseSet(cases, format_.value, path.name, digest_bytes(read_bytes(path)), None, tuple(notes))
+    return CaseSet(
+        cases,
+        format_.value,
+        path.name,
+        digest_bytes(read_bytes(path)),
+        None,
+        tuple(notes),
+    )
 
 
 def _cause(exc: ValueError) -> str:
@@ -199,26 +260,40 @@ def _cause(exc: ValueError) -> str:
     first = exc.errors(include_url=False)[0]
     why = _WHY.get(first["type"], first["msg"])
     # Places count from 1, as lines do.
-    where = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
+    where = ".".join(
+        str(part + 1) if isinstance(part, int) else part for part in first["loc"]
+    )
     return f"{where}: {why}".removeprefix(": ").replace("Value error, ", "")
 
 
 def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what is odd in cases that are asked all the same."""
-    yield from repeat_notes([(f"{where}: case {case.case_id!r}", case) for where, case in found])
+    yield from repeat_notes(
+        [(f"{where}: case {case.case_id!r}", case) for where, case in found]
+    )
     for what, without in {
-        "criterion; they are asked and have no score": [w for w, c in found if not c.criteria],
-        "positive points; they are asked and have no score": [
-            w for w, c in found if c.criteria and all(one.points <= 0 for one in c.criteria)
+        "criterion; they are asked and have no score": [
+            w for w, c in found if not c.criteria
         ],
-        "post_time that can be read; they are in no month": [w for w, c in found if c.post_time and not c.month],
-        "cluster, as others have; each stands for itself": [w for w, c in found if c.cluster is None],
+        "positive points; they are asked and have no score": [
+            w
+            for w, c in found
+            if c.criteria and all(one.points <= 0 for one in c.criteria)
+        ],
+        "post_time that can be read; they are in no month": [
+            w for w, c in found if c.post_time and not c.month
+        ],
+        "cluster, as others have; each stands for itself": [
+            w for w, c in found if c.cluster is None
+        ],
     }.items():
         if without and (len(without) < len(found) or not what.startswith("cluster")):
             yield f"{len(without)} of {len(found)} cases have no {what} (first: {without[0]})"
 
 
-def _case_rows(path: Path, format_: Format) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+def _case_rows(
+    path: Path, format_: Format
+) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     """The rows of a file that are a case each, with their places; or why one is none."""
     text = decode_text(read_bytes(path), path.name)[0]
     if format_ is Format.MEDIQA:
@@ -241,11 +316,22 @@ def _kqa_case(raw: Mapping[str, Any]) -> Row:
     """A row of K-QA's questions, or of its statements, as a case."""
     row = dict(raw)
     if "Question" in row:
-        question, lists = row.pop("Question"), [(name, row.pop(name, [])) for name in _KQA_LISTS]
-        if bad := [name for name, statements in lists if not isinstance(statements, list)]:
+        question, lists = (
+            row.pop("Question"),
+            [(name, row.pop(name, [])) for name in _KQA_LISTS],
+        )
+        if bad := [
+            name for name, statements in lists if not isinstance(statements, list)
+        ]:
             raise ValueError(f"{bad[0]}: expected a list")
-        rubric = [_statement(text, name) for name, statements in lists for text in statements]
-        kept = [one for one in rubric if not isinstance(text := one["criterion"], str) or text.strip()]
+        rubric = [
+            _statement(text, name) for name, statements in lists for text in statements
+        ]
+        kept = [
+            one
+            for one in rubric
+            if not isinstance(text := one["criterion"], str) or text.strip()
+        ]
         row |= {"case_id": kqa_id(question), "query": question, "rubric": kept}
         if len(kept) < len(rubric):
             row["empty statements"] = True
@@ -254,12 +340,18 @@ def _kqa_case(raw: Mapping[str, Any]) -> Row:
 
 def _tagged(tags: Sequence[str], prefix: str) -> str | None:
     """The rest of the first tag that begins so."""
-    return next((tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)), None)
+    return next(
+        (tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)), None
+    )
 
 
 def _statement(text: object, category: str) -> Row:
     # K-QA's comprehensiveness counts what an answer must have, each the same, and nothing else.
-    return {"criterion": text, "points": float(category == _KQA_LISTS[0]), "axis": category}
+    return {
+        "criterion": text,
+        "points": float(category == _KQA_LISTS[0]),
+        "axis": category,
+    }
 
 
 def kqa_id(*parts: object) -> str:
@@ -275,16 +367,32 @@ def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, An
     for line, values in csv_rows(text, name, (*KQA_COLUMNS, "label_0"), fold=False):
         # Short rows have empty columns.
         row = dict.fromkeys(KQA_COLUMNS, "") | dict(values)
-        yield line, (kqa_id(*(row[column] for column in KQA_COLUMNS[:3])), f"r{row.get('') or line}"), row
+        yield (
+            line,
+            (
+                kqa_id(*(row[column] for column in KQA_COLUMNS[:3])),
+                f"r{row.get('') or line}",
+            ),
+            row,
+        )
 
 
 def _kqa_statements(text: str, name: str) -> Iterator[tuple[str, Row]]:
     """K-QA's labelled statements as cases: one for each answer, of the source that gave it."""
     cases: dict[str, tuple[str, Row]] = {}
     for line, (case_id, criterion_id), row in kqa_rows(text, name):
-        head = {"query": row["Question"], "source": row["llm_x"], "cluster": kqa_id(row["Question"]), "rubric": []}
-        _, case = cases.setdefault(case_id, (f"line {line}", {"case_id": case_id, **head}))
-        case["rubric"].append({"id": criterion_id, **_statement(row["claim"], row["category_x"])})
+        head = {
+            "query": row["Question"],
+            "source": row["llm_x"],
+            "cluster": kqa_id(row["Question"]),
+            "rubric": [],
+        }
+        _, case = cases.setdefault(
+            case_id, (f"line {line}", {"case_id": case_id, **head})
+        )
+        case["rubric"].append(
+            {"id": criterion_id, **_statement(row["claim"], row["category_x"])}
+        )
     yield from cases.values()
 
 
@@ -303,11 +411,18 @@ def mediqa_rows(text: str, name: str) -> Iterator[tuple[str, Row, Row]]:
     for question in root.iter("Question"):
         asked = (question.findtext("QuestionText") or "").strip()
         for answer in question.iter("Answer"):
-            qid, aid, score = question.get("QID", ""), answer.get("AID", ""), answer.get("ReferenceScore")
+            qid, aid, score = (
+                question.get("QID", ""),
+                answer.get("AID", ""),
+                answer.get("ReferenceScore"),
+            )
             rubric = [{"id": "correct", "criterion": _MEDIQA_LABEL, "points": 1}]
             case = {"case_id": aid, "query": asked, "cluster": qid, "rubric": rubric}
-            given = {"case_id": aid, "response": answer.findtext("AnswerText") or "",
-                     "score": int(score) if score in ("1", "2", "3", "4") else None}  # fmt: skip
+            given = {
+                "case_id": aid,
+                "response": answer.findtext("AnswerText") or "",
+                "score": int(score) if score in ("1", "2", "3", "4") else None,
+            }
             yield f"question {qid}, answer {aid}", case, given
 
 
@@ -324,20 +439,35 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
     if format_ is Format.MEDIQA:
         return [given for _, _, given in mediqa_rows(text, path.name)]
     if format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
-        answers = {place[0]: row["answer"] for _, place, row in kqa_rows(text, path.name)}
-        return [{"case_id": case_id, "response": answer} for case_id, answer in answers.items()]
+        answers = {
+            place[0]: row["answer"] for _, place, row in kqa_rows(text, path.name)
+        }
+        return [
+            {"case_id": case_id, "response": answer}
+            for case_id, answer in answers.items()
+        ]
     rows: list[Row] = []
     for where, row in _json(text, path.name):
         if isinstance(row, str):
             raise BadInput(f"{path.name}, {where}: {row}")
         if format_ is Format.KQA:
-            rows.append({"case_id": kqa_id(row.get("Question")), "response": row.get("result")})
+            rows.append(
+                {"case_id": kqa_id(row.get("Question")), "response": row.get("result")}
+            )
             continue
         # simple-evals' file is one object, with a row for each example.
-        listed = row["metadata"].get("example_level_metadata") if isinstance(row.get("metadata"), dict) else [row]
-        for place, one in enumerate(listed if isinstance(listed, list) else (), start=1):
+        listed = (
+            row["metadata"].get("example_level_metadata")
+            if isinstance(row.get("metadata"), dict)
+            else [row]
+        )
+        for place, one in enumerate(
+            listed if isinstance(listed, list) else (), start=1
+        ):
             if not isinstance(one, dict):
-                raise BadInput(f"{path.name}, {where}, example {place}: expected an object")
+                raise BadInput(
+                    f"{path.name}, {where}, example {place}: expected an object"
+                )
             rows.append(_result(one, field))
     if not (answered := [row for row in rows if row["response"] is not None]):
         raise BadInput(f"{path.name} has no answer in {format_.value}'s format")
@@ -346,7 +476,11 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
 
 def _result(row: Mapping[str, Any], field: str) -> Row:
     """A row of HealthBench's results: the last message of its completion, or the ideal one, and its verdicts."""
-    given = (row.get("ideal_completions_data") or {}).get(_IDEAL) if field == _IDEAL else row.get("completion")
+    given = (
+        (row.get("ideal_completions_data") or {}).get(_IDEAL)
+        if field == _IDEAL
+        else row.get("completion")
+    )
     last = given[-1] if isinstance(given, list) and given else given
     answer = last.get("content") if isinstance(last, dict) else last
     verdicts = {
@@ -358,14 +492,22 @@ def _result(row: Mapping[str, Any], field: str) -> Row:
         for place, item in enumerate(row.get("rubric_items") or (), start=1)
         if isinstance(item, dict) and "criteria_met" in item
     }
-    return {"case_id": row.get("prompt_id"), "response": answer, "evaluations": verdicts, **_asked(row)}
+    return {
+        "case_id": row.get("prompt_id"),
+        "response": answer,
+        "evaluations": verdicts,
+        **_asked(row),
+    }
 
 
 def _asked(row: Mapping[str, Any]) -> Row:
     """What a row says was asked, in LiveMedBench's fields; nothing where its prompt is not a list of turns."""
     try:
         turns = [Turn(turn["role"], turn["content"]) for turn in row["prompt"]]
-        return {"narrative": conversation(turns[:-1]), "core_request": turns[-1].content}
+        return {
+            "narrative": conversation(turns[:-1]),
+            "core_request": turns[-1].content,
+        }
     except (KeyError, IndexError, TypeError):
         return {}
 
@@ -377,11 +519,19 @@ def gradings_of(
 
     Verdicts on what is not a criterion of the cases are kept, for `import_run` to name.
     """
-    raters = list(dict.fromkeys(rater for given in verdicts.values() for rater in given))
+    raters = list(
+        dict.fromkeys(rater for given in verdicts.values() for rater in given)
+    )
     if len(raters) > 2:
         raters.append("majority")
-        votes = {at: sum(2 * met - 1 for met in by.values() if met is not None) for at, by in verdicts.items()}
-        verdicts = {at: {**by, "majority": votes[at] > 0 if votes[at] else None} for at, by in verdicts.items()}
+        votes = {
+            at: sum(2 * met - 1 for met in by.values() if met is not None)
+            for at, by in verdicts.items()
+        }
+        verdicts = {
+            at: {**by, "majority": votes[at] > 0 if votes[at] else None}
+            for at, by in verdicts.items()
+        }
     texts = {(case.case_id, c.id): c.criterion for case in cases for c in case.criteria}
     out: dict[str, dict[str, Row]] = {rater: {} for rater in raters}
     for (case_id, criterion_id), given in verdicts.items():
@@ -390,6 +540,9 @@ def gradings_of(
                 entry = {"criterion": texts.get((case_id, criterion_id)), "score": met}
                 out[rater].setdefault(case_id, {})[criterion_id] = entry
     return {
-        rater: [{"case_id": case_id, "evaluations": evaluations} for case_id, evaluations in rows.items()]
+        rater: [
+            {"case_id": case_id, "evaluations": evaluations}
+            for case_id, evaluations in rows.items()
+        ]
         for rater, rows in out.items()
     }

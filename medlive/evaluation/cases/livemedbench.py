@@ -11,12 +11,26 @@ from typing import Any, Final
 from medlive.digest import digest_file
 from medlive.errors import BadInput
 from medlive.evaluation.log import read_bytes, read_found, read_log, some
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    EvaluationCase,
+    EvaluationCriterion,
+)
 from medlive.evaluation.tables import decode_text
 
 HAN: Final = re.compile("[\u4e00-\u9fff]")
 _FIELDS: Final = {
-    "": ("case_id", "post_time", "narrative", "core_request", "doctor_advice", "rubric_items", "canary"),
+    "": (
+        "case_id",
+        "post_time",
+        "narrative",
+        "core_request",
+        "doctor_advice",
+        "rubric_items",
+        "canary",
+    ),
     "rubric_items.": ("criterion", "points", "axe", "axis"),
 }
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
@@ -49,7 +63,11 @@ def month_of(post_time: object) -> str | None:
 
 def number(value: object) -> float | None:
     """The value as a finite number, else None: text, booleans, NaN and infinity are not weights."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not abs(value) < 1e300
+    ):
         return None
     return float(value)
 
@@ -64,7 +82,9 @@ def read_cases(path: Path) -> CaseSet:
     """
     data = read_json(path)
     if not isinstance(data, list):
-        raise BadInput(f"{path}: expected a list of cases, found a {type(data).__name__}")
+        raise BadInput(
+            f"{path}: expected a list of cases, found a {type(data).__name__}"
+        )
     notes: list[str] = []
     cases: dict[str, EvaluationCase] = {}
     unknown: dict[str, list[str]] = {}
@@ -74,29 +94,47 @@ def read_cases(path: Path) -> CaseSet:
             continue
         case = _case(entry, notes)
         if case.case_id in cases:
-            notes.append(f"case {case.case_id!r}: given more than once; the last one counts")
+            notes.append(
+                f"case {case.case_id!r}: given more than once; the last one counts"
+            )
         cases[case.case_id] = case
         for name in _unknown(entry):
             unknown.setdefault(name, []).append(f"entry {place}")
     notes += unread_notes(unknown)
     if silent := [case.case_id for case in cases.values() if not case.question.strip()]:
-        notes.append(f"{len(silent)} cases ask nothing ({some(silent)}): narrative and core_request are empty")
-    notes += repeat_notes([(f"case {case_id!r}", case) for case_id, case in cases.items()])
+        notes.append(
+            f"{len(silent)} cases ask nothing ({some(silent)}): narrative and core_request are empty"
+        )
+    notes += repeat_notes(
+        [(f"case {case_id!r}", case) for case_id, case in cases.items()]
+    )
     if bare := [case.case_id for case in cases.values() if not case.criteria]:
-        notes.append(f"{len(bare)} cases have no criterion ({some(bare)}); they are asked and have no score")
+        notes.append(
+            f"{len(bare)} cases have no criterion ({some(bare)}); they are asked and have no score"
+        )
     if undated := [case.case_id for case in cases.values() if case.month is None]:
         notes.append(
             f"{len(undated)} cases have no post_time that can be read ({some(undated)}); they are in no month"
         )
     if not cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
-    return CaseSet(tuple(cases.values()), "livemedbench", path.name, digest_file(path), None, tuple(notes))
+    return CaseSet(
+        tuple(cases.values()),
+        "livemedbench",
+        path.name,
+        digest_file(path),
+        None,
+        tuple(notes),
+    )
 
 
 def _unknown(entry: Mapping[str, Any]) -> Iterable[str]:
     """The names of an entry's fields that the benchmark does not have."""
     items = entry.get("rubric_items")
-    parts = [("", entry), *(("rubric_items.", one) for one in (items if isinstance(items, list) else ()))]
+    parts = [
+        ("", entry),
+        *(("rubric_items.", one) for one in (items if isinstance(items, list) else ())),
+    ]
     return {
         f"{of}{name}": None
         for of, part in parts
@@ -115,7 +153,9 @@ def repeat_notes(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what stands twice in cases, each with its place: prompts, turns and criteria."""
     first: dict[str, tuple[str, str | None]] = {}
     for where, case in found:
-        before, cluster = first.setdefault(" ".join(case.question.split()), (where, case.cluster))
+        before, cluster = first.setdefault(
+            " ".join(case.question.split()), (where, case.cluster)
+        )
         if before != where and (cluster is None or cluster != case.cluster):
             yield f"{where} has the prompt of {before}, and no cluster that joins them"
         if len(set(case.turns)) < len(case.turns):
@@ -145,36 +185,60 @@ def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
         if not isinstance(wording, str) or not wording:
             notes.append(f"{where}: no criterion; left out")
         elif points is None:
-            notes.append(f"{where}: points {item.get('points')!r} are no number; left out")
+            notes.append(
+                f"{where}: points {item.get('points')!r} are no number; left out"
+            )
         else:
             axis = axis if isinstance(axis, str) else None
-            criteria.append(EvaluationCriterion(f"rubric_{place}", wording, points, axis))
+            criteria.append(
+                EvaluationCriterion(f"rubric_{place}", wording, points, axis)
+            )
     if criteria and not any(c.points > 0 for c in criteria):
-        notes.append(f"case {case_id!r}: no criterion has positive points; it is asked and has no score")
-    narrative, query, post_time = text("narrative"), text("core_request"), text("post_time")
+        notes.append(
+            f"case {case_id!r}: no criterion has positive points; it is asked and has no score"
+        )
+    narrative, query, post_time = (
+        text("narrative"),
+        text("core_request"),
+        text("post_time"),
+    )
     language = "zh" if HAN.search(narrative + query) else "en"
     return EvaluationCase(
-        case_id=case_id, language=language, narrative=narrative, query=query, advice=text("doctor_advice"),
-        criteria=tuple(criteria), post_time=post_time, month=month_of(post_time),
-    )  # fmt: skip
+        case_id=case_id,
+        language=language,
+        narrative=narrative,
+        query=query,
+        advice=text("doctor_advice"),
+        criteria=tuple(criteria),
+        post_time=post_time,
+        month=month_of(post_time),
+    )
 
 
 def _read_entries(path: Path, notes: list[str]) -> Any:
     """Read the JSON or JSON Lines of a file; damaged lines and a truncated end are listed in `notes`."""
     if not path.is_file():
-        raise BadInput(f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'there is no such file'}")
+        raise BadInput(
+            f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'there is no such file'}"
+        )
     if path.suffix == ".jsonl":
         lines = read_log(path, given=True)
-        notes += [f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged]
+        notes += [
+            f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged
+        ]
         if lines.torn:
-            notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
+            notes.append(
+                f"{path.name}:{lines.torn}: the last line is cut off; left out"
+            )
         return lines.rows
     try:
         return read_json(path)
     except BadInput:
         if not (entries := _whole_entries(read_bytes(path))):
             raise
-        notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
+        notes.append(
+            f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out"
+        )
         return entries
 
 
@@ -187,12 +251,20 @@ def _whole_entries(data: bytes) -> list[Any]:
         return []
     entries: list[Any] = []
     decoder, place = json.JSONDecoder(), 1
-    while text.startswith("[") and (blank := _BETWEEN.match(text, place)) and blank.end() < len(text):
+    while (
+        text.startswith("[")
+        and (blank := _BETWEEN.match(text, place))
+        and blank.end() < len(text)
+    ):
         try:
             entry, place = decoder.raw_decode(text, blank.end())
         except json.JSONDecodeError as exc:
             # An error at the end means truncation; literals and escapes are short, strings report their start.
-            return entries if exc.msg.startswith("Unterminated") or exc.pos >= len(text) - 6 else []
+            return (
+                entries
+                if exc.msg.startswith("Unterminated") or exc.pos >= len(text) - 6
+                else []
+            )
         except (ValueError, RecursionError):
             return []
         if isinstance(entry, dict):
@@ -219,17 +291,29 @@ def read_responses(
     answers: dict[str, Answer] = {}
     for place, case_id, entry in _responses(path, field, notes, rows):
         if case_id in (None, ""):
-            notes.append(f"{path.name}, {place}: a response without a case_id; left out")
+            notes.append(
+                f"{path.name}, {place}: a response without a case_id; left out"
+            )
             continue
         answer, faults = _answer(entry, str(case_id), model, field)
         if (before := answers.get(answer.case_id)) is not None:
             differ = "" if before == answer else ", not the same way"
             faults.append(f"answered more than once{differ}; the last one counts")
         if cases and (case := cases.get(answer.case_id)) is not None:
-            quoted = ((entry.get("narrative"), case.narrative), (entry.get("core_request"), case.query))
-            if any(isinstance(then, str) and then.strip() != now.strip() for then, now in quoted):
-                faults.append("it was asked in other words than the case's; the answer counts")
-        notes += [f"{path.name}, {place}: case {case_id!r}: {fault}" for fault in faults]
+            quoted = (
+                (entry.get("narrative"), case.narrative),
+                (entry.get("core_request"), case.query),
+            )
+            if any(
+                isinstance(then, str) and then.strip() != now.strip()
+                for then, now in quoted
+            ):
+                faults.append(
+                    "it was asked in other words than the case's; the answer counts"
+                )
+        notes += [
+            f"{path.name}, {place}: case {case_id!r}: {fault}" for fault in faults
+        ]
         answers[answer.case_id] = answer
     return list(answers.values()), notes
 
@@ -245,15 +329,25 @@ def _responses(
         items = [(f"entry {n}", None, entry) for n, entry in enumerate(data, start=1)]
     else:
         raise BadInput(f"{path} holds neither a list nor an object of responses")
-    entries = [(place, v.get("case_id") or key, v) for place, key, v in items if isinstance(v, dict)]
-    if entries and not any(field in entry or "response" in entry for _, _, entry in entries):
+    entries = [
+        (place, v.get("case_id") or key, v)
+        for place, key, v in items
+        if isinstance(v, dict)
+    ]
+    if entries and not any(
+        field in entry or "response" in entry for _, _, entry in entries
+    ):
         raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
     if len(entries) != len(data):
-        notes.append(f"{path.name}: {len(data) - len(entries)} entries are no objects; left out")
+        notes.append(
+            f"{path.name}: {len(data) - len(entries)} entries are no objects; left out"
+        )
     return entries
 
 
-def _answer(entry: Mapping[str, Any], case_id: str, model: str, field: str) -> tuple[Answer, list[str]]:
+def _answer(
+    entry: Mapping[str, Any], case_id: str, model: str, field: str
+) -> tuple[Answer, list[str]]:
     faults = []
     if field not in entry and "response" not in entry:
         faults.append(f"there is no {field!r}; read as empty")
@@ -264,7 +358,9 @@ def _answer(entry: Mapping[str, Any], case_id: str, model: str, field: str) -> t
     finish = str(entry.get("finish_reason") or "unknown")
     failed = finish == "error" or text.startswith(FAILED_PREFIX)
     if failed and finish not in ("error", "unknown"):
-        faults.append(f"it begins with {FAILED_PREFIX} and ended as {finish!r:.40}; read as a failure")
+        faults.append(
+            f"it begins with {FAILED_PREFIX} and ended as {finish!r:.40}; read as a failure"
+        )
     state = AnswerState.FAILED if failed else state_of(text, finish)
     reason = text.removeprefix(FAILED_PREFIX).strip() if failed else ""
     return Answer(case_id, state, "" if failed else text, finish, model, reason), faults
@@ -302,7 +398,8 @@ def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, An
 def case_entry(case: EvaluationCase) -> dict[str, Any]:
     """A case as an entry of the benchmark file."""
     items = [
-        {"criterion": c.criterion, "points": _plain(c.points)} | ({"axe": c.axis} if c.axis else {})
+        {"criterion": c.criterion, "points": _plain(c.points)}
+        | ({"axe": c.axis} if c.axis else {})
         for c in case.criteria
     ]
     return {
@@ -323,7 +420,9 @@ def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
         "post_time": case.post_time,
         "narrative": case.narrative,
         "core_request": case.query,
-        "model_response": f"{FAILED_PREFIX} {answer.reason}" if failed else answer.response,
+        "model_response": f"{FAILED_PREFIX} {answer.reason}"
+        if failed
+        else answer.response,
         "finish_reason": answer.finish_reason,
         "doctor_advice": case.advice,
     }

@@ -38,7 +38,9 @@ def llmeval_rows(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] 
         found = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise BadInput(f"{name}: not JSON: {exc}") from exc
-    if not isinstance(found, dict) or not all(isinstance(rows, list) for rows in found.values()):
+    if not isinstance(found, dict) or not all(
+        isinstance(rows, list) for rows in found.values()
+    ):
         raise BadInput(f"{name}: expected an object of lists, one for each category")
     for category, rows in found.items():
         ids: set[str] = set()
@@ -58,9 +60,15 @@ def llmeval_rows(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] 
 
 def _row(category: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     group, turn = int(raw["groupCode"]), int(raw["round"])
-    theme = CATEGORIES.get(category) or CATEGORIES.get(str(raw["category1"])) or category
+    theme = (
+        CATEGORIES.get(category) or CATEGORIES.get(str(raw["category1"])) or category
+    )
     short = "".join(word[0] for word in theme.split() if word[0].isupper()).lower()
-    tags = {"category": raw.get("category2"), "scene": raw.get("scene"), "difficulty": raw.get("difficulty")}
+    tags = {
+        "category": raw.get("category2"),
+        "scene": raw.get("scene"),
+        "difficulty": raw.get("difficulty"),
+    }
     return {
         "case_id": f"llmeval-{short}-{group}-{turn}",
         "query": str(raw["problem"]),
@@ -74,7 +82,9 @@ def _row(category: str, raw: Mapping[str, Any]) -> dict[str, Any]:
         "theme": theme,
         "cluster": f"llmeval-{short}-{group}",
         "after": f"llmeval-{short}-{group}-{turn - 1}" if turn > 1 else None,
-        "tags": [f"{kind}:{value}" for kind, value in tags.items() if isinstance(value, str)],
+        "tags": [
+            f"{kind}:{value}" for kind, value in tags.items() if isinstance(value, str)
+        ],
     }
 
 
@@ -93,4 +103,8 @@ def _items(text: str) -> list[str]:
 
 def _text(value: object) -> str:
     """A value as text; "" for none, and for the NaN that a table wrote where there was none."""
-    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else str(value)
+    return (
+        ""
+        if value is None or (isinstance(value, float) and math.isnan(value))
+        else str(value)
+    )

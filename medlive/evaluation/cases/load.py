@@ -18,7 +18,9 @@ from medlive.snapshot.model import SnapshotCase
 from medlive.threads.model import Role, Thread
 
 
-def load_cases(path: str | Path, *, verify: bool = True, format_: Format | None = None) -> CaseSet:
+def load_cases(
+    path: str | Path, *, verify: bool = True, format_: Format | None = None
+) -> CaseSet:
     """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a benchmark's file.
 
     `format_` says which benchmark's; None: its first characters do. Raises CheckFailed when the snapshot does not
@@ -32,8 +34,16 @@ def load_cases(path: str | Path, *, verify: bool = True, format_: Format | None 
             return read_benchmark(place, chosen)
         found = read_cases(place)
         beside = (place.parent / "manifest.json").is_file()
-        return replace(_with_manifest(found, place), snapshots=place.absolute().parent.parent) if beside else found
-    fault = "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
+        return (
+            replace(
+                _with_manifest(found, place), snapshots=place.absolute().parent.parent
+            )
+            if beside
+            else found
+        )
+    fault = (
+        "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
+    )
     hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
     raise BadInput(f"{place} {fault}", hint=hint)
 
@@ -42,33 +52,55 @@ def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
     """The cases of a snapshot's own `livemedbench.json`, as publishable as the manifest beside it says; those of a
     file that it does not list as it is, as they were."""
     try:
-        manifest = Manifest.model_validate_json(read_small(file.parent / "manifest.json"))
+        manifest = Manifest.model_validate_json(
+            read_small(file.parent / "manifest.json")
+        )
     except (OSError, TooLong, ValidationError):
         return cases
     entry = manifest.files.get(file.name)
     if entry is None or cases.digest != f"sha256:{entry.sha256}":
         return cases
-    return replace(cases, publishable=manifest.publishable, notes=(*cases.notes, *manifest.why_not))
+    return replace(
+        cases, publishable=manifest.publishable, notes=(*cases.notes, *manifest.why_not)
+    )
 
 
 def from_snapshot(snapshot: Snapshot) -> CaseSet:
     """The cases of a loaded snapshot, or of a part of one."""
     manifest, cases = snapshot.manifest, tuple(_case(case) for case in snapshot)
     return CaseSet(
-        cases, "snapshot", snapshot.version, snapshot.digest, manifest.publishable, manifest.why_not,
-        snapshot.path.absolute().parent, snapshot.verified,
-    )  # fmt: skip
+        cases,
+        "snapshot",
+        snapshot.version,
+        snapshot.digest,
+        manifest.publishable,
+        manifest.why_not,
+        snapshot.path.absolute().parent,
+        snapshot.verified,
+    )
 
 
 def _case(case: SnapshotCase) -> EvaluationCase:
-    criteria = (EvaluationCriterion(c.criterion_id, c.criterion, float(c.points), c.axis) for c in case.criteria)
+    criteria = (
+        EvaluationCriterion(c.criterion_id, c.criterion, float(c.points), c.axis)
+        for c in case.criteria
+    )
     return EvaluationCase(
-        case_id=case.case_id, language=case.language, narrative=case.narrative, query=case.query,
-        advice=case.advice, criteria=tuple(criteria), post_time=f"{case.posted_at.isoformat()}T00:00:00",
-        month=f"{case.posted_at:%Y-%m}", source=case.source, theme=case.theme, specialty=case.specialty,
-        first_release=case.first_release, difficulty=_known(case.difficulty),
+        case_id=case.case_id,
+        language=case.language,
+        narrative=case.narrative,
+        query=case.query,
+        advice=case.advice,
+        criteria=tuple(criteria),
+        post_time=f"{case.posted_at.isoformat()}T00:00:00",
+        month=f"{case.posted_at:%Y-%m}",
+        source=case.source,
+        theme=case.theme,
+        specialty=case.specialty,
+        first_release=case.first_release,
+        difficulty=_known(case.difficulty),
         dialogue_register=_known(case.dialogue_register),
-    )  # fmt: skip
+    )
 
 
 def _known(value: str) -> str | None:
@@ -99,7 +131,9 @@ def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
     """
     openings = {case_id: opening(thread) for case_id, thread in threads.items()}
     found = [
-        replace(case, narrative=text, query="") for case in cases.cases if (text := openings.get(case.case_id))
+        replace(case, narrative=text, query="")
+        for case in cases.cases
+        if (text := openings.get(case.case_id))
     ]
     if not found:
         raise UsageError(
@@ -108,5 +142,9 @@ def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
         )
     notes = ["asked in the threads' own words, which are not ours to publish"]
     if lost := len(cases) - len(found):
-        notes.append(f"{lost} of {len(cases)} cases are left out: their thread is not in this database, or empty")
-    return replace(cases, cases=tuple(found), publishable=False, notes=(*cases.notes, *notes))
+        notes.append(
+            f"{lost} of {len(cases)} cases are left out: their thread is not in this database, or empty"
+        )
+    return replace(
+        cases, cases=tuple(found), publishable=False, notes=(*cases.notes, *notes)
+    )

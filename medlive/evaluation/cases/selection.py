@@ -38,7 +38,11 @@ class Selection:
         for version in (*self.first_release, self.first_release_after):
             if version is not None and week_end(version) is None:
                 week = VERSION.fullmatch(version)
-                why = f": {week['year']} has no week {week['week']}" if week else " such as 2026.W47"
+                why = (
+                    f": {week['year']} has no week {week['week']}"
+                    if week
+                    else " such as 2026.W47"
+                )
                 raise UsageError(f"{version!r} is not a version{why}")
         for day in (self.posted_from, self.posted_before):
             if day is not None and not is_day(day):
@@ -48,8 +52,14 @@ class Selection:
 
     def as_json(self) -> dict[str, Any] | None:
         """What is asked for, without what is not; None when all cases are in."""
-        given = {name: value for name, value in asdict(self).items() if value not in (None, ())}
-        return {k: sorted(v) if isinstance(v, tuple) else v for k, v in given.items()} or None
+        given = {
+            name: value
+            for name, value in asdict(self).items()
+            if value not in (None, ())
+        }
+        return {
+            k: sorted(v) if isinstance(v, tuple) else v for k, v in given.items()
+        } or None
 
 
 def in_words(selection: Mapping[str, Any] | None) -> str:
@@ -73,16 +83,22 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
         left = [case for case in chosen if matches(value_of(case))]
         if not left:
             values = sorted({value for case in chosen if (value := value_of(case))})
-            raise UsageError(f"no case of {cases.name} matches {name}; found {some(values, 12) or 'no values'}")
+            raise UsageError(
+                f"no case of {cases.name} matches {name}; found {some(values, 12) or 'no values'}"
+            )
         chosen = left
     if selection.limit is not None and selection.limit < len(chosen):
-        drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)[: selection.limit]
+        drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)[
+            : selection.limit
+        ]
         ids = {case_id for _, case_id in drawn}
         chosen = [case for case in chosen if case.case_id in ids]
     return replace(cases, cases=tuple(chosen), selection=selection.as_json())
 
 
-_Condition = tuple[str, Callable[[EvaluationCase], str | None], Callable[[str | None], bool]]
+_Condition = tuple[
+    str, Callable[[EvaluationCase], str | None], Callable[[str | None], bool]
+]
 
 
 def _conditions(selection: Selection) -> Iterator[_Condition]:
@@ -91,7 +107,11 @@ def _conditions(selection: Selection) -> Iterator[_Condition]:
         if wanted := getattr(selection, name):
             yield f"{name} {', '.join(wanted)}", attrgetter(name), wanted.__contains__
     if after := selection.first_release_after:
-        yield f"first_release_after {after}", attrgetter("first_release"), lambda version: (version or "") > after
+        yield (
+            f"first_release_after {after}",
+            attrgetter("first_release"),
+            lambda version: (version or "") > after,
+        )
     if first := selection.posted_from:
         yield f"posted_from {first}", day_of, lambda day: (day or "") >= first
     if end := selection.posted_before:
@@ -101,7 +121,11 @@ def _conditions(selection: Selection) -> Iterator[_Condition]:
 def day_of(case: EvaluationCase) -> str | None:
     """The day a case was posted on, `YYYY-MM-DD` as its posting time spells it; None where that cannot be read."""
     try:
-        return datetime.fromisoformat(case.post_time.replace("Z", "+00:00")).date().isoformat()
+        return (
+            datetime.fromisoformat(case.post_time.replace("Z", "+00:00"))
+            .date()
+            .isoformat()
+        )
     except ValueError:
         return None
 

@@ -64,7 +64,14 @@ def write_batch(
             log.add(grade.row())
         known = read_batch_log(run_dir)
         if judge.digest not in known.judges:
-            written.add({"kind": "judge", "judge": judge.digest, "mode": mode.value, **identity.as_json()})
+            written.add(
+                {
+                    "kind": "judge",
+                    "judge": judge.digest,
+                    "mode": mode.value,
+                    **identity.as_json(),
+                }
+            )
         written.add({"kind": "written", "judge": judge.digest, "shape": shape.value})
         unread = _unread(run_dir, judge)
 
@@ -72,20 +79,38 @@ def write_batch(
             nonlocal criteria, repairs, waiting
             for work in open_work(run.cases, answers, judge, record):
                 keys = judge.keys(work.case, work.answer, work.criteria)
-                custom_id = known.custom_id(work.case.case_id, list(keys), list(keys.values()))
+                custom_id = known.custom_id(
+                    work.case.case_id, list(keys), list(keys.values())
+                )
                 waits = custom_id in known.asked
                 waiting += waits
                 if waits and leave_waiting:
                     continue
                 if not waits:
-                    call = {"case_id": work.case.case_id, "criteria": list(keys), "keys": list(keys.values())}
-                    written.add({"kind": "asked", "custom_id": custom_id, "judge": judge.digest, **call})
+                    call = {
+                        "case_id": work.case.case_id,
+                        "criteria": list(keys),
+                        "keys": list(keys.values()),
+                    }
+                    written.add(
+                        {
+                            "kind": "asked",
+                            "custom_id": custom_id,
+                            "judge": judge.digest,
+                            **call,
+                        }
+                    )
                 repair = _repair(list(keys.values()), unread)
                 request = replace(judge.request(work), repair=repair)
                 criteria += len(keys)
                 repairs += repair is not None
                 sent = response_format(shape, request)
-                yield custom_id, chat_body(identity.model, render(request), identity.parameters, sent)
+                yield (
+                    custom_id,
+                    chat_body(
+                        identity.model, render(request), identity.parameters, sent
+                    ),
+                )
 
         files, requests = write_calls(out, calls(), most_requests, most_bytes)
     return BatchWritten(files, requests, criteria, len(cached), repairs, waiting)
@@ -96,11 +121,20 @@ def last_written(run_dir: Path) -> tuple[EngineIdentity, Mode, JsonMode]:
     written by a version with another prompt."""
     log = read_batch_log(run_dir)
     if log.last is None:
-        raise BadInput(f"no batch was written of {run_dir}", hint="medlive eval batch write makes one")
+        raise BadInput(
+            f"no batch was written of {run_dir}",
+            hint="medlive eval batch write makes one",
+        )
     judge = _judges(log).get(log.last)
     if judge is None:
-        raise BadInput(f"the last batch of {run_dir} was written with another version's prompt")
-    return judge.identity, judge.mode, JsonMode(log.shapes.get(log.last, JsonMode.SCHEMA))
+        raise BadInput(
+            f"the last batch of {run_dir} was written with another version's prompt"
+        )
+    return (
+        judge.identity,
+        judge.mode,
+        JsonMode(log.shapes.get(log.last, JsonMode.SCHEMA)),
+    )
 
 
 def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
@@ -112,7 +146,9 @@ def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
         if judge.digest == digest:
             judges[digest] = judge
         else:
-            log.notes.append(f"{BATCHES}: calls of another version's prompt cannot be read")
+            log.notes.append(
+                f"{BATCHES}: calls of another version's prompt cannot be read"
+            )
     return judges
 
 
@@ -122,7 +158,11 @@ def _unread(run_dir: Path, judge: Judge) -> dict[str, Grade]:
     for grade in read_grades(run_dir / GRADES)[0]:
         if grade.judge == judge.digest:
             found.pop(grade.key, None)
-            if grade.met is None and grade.raw and judge.identity.accepts(grade.grader, judge.allow_unpinned):
+            if (
+                grade.met is None
+                and grade.raw
+                and judge.identity.accepts(grade.grader, judge.allow_unpinned)
+            ):
                 found[grade.key] = grade
     return found
 
@@ -134,7 +174,9 @@ def _repair(keys: Sequence[str], unread: Mapping[str, Grade]) -> tuple[str, str]
         return None
     one = grades[0]
     alone = one.mode is Mode.CRITERION
-    return one.raw, one.reason if alone else name_faults({grade.criterion_id: grade.reason for grade in grades})
+    return one.raw, one.reason if alone else name_faults(
+        {grade.criterion_id: grade.reason for grade in grades}
+    )
 
 
 def read_batch(
@@ -156,19 +198,30 @@ def read_batch(
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         known = read_batch_log(run_dir)
         if all(row["kind"] != "asked" for row in known.asked.values()):
-            raise BadInput(f"no batch was written of {run_dir}", hint="medlive eval batch write makes one")
+            raise BadInput(
+                f"no batch was written of {run_dir}",
+                hint="medlive eval batch write makes one",
+            )
         judges = _judges(known, allow_unpinned)
-        known.asked = {name: row for name, row in known.asked.items() if row.get("judge") in judges}
+        known.asked = {
+            name: row for name, row in known.asked.items() if row.get("judge") in judges
+        }
         results = _Results(run, judges, log, cache, prices or {})
-        read = read_results(files, "asked", known, written, results.take, results.open_of)
+        read = read_results(
+            files, "asked", known, written, results.take, results.open_of
+        )
     ungraded = results.ungraded
     read.reasons.update(kind_of(grade.reason) for grade, _ in ungraded)
     if not allow_unpinned:
         read.strangers.update(
-            grade.grader for grade, judge in ungraded if grade.grader not in ("", judge.identity.model)
+            grade.grader
+            for grade, judge in ungraded
+            if grade.grader not in ("", judge.identity.model)
         )
     if stale := read.counts["stale"]:
-        read.notes.append(f"{stale} results are about an answer or a criterion that has changed since")
+        read.notes.append(
+            f"{stale} results are about an answer or a criterion that has changed since"
+        )
     if cache is not None:
         cache.flush()
         read.notes += cache.notes
@@ -189,24 +242,41 @@ class _Results:
         self._cases = {case.case_id: case for case in run.cases}
         self._answers, _ = run.answers()
         self._judges, self._log, self._cache, self._prices = judges, log, cache, prices
-        self._records = {digest: read_record(run.path / GRADES, digest) for digest in judges}
+        self._records = {
+            digest: read_record(run.path / GRADES, digest) for digest in judges
+        }
         self.ungraded: list[tuple[Grade, Judge]] = []
 
     def _work_of(self, call: Row) -> Work | None:
         """The call as it would be made now; None if what it asked about has changed."""
-        case, answer = self._cases.get(call["case_id"]), self._answers.get(call["case_id"])
+        case, answer = (
+            self._cases.get(call["case_id"]),
+            self._answers.get(call["case_id"]),
+        )
         if case is None or answer is None or not answer.gradable:
             return None
         by_id = {c.id: c for c in case.criteria}
         criteria = tuple(by_id[cid] for cid in call["criteria"] if cid in by_id)
         keys = self._judges[call["judge"]].keys(case, answer, criteria)
-        return Work(case, answer, criteria) if list(keys.values()) == list(call["keys"]) else None
+        return (
+            Work(case, answer, criteria)
+            if list(keys.values()) == list(call["keys"])
+            else None
+        )
 
     def open_of(self, call: Row) -> set[tuple[str, str, str]]:
         """The criteria of a call without a settled verdict."""
         judge, latest = self._judges[call["judge"]], self._records[call["judge"]].latest
-        keys = zip(call["criteria"], call["keys"], strict=True) if self._work_of(call) else ()
-        return {(judge.digest, call["case_id"], cid) for cid, key in keys if not judge.settles(latest.get(key))}
+        keys = (
+            zip(call["criteria"], call["keys"], strict=True)
+            if self._work_of(call)
+            else ()
+        )
+        return {
+            (judge.digest, call["case_id"], cid)
+            for cid, key in keys
+            if not judge.settles(latest.get(key))
+        }
 
     def take(self, result: Result, call: Row, again: bool) -> list[str]:
         """Log the grades of one result; what became of each."""
@@ -227,20 +297,32 @@ class _Results:
 
 def _taken(grades: Sequence[Grade], left: Set[str], again: bool) -> list[Grade]:
     """The grades of criteria that are open, the call's usage on the first; of a second reading verdicts alone."""
-    taken = [g for g in grades if g.criterion_id in left and not (again and g.met is None)]
-    return [replace(grade, usage={} if place else grades[0].usage) for place, grade in enumerate(taken)]
+    taken = [
+        g for g in grades if g.criterion_id in left and not (again and g.met is None)
+    ]
+    return [
+        replace(grade, usage={} if place else grades[0].usage)
+        for place, grade in enumerate(taken)
+    ]
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}
 
 
-def _grades(judge: Judge, work: Work, result: Result, prices: Mapping[str, Price]) -> list[Grade]:
+def _grades(
+    judge: Judge, work: Work, result: Result, prices: Mapping[str, Price]
+) -> list[Grade]:
     """What a result says of a call's criteria."""
     verdicts = Verdicts(judge, work)
     reply = fault = None
     try:
         reply = result.reply(prices.get(judge.identity.model))
-        read_checked(reply, None if judge.allow_unpinned else judge.identity.model, "grader", verdicts.read)
+        read_checked(
+            reply,
+            None if judge.allow_unpinned else judge.identity.model,
+            "grader",
+            verdicts.read,
+        )
     except NotACompletion as exc:
         fault = Unusable(f"batch: {exc}")
     except Unusable as exc:

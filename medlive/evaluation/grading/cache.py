@@ -20,7 +20,9 @@ from medlive.integrity.paths import UnsafePath, create_below, open_plain, walk
 
 T = TypeVar("T")
 
-PLACE: Final = Path("cache") / "grades"  # Below MEDLIVE_HOME, unless another folder is named
+PLACE: Final = (
+    Path("cache") / "grades"
+)  # Below MEDLIVE_HOME, unless another folder is named
 MOST_WAITING: Final = 64
 """Files whose new verdicts are gathered before they are written."""
 
@@ -58,18 +60,24 @@ class SharedRows:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path, lines in waiting.items():
-                with create_below(self.folder, path.relative_to(self.folder).as_posix(), append=True) as file:
+                with create_below(
+                    self.folder, path.relative_to(self.folder).as_posix(), append=True
+                ) as file:
                     # A kill may have left half a row, which must not make one line with the next.
                     lines = lines if _ends_whole(path) else [b"\n", *lines]
                     file.write(b"".join(lines))
         except UnsafePath as exc:
             self._note(f"the cache {self.folder} cannot be written: {exc.message}")
         except OSError as exc:
-            self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
+            self._note(
+                f"the cache {self.folder} cannot be written: {exc.strerror or exc}"
+            )
 
     def files_about(self, case_ids: Collection[str]) -> list[Path]:
         """The files with a verdict that was made for one of these cases."""
-        marks = [canonical_json({"case_id": case_id})[1:-1].encode() for case_id in case_ids]
+        marks = [
+            canonical_json({"case_id": case_id})[1:-1].encode() for case_id in case_ids
+        ]
         found = []
         for entry in walk(self.folder) if self.folder.is_dir() else ():
             if entry.is_file and entry.name.endswith(".jsonl"):
@@ -97,10 +105,14 @@ def _ends_whole(path: Path) -> bool:
 class GradeCache(SharedRows):
     """The verdicts in a folder; protocols keep their findings there too."""
 
-    def find(self, case: EvaluationCase, answer: Answer, judge: str) -> dict[str, Grade]:
+    def find(
+        self, case: EvaluationCase, answer: Answer, judge: str
+    ) -> dict[str, Grade]:
         """The verdicts about an answer by its judge's digest, by key; as new rows, which cost nothing."""
         return {
-            grade.key: replace(grade, case_id=case.case_id, usage={}, origin=Origin.CACHE)
+            grade.key: replace(
+                grade, case_id=case.case_id, usage={}, origin=Origin.CACHE
+            )
             for grade in self.rows(_digest(case, answer, judge), Grade.from_row)
             # Whatever the folder holds, a criterion is not met without words of the answer.
             if grade.met is False or (grade.met and _shown(grade, answer))
@@ -113,8 +125,12 @@ class GradeCache(SharedRows):
 
 
 def _digest(case: EvaluationCase, answer: Answer, judge: str) -> str:
-    return digest_json([judge, case.language, digest_text(case.question), answer.digest])
+    return digest_json(
+        [judge, case.language, digest_text(case.question), answer.digest]
+    )
 
 
 def _shown(grade: Grade, answer: Answer) -> bool:
-    return shows(grade.quote, answer.response) or (grade.whole and not grade.quote.strip())
+    return shows(grade.quote, answer.response) or (
+        grade.whole and not grade.quote.strip()
+    )

@@ -32,7 +32,9 @@ from medlive.llm.engine import Engine, EngineIdentity
 
 DIRECT: Final = "direct.jsonl"
 TASK: Final = "grader.direct"
-_SCORED: Final = re.compile(r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE)
+_SCORED: Final = re.compile(
+    r"\bscore\b[^\w:=]*+[:=]\W*+([01](?:\.\d+)?)", re.IGNORECASE
+)
 
 
 class DirectReply(BaseModel):
@@ -61,14 +63,19 @@ async def judge_direct(run_dir: Path, engine: Engine, **how: Any) -> QuestionsAs
 
     Arguments and errors are those of `ask_questions`; UsageError also for an engine that has no such task.
     """
-    return await ask_questions(_source(run_dir, engine.identity), run_dir / DIRECT, engine, **how)
+    return await ask_questions(
+        _source(run_dir, engine.identity), run_dir / DIRECT, engine, **how
+    )
 
 
 def plan_direct(run_dir: Path, identity: EngineIdentity, **how: Any) -> Plan:
     """What `judge_direct` would ask, if no reply had to be asked for twice. Raises UsageError for an engine that
     has no such task."""
     plan = plan_questions(_source(run_dir, identity), run_dir / DIRECT, identity, **how)
-    return replace(plan, about={"answers": plan.about["questions"], "scored": plan.about["answered"]})
+    return replace(
+        plan,
+        about={"answers": plan.about["questions"], "scored": plan.about["answered"]},
+    )
 
 
 def read_direct(run_dir: Path) -> DirectScores | None:
@@ -80,7 +87,9 @@ def read_direct(run_dir: Path) -> DirectScores | None:
         (of.identity.model, {q.case_id: _score(of, q) for q in questions if of.find(q)})
         for of in (last, *last.others)
     ]
-    model, scores = max(found, key=lambda one: sum(score is not None for score in one[1].values()))
+    model, scores = max(
+        found, key=lambda one: sum(score is not None for score in one[1].values())
+    )
     return DirectScores(model, scores, tuple(notes)) if scores else None
 
 
@@ -92,7 +101,8 @@ def _score(found: Findings, question: Question) -> float | None:
 def _source(run_dir: Path, identity: EngineIdentity) -> Source:
     if identity.engine == "rules":
         raise UsageError(
-            "the rules engine gives no score of a whole answer", hint="name a model: --grader and --base-url"
+            "the rules engine gives no score of a whole answer",
+            hint="name a model: --grader and --base-url",
         )
     questions = list(_questions(run_dir))
     return lambda _: questions
@@ -107,17 +117,27 @@ def _questions(run_dir: Path) -> Iterator[Question]:
 
 def direct_question(case: EvaluationCase, answer: Answer) -> Question:
     """What is asked about an answer."""
-    inputs = {"language": case.language, "question": case.question, "answer": answer.response}
+    inputs = {
+        "language": case.language,
+        "question": case.question,
+        "answer": answer.response,
+    }
     return Question(
-        case_id=case.case_id, part="answer", task=TASK, inputs=inputs, reply=DirectReply,
+        case_id=case.case_id,
+        part="answer",
+        task=TASK,
+        inputs=inputs,
+        reply=DirectReply,
         check_text=partial(_fault, answer.response),
-    )  # fmt: skip
+    )
 
 
 def _fault(answer: str, text: str, read: DirectReply) -> str | None:
     """What speaks against the score that was read from a reply."""
     if fault := doubt(text, "score", read.score, read.reasoning, answer):
         return fault
-    if (stated := _SCORED.findall(words_before(text))) and float(stated[-1]) != read.score:
+    if (stated := _SCORED.findall(words_before(text))) and float(
+        stated[-1]
+    ) != read.score:
         return "the words before the JSON object give another score"
     return None

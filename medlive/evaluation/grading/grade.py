@@ -14,7 +14,15 @@ from typing import Final
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.judge import Judge, Settled, Verdicts, Work
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, Grade, Mode, gradable, kind_of
+from medlive.evaluation.model import (
+    Answer,
+    CallsMade,
+    EvaluationCase,
+    Grade,
+    Mode,
+    gradable,
+    kind_of,
+)
 from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
@@ -66,14 +74,22 @@ class Record:
     def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
         """How many of these keys are met, not met and ungraded, and why they are ungraded."""
         found = [self.latest.get(key) or _NOT_ASKED for key in keys]
-        reasons = Counter(kind_of(verdict.reason) for verdict in found if verdict.met is None)
+        reasons = Counter(
+            kind_of(verdict.reason) for verdict in found if verdict.met is None
+        )
         return Counter(verdict.met for verdict in found), dict(reasons.most_common())
 
-    def evidence_notes(self, answers: Iterable[tuple[EvaluationCase, Mapping[str, str]]]) -> Iterator[str]:
+    def evidence_notes(
+        self, answers: Iterable[tuple[EvaluationCase, Mapping[str, str]]]
+    ) -> Iterator[str]:
         """What is odd about the quotes of answers, each a case with the keys of its criteria."""
         same, bare = list[str](), 0
         for case, keys in answers:
-            quotes = [one.quote for key in keys.values() if (one := self.latest.get(key)) and one.met]
+            quotes = [
+                one.quote
+                for key in keys.values()
+                if (one := self.latest.get(key)) and one.met
+            ]
             bare += quotes.count(0)
             most = max(Counter(filter(None, quotes)).values(), default=0)
             if most > max(_SAME_QUOTE, len(keys) / 2):
@@ -95,15 +111,22 @@ def read_record(path: Path, judge: str) -> Record:
 
 
 def open_work(
-    cases: Iterable[EvaluationCase], answers: Mapping[str, Answer], judge: Judge, record: Record
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
+    judge: Judge,
+    record: Record,
 ) -> Iterator[Work]:
     """The calls that are left to make: every criterion of a gradable answer without a settled verdict, the calls
     of a case after each other."""
     for case, answer in gradable(cases, answers):
         keys = judge.keys(case, answer)
-        open_ = [c for c in case.criteria if not judge.settles(record.latest.get(keys[c.id]))]
+        open_ = [
+            c for c in case.criteria if not judge.settles(record.latest.get(keys[c.id]))
+        ]
         for part in judge.parts(open_):
-            yield Work(case, answer, part, max(record.unusable[keys[c.id]] for c in part))
+            yield Work(
+                case, answer, part, max(record.unusable[keys[c.id]] for c in part)
+            )
 
 
 def find_cached(
@@ -116,7 +139,11 @@ def find_cached(
     """The verdicts of the cache that are open on record; they are put there."""
     for case, answer in gradable(cases, answers) if cache else ():
         keys = judge.keys(case, answer)
-        keys = {cid: key for cid, key in keys.items() if not judge.settles(record.latest.get(key))}
+        keys = {
+            cid: key
+            for cid, key in keys.items()
+            if not judge.settles(record.latest.get(key))
+        }
         cached = cache.find(case, answer, judge.digest) if cache and keys else {}
         for cid, key in keys.items():
             if (grade := cached.get(key)) is not None and judge.settles(grade):
@@ -150,20 +177,27 @@ async def grade_run(
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     run = open_run(run_dir)
     answers, notes = run.answers()
-    answers = {case_id: answer for case_id, answer in answers.items() if answer.gradable}
+    answers = {
+        case_id: answer for case_id, answer in answers.items() if answer.gradable
+    }
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
         cached = list(find_cached(cache, run.cases, answers, judge, record))
         for grade in cached:
             log.add(grade.row())
-        graded = [(case, judge.keys(case, answer)) for case, answer in gradable(run.cases, answers)]
+        graded = [
+            (case, judge.keys(case, answer))
+            for case, answer in gradable(run.cases, answers)
+        ]
         keys = [key for _, of_case in graded for key in of_case.values()]
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
         async def ask(work: Work) -> int:
             verdicts = Verdicts(judge, work)
-            for grade in verdicts.grades(await asker.ask(judge.request(work), verdicts.read)):
+            for grade in verdicts.grades(
+                await asker.ask(judge.request(work), verdicts.read)
+            ):
                 log.add(grade.row())
                 record.put(grade)
                 if cache:
@@ -172,19 +206,35 @@ async def grade_run(
 
         left = open_work(run.cases, answers, judge, record)
         try:
-            stopped = await work_through(left, ask, concurrency, done=reused, total=len(keys), progress=progress)
+            stopped = await work_through(
+                left, ask, concurrency, done=reused, total=len(keys), progress=progress
+            )
         finally:
             if cache:
                 cache.flush()
     tally, reasons = record.count(keys)
     return GradeResult(
-        path=run.path, criteria=len(keys), met=tally[True], not_met=tally[False], ungraded=tally[None],
-        reused=reused, calls=asker.calls,
-        unanswered=tuple(case.case_id for case in run.cases if case.case_id not in answers),
+        path=run.path,
+        criteria=len(keys),
+        met=tally[True],
+        not_met=tally[False],
+        ungraded=tally[None],
+        reused=reused,
+        calls=asker.calls,
+        unanswered=tuple(
+            case.case_id for case in run.cases if case.case_id not in answers
+        ),
         reasons=reasons,
-        notes=(*notes, *record.notes, *(cache.notes if cache else ()), *record.evidence_notes(graded)),
-        cached=len(cached), stopped=stopped, silence=asker.silence,
-    )  # fmt: skip
+        notes=(
+            *notes,
+            *record.notes,
+            *(cache.notes if cache else ()),
+            *record.evidence_notes(graded),
+        ),
+        cached=len(cached),
+        stopped=stopped,
+        silence=asker.silence,
+    )
 
 
 async def grade_answer(
@@ -208,14 +258,25 @@ async def grade_answer(
         verdicts = Verdicts(judge, work)
         return verdicts.grades(await asker.ask(judge.request(work), verdicts.read))
 
-    calls = await asyncio.gather(*(ask(Work(case, answer, part)) for part in judge.parts(case.criteria)))
+    calls = await asyncio.gather(
+        *(ask(Work(case, answer, part)) for part in judge.parts(case.criteria))
+    )
     return tuple(grade for grades in calls for grade in grades)
 
 
 def open_asker(
-    engine: Engine, repairs: int, concurrency: int, allow_unpinned: bool, budget: Budget | None = None
+    engine: Engine,
+    repairs: int,
+    concurrency: int,
+    allow_unpinned: bool,
+    budget: Budget | None = None,
 ) -> Asker:
     """Asks the grader."""
     return Asker(
-        engine, "grader", repairs=repairs, concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget
+        engine,
+        "grader",
+        repairs=repairs,
+        concurrency=concurrency,
+        allow_unpinned=allow_unpinned,
+        budget=budget,
     )

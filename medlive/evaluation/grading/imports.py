@@ -23,7 +23,16 @@ from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entr
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.judge import Judge
 from medlive.evaluation.log import open_log, writing
-from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade, Mode, Origin, gradable, grade_keys
+from medlive.evaluation.model import (
+    Answer,
+    CaseSet,
+    EvaluationCase,
+    Grade,
+    Mode,
+    Origin,
+    gradable,
+    grade_keys,
+)
 from medlive.evaluation.runs.folder import (
     GRADES,
     IMPORTED,
@@ -83,7 +92,10 @@ def import_run(
     answers, notes = _read_answers(found, responses, model, response_field, rows)
     if not answers and grades is None:
         wanted = f", such as {found.cases[0].case_id!r}"
-        raise BadInput(f"{responses} answers none of the cases of {found.name}{wanted}", hint="; ".join(notes[:1]))
+        raise BadInput(
+            f"{responses} answers none of the cases of {found.name}{wanted}",
+            hint="; ".join(notes[:1]),
+        )
     torn: list[str] = []
     if grades and ratings == {}:
         raise BadInput(f"{grades} has no verdicts on criteria, only scores of answers")
@@ -93,9 +105,17 @@ def import_run(
         by_rater = {"": read_grade_entries(grades, torn) if graded is None else graded}
     prompt = load_template(template) if template else None
     result = import_answers(
-        out, found, answers, model, created_at, parameters=parameters, arm=arm,
-        template=TemplateUse(name=prompt.name, digest=prompt.digest) if prompt else None,
-    )  # fmt: skip
+        out,
+        found,
+        answers,
+        model,
+        created_at,
+        parameters=parameters,
+        arm=arm,
+        template=TemplateUse(name=prompt.name, digest=prompt.digest)
+        if prompt
+        else None,
+    )
     notes = [*found.notes, *notes, *torn]
     if grades is None:
         return Imported(result, 0, (*notes, *result.notes))
@@ -104,20 +124,31 @@ def import_run(
         claim = _claim(grades, judge, rater)
         new += _read_verdicts(open_run(out), grades.name, gradings, claim, notes)
         # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-        file = (benchmark or _benchmark_of(cases)) if format_ is Format.LIVEMEDBENCH else None
+        file = (
+            (benchmark or _benchmark_of(cases))
+            if format_ is Format.LIVEMEDBENCH
+            else None
+        )
         if judge is None and not torn and file and file.is_file():
             keep_files(out, claim.digest, file, grades)
     return Imported(result, _add(out, new), (*notes, *result.notes))
 
 
 def _read_answers(
-    cases: CaseSet, path: Path, model: str, field: str, rows: list[dict[str, Any]] | None
+    cases: CaseSet,
+    path: Path,
+    model: str,
+    field: str,
+    rows: list[dict[str, Any]] | None,
 ) -> tuple[list[Answer], list[str]]:
     """The answers to these cases in a responses file, and notes on the others."""
     known = {case.case_id: case for case in cases.cases}
     answers, notes = read_responses(path, model, field=field, cases=known, rows=rows)
     strangers = [answer.case_id for answer in answers if answer.case_id not in known]
-    notes += [f"{path.name}: case {case_id!r} is not in the cases; left out" for case_id in strangers]
+    notes += [
+        f"{path.name}: case {case_id!r} is not in the cases; left out"
+        for case_id in strangers
+    ]
     return [answer for answer in answers if answer.case_id in known], notes
 
 
@@ -143,26 +174,49 @@ def _claim(path: Path, judge: Judge | None, rater: str) -> _Claim:
     if judge is None:
         digest = digest_json(["import", path.name, *filter(None, [rater])])
         return _Claim(digest, IMPORTED, rater or "unknown", Mode.CRITERION, Origin.CALL)
-    return _Claim(judge.digest, judge.identity.engine, judge.identity.model, judge.mode, Origin.IMPORT)
+    return _Claim(
+        judge.digest,
+        judge.identity.engine,
+        judge.identity.model,
+        judge.mode,
+        Origin.IMPORT,
+    )
 
 
 def _read_verdicts(
-    run: RunFolder, name: str, gradings: Iterable[Mapping[str, Any]], claim: _Claim, notes: list[str]
+    run: RunFolder,
+    name: str,
+    gradings: Iterable[Mapping[str, Any]],
+    claim: _Claim,
+    notes: list[str],
 ) -> list[Grade]:
     """The verdicts of a grades file of that name; what is irregular is noted."""
-    answered = {case.case_id: (case, answer) for case, answer in gradable(run.cases, run.answers()[0])}
+    answered = {
+        case.case_id: (case, answer)
+        for case, answer in gradable(run.cases, run.answers()[0])
+    }
     known = {case.case_id for case in run.cases}
     found: dict[str, dict[str, Grade]] = {}
     for entry in gradings:
-        case_id, evaluations, faults = str(entry.get("case_id")), entry.get("evaluations"), list[str]()
+        case_id, evaluations, faults = (
+            str(entry.get("case_id")),
+            entry.get("evaluations"),
+            list[str](),
+        )
         if case_id not in known or not isinstance(evaluations, dict):
-            why = "holds no object of evaluations" if case_id in known else "is not in the cases"
+            why = (
+                "holds no object of evaluations"
+                if case_id in known
+                else "is not in the cases"
+            )
             faults.append(f"case {entry.get('case_id')!r} {why}; left out")
         elif case_id in answered:
             grades = _grades(*answered[case_id], evaluations, claim, faults)
             if case_id in found:
                 differ = "" if grades == found[case_id] else ", not the same way"
-                faults.append(f"case {case_id!r} is graded more than once{differ}; the last one counts")
+                faults.append(
+                    f"case {case_id!r} is graded more than once{differ}; the last one counts"
+                )
             found[case_id] = grades
         elif evaluations:
             faults.append(f"case {case_id!r} is graded but unanswered; left out")
@@ -174,10 +228,18 @@ def _add(run_dir: Path, grades: Iterable[Grade]) -> int:
     """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
     added = 0
     with open_log(run_dir / GRADES) as log:
-        known = {grade.key: grade for grade in read_grades(run_dir / GRADES)[0] if grade.met is not None}
+        known = {
+            grade.key: grade
+            for grade in read_grades(run_dir / GRADES)[0]
+            if grade.met is not None
+        }
         for grade in grades:
             was = known.get(grade.key)
-            ours = was is not None and was.engine != IMPORTED and was.origin is not Origin.IMPORT
+            ours = (
+                was is not None
+                and was.engine != IMPORTED
+                and was.origin is not Origin.IMPORT
+            )
             if not ours and (was is None or was.met != grade.met):
                 log.add(grade.row())
                 known[grade.key] = grade
@@ -186,7 +248,11 @@ def _add(run_dir: Path, grades: Iterable[Grade]) -> int:
 
 
 def _grades(
-    case: EvaluationCase, answer: Answer, evaluations: Mapping[str, Any], claim: _Claim, notes: list[str]
+    case: EvaluationCase,
+    answer: Answer,
+    evaluations: Mapping[str, Any],
+    claim: _Claim,
+    notes: list[str],
 ) -> dict[str, Grade]:
     """The verdicts of one case by key; criteria of the same text share one."""
     by_text = {criterion.criterion: criterion for criterion in case.criteria}
@@ -194,10 +260,16 @@ def _grades(
     for name, entry in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
         entry = entry if isinstance(entry, dict) else {}
-        text, score, points = entry.get("criterion"), entry.get("score"), entry.get("points")
+        text, score, points = (
+            entry.get("criterion"),
+            entry.get("score"),
+            entry.get("points"),
+        )
         known = {c.points for c in case.criteria if c.criterion == text}
         if known and points is not None and points not in known:
-            notes.append(f"{where}: graded at {points!r:.80} points; the rubric's count")
+            notes.append(
+                f"{where}: graded at {points!r:.80} points; the rubric's count"
+            )
         if not isinstance(text, str) or text not in by_text:
             notes.append(f"{where}: no criterion of the case; left out")
         elif score not in (0, 1):
@@ -208,17 +280,31 @@ def _grades(
     keys = grade_keys(case, answer, claim.digest)
     grades = [
         Grade(
-            case_id=case.case_id, criterion_id=by_text[text].id, key=keys[by_text[text].id], met=met, quote="",
-            reasoning="", reason="", raw="", grader=claim.model, engine=claim.engine, model=claim.model,
-            mode=claim.mode, prompt="unknown", judge=claim.digest, origin=claim.origin,
+            case_id=case.case_id,
+            criterion_id=by_text[text].id,
+            key=keys[by_text[text].id],
+            met=met,
+            quote="",
+            reasoning="",
+            reason="",
+            raw="",
+            grader=claim.model,
+            engine=claim.engine,
+            model=claim.model,
+            mode=claim.mode,
+            prompt="unknown",
+            judge=claim.digest,
+            origin=claim.origin,
         )
         for text, met in verdicts.items()
         if met is not None
-    ]  # fmt: skip
+    ]
     return {grade.key: grade for grade in grades}
 
 
-def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> list[Path]:
+def export_run(
+    run: Path | GradedRun, out: Path, *, replace: bool = False
+) -> list[Path]:
     """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
     grader that gave any; the files written.
 
@@ -232,10 +318,16 @@ def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> li
     stem = file_stem(info.model)
     name = info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
     benchmark, gradings = _exported(graded)
-    answered = [(case, graded.answers[case.case_id]) for case in cases if case.case_id in graded.answers]
+    answered = [
+        (case, graded.answers[case.case_id])
+        for case in cases
+        if case.case_id in graded.answers
+    ]
     files = {
         out / f"LiveMedBench_{file_stem(name)}.json": list_bytes(benchmark),
-        out / f"{stem}_results.json": list_bytes(response_entry(case, answer) for case, answer in answered),
+        out / f"{stem}_results.json": list_bytes(
+            response_entry(case, answer) for case, answer in answered
+        ),
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
     with writing(out):
@@ -243,7 +335,8 @@ def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> li
         for path, data in files.items():
             if not replace and path.exists() and path.read_bytes() != data:
                 raise UsageError(
-                    f"{path} exists and holds something else", hint="name another folder, or say --replace"
+                    f"{path} exists and holds something else",
+                    hint="name another folder, or say --replace",
                 )
         for path, data in files.items():
             write_whole(path, data)
@@ -264,13 +357,24 @@ def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
 
 def left_out(graded: GradedRun) -> list[str]:
     """What the exported files have no word for, and how the published script counts it."""
-    if kept_files(graded.run.path, graded.grader.judge if graded.grader else None) is not None:
+    if (
+        kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
+        is not None
+    ):
         return []
     answered = list(gradable(graded.run.cases, graded.answers))
     notes = []
     if unanswered := len(graded.run.cases) - len(answered):
-        notes.append(f"{unanswered} cases have no answer; the published script counts them as 0")
-    verdicts = [graded.verdicts(case.case_id).get(c.id) for case, _ in answered for c in case.criteria]
+        notes.append(
+            f"{unanswered} cases have no answer; the published script counts them as 0"
+        )
+    verdicts = [
+        graded.verdicts(case.case_id).get(c.id)
+        for case, _ in answered
+        for c in case.criteria
+    ]
     if open_ := verdicts.count(None):
-        notes.append(f"{open_} criteria are ungraded; the published script counts them as not met")
+        notes.append(
+            f"{open_} criteria are ungraded; the published script counts them as not met"
+        )
     return notes

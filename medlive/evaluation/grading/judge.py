@@ -16,8 +16,16 @@ from medlive.evaluation.grading.verdict import (
     echo_of,
     read_criterion,
     read_rubric,
-)  # fmt: skip
-from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion, Grade, Mode, Origin, grade_keys
+)
+from medlive.evaluation.model import (
+    Answer,
+    EvaluationCase,
+    EvaluationCriterion,
+    Grade,
+    Mode,
+    Origin,
+    grade_keys,
+)
 from medlive.llm.ask import MOST_RAW, Asked, Unusable
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
@@ -41,7 +49,15 @@ class Work:
 
 def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
     """What makes two graders one: engine, model, parameters, mode and prompt."""
-    return digest_json([identity.engine, identity.model, dict(identity.parameters), mode.value, prompt.digest])
+    return digest_json(
+        [
+            identity.engine,
+            identity.model,
+            dict(identity.parameters),
+            mode.value,
+            prompt.digest,
+        ]
+    )
 
 
 class Settled(NamedTuple):
@@ -57,7 +73,9 @@ class Settled(NamedTuple):
 class Judge:
     """Makes requests for verdicts and reads the replies; asks nobody itself."""
 
-    def __init__(self, identity: EngineIdentity, mode: Mode, *, allow_unpinned: bool = False) -> None:
+    def __init__(
+        self, identity: EngineIdentity, mode: Mode, *, allow_unpinned: bool = False
+    ) -> None:
         """`allow_unpinned` lets replies count that name another model than the identity's."""
         self.identity, self.mode, self.allow_unpinned = identity, mode, allow_unpinned
         self._task = f"grader.{mode}"
@@ -68,7 +86,10 @@ class Judge:
         self._schema = shape.model_json_schema()
 
     def keys(
-        self, case: EvaluationCase, answer: Answer, criteria: Sequence[EvaluationCriterion] | None = None
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+        criteria: Sequence[EvaluationCriterion] | None = None,
     ) -> dict[str, str]:
         """The key of the grade of each criterion of a case, or of some, by its id."""
         return grade_keys(case, answer, self.digest, criteria)
@@ -79,10 +100,15 @@ class Judge:
             return False
         return self.identity.accepts(grade.grader, self.allow_unpinned)
 
-    def parts(self, criteria: Sequence[EvaluationCriterion]) -> list[tuple[EvaluationCriterion, ...]]:
+    def parts(
+        self, criteria: Sequence[EvaluationCriterion]
+    ) -> list[tuple[EvaluationCriterion, ...]]:
         """Criteria as they are put into calls: one each, or as many as a call holds."""
         size = 1 if self.mode is Mode.CRITERION else RUBRIC_SIZE
-        return [tuple(criteria[start : start + size]) for start in range(0, len(criteria), size)]
+        return [
+            tuple(criteria[start : start + size])
+            for start in range(0, len(criteria), size)
+        ]
 
     def request(self, work: Work) -> Request:
         """The request for a call's criteria: what the calls of a case share first, the criteria last."""
@@ -94,7 +120,9 @@ class Judge:
         if self.mode is Mode.CRITERION:
             inputs["criterion"] = work.criteria[0].criterion
         else:
-            inputs["criteria"] = [{"id": c.id, "criterion": c.criterion} for c in work.criteria]
+            inputs["criteria"] = [
+                {"id": c.id, "criterion": c.criterion} for c in work.criteria
+            ]
         return Request(self._task, self.prompt, inputs, self._schema, round=work.round)
 
 
@@ -108,7 +136,9 @@ def name_faults(faults: Mapping[str, str]) -> str:
 class Ungraded(Unusable):
     """A reply leaves criteria without a verdict."""
 
-    def __init__(self, faults: Mapping[str, str], rest: Request, *, partial: bool) -> None:
+    def __init__(
+        self, faults: Mapping[str, str], rest: Request, *, partial: bool
+    ) -> None:
         """`faults` says why, by the criteria's ids; `partial`: others have a verdict."""
         super().__init__(name_faults(faults), rest=rest, partial=partial)
         self.faults = faults
@@ -126,15 +156,29 @@ class Verdicts:
         open_ = {c.id: c for c in self._work.criteria if c.id not in self._found}
         answer = self._work.answer.response
         if self._judge.mode is Mode.RUBRIC:
-            echoes = {cid: echo_of(self._work.case, criterion) for cid, criterion in open_.items()}
+            echoes = {
+                cid: echo_of(self._work.case, criterion)
+                for cid, criterion in open_.items()
+            }
             read = read_rubric(reply.text, list(open_), answer, echoes)
         else:
             (criterion,) = self._work.criteria
-            read = dict.fromkeys(open_, read_criterion(reply.text, answer, echo_of(self._work.case, criterion)))
-        self._found |= {cid: (found, reply) for cid, found in read.items() if isinstance(found, Verdict)}
-        if faults := {cid: found for cid, found in read.items() if isinstance(found, str)}:
+            read = dict.fromkeys(
+                open_,
+                read_criterion(reply.text, answer, echo_of(self._work.case, criterion)),
+            )
+        self._found |= {
+            cid: (found, reply)
+            for cid, found in read.items()
+            if isinstance(found, Verdict)
+        }
+        if faults := {
+            cid: found for cid, found in read.items() if isinstance(found, str)
+        }:
             rest = replace(self._work, criteria=tuple(open_[cid] for cid in faults))
-            raise Ungraded(faults, self._judge.request(rest), partial=len(faults) < len(read))
+            raise Ungraded(
+                faults, self._judge.request(rest), partial=len(faults) < len(read)
+            )
         return self._found
 
     def grades(self, asked: Asked[Any], origin: Origin = Origin.CALL) -> list[Grade]:
@@ -153,14 +197,25 @@ class Verdicts:
             shown.add(id(reply))
             grades.append(
                 Grade(
-                    case_id=work.case.case_id, criterion_id=criterion.id, key=keys[criterion.id],
-                    met=verdict.met if verdict else None, quote=verdict.quote if verdict else "",
+                    case_id=work.case.case_id,
+                    criterion_id=criterion.id,
+                    key=keys[criterion.id],
+                    met=verdict.met if verdict else None,
+                    quote=verdict.quote if verdict else "",
                     reasoning=verdict.reasoning if verdict else "",
                     reason="" if verdict else faults.get(criterion.id, asked.reason),
-                    raw=reply.text[:MOST_RAW] if reply is not None and (first or verdict is None) else "",
-                    grader=reply.model if reply else "", engine=judge.identity.engine,
-                    model=judge.identity.model, mode=judge.mode, prompt=judge.prompt_digest, judge=judge.digest,
-                    usage={} if grades else asked.usage, origin=origin, whole=bool(verdict and verdict.whole),
+                    raw=reply.text[:MOST_RAW]
+                    if reply is not None and (first or verdict is None)
+                    else "",
+                    grader=reply.model if reply else "",
+                    engine=judge.identity.engine,
+                    model=judge.identity.model,
+                    mode=judge.mode,
+                    prompt=judge.prompt_digest,
+                    judge=judge.digest,
+                    usage={} if grades else asked.usage,
+                    origin=origin,
+                    whole=bool(verdict and verdict.whole),
                 )
-            )  # fmt: skip
+            )
         return grades

@@ -4,13 +4,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from medlive.evaluation.asking.plan import CHARACTERS_A_TOKEN, Call, Plan, Sample, plan_calls, sent_text
+from medlive.evaluation.asking.plan import (
+    CHARACTERS_A_TOKEN,
+    Call,
+    Plan,
+    Sample,
+    plan_calls,
+    sent_text,
+)
 from medlive.evaluation.asking.run import AN_ANSWER
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import find_cached, open_work, read_record
 from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.grading.repeats import later_rounds
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, Grade, Mode, Origin, gradable
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    EvaluationCase,
+    Grade,
+    Mode,
+    Origin,
+    gradable,
+)
 from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.wire import Price
@@ -38,19 +53,31 @@ def plan_grading(
     run = None if ahead and not (run_dir / "run.json").exists() else open_run(run_dir)
     answers, known = (run.answers()[0], run.cases) if run else ({}, ahead)
     answered = {case.case_id for case, _ in gradable(known, answers)}
-    answers = answers | {c.case_id: _assumed(c) for c in ahead if c.case_id not in answered}
+    answers = answers | {
+        c.case_id: _assumed(c) for c in ahead if c.case_id not in answered
+    }
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     record = read_record(run_dir / GRADES, judge.digest)
     total = sum(len(case.criteria) for case, _ in gradable(known, answers))
-    settled = total - sum(len(work.criteria) for work in open_work(known, answers, judge, record))
+    settled = total - sum(
+        len(work.criteria) for work in open_work(known, answers, judge, record)
+    )
     cached = sum(1 for _ in find_cached(cache, known, answers, judge, record))
     later = list(later_rounds(run, judge, repeats)) if run else []
     repeated = sum(len(work.criteria) for work in later)
     cases = {case.case_id: case for case in known}
     return plan_calls(
-        (_call(judge, work) for work in chain(open_work(known, answers, judge, record), later)),
+        (
+            _call(judge, work)
+            for work in chain(open_work(known, answers, judge, record), later)
+        ),
         _samples(cases, answers, judge, read_grades(run_dir / GRADES)[0]),
-        about={"criteria": total, "settled": settled, "cached": cached, "repeated": repeated},
+        about={
+            "criteria": total,
+            "settled": settled,
+            "cached": cached,
+            "repeated": repeated,
+        },
         price=price,
         concurrency=concurrency,
     )
@@ -64,7 +91,10 @@ def _assumed(case: EvaluationCase) -> Answer:
 
 
 def _samples(
-    cases: Mapping[str, EvaluationCase], answers: Mapping[str, Answer], judge: Judge, grades: Sequence[Grade]
+    cases: Mapping[str, EvaluationCase],
+    answers: Mapping[str, Answer],
+    judge: Judge,
+    grades: Sequence[Grade],
 ) -> Iterator[Sample]:
     """The calls on record: a call's first row has its usage, rows of its case without one belong to it too."""
     calls: list[list[Grade]] = []
@@ -79,7 +109,10 @@ def _samples(
         case, answer = cases.get(rows[0].case_id), answers.get(rows[0].case_id)
         if case is None or answer is None:
             continue
-        ids, keys = {row.criterion_id: row.key for row in rows}, judge.keys(case, answer)
+        ids, keys = (
+            {row.criterion_id: row.key for row in rows},
+            judge.keys(case, answer),
+        )
         criteria = tuple(c for c in case.criteria if ids.get(c.id) == keys[c.id])
         if len(criteria) == len(rows):
             yield Sample(_call(judge, Work(case, answer, criteria)), rows[0].usage)

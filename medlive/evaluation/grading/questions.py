@@ -63,9 +63,12 @@ class Question:
     def request(self) -> Request:
         """What is asked."""
         return Request(
-            self.task, load_prompt(self.package, self.task), self.inputs, _schema_of(self.reply),
+            self.task,
+            load_prompt(self.package, self.task),
+            self.inputs,
+            _schema_of(self.reply),
             round=self.round * A_ROUND,
-        )  # fmt: skip
+        )
 
     def read(self, reply: Reply) -> BaseModel:
         """The reply, checked. Raises Unusable."""
@@ -114,7 +117,9 @@ class Finding(LogRow):
 class Findings:
     """What one judge was found to say, by question."""
 
-    def __init__(self, identity: EngineIdentity, *, allow_unpinned: bool = False) -> None:
+    def __init__(
+        self, identity: EngineIdentity, *, allow_unpinned: bool = False
+    ) -> None:
         """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
         self.identity, self._allow = identity, allow_unpinned
         self.others: Sequence[Findings] = ()
@@ -142,11 +147,17 @@ class Findings:
         key = self.key(question)
         if (read := self._read.get(key)) is None:
             found = self._latest.get(key)
-            if found is None or found.value is None or not self.identity.accepts(found.grader, self._allow):
+            if (
+                found is None
+                or found.value is None
+                or not self.identity.accepts(found.grader, self._allow)
+            ):
                 return None
             read = self._read[key] = kind.model_validate(found.value)
         if not isinstance(read, kind):
-            raise TypeError(f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}")
+            raise TypeError(
+                f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}"
+            )
         return read
 
     def settled(self, question: Question) -> bool:
@@ -200,7 +211,12 @@ async def ask_questions(
     path.parent.mkdir(parents=True, exist_ok=True)
     who = engine.identity
     asker = Asker(
-        engine, "judge", repairs=max_retries, concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget
+        engine,
+        "judge",
+        repairs=max_retries,
+        concurrency=concurrency,
+        allow_unpinned=allow_unpinned,
+        budget=budget,
     )
     asked: set[str] = set()
     stopped: str | None = None
@@ -209,16 +225,27 @@ async def ask_questions(
         found, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
 
         async def ask(question: Question) -> int:
-            request = replace(question.request, round=question.request.round + found.unusable(question))
+            request = replace(
+                question.request,
+                round=question.request.round + found.unusable(question),
+            )
             asked.add(key := found.key(question))
             answer = await asker.ask(request, question.read)
             last = answer.last
             finding = Finding(
-                case_id=question.case_id, part=question.part, task=question.task, key=key,
-                value=answer.value.model_dump(mode="json") if answer.value else None, reason=answer.reason,
-                raw=last.text[:MOST_RAW] if last else "", grader=last.model if last else "", engine=who.engine,
-                model=who.model, parameters=dict(who.parameters), usage=answer.usage,
-            )  # fmt: skip
+                case_id=question.case_id,
+                part=question.part,
+                task=question.task,
+                key=key,
+                value=answer.value.model_dump(mode="json") if answer.value else None,
+                reason=answer.reason,
+                raw=last.text[:MOST_RAW] if last else "",
+                grader=last.model if last else "",
+                engine=who.engine,
+                model=who.model,
+                parameters=dict(who.parameters),
+                usage=answer.usage,
+            )
             log.add(finding.row())
             found.put(finding)
             if cache and answer.value:
@@ -231,7 +258,11 @@ async def ask_questions(
                 if taken := _take_cached(questions, cache, found, log):
                     cached += taken
                     continue
-                todo = [q for key, q in questions.items() if key not in asked and not found.settled(q)]
+                todo = [
+                    q
+                    for key, q in questions.items()
+                    if key not in asked and not found.settled(q)
+                ]
                 if not todo:
                     break
                 stopped = await work_through(
@@ -249,10 +280,17 @@ async def ask_questions(
     left = [question for question in questions.values() if not found.settled(question)]
     reasons = Counter(_why(found.find(question)) for question in left)
     return QuestionsAsked(
-        path=path, judge=who.model, questions=len(questions), settled=len(questions) - len(left),
-        calls=asker.calls, cached=cached, reasons=dict(reasons.most_common()),
-        notes=(*notes, *(cache.notes if cache else ())), stopped=stopped, silence=asker.silence,
-    )  # fmt: skip
+        path=path,
+        judge=who.model,
+        questions=len(questions),
+        settled=len(questions) - len(left),
+        calls=asker.calls,
+        cached=cached,
+        reasons=dict(reasons.most_common()),
+        notes=(*notes, *(cache.notes if cache else ())),
+        stopped=stopped,
+        silence=asker.silence,
+    )
 
 
 def plan_questions(
@@ -273,10 +311,17 @@ def plan_questions(
     questions = _unique(source, found).values()
     todo = [_call(question) for question in questions if not found.settled(question)]
     return plan_calls(
-        todo, [Sample(_call(question), one.usage) for question in questions if (one := found.find(question))],
-        about={"questions": len(questions), "answered": len(questions) - len(todo)}, price=price,
-        concurrency=concurrency, output_tokens=OUTPUT_A_QUESTION,
-    )  # fmt: skip
+        todo,
+        [
+            Sample(_call(question), one.usage)
+            for question in questions
+            if (one := found.find(question))
+        ],
+        about={"questions": len(questions), "answered": len(questions) - len(todo)},
+        price=price,
+        concurrency=concurrency,
+        output_tokens=OUTPUT_A_QUESTION,
+    )
 
 
 def read_findings(
@@ -287,17 +332,25 @@ def read_findings(
     notes, judges = list[str](), dict[str, Findings]()
     for finding in values_of(path, Finding.from_row, notes):
         mark = digest_json(finding.judge.as_json())
-        judges[mark] = of = judges.pop(mark, None) or Findings(finding.judge, allow_unpinned=allow_unpinned)
+        judges[mark] = of = judges.pop(mark, None) or Findings(
+            finding.judge, allow_unpinned=allow_unpinned
+        )
         of.put(finding)
     mark = digest_json(identity.as_json()) if identity else next(reversed(judges), "")
     who = identity or EngineIdentity("", "")
     mine = judges.pop(mark, None) or Findings(who, allow_unpinned=allow_unpinned)
-    mine.identity, mine.others = identity or mine.identity, tuple(reversed(judges.values()))
+    mine.identity, mine.others = (
+        identity or mine.identity,
+        tuple(reversed(judges.values())),
+    )
     return mine, notes
 
 
 def _take_cached(
-    questions: Mapping[str, Question], cache: SharedRows | None, found: Findings, log: LogWriter | None = None
+    questions: Mapping[str, Question],
+    cache: SharedRows | None,
+    found: Findings,
+    log: LogWriter | None = None,
 ) -> int:
     """Put on record what the cache holds about questions that are open; how many that were.
 
@@ -309,11 +362,19 @@ def _take_cached(
         if cache is None or found.settled(question):
             continue
         if (place := _place(question, found)) not in kept:
-            kept[place] = {finding.key: finding for finding in cache.rows(place, Finding.from_row)}
+            kept[place] = {
+                finding.key: finding for finding in cache.rows(place, Finding.from_row)
+            }
         finding = kept[place].get(key)
-        value = finding.reread(question) if finding and found.identity.accepts(finding.grader) else None
+        value = (
+            finding.reread(question)
+            if finding and found.identity.accepts(finding.grader)
+            else None
+        )
         if finding and value is not None:
-            mine = replace(finding, case_id=question.case_id, part=question.part, usage={})
+            mine = replace(
+                finding, case_id=question.case_id, part=question.part, usage={}
+            )
             found.put(mine := replace(mine, value=value.model_dump(mode="json")))
             taken += 1
             if log:
@@ -338,4 +399,6 @@ def _unique(source: Source, found: Findings) -> dict[str, Question]:
 def _why(finding: Finding | None) -> str:
     if finding is None:
         return "not asked yet"
-    return kind_of(finding.reason) if finding.value is None else "another model answered"
+    return (
+        kind_of(finding.reason) if finding.value is None else "another model answered"
+    )

@@ -49,7 +49,9 @@ def quoted(quote: str, answer: str) -> bool:
 
 
 def _stands(quote: str, answer: str) -> bool:
-    found = dict.fromkeys(part.strip().strip(_MARKS) for part in _ELLIPSIS.split(quote.strip(_MARKS)))
+    found = dict.fromkeys(
+        part.strip().strip(_MARKS) for part in _ELLIPSIS.split(quote.strip(_MARKS))
+    )
     parts = [part for part in found if _tells(fold(part))]
     return bool(parts) and all(_contains(part, answer) for part in parts)
 
@@ -67,9 +69,15 @@ def shows(quote: str, answer: str) -> bool:
 
     A Han character counts as half a word. A quote of the whole answer shows what there is.
     """
-    words = [word for word in _WORD.findall(fold(quote[:MOST_QUOTE])) if word not in _EMPTY_WORDS]
+    words = [
+        word
+        for word in _WORD.findall(fold(quote[:MOST_QUOTE]))
+        if word not in _EMPTY_WORDS
+    ]
     telling = sum(0.5 if "\u3400" <= word <= "\u9fff" else 1 for word in words)
-    return quoted(quote, answer) and (telling > 1 or fold(quote).strip() == fold(answer).strip())
+    return quoted(quote, answer) and (
+        telling > 1 or fold(quote).strip() == fold(answer).strip()
+    )
 
 
 def _contains(piece: str, answer: str) -> bool:
@@ -81,7 +89,10 @@ def _contains(piece: str, answer: str) -> bool:
     hay, needle = _parted(answer), fold(_JUNCTION.sub(" ", piece))
     # A number is never cut, and no letters before a word are passed over: "ineffective" is not "effective".
     end = r"(?![0-9]|[.,^²³][0-9])" if needle[-1:].isdigit() else ""
-    return re.search(rf"(?<![0-9a-z])(?<![0-9][.,]){re.escape(needle)}{end}", hay) is not None
+    return (
+        re.search(rf"(?<![0-9a-z])(?<![0-9][.,]){re.escape(needle)}{end}", hay)
+        is not None
+    )
 
 
 @lru_cache(maxsize=16)
@@ -92,7 +103,8 @@ def _parted(answer: str) -> str:
 
 def _tells(text: str) -> bool:
     return any(
-        char.isalnum() or not (char.isascii() or char.isspace() or char in "，。、；：？！…（）·—")
+        char.isalnum()
+        or not (char.isascii() or char.isspace() or char in "，。、；：？！…（）·—")
         for char in text
     )
 

@@ -89,25 +89,39 @@ async def repeat_run(
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     with open_log(run.path / REPEATS) as log:
         first, later, notes = _on_record(run.path, judge.digest)
-        todo = list(_rounds(run, judge, later, repeats, lambda key: judge.settles(first.get(key))))
+        todo = list(
+            _rounds(
+                run, judge, later, repeats, lambda key: judge.settles(first.get(key))
+            )
+        )
 
         async def ask(item: tuple[int, Work]) -> int:
             round_, work = item
             verdicts = Verdicts(judge, work)
-            for grade in verdicts.grades(await asker.ask(judge.request(work), verdicts.read)):
+            for grade in verdicts.grades(
+                await asker.ask(judge.request(work), verdicts.read)
+            ):
                 log.add({**grade.row(), "round": round_})
             return len(work.criteria)
 
         total = sum(len(work.criteria) for _, work in todo)
-        stopped = await work_through(todo, ask, concurrency, done=0, total=total, progress=progress)
+        stopped = await work_through(
+            todo, ask, concurrency, done=0, total=total, progress=progress
+        )
     rounds = read_rounds(run_dir, judge=judge.digest)
-    graded = [verdicts for verdicts in rounds.verdicts.values() if verdicts[0] is not None]
+    graded = [
+        verdicts for verdicts in rounds.verdicts.values() if verdicts[0] is not None
+    ]
     have = sum(met is not None for verdicts in graded for met in verdicts[1:repeats])
     missing = len(graded) * (repeats - 1) - have
     return RepeatResult(
-        stability=stability(rounds), missing=missing, notes=tuple(notes), calls=asker.calls, stopped=stopped,
+        stability=stability(rounds),
+        missing=missing,
+        notes=tuple(notes),
+        calls=asker.calls,
+        stopped=stopped,
         silence=asker.silence,
-    )  # fmt: skip
+    )
 
 
 def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
@@ -119,7 +133,9 @@ def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
     if judge is None:
         grader = load_graded(run_dir).grader
         if grader is None:
-            raise BadInput(f"{run_dir} holds no grades", hint="medlive eval grade makes them")
+            raise BadInput(
+                f"{run_dir} holds no grades", hint="medlive eval grade makes them"
+            )
         judge = grader.judge
     first, later, _ = _on_record(run_dir, judge)
     n = max((round_ for _, round_ in later), default=1)
@@ -128,21 +144,31 @@ def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
         for cid, key in grade_keys(case, answer, judge).items():
             if key in first:
                 rounds = (later.get((key, round_)) for round_ in range(2, n + 1))
-                verdicts[case.case_id, cid] = (first[key].met, *(g.met if g else None for g in rounds))
+                verdicts[case.case_id, cid] = (
+                    first[key].met,
+                    *(g.met if g else None for g in rounds),
+                )
     return Rounds(judge, n, verdicts)
 
 
 def stability(rounds: Rounds) -> Stability:
     """How far a grader agrees with itself, over the criteria that have a verdict in at least two rounds."""
     table = list(rounds.verdicts.values())
-    several = [row for verdicts in table if len(row := [met for met in verdicts if met is not None]) > 1]
+    several = [
+        row
+        for verdicts in table
+        if len(row := [met for met in verdicts if met is not None]) > 1
+    ]
     pairs = [one is other for row in several for one, other in combinations(row, 2)]
     by_round = [[row[place] for row in table] for place in range(rounds.n)]
     return Stability(
-        rounds=rounds.n, criteria=len(several), unanimous=sum(len(set(row)) == 1 for row in several),
-        agreement=sum(pairs) / len(pairs) if pairs else None, invalid=sum(row.count(None) for row in by_round),
+        rounds=rounds.n,
+        criteria=len(several),
+        unanimous=sum(len(set(row)) == 1 for row in several),
+        agreement=sum(pairs) / len(pairs) if pairs else None,
+        invalid=sum(row.count(None) for row in by_round),
         met=tuple(_share(row) for row in by_round),
-    )  # fmt: skip
+    )
 
 
 def _share(verdicts: list[bool | None]) -> float | None:
@@ -150,7 +176,9 @@ def _share(verdicts: list[bool | None]) -> float | None:
     return verdicts.count(True) / given if given else None
 
 
-def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:
+def _on_record(
+    run_dir: Path, judge: str
+) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:
     """A judge's verdicts: those that count by key, the later rounds by (key, round); and what is damaged."""
 
     def parse(row: Mapping[str, Any]) -> tuple[Grade, int]:
@@ -159,7 +187,11 @@ def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, Grade], dict[tuple[
         return Grade.from_row(row), row["round"]
 
     notes: list[str] = []
-    first = {grade.key: grade for grade in read_grades(run_dir / GRADES)[0] if grade.judge == judge}
+    first = {
+        grade.key: grade
+        for grade in read_grades(run_dir / GRADES)[0]
+        if grade.judge == judge
+    }
     later = {
         (grade.key, round_): grade
         for grade, round_ in values_of(run_dir / REPEATS, parse, notes)
@@ -187,7 +219,9 @@ def _rounds(
         keys = judge.keys(case, answer)
         graded = [c for c in case.criteria if counts(keys[c.id])]
         for round_ in range(2, repeats + 1):
-            open_ = [c for c in graded if not judge.settles(later.get((keys[c.id], round_)))]
+            open_ = [
+                c for c in graded if not judge.settles(later.get((keys[c.id], round_)))
+            ]
             for part in judge.parts(open_):
                 # A store of replies is asked past the rounds before.
                 yield round_, Work(case, answer, part, 1000 * round_)

@@ -14,12 +14,15 @@ from medlive.llm.reading import is_refusal, without_thinking
 
 _LOOKED_AT: Final = 4_000
 """Characters before a verdict that are searched for another one."""
-_TAG: Final = r"(?:seed:)?(?:think|thinking|thought|reasoning|reflection|scratchpad|analysis)"
+_TAG: Final = (
+    r"(?:seed:)?(?:think|thinking|thought|reasoning|reflection|scratchpad|analysis)"
+)
 _THINKING_OPENS: Final = re.compile(rf"[<\[◁]{_TAG}[>\]▷]", re.IGNORECASE)
 _THINKING_ENDS: Final = re.compile(rf"[<\[◁]/{_TAG}[>\]▷]", re.IGNORECASE)
 _CLAUSE: Final = re.compile(r"[.!?:;,()\n。！？：；，（）]")
 _DENIED: Final = re.compile(
-    r"\b(?:not|never|no|wrong|rather than|instead of)\b|n['’]t\b|不|并非|没有|错", re.IGNORECASE
+    r"\b(?:not|never|no|wrong|rather than|instead of)\b|n['’]t\b|不|并非|没有|错",
+    re.IGNORECASE,
 )
 _DENIED_AHEAD: Final = re.compile(
     r"\b(?:wrong|incorrect|mistaken|rather than|instead of|suppose|hypothetical(?:ly)?|for example|for instance"
@@ -53,7 +56,8 @@ _BREAK: Final = _words(
 )
 """What ends a clause."""
 _NO_NEGATION: Final = _words(
-    r"not\s(?:only|just|merely)", r"n['’]t (?:only|just|merely)\b|不[仅但只良适]|非常|否则|无论"
+    r"not\s(?:only|just|merely)",
+    r"n['’]t (?:only|just|merely)\b|不[仅但只良适]|非常|否则|无论",
 )
 _NEGATION: Final = _words(
     r"""not no none nope never neither nothing nowhere cannot without hardly absent absence silent wrong false
@@ -62,7 +66,9 @@ _NEGATION: Final = _words(
     falls?\sshort un(?:met|satisfied|fulfilled|mentioned|stated|named|addressed|answered)""",
     r"n['’]t\b|没有|无法|难以|并非|缺[少乏失]|遗漏|忽略|相反|违背|[不未没无非否]",
 )
-_PARTLY: Final = _words(r"partial partially partly half in\spart to\ssome\sextent somewhat", "部分|一定程度")
+_PARTLY: Final = _words(
+    r"partial partially partly half in\spart to\ssome\sextent somewhat", "部分|一定程度"
+)
 """A verdict in part is none for the criterion."""
 _SUPPOSED: Final = _words(
     r"if whether when were (?<!I\s)would could unless until must (?:first|second|other)\s(?:part|one|point|is)",
@@ -95,23 +101,29 @@ _REPORTS: Final = re.compile(
 _BARE: Final = re.compile(r"\W*(?:yes|no|true|false|是|否)\W*", re.IGNORECASE)
 """A verdict where it begins or ends a text, or has a label."""
 _LABEL: Final = re.compile(
-    r".*(?:met|verdict|conclusion|answer|result|grade|结论|判[定断])\W*", re.IGNORECASE | re.DOTALL
+    r".*(?:met|verdict|conclusion|answer|result|grade|结论|判[定断])\W*",
+    re.IGNORECASE | re.DOTALL,
 )
 _SAYS: Final = _words(
     "says? states? tells? advises? recommends? explains? warns? notes? suggests? mentions?",
     "说|写|指出|建议|提到|提示|告知|认为|推荐|明确",
 )
-_FIRST_NEGATION: Final = re.compile(rf"\bsays? nothing|{_NEGATION.pattern}", re.IGNORECASE)
+_FIRST_NEGATION: Final = re.compile(
+    rf"\bsays? nothing|{_NEGATION.pattern}", re.IGNORECASE
+)
 _REFRAINS: Final = _words(
     r"avoid\w* stop\w* against refrain\w* unnecessary discontinu\w* contraindicat\w* prohibit\w*",
     "避免|停|禁|忌|勿|戒",
 )
 """What a criterion holds that a "not" of the answer may meet."""
 _TERM: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
-_SIMPLE: Final = str.maketrans("滿達標準該沒無條項時確實應關議", "满达标准该没无条项时确实应关议")
+_SIMPLE: Final = str.maketrans(
+    "滿達標準該沒無條項時確實應關議", "满达标准该没无条项时确实应关议"
+)
 _MIXED: Final = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]", re.IGNORECASE)
 _SPELT_OUT: Final = re.compile(
-    r"""\bmet\b["'”*]*+\s*+[:=：]\s*+["'“*]*+\s*+(?:true|yes|false|no)\b""", re.IGNORECASE
+    r"""\bmet\b["'”*]*+\s*+[:=：]\s*+["'“*]*+\s*+(?:true|yes|false|no)\b""",
+    re.IGNORECASE,
 )
 _SENTENCE: Final = re.compile(r"[.!?\n。！？]+")
 _UNABLE: Final = re.compile(
@@ -123,7 +135,9 @@ _UNABLE: Final = re.compile(
     r"|(?:无法|不能|不便|拒绝|难以)\w{0,10}?(?:评判|评估|评分|评价|打分|判[定断]|确定)|不确定",
     re.IGNORECASE,
 )
-_OF_ALL: Final = re.compile(r"\b(?:none|no|all|every|each)\b|所有|全部|各|每|[均都皆]", re.IGNORECASE)
+_OF_ALL: Final = re.compile(
+    r"\b(?:none|no|all|every|each)\b|所有|全部|各|每|[均都皆]", re.IGNORECASE
+)
 
 _ASKS_FOR_WORDS: Final = re.compile(
     r"\W*(?:the )?(?:(?:answer|response|model|it) )?(?:should |must )?(?:recommend|advise|state|mention|say|tell"
@@ -156,7 +170,9 @@ def taken_back(before: str) -> bool:
     if _DENIED_AHEAD.search(clause) or _BEGUN.match(_SENTENCE.split(words)[-1]):
         return True
     last = _CLAUSE.split(before[-200:])[-1]
-    return not ahead and _DENIED.search(last) is not None and _STATES.match(last) is None
+    return (
+        not ahead and _DENIED.search(last) is not None and _STATES.match(last) is None
+    )
 
 
 def spelt_out(before: str) -> bool:
@@ -171,7 +187,9 @@ def said_in(words: str) -> bool | None:
 
 def said_of_all(before: str) -> bool | None:
     """The verdict that the words before a list of grades state of all criteria; None: none."""
-    return _last_said([clause for clause in _clauses(before[-_LOOKED_AT:]) if _OF_ALL.search(clause)])
+    return _last_said(
+        [clause for clause in _clauses(before[-_LOOKED_AT:]) if _OF_ALL.search(clause)]
+    )
 
 
 def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
@@ -186,11 +204,19 @@ def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
             return "its reasoning comes to no verdict"
     clauses = _clauses(reasoning[-_LOOKED_AT:])
     said = _last_said(clauses)
-    if said is None and met and _only_lack(clauses) and not denies(criterion) and not _REFRAINS.search(criterion):
+    if (
+        said is None
+        and met
+        and _only_lack(clauses)
+        and not denies(criterion)
+        and not _REFRAINS.search(criterion)
+    ):
         said = False
     if said is None and not met and _repeats(reasoning, criterion):
         said = True
-    return "its reasoning says the contrary of the verdict" if said is (not met) else None
+    return (
+        "its reasoning says the contrary of the verdict" if said is (not met) else None
+    )
 
 
 def asks_for_words(criterion: str) -> bool:
@@ -206,7 +232,9 @@ def denies(text: str) -> bool:
 def _only_lack(clauses: Sequence[str]) -> bool:
     """Whether every clause of a reasoning denies. "It says that no scan is needed" tells what is there."""
     told = [one for one in clauses if _TERM.search(one)]
-    return bool(told) and all(_odd(one) and not _SAYS.search(_FIRST_NEGATION.split(one)[0]) for one in told)
+    return bool(told) and all(
+        _odd(one) and not _SAYS.search(_FIRST_NEGATION.split(one)[0]) for one in told
+    )
 
 
 def _repeats(reasoning: str, criterion: str) -> bool:
@@ -214,7 +242,8 @@ def _repeats(reasoning: str, criterion: str) -> bool:
     if denies(reasoning):
         return False
     said, asked = (
-        {word[:5].rstrip("s") for word in _TERM.findall(text.casefold())} for text in (reasoning, criterion)
+        {word[:5].rstrip("s") for word in _TERM.findall(text.casefold())}
+        for text in (reasoning, criterion)
     )
     return len(asked) > 1 and asked <= said
 
@@ -239,9 +268,13 @@ def _odd(clause: str) -> bool:
 def _last_said(clauses: Sequence[str]) -> bool | None:
     said: bool | None = None
     for place, clause in enumerate(clauses):
-        labelled = place in (0, len(clauses) - 1) or _LABEL.fullmatch(clauses[place - 1])
+        labelled = place in (0, len(clauses) - 1) or _LABEL.fullmatch(
+            clauses[place - 1]
+        )
         bare = labelled and _BARE.fullmatch(clause)
-        stated = _STATES.match(clause) and not (_SUPPOSED.search(clause) or _REPORTS.search(clause))
+        stated = _STATES.match(clause) and not (
+            _SUPPOSED.search(clause) or _REPORTS.search(clause)
+        )
         if bare or stated:
             denied = _odd(clause)
             if denied or not _INFINITIVE.search(clause):

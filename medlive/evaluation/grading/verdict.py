@@ -32,7 +32,7 @@ from medlive.evaluation.grading.statements import (
     taken_back,
     thinking_lasts,
     words_before,
-)  # fmt: skip
+)
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.llm.ask import Unusable, first_fault
 from medlive.llm.reading import NoObject, read_object
@@ -47,16 +47,26 @@ _MOST_BRACES: Final = 6
 _MOST_PLANTED: Final = 12_000
 """Characters of a verdict that an answer may plant: no longer one would be read."""
 _TAIL: Final = re.compile(
-    r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z", re.IGNORECASE
+    r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z",
+    re.IGNORECASE,
 )
 """What chat templates and habits leave at the end of a reply."""
 _MOST_TAILS: Final = 4
 _STRAIGHT: Final = str.maketrans("“”„‘’", '"""\'\'')
-_HARMLESS: Final = frozenset({"question", "criterion", "id", "criterion_id", "language"})
+_HARMLESS: Final = frozenset(
+    {"question", "criterion", "id", "criterion_id", "language"}
+)
 """What a grader may repeat of its task beside the verdict."""
 _MARKS: Final = re.compile(r"(?<![0-9])[.,:;!?\"'。、]|[.,:;!?\"'。、](?![0-9])")
 """Marks that are no part of a number."""
-_WORDS: Final = {"true": True, "yes": True, "是": True, "false": False, "no": False, "否": False}
+_WORDS: Final = {
+    "true": True,
+    "yes": True,
+    "是": True,
+    "false": False,
+    "no": False,
+    "否": False,
+}
 """Texts for `met` that have one meaning."""
 _REASONING: Final = ("explanation", "rationale", "reason", "justification")
 """What graders call `reasoning` that are held to no schema."""
@@ -120,9 +130,11 @@ Echo = Mapping[str, str]
 def echo_of(case: EvaluationCase, criterion: EvaluationCriterion) -> Echo:
     """What a reply about one criterion of a case may repeat."""
     return {
-        "question": case.question, "criterion": criterion.criterion,
-        "id": criterion.id, "criterion_id": criterion.id,
-    }  # fmt: skip
+        "question": case.question,
+        "criterion": criterion.criterion,
+        "id": criterion.id,
+        "criterion_id": criterion.id,
+    }
 
 
 def _check_echo(value: Mapping[str, Any], echo: Echo) -> None:
@@ -135,8 +147,12 @@ def _check_echo(value: Mapping[str, Any], echo: Echo) -> None:
 def _repeats(given: str, asked: str) -> bool:
     """Whether one text is the other but for marks between words, or more than half of it before an ellipsis."""
     cut = given.rstrip().endswith(("…", "..."))
-    given, asked = (" ".join(_MARKS.sub(" ", fold(text)).split()) for text in (given, asked))
-    return given == asked or (cut and len(given) > len(asked) / 2 and asked.startswith(given))
+    given, asked = (
+        " ".join(_MARKS.sub(" ", fold(text)).split()) for text in (given, asked)
+    )
+    return given == asked or (
+        cut and len(given) > len(asked) / 2 and asked.startswith(given)
+    )
 
 
 def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
@@ -157,7 +173,9 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
     if before and said_in(before) is (not reply.met):
         raise Unusable("the words before the JSON object say the contrary of it")
     criterion = (echo or {}).get("criterion", "")
-    return _certain(Verdict(reply.met, reply.quote, reply.reasoning, reply.whole), answer, criterion)
+    return _certain(
+        Verdict(reply.met, reply.quote, reply.reasoning, reply.whole), answer, criterion
+    )
 
 
 def read_rubric(
@@ -171,7 +189,11 @@ def read_rubric(
     """
     echoes = echoes or {}
     value, before = _one_value(text, "grades")
-    if isinstance(value, dict) and "question" in value and (echo := next(iter(echoes.values()), None)):
+    if (
+        isinstance(value, dict)
+        and "question" in value
+        and (echo := next(iter(echoes.values()), None))
+    ):
         _check_echo({"question": value["question"]}, echo)
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
@@ -195,7 +217,9 @@ def read_rubric(
 def _check_said(before: str, found: Collection[Verdict | str]) -> None:
     """Raises Unusable where the words before a list of grades state the contrary of them."""
     said = said_in(before) if len(found) == 1 else said_of_all(before)
-    if said is not None and any(isinstance(one, Verdict) and one.met is not said for one in found):
+    if said is not None and any(
+        isinstance(one, Verdict) and one.met is not said for one in found
+    ):
         raise Unusable("the words before the JSON object say the contrary of it")
 
 
@@ -220,7 +244,11 @@ def _items(value: Any, ids: Sequence[str]) -> list[Any]:
         if other := value.keys() - _HARMLESS - {"grades"}:
             raise Unusable(f"the reply holds {min(other)[:40]!r} beside its grades")
         value = value.get("grades")
-        if isinstance(value, dict) and value and all(isinstance(item, dict) for item in value.values()):
+        if (
+            isinstance(value, dict)
+            and value
+            and all(isinstance(item, dict) for item in value.values())
+        ):
             return [{"id": one, **item} for one, item in value.items()]
     if not isinstance(value, list):
         raise Unusable("the reply holds no list `grades`")
@@ -237,7 +265,11 @@ def _id(item: Any) -> str:
 
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
-    fields = {k: strip_unstorable(v) if isinstance(v, str) else v for k, v in value.items() if k not in _HARMLESS}
+    fields = {
+        k: strip_unstorable(v) if isinstance(v, str) else v
+        for k, v in value.items()
+        if k not in _HARMLESS
+    }
     if isinstance(fields.get("met"), str):
         fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
     named = [name for name in _REASONING if isinstance(fields.get(name), str)]
@@ -248,7 +280,10 @@ def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
             fields[name] = ""
     if fields.get("whole") is None:
         fields["whole"] = False
-    if isinstance(fields["reasoning"], str) and len(fields["reasoning"]) > MOST_REASONING:
+    if (
+        isinstance(fields["reasoning"], str)
+        and len(fields["reasoning"]) > MOST_REASONING
+    ):
         fields["reasoning"] = fields["reasoning"][: MOST_REASONING - 1] + "…"
     return fields
 
@@ -258,7 +293,9 @@ def _certain(verdict: Verdict, answer: str, criterion: str) -> Verdict:
         raise Unusable("the verdict is a piece of the answer that was to be graded")
     if fault := fault_of(verdict.reasoning, verdict.met, criterion):
         raise Unusable(fault)
-    if verdict.met and (verdict.quote.strip() or not verdict.whole or asks_for_words(criterion)):
+    if verdict.met and (
+        verdict.quote.strip() or not verdict.whole or asks_for_words(criterion)
+    ):
         _check_quote(verdict.quote, answer)
     return verdict
 
@@ -268,7 +305,9 @@ def _check_quote(quote: str, answer: str) -> None:
     if not quote.strip():
         raise Unusable("met without words of the answer to show for it")
     if (piece := missing_piece(quote, answer)) is not None:
-        raise Unusable(f"the quote is not in the answer letter for letter: {piece[:200]!r}")
+        raise Unusable(
+            f"the quote is not in the answer letter for letter: {piece[:200]!r}"
+        )
     if not shows(quote, answer):
         raise Unusable(f"the quote is too little to show anything: {quote[:60]!r}")
 
@@ -295,7 +334,9 @@ def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
     if key not in answer and answer.isascii():
         return []
     shown, found = neutralise(answer), list[dict[str, Any]]()
-    for text in dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT))):
+    for text in dict.fromkeys(
+        (shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT))
+    ):
         for brace in _braces_before(text, f'"{key}"'):
             try:
                 value, _ = _PLAIN.raw_decode(text[brace : brace + _MOST_PLANTED])
@@ -309,11 +350,18 @@ def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
 def _braces_before(text: str, name: str) -> list[int]:
     """The places of the last braces before a name, wherever it stands."""
     braces = [match.start() for match in re.finditer("{", text)]
-    ends = [bisect(braces, match.start()) for match in islice(re.finditer(name, text), _MOST_NAMES)]
-    return sorted({brace for end in ends for brace in braces[max(0, end - _MOST_BRACES) : end]})
+    ends = [
+        bisect(braces, match.start())
+        for match in islice(re.finditer(name, text), _MOST_NAMES)
+    ]
+    return sorted(
+        {brace for end in ends for brace in braces[max(0, end - _MOST_BRACES) : end]}
+    )
 
 
-def doubt(text: str, key: str, value: object, reasoning: str, answer: str) -> str | None:
+def doubt(
+    text: str, key: str, value: object, reasoning: str, answer: str
+) -> str | None:
     """What speaks against the `key` and reasoning that were read from a reply: words before its object that deny
     it, or an answer that holds the same; None: nothing."""
     if taken_back(words_before(text)):

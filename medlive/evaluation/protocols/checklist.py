@@ -15,7 +15,11 @@ from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
 from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.protocols.checklist_people import Judged, compare_with_people, read_people
+from medlive.evaluation.protocols.checklist_people import (
+    Judged,
+    compare_with_people,
+    read_people,
+)
 from medlive.evaluation.protocols.model import (
     Cell,
     Material,
@@ -56,17 +60,28 @@ class Checklist(Protocol):
     """See the module."""
 
     name: ClassVar[str] = "checklist"
-    about: ClassVar[str] = "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
+    about: ClassVar[str] = (
+        "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
+    )
     figure: ClassVar[str] = "usability rate, 0 to 1"
     side: ClassVar[Side | None] = Side.KNOWLEDGE
 
-    rounds: Annotated[int, Field(ge=1, le=20, description="how often each answer is scored")] = 3
-    usable: Annotated[float, Field(ge=1, le=5, description="the mean score from which on an answer is usable")] = (
-        4.0
-    )
-    core_points: Annotated[float, Field(gt=0, description="points from which on a criterion is core")] = 7.0
+    rounds: Annotated[
+        int, Field(ge=1, le=20, description="how often each answer is scored")
+    ] = 3
+    usable: Annotated[
+        float,
+        Field(
+            ge=1, le=5, description="the mean score from which on an answer is usable"
+        ),
+    ] = 4.0
+    core_points: Annotated[
+        float, Field(gt=0, description="points from which on a criterion is core")
+    ] = 7.0
     people: Annotated[
-        Path | None, AfterValidator(_checked), Field(description="people's ratings, a CSV or JSON Lines file")
+        Path | None,
+        AfterValidator(_checked),
+        Field(description="people's ratings, a CSV or JSON Lines file"),
     ] = None
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
@@ -86,10 +101,15 @@ class Checklist(Protocol):
         core, secondary = self._requirements(case)
         inputs = {
             "language": case.language,
-            "category": case.theme if case.theme in CATEGORIES.values() else DEFAULT_CATEGORY,
-            "reference": case.advice, "core": core, "secondary": secondary, "question": case.question,
+            "category": case.theme
+            if case.theme in CATEGORIES.values()
+            else DEFAULT_CATEGORY,
+            "reference": case.advice,
+            "core": core,
+            "secondary": secondary,
+            "question": case.question,
             "answer": answer.response,
-        }  # fmt: skip
+        }
         return [
             Question(
                 case_id=case.case_id,
@@ -104,7 +124,10 @@ class Checklist(Protocol):
 
     def _requirements(self, case: EvaluationCase) -> tuple[list[str], list[str]]:
         if {c.axis for c in case.criteria} <= {CORE, SECONDARY}:
-            core, secondary = ([c.criterion for c in case.criteria if c.axis == one] for one in (CORE, SECONDARY))
+            core, secondary = (
+                [c.criterion for c in case.criteria if c.axis == one]
+                for one in (CORE, SECONDARY)
+            )
             return core, secondary
         positive = [c for c in case.criteria if c.points > 0]
         core = [c.criterion for c in positive if c.points >= self.core_points]
@@ -114,9 +137,14 @@ class Checklist(Protocol):
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
-            given = [found.get(question, ChecklistReply) for question in self._rounds(case, answer)]
+            given = [
+                found.get(question, ChecklistReply)
+                for question in self._rounds(case, answer)
+            ]
             scores = [reply.score for reply in given if reply is not None]
-            means[case.case_id] = sum(scores) / len(scores) if len(scores) == self.rounds else None
+            means[case.case_id] = (
+                sum(scores) / len(scores) if len(scores) == self.rounds else None
+            )
         return means
 
     def results(self, material: Material, found: Findings) -> Results:
@@ -124,41 +152,81 @@ class Checklist(Protocol):
         rows: list[list[Cell]] = []
         by_category: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
-        categories = list(dict.fromkeys(c.theme or "none" for run in material for c in run.cases))
+        categories = list(
+            dict.fromkeys(c.theme or "none" for run in material for c in run.cases)
+        )
         stable = equal = 0
         judged: list[Judged] = []
         for run in material:
             means = self.scores(run, found)
-            usable = {case_id: float(mean >= self.usable) for case_id, mean in means.items() if mean is not None}
+            usable = {
+                case_id: float(mean >= self.usable)
+                for case_id, mean in means.items()
+                if mean is not None
+            }
             cases = [case for case in run.cases if case.case_id in usable]
-            judged += [Judged(run.label, c, bool(usable[c.case_id]), means[c.case_id] or 0.0) for c in cases]
+            judged += [
+                Judged(run.label, c, bool(usable[c.case_id]), means[c.case_id] or 0.0)
+                for c in cases
+            ]
             values = [usable[case.case_id] for case in cases]
             figures[run.label] = _mean(values)
             bounds = bounds_by_case(values, cases, draws=self.draws, seed=self.seed)
             score = _mean(mean for mean in means.values() if mean is not None)
             missing = len(means) - len(cases), len(run.cases) - len(means)
-            rows.append([run.label, len(cases), figures[run.label], *bounds, score, *missing])
-            mine = [_mean([usable[c.case_id] for c in cases if (c.theme or "none") == one]) for one in categories]
+            rows.append(
+                [run.label, len(cases), figures[run.label], *bounds, score, *missing]
+            )
+            mine = [
+                _mean([usable[c.case_id] for c in cases if (c.theme or "none") == one])
+                for one in categories
+            ]
             of_five = [value for value in mine if value is not None]
-            by_category.append([run.label, *mine, _mean(of_five) if len(of_five) == len(categories) else None])
+            by_category.append(
+                [
+                    run.label,
+                    *mine,
+                    _mean(of_five) if len(of_five) == len(categories) else None,
+                ]
+            )
             for case, answer in run.answered():
                 given = {
-                    reply.score for q in self._rounds(case, answer) if (reply := found.get(q, ChecklistReply))
+                    reply.score
+                    for q in self._rounds(case, answer)
+                    if (reply := found.get(q, ChecklistReply))
                 }
                 stable += bool(given)
                 equal += len(given) == 1
-        titles = ("model", "answers", "usable", "low", "high", "mean score", "ungraded", "unanswered")
-        note = (
-            f"Usable: the mean of {self.rounds} rounds is {self.usable:g} or more. Every answer counts the same."
+        titles = (
+            "model",
+            "answers",
+            "usable",
+            "low",
+            "high",
+            "mean score",
+            "ungraded",
+            "unanswered",
         )
+        note = f"Usable: the mean of {self.rounds} rounds is {self.usable:g} or more. Every answer counts the same."
         plain = "The share of usable answers. Plain mean: of the categories, whatever their size, as in the paper."
         tables = [
             Table("Usability", titles, rows, note),
-            Table("Usability by category", ["model", *categories, "plain mean"], by_category, plain),
+            Table(
+                "Usability by category",
+                ["model", *categories, "plain mean"],
+                by_category,
+                plain,
+            ),
         ]
-        notes = [f"{equal} of {stable} answers have one score in every round"] if self.rounds > 1 else []
+        notes = (
+            [f"{equal} of {stable} answers have one score in every round"]
+            if self.rounds > 1
+            else []
+        )
         if self.people:
-            more, said = compare_with_people(self.people, judged, draws=self.draws, seed=self.seed)
+            more, said = compare_with_people(
+                self.people, judged, draws=self.draws, seed=self.seed
+            )
             tables, notes = tables + more, notes + said
         return Results(tables, figures, notes)
 

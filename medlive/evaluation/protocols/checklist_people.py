@@ -20,7 +20,13 @@ from medlive.evaluation.tables import add_rows
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
 from medlive.statistics.bootstrap import estimate
 
-DIMENSIONS: Final = ("instructions", "correctness", "effectiveness", "readability", "safety")
+DIMENSIONS: Final = (
+    "instructions",
+    "correctness",
+    "effectiveness",
+    "readability",
+    "safety",
+)
 FORMAT: Final = f"columns case_id, rater, model (of several), and usable or {', '.join(DIMENSIONS)} from 0 to 5"
 USABLE: Final = 5
 """The total from which on people's ratings call a generated text usable."""
@@ -55,7 +61,9 @@ class Judged:
     """The mean of its rounds, 1 to 5."""
 
 
-def mapped(instructions: int, correctness: int, effectiveness: int, readability: int) -> int:
+def mapped(
+    instructions: int, correctness: int, effectiveness: int, readability: int
+) -> int:
     """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E)."""
     b, c, d, e = instructions, correctness, effectiveness, readability
     rules = (
@@ -78,7 +86,9 @@ def read_people(path: Path) -> list[Rated]:
         one = _rated(where, row)
         earlier = found.setdefault((one.case_id, one.model, one.rater), one)
         if (earlier.usable, earlier.total) != (one.usable, one.total):
-            raise ValueError(f"{one.rater!r} rated this answer otherwise on {earlier.where}")
+            raise ValueError(
+                f"{one.rater!r} rated this answer otherwise on {earlier.where}"
+            )
 
     add_rows(path, ("case_id", "rater"), add, hint=FORMAT)
     if not found:
@@ -88,7 +98,9 @@ def read_people(path: Path) -> list[Rated]:
 
 def _rated(where: str, row: Mapping[str, Any]) -> Rated:
     """A row's rating. Raises ValueError."""
-    case_id, rater, model, label = (_text(row.get(name)) for name in ("case_id", "rater", "model", "usable"))
+    case_id, rater, model, label = (
+        _text(row.get(name)) for name in ("case_id", "rater", "model", "usable")
+    )
     if not case_id or not rater:
         raise ValueError("case_id and rater are required")
     if label:
@@ -106,7 +118,9 @@ def _text(value: object) -> str:
 
 def _whole(name: str, text: str) -> int:
     if text.removesuffix(".0") not in map(str, range(6)):
-        raise ValueError(f"{name} must be a whole number from 0 to 5, found {text[:40]!r}")
+        raise ValueError(
+            f"{name} must be a whole number from 0 to 5, found {text[:40]!r}"
+        )
     return int(text.removesuffix(".0"))
 
 
@@ -123,14 +137,18 @@ def compare_with_people(
     for rated in read_people(path):
         if not rated.model and len(models) > 1:
             raise BadInput(
-                f"{path.name}: {rated.where}: expected a model, one of {', '.join(models)}", hint=FORMAT
+                f"{path.name}: {rated.where}: expected a model, one of {', '.join(models)}",
+                hint=FORMAT,
             )
-        by_answer.setdefault((rated.model or "".join(models), rated.case_id), []).append(rated)
+        by_answer.setdefault(
+            (rated.model or "".join(models), rated.case_id), []
+        ).append(rated)
     known = {(one.model, one.case.case_id): one for one in judged}
     common = [(known[place], by_answer[place]) for place in known if place in by_answer]
     if not common:
         raise BadInput(
-            f"{path.name} rates no answer that the judge scored", hint="case_id and model as in the runs"
+            f"{path.name} rates no answer that the judge scored",
+            hint="case_id and model as in the runs",
         )
     labels = [Counter(rated.usable for rated in ratings) for _, ratings in common]
     pairs = [
@@ -138,7 +156,12 @@ def compare_with_people(
         for (one, ratings), n in zip(common, labels, strict=True)
         if n[True] != n[False]
     ]
-    notes = _notes(path, len(by_answer) - len(common), len(common) - len(pairs), [r for _, r in common])
+    notes = _notes(
+        path,
+        len(by_answer) - len(common),
+        len(common) - len(pairs),
+        [r for _, r in common],
+    )
     return [_agreement(pairs, draws, seed), _to_refine(pairs)], notes
 
 
@@ -146,20 +169,31 @@ Pair = tuple[Judged, bool, list[Rated]]
 """What the judge gave an answer, whether people call it usable, and their ratings."""
 
 
-def _notes(path: Path, strange: int, tied: int, ratings: Sequence[Sequence[Rated]]) -> list[str]:
-    pairs = [pair for of in ratings for pair in combinations([rated.usable for rated in of], 2)]
+def _notes(
+    path: Path, strange: int, tied: int, ratings: Sequence[Sequence[Rated]]
+) -> list[str]:
+    pairs = [
+        pair
+        for of in ratings
+        for pair in combinations([rated.usable for rated in of], 2)
+    ]
     equal = sum(a is b for a, b in pairs)
     found = {
         f"{path.name}: {strange} answers are not among those that the judge scored; left out": strange,
         f"{path.name}: on {tied} answers as many people say usable as not; left out": tied,
-        f"{equal} of {len(pairs)} pairs of people's labels on one answer are equal": len(pairs),
+        f"{equal} of {len(pairs)} pairs of people's labels on one answer are equal": len(
+            pairs
+        ),
     }
     return [note for note, holds in found.items() if holds]
 
 
 def _agreement(pairs: Sequence[Pair], draws: int, seed: int) -> Table:
     categories = list(dict.fromkeys(one.case.theme or "none" for one, _, _ in pairs))
-    groups = {name: [p for p in pairs if (p[0].case.theme or "none") == name] for name in categories}
+    groups = {
+        name: [p for p in pairs if (p[0].case.theme or "none") == name]
+        for name in categories
+    }
     rows: list[list[Cell]] = []
     for name, members in {"all": pairs, **(groups if len(groups) > 1 else {})}.items():
         cells = np.zeros((len(members), 2, 2))
@@ -172,9 +206,21 @@ def _agreement(pairs: Sequence[Pair], draws: int, seed: int) -> Table:
             for statistic in (equal_of_tables, ac1_of_tables)
         )
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
-        rows.append([name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts])
-    columns = ("category", "answers", "equal", "low", "high", "AC1", "both usable", "people only", "judge only",
-               "neither")  # fmt: skip
+        rows.append(
+            [name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts]
+        )
+    columns = (
+        "category",
+        "answers",
+        "equal",
+        "low",
+        "high",
+        "AC1",
+        "both usable",
+        "people only",
+        "judge only",
+        "neither",
+    )
     note = "People's label is the majority of the raters. The paper finds equal labels for 92.36 % of the answers."
     return Table("Usable by people and by the judge", columns, rows, note)
 
@@ -188,12 +234,48 @@ def _to_refine(pairs: Sequence[Pair]) -> Table:
         n = len(members)
         equal = sum(one.usable is people for one, people, _ in members) / n
         if equal < LOW:
-            people, judge = sum(p for _, p, _ in members) / n, sum(one.usable for one, _, _ in members) / n
-            totals = [rated.total for *_, ratings in members for rated in ratings if rated.total is not None]
+            people, judge = (
+                sum(p for _, p, _ in members) / n,
+                sum(one.usable for one, _, _ in members) / n,
+            )
+            totals = [
+                rated.total
+                for *_, ratings in members
+                for rated in ratings
+                if rated.total is not None
+            ]
             total = sum(totals) / len(totals) if totals else None
             score = sum(one.score for one, _, _ in members) / n
-            found.append((equal, -n, [case_id, members[0][0].case.theme, n, equal, people, judge, total, score]))
-    columns = ("case", "category", "answers", "equal", "usable, people", "usable, judge", "people's total",
-               "judge's score")  # fmt: skip
+            found.append(
+                (
+                    equal,
+                    -n,
+                    [
+                        case_id,
+                        members[0][0].case.theme,
+                        n,
+                        equal,
+                        people,
+                        judge,
+                        total,
+                        score,
+                    ],
+                )
+            )
+    columns = (
+        "case",
+        "category",
+        "answers",
+        "equal",
+        "usable, people",
+        "usable, judge",
+        "people's total",
+        "judge's score",
+    )
     note = f"Cases whose labels are equal on less than {LOW:.0%} of the answers, the worst first."
-    return Table("Cases to refine", columns, [row for *_, row in sorted(found, key=lambda one: one[:2])], note)
+    return Table(
+        "Cases to refine",
+        columns,
+        [row for *_, row in sorted(found, key=lambda one: one[:2])],
+        note,
+    )

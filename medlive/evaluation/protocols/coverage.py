@@ -39,7 +39,9 @@ _TOPS: Final = (3, 5)
 def cacs(k: int, n: int, t: int) -> float:
     """Thresholded coverage of k hits among n criteria, 0 to 1; 1 <= t <= n. Raises ValueError."""
     if not (0 <= k <= n and 1 <= t <= n):
-        raise ValueError(f"expected 0 <= k <= n and 1 <= t <= n, got k = {k}, n = {n}, t = {t}")
+        raise ValueError(
+            f"expected 0 <= k <= n and 1 <= t <= n, got k = {k}, n = {n}, t = {t}"
+        )
     return max(0, k - t + 1) / (n - t + 1)
 
 
@@ -83,9 +85,12 @@ def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
             found[case.case_id] = None
             continue
         found[case.case_id] = Hits(
-            case, sum(bool(met[c.id]) for c in positive), len(positive), any(met[c.id] for c in grave),
+            case,
+            sum(bool(met[c.id]) for c in positive),
+            len(positive),
+            any(met[c.id] for c in grave),
             len(answer.response),
-        )  # fmt: skip
+        )
     return found
 
 
@@ -98,11 +103,23 @@ class Coverage(Protocol):
     asks: ClassVar[bool] = False
     side: ClassVar[Side | None] = Side.KNOWLEDGE
 
-    share: Annotated[float, Field(gt=0, le=1, description="threshold as a share of the positive criteria")] = 1 / 3
-    t: Annotated[int | None, Field(ge=1, description="one threshold for all cases, n at most, not a share")] = None
-    veto: Annotated[float, Field(lt=0, description="points from which on a met criterion leaves nothing")] = -8.0
+    share: Annotated[
+        float,
+        Field(gt=0, le=1, description="threshold as a share of the positive criteria"),
+    ] = 1 / 3
+    t: Annotated[
+        int | None,
+        Field(ge=1, description="one threshold for all cases, n at most, not a share"),
+    ] = None
+    veto: Annotated[
+        float,
+        Field(lt=0, description="points from which on a met criterion leaves nothing"),
+    ] = -8.0
     people: Annotated[
-        tuple[str, ...], Field(description="models that are people: the share is calibrated on their answers")
+        tuple[str, ...],
+        Field(
+            description="models that are people: the share is calibrated on their answers"
+        ),
     ] = ()
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
@@ -116,10 +133,15 @@ class Coverage(Protocol):
         """Models, nearby thresholds, slices and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
         if unknown := [name for name in self.people if name not in hits]:
-            raise UsageError(f"no run is by {unknown[0]!r}", hint=f"the runs are by {', '.join(hits)}")
+            raise UsageError(
+                f"no run is by {unknown[0]!r}",
+                hint=f"the runs are by {', '.join(hits)}",
+            )
         share, notes = self.share, list[str]()
         if self.people:
-            share, note = calibrate([h for name in self.people for h in hits[name].values() if h])
+            share, note = calibrate(
+                [h for name in self.people for h in hits[name].values() if h]
+            )
             notes.append(note)
 
         def t(one: Hits, factor: float = 1.0) -> int:
@@ -128,9 +150,16 @@ class Coverage(Protocol):
             return threshold(min(1.0, share * factor), one.n)
 
         models = [name for name in hits if name not in self.people]
-        scored = {name: {h.case.case_id: h for h in hits[name].values() if h} for name in models}
+        scored = {
+            name: {h.case.case_id: h for h in hits[name].values() if h}
+            for name in models
+        }
         main = _Column(scored, lambda h: h.covered(t(h)))
-        tables = [self._models(material, hits, scored, t), *_slices(main), _sensitivity(scored, t, self.t)]
+        tables = [
+            self._models(material, hits, scored, t),
+            *_slices(main),
+            _sensitivity(scored, t, self.t),
+        ]
         tables.append(_length(scored, t))
         return Results(tables, {name: main.mean(name) for name in models}, notes)
 
@@ -152,13 +181,33 @@ class Coverage(Protocol):
         for name, mine in scored.items():
             found = hits[name]
             rows.append(
-                [name, len(mine), *(of.mean(name) for of in columns.values()),
-                 *bounds_by_case(column.values[name], [*column.cases.values()], draws=self.draws, seed=self.seed),
-                 sum(h.vetoed for h in mine.values()), len(found) - len(mine), cases[name] - len(found)]
-            )  # fmt: skip
+                [
+                    name,
+                    len(mine),
+                    *(of.mean(name) for of in columns.values()),
+                    *bounds_by_case(
+                        column.values[name],
+                        [*column.cases.values()],
+                        draws=self.draws,
+                        seed=self.seed,
+                    ),
+                    sum(h.vetoed for h in mine.values()),
+                    len(found) - len(mine),
+                    cases[name] - len(found),
+                ]
+            )
         at = f"t = {self.t}" if self.t is not None else "t = ceil(share · n)"
         note = f"Means over wholly graded cases; {at}. Rubric accuracy is k / n. A veto leaves no CACS."
-        titles = ("model", "cases", *columns, "low", "high", "vetoed", "ungraded", "unanswered")
+        titles = (
+            "model",
+            "cases",
+            *columns,
+            "low",
+            "high",
+            "vetoed",
+            "ungraded",
+            "unanswered",
+        )
         return Table("Thresholded coverage", titles, rows, note)
 
 
@@ -166,7 +215,9 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
     """The share of the criteria that people's own answers meet, rounded to a whole criterion as the paper does,
     and what it rests on. Raises UsageError without an answer."""
     if not people:
-        raise UsageError("people's answers have no complete verdicts, so no threshold can be calibrated")
+        raise UsageError(
+            "people's answers have no complete verdicts, so no threshold can be calibrated"
+        )
     n, k = sum(h.n for h in people), sum(h.k for h in people)
     mean_n, mean_k = n / len(people), k / len(people)
     t = max(1, round(mean_k))
@@ -180,16 +231,25 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
 class _Column:
     """A figure of every model's cases."""
 
-    def __init__(self, scored: Mapping[str, Mapping[str, Hits]], value: Callable[[Hits], float]) -> None:
-        self.cases = {cid: h.case for mine in scored.values() for cid, h in mine.items()}
+    def __init__(
+        self, scored: Mapping[str, Mapping[str, Hits]], value: Callable[[Hits], float]
+    ) -> None:
+        self.cases = {
+            cid: h.case for mine in scored.values() for cid, h in mine.items()
+        }
         self.values = {
-            name: np.array([value(mine[cid]) if cid in mine else np.nan for cid in self.cases])
+            name: np.array(
+                [value(mine[cid]) if cid in mine else np.nan for cid in self.cases]
+            )
             for name, mine in scored.items()
         }
 
     def mean(self, name: str, chosen: Iterable[bool] | None = None) -> float | None:
         values = self.values[name]
-        values = values[~np.isnan(values) & (True if chosen is None else np.array([*chosen], dtype=bool))]
+        values = values[
+            ~np.isnan(values)
+            & (True if chosen is None else np.array([*chosen], dtype=bool))
+        ]
         return float(values.mean()) if len(values) else None
 
 
@@ -197,18 +257,26 @@ def _slices(main: _Column) -> Iterator[Table]:
     """CACS@t by each slice that has more than one value."""
     for kind, value_of in SLICES.items():
         values = [value_of(case) for case in main.cases.values()]
-        named = sorted({value for value in values if value is not None}, key=slice_order)
+        named = sorted(
+            {value for value in values if value is not None}, key=slice_order
+        )
         if len(named) < 2:
             continue
         rows: list[list[Cell]] = [
-            [name, *(main.mean(name, (value == one for value in values)) for one in named)] for name in main.values
+            [
+                name,
+                *(main.mean(name, (value == one for value in values)) for one in named),
+            ]
+            for name in main.values
         ]
         few = [one for one in named if values.count(one) < FEW]
         note = f"Under {FEW} cases, no result: {', '.join(few)}." if few else ""
         yield Table(f"CACS@t by {kind}", ["model", *named], rows, note)
 
 
-def _sensitivity(scored: Mapping[str, Mapping[str, Hits]], t: Callable[..., int], fixed: int | None) -> Table:
+def _sensitivity(
+    scored: Mapping[str, Mapping[str, Hits]], t: Callable[..., int], fixed: int | None
+) -> Table:
     """How the ranking of models stands at nearby thresholds and under simpler figures (paper's Table 10)."""
     main = _ranking(_Column(scored, lambda h: h.covered(t(h))))
     others: dict[str, _Column] = {
@@ -221,10 +289,18 @@ def _sensitivity(scored: Mapping[str, Mapping[str, Hits]], t: Callable[..., int]
     for name, column in others.items():
         ranking = _ranking(column)
         models = list(main)
-        rho = spearman(np.array([main[m] for m in models]), np.array([ranking.get(m, np.nan) for m in models]))
+        rho = spearman(
+            np.array([main[m] for m in models]),
+            np.array([ranking.get(m, np.nan) for m in models]),
+        )
         rows.append([name, rho, *(_shared(main, ranking, top) for top in _TOPS)])
     note = "Against CACS@t; the models that both have among their first three and five. NA with too few models."
-    return Table("Other thresholds", ["figure", "Spearman", *(f"of the top {n}" for n in _TOPS)], rows, note)
+    return Table(
+        "Other thresholds",
+        ["figure", "Spearman", *(f"of the top {n}" for n in _TOPS)],
+        rows,
+        note,
+    )
 
 
 def _ranking(column: _Column) -> dict[str, float]:
@@ -232,15 +308,21 @@ def _ranking(column: _Column) -> dict[str, float]:
     return {name: mean for name, mean in means.items() if mean is not None}
 
 
-def _shared(first: Mapping[str, float], second: Mapping[str, float], top: int) -> int | None:
+def _shared(
+    first: Mapping[str, float], second: Mapping[str, float], top: int
+) -> int | None:
     """How many models are among the first `top` of both; None where there are not more models than that."""
     if len(first) <= top or len(second) <= top:
         return None
-    best = [set(sorted(one, key=lambda m: (-one[m], m))[:top]) for one in (first, second)]
+    best = [
+        set(sorted(one, key=lambda m: (-one[m], m))[:top]) for one in (first, second)
+    ]
     return len(best[0] & best[1])
 
 
-def _length(scored: Mapping[str, Mapping[str, Hits]], t: Callable[[Hits], int]) -> Table:
+def _length(
+    scored: Mapping[str, Mapping[str, Hits]], t: Callable[[Hits], int]
+) -> Table:
     """Whether longer answers are paid for being long (paper's Table 11)."""
     rows = [(name, h) for name, mine in scored.items() for h in mine.values()]
     length = np.array([float(h.characters) for _, h in rows])
@@ -250,11 +332,18 @@ def _length(scored: Mapping[str, Mapping[str, Hits]], t: Callable[[Hits], int]) 
     }
     models, cases = [name for name, _ in rows], [h.case.case_id for _, h in rows]
     found: list[list[Cell]] = [
-        [name, pearson(length, values), spearman(length, values), partial(length, values, models, cases)]
+        [
+            name,
+            pearson(length, values),
+            spearman(length, values),
+            partial(length, values, models, cases),
+        ]
         for name, values in figures.items()
     ]
     note = "Characters of an answer against its figure. Partial: Pearson's r given the model and the case."
-    return Table("Length of answers", ["figure", "Pearson", "Spearman", "partial"], found, note)
+    return Table(
+        "Length of answers", ["figure", "Pearson", "Spearman", "partial"], found, note
+    )
 
 
 def partial(first: Floats, second: Floats, *groups: Sequence[str]) -> float | None:

@@ -55,23 +55,48 @@ _ACTS_EN: Final = (
 )
 _ACTS_ZH: Final = "(?=[^，。；！？]{0,2}(?:[吃用喝服停饮驾]|接触|剧烈|吸烟|抽烟|进食|注射|怀孕|同房|熬夜))"
 _NEGATIONS: Final = {
-    r"\b[Dd]o not\b": "do", r"\b[Dd]on't\b": "do", r"\bshould not\b": "should", r"\bshouldn't\b": "should",
-    r"\bmust not\b": "must", "不要": "要", "不能": "能", "不宜": "宜", "不建议": "建议",
-    "避免": "建议", "切勿": "可以",
-}  # fmt: skip
+    r"\b[Dd]o not\b": "do",
+    r"\b[Dd]on't\b": "do",
+    r"\bshould not\b": "should",
+    r"\bshouldn't\b": "should",
+    r"\bmust not\b": "must",
+    "不要": "要",
+    "不能": "能",
+    "不宜": "宜",
+    "不建议": "建议",
+    "避免": "建议",
+    "切勿": "可以",
+}
 """Before an act that a patient is told not to do: without the negation the advice is another."""
 _DRUGS: Final = (
-    ("warfarin", "ibuprofen"), ("metformin", "prednisone"), ("amoxicillin", "aciclovir"), ("insulin", "glucagon"),
-    ("paracetamol", "prednisolone"), ("acetaminophen", "prednisone"), ("aspirin", "vitamin K"),
-    ("omeprazole", "diclofenac"), ("levothyroxine", "carbimazole"), ("lisinopril", "salbutamol"),
-    ("cetirizine", "codeine"), ("azithromycin", "fluconazole"), ("prednisone", "metformin"),
-    ("ibuprofen", "warfarin"), ("二甲双胍", "泼尼松"), ("阿莫西林", "阿昔洛韦"), ("阿司匹林", "维生素K"),
-    ("布洛芬", "华法林"), ("对乙酰氨基酚", "泼尼松"), ("奥美拉唑", "双氯芬酸"), ("左甲状腺素", "甲巯咪唑"),
-    ("头孢", "利巴韦林"), ("胰岛素", "胰高血糖素"),
-)  # fmt: skip
+    ("warfarin", "ibuprofen"),
+    ("metformin", "prednisone"),
+    ("amoxicillin", "aciclovir"),
+    ("insulin", "glucagon"),
+    ("paracetamol", "prednisolone"),
+    ("acetaminophen", "prednisone"),
+    ("aspirin", "vitamin K"),
+    ("omeprazole", "diclofenac"),
+    ("levothyroxine", "carbimazole"),
+    ("lisinopril", "salbutamol"),
+    ("cetirizine", "codeine"),
+    ("azithromycin", "fluconazole"),
+    ("prednisone", "metformin"),
+    ("ibuprofen", "warfarin"),
+    ("二甲双胍", "泼尼松"),
+    ("阿莫西林", "阿昔洛韦"),
+    ("阿司匹林", "维生素K"),
+    ("布洛芬", "华法林"),
+    ("对乙酰氨基酚", "泼尼松"),
+    ("奥美拉唑", "双氯芬酸"),
+    ("左甲状腺素", "甲巯咪唑"),
+    ("头孢", "利巴韦林"),
+    ("胰岛素", "胰高血糖素"),
+)
 """A drug, and one whose use in its place no physician would call the same."""
 _NEGATED: Final = re.compile(
-    r"\b(?:not|no|never|avoid|stop|without|instead)\b|n't\b|[不勿无停]|避免|没有|代替", re.IGNORECASE
+    r"\b(?:not|no|never|avoid|stop|without|instead)\b|n't\b|[不勿无停]|避免|没有|代替",
+    re.IGNORECASE,
 )
 """Of a drug that is not to be taken, or does not help, the same may be true of another one."""
 _ALARM: Final = re.compile(
@@ -102,9 +127,15 @@ def edits(text: str) -> Iterator[tuple[Edit, list[str]]]:
     for place, line in enumerate(lines):
         for kind, before, start, after in _changes(line):
             changed = line[:start] + after + line[start + len(before) :]
-            yield Edit(kind, place + 1, before, after), [*lines[:place], changed, *lines[place + 1 :]]
+            yield (
+                Edit(kind, place + 1, before, after),
+                [*lines[:place], changed, *lines[place + 1 :]],
+            )
         if _ALARM.search(line) and len(lines) > 1:
-            yield Edit(ErrorKind.OMISSION, 0, line, ""), [*lines[:place], *lines[place + 1 :]]
+            yield (
+                Edit(ErrorKind.OMISSION, 0, line, ""),
+                [*lines[:place], *lines[place + 1 :]],
+            )
 
 
 def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
@@ -115,16 +146,37 @@ def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
         yield ErrorKind.DOSE, found[0], found.start(), f"{wrong:g}"
     for found in _SIDE.finditer(line):
         other = _OTHER_SIDE[found[0].lower()]
-        yield ErrorKind.SIDE, found[0], found.start(), other.title() if found[0].istitle() else other
+        yield (
+            ErrorKind.SIDE,
+            found[0],
+            found.start(),
+            other.title() if found[0].istitle() else other,
+        )
     for pattern, other in _NEGATIONS.items():
-        for found in re.finditer(pattern + (_ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH), line):
-            yield ErrorKind.NEGATION, found[0], found.start(), other.title() if found[0].istitle() else other
+        for found in re.finditer(
+            pattern + (_ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH), line
+        ):
+            yield (
+                ErrorKind.NEGATION,
+                found[0],
+                found.start(),
+                other.title() if found[0].istitle() else other,
+            )
     for drug, other in _DRUGS if not _NEGATED.search(line) else ():
-        for found in re.finditer(rf"\b{drug}\b" if drug.isascii() else drug, line, re.IGNORECASE):
-            yield ErrorKind.DRUG, found[0], found.start(), other.title() if found[0].istitle() else other
+        for found in re.finditer(
+            rf"\b{drug}\b" if drug.isascii() else drug, line, re.IGNORECASE
+        ):
+            yield (
+                ErrorKind.DRUG,
+                found[0],
+                found.start(),
+                other.title() if found[0].istitle() else other,
+            )
 
 
-def plant(cases: Iterable[EvaluationCase], *, seed: int = 0) -> tuple[list[EvaluationCase], list[str]]:
+def plant(
+    cases: Iterable[EvaluationCase], *, seed: int = 0
+) -> tuple[list[EvaluationCase], list[str]]:
     """Cases that ask a model to find an error in advice, and notes: about half with one error, the rest with none.
 
     Kinds are drawn with the same weight where a case allows several, so that doses do not crowd out the rest. The
@@ -143,9 +195,14 @@ def plant(cases: Iterable[EvaluationCase], *, seed: int = 0) -> tuple[list[Evalu
             made.append(_task(case, lines, edit))
         elif case.advice.strip():
             lines = [line.strip() for line in sentences(case.advice) if line.strip()]
-            whole.append((not _ALARM.search(case.advice), rng.random(), _task(case, lines, None)))
+            whole.append(
+                (not _ALARM.search(case.advice), rng.random(), _task(case, lines, None))
+            )
     kept = [case for *_, case in sorted(whole, key=lambda one: one[:2])[: len(made)]]
-    kinds = ", ".join(f"{sum(f'error:{kind}' in case.tags for case in made)} {kind}" for kind in ErrorKind)
+    kinds = ", ".join(
+        f"{sum(f'error:{kind}' in case.tags for case in made)} {kind}"
+        for kind in ErrorKind
+    )
     notes = [f"{len(made)} cases with an error ({kinds}), {len(kept)} without"]
     return sorted([*made, *kept], key=lambda case: case.case_id), notes
 
@@ -158,19 +215,34 @@ def _task(case: EvaluationCase, lines: list[str], edit: Edit | None) -> Evaluati
         wrong = lines[edit.sentence - 1]
         missing = edit.kind is ErrorKind.OMISSION
         original = edit.before if missing else wrong.replace(edit.after, edit.before, 1)
-        tags = [f"error:{edit.kind}", f"sentence:{edit.sentence}", f"before:{edit.before}", f"after:{edit.after}"]
+        tags = [
+            f"error:{edit.kind}",
+            f"sentence:{edit.sentence}",
+            f"before:{edit.before}",
+            f"after:{edit.after}",
+        ]
     text = f"{case.question}\n\n{_INSTRUCTIONS[language]}\n\n{numbered}"
     return replace(
-        case, narrative="", query=text, advice=original, criteria=(), turns=(Turn("user", text),), after=None,
+        case,
+        narrative="",
+        query=text,
+        advice=original,
+        criteria=(),
+        turns=(Turn("user", text),),
+        after=None,
         tags=tuple(tags),
-    )  # fmt: skip
+    )
 
 
 def edit_of(case: EvaluationCase) -> Edit | None:
     """The error that was planted in a case; None: none was. Raises ValueError for a case not made by `plant`."""
     tags = dict(tag.split(":", 1) for tag in case.tags if ":" in tag)
     if "error" not in tags:
-        raise ValueError(f"case {case.case_id} was not made by `medlive eval protocol errors`")
+        raise ValueError(
+            f"case {case.case_id} was not made by `medlive eval protocol errors`"
+        )
     if tags["error"] == "none":
         return None
-    return Edit(ErrorKind(tags["error"]), int(tags["sentence"]), tags["before"], tags["after"])
+    return Edit(
+        ErrorKind(tags["error"]), int(tags["sentence"]), tags["before"], tags["after"]
+    )

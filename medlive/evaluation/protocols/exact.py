@@ -29,10 +29,13 @@ from medlive.evaluation.protocols.model import (
 )
 from medlive.text.quantities import Quantity, measured, numbers
 
-_ANSWER: Final = re.compile(r"(?:answer|答案|结果)\s*(?:is|为|是)?\s*[:：=]?\s*(.*)", re.IGNORECASE)
+_ANSWER: Final = re.compile(
+    r"(?:answer|答案|结果)\s*(?:is|为|是)?\s*[:：=]?\s*(.*)", re.IGNORECASE
+)
 _BLOCK: Final = re.compile(r"```(?:sql)?\s*(.*?)```", re.IGNORECASE | re.DOTALL)
 _BARE: Final = re.compile(
-    r"\b(?:select\b|with\s+(?:recursive\s+)?\w+[^.]*?\bas\s*\().*", re.IGNORECASE | re.DOTALL
+    r"\b(?:select\b|with\s+(?:recursive\s+)?\w+[^.]*?\bas\s*\().*",
+    re.IGNORECASE | re.DOTALL,
 )
 _ABSTAINS: Final = re.compile(
     r"^\W*(?:null|none|n/?a|unanswerable)\W*$|\b(?:can ?not|can['’]t) be answered\b|[无無不][法能]回答",
@@ -45,7 +48,11 @@ MOST_ROWS: Final = 10_000
 
 def final_number(text: str) -> Quantity | None:
     """The number that an answer ends on: of its last line that names an answer, else the last of all."""
-    named = [found[1] for found in map(_ANSWER.search, text.splitlines()) if found and numbers(found[1])]
+    named = [
+        found[1]
+        for found in map(_ANSWER.search, text.splitlines())
+        if found and numbers(found[1])
+    ]
     found = numbers(named[-1]) if named else numbers(text)
     return found[0] if named and found else found[-1] if found else None
 
@@ -73,12 +80,18 @@ class Number(Protocol):
     of_pairs: ClassVar[bool] = True
     side: ClassVar[Side | None] = Side.EXECUTION
 
-    tolerance: Annotated[float, Field(ge=0, le=1, description="share of the reference; 0: exact")] = 0.05
+    tolerance: Annotated[
+        float, Field(ge=0, le=1, description="share of the reference; 0: exact")
+    ] = 0.05
 
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Cases whose references are a number and its unit, and nothing else."""
-        return all(_ALONE.fullmatch(case.advice.strip()) for run in material for case in run.cases)
+        return all(
+            _ALONE.fullmatch(case.advice.strip())
+            for run in material
+            for case in run.cases
+        )
 
     def results(self, material: Material, found: Findings) -> Results:
         """Shares right, and answers without a number, which are wrong."""
@@ -94,7 +107,9 @@ class Number(Protocol):
                 silent += given is None
                 right += given is not None and close(given, reference, self.tolerance)
             figures[run.label] = right / asked if asked else None
-            rows.append([run.label, asked, figures[run.label], silent, len(run.cases) - asked])
+            rows.append(
+                [run.label, asked, figures[run.label], silent, len(run.cases) - asked]
+            )
         titles = ("model", "answers", "right", "no number", "left out")
         within = f"within {100 * self.tolerance:g} % of the reference"
         note = f"Right: {within}. Left out: unanswered, or no number in `advice`."
@@ -124,7 +139,9 @@ def query_of(text: str) -> str | None:
     return query.strip().rstrip(";") or None
 
 
-def run_query(database: Path, query: str, *, seconds: float = 5.0) -> Counter[tuple[object, ...]]:
+def run_query(
+    database: Path, query: str, *, seconds: float = 5.0
+) -> Counter[tuple[object, ...]]:
     """The rows that a query returns from a SQLite file, in any order.
 
     The file is opened read-only and for one statement; functions that reach beyond it are not there. Raises
@@ -161,14 +178,22 @@ class Query(Protocol):
 
     name: ClassVar[str] = "query"
     about: ClassVar[str] = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
-    figure: ClassVar[str] = "RS(0): share right, abstentions included where the reference has none"
+    figure: ClassVar[str] = (
+        "RS(0): share right, abstentions included where the reference has none"
+    )
     asks: ClassVar[bool] = False
     of_pairs: ClassVar[bool] = True
     side: ClassVar[Side | None] = Side.EXECUTION
 
-    database: Annotated[Path, Field(description="the SQLite file that queries are run on")]
-    seconds: Annotated[float, Field(gt=0, le=60, description="how long a query may run")] = 5.0
-    penalty: Annotated[float, Field(ge=0, description="points a wrong answer costs: the c of RS(c)")] = 0.0
+    database: Annotated[
+        Path, Field(description="the SQLite file that queries are run on")
+    ]
+    seconds: Annotated[
+        float, Field(gt=0, le=60, description="how long a query may run")
+    ] = 5.0
+    penalty: Annotated[
+        float, Field(ge=0, description="points a wrong answer costs: the c of RS(c)")
+    ] = 0.0
 
     def results(self, material: Material, found: Findings) -> Results:
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
@@ -177,13 +202,29 @@ class Query(Protocol):
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
         for run in material:
-            states = [self._state(case.case_id, case.advice, answer.response) for case, answer in run.answered()]
+            states = [
+                self._state(case.case_id, case.advice, answer.response)
+                for case, answer in run.answered()
+            ]
             points = [self._points(state, answerable) for state, answerable in states]
             figures[run.label] = sum(points) / len(points) if points else None
             counts = Counter(state for state, _ in states)
-            rows.append([run.label, len(states), figures[run.label], *(counts[s] for s in QueryState),
-                         len(run.cases) - len(states)])  # fmt: skip
-        titles = ("model", "answers", f"RS({self.penalty:g})", *QueryState, "unanswered")
+            rows.append(
+                [
+                    run.label,
+                    len(states),
+                    figures[run.label],
+                    *(counts[s] for s in QueryState),
+                    len(run.cases) - len(states),
+                ]
+            )
+        titles = (
+            "model",
+            "answers",
+            f"RS({self.penalty:g})",
+            *QueryState,
+            "unanswered",
+        )
         note = (
             "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."
@@ -195,7 +236,9 @@ class Query(Protocol):
             return 0.0 if answerable else 1.0
         return 1.0 if state is QueryState.RIGHT else -self.penalty
 
-    def _state(self, case_id: str, reference: str, response: str) -> tuple[QueryState, bool]:
+    def _state(
+        self, case_id: str, reference: str, response: str
+    ) -> tuple[QueryState, bool]:
         """What came of an answer, and whether its case can be answered."""
         wanted, given = query_of(reference), query_of(response)
         if wanted is None:
@@ -207,7 +250,9 @@ class Query(Protocol):
         try:
             expected = run_query(self.database, wanted, seconds=self.seconds)
         except sqlite3.Error as exc:
-            raise BadInput(f"case {case_id}: the reference's query cannot be run: {exc}") from exc
+            raise BadInput(
+                f"case {case_id}: the reference's query cannot be run: {exc}"
+            ) from exc
         try:
             same = run_query(self.database, given, seconds=self.seconds) == expected
         except sqlite3.Error:

@@ -13,7 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion
-from medlive.evaluation.protocols.model import Cell, Material, Protocol, Results, Subject, Table
+from medlive.evaluation.protocols.model import (
+    Cell,
+    Material,
+    Protocol,
+    Results,
+    Subject,
+    Table,
+)
 
 TASK: Final = "protocol.failures"
 
@@ -60,7 +67,9 @@ class Failures(Protocol):
     """See the module. It explains what coverage measures: a portfolio would count that twice and pay for it."""
 
     name: ClassVar[str] = "failures"
-    about: ClassVar[str] = "why criteria were failed: seven failure types (ClinConsensus)"
+    about: ClassVar[str] = (
+        "why criteria were failed: seven failure types (ClinConsensus)"
+    )
     figure: ClassVar[str] = "share of graded criteria not failed, 0 to 1"
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
@@ -80,29 +89,55 @@ class Failures(Protocol):
             known = types[run.label] = Counter()
             graded = failures = 0
             for case, answer in answered:
-                graded += sum(value is not None for value in run.verdicts(case.case_id).values())
+                graded += sum(
+                    value is not None for value in run.verdicts(case.case_id).values()
+                )
                 failed = failed_criteria(run, case)
                 failures += len(failed)
-                if failed and (reply := found.get(_question(case, answer, failed), FailuresReply)):
+                if failed and (
+                    reply := found.get(_question(case, answer, failed), FailuresReply)
+                ):
                     known.update(one.type for one in reply.failed)
             figures[run.label] = 1 - failures / graded if graded else None
             no_verdict = sum(len(case.criteria) for case, _ in answered) - graded
             counts.append(
-                [run.label, graded, failures, known.total(), failures - known.total(), no_verdict,
-                 len(run.cases) - len(answered)]
-            )  # fmt: skip
-        titles = ("model", "graded", "failed", "typed", "ungraded", "no verdict", "unanswered")
+                [
+                    run.label,
+                    graded,
+                    failures,
+                    known.total(),
+                    failures - known.total(),
+                    no_verdict,
+                    len(run.cases) - len(answered),
+                ]
+            )
+        titles = (
+            "model",
+            "graded",
+            "failed",
+            "typed",
+            "ungraded",
+            "no verdict",
+            "unanswered",
+        )
         about = "Criteria, but for unanswered: cases. Ungraded: failed, and the judge gave no usable reply."
         shares: list[list[Cell]] = [
-            [one.replace("_", " "), *(n[one] / n.total() if n else None for n in types.values())]
+            [
+                one.replace("_", " "),
+                *(n[one] / n.total() if n else None for n in types.values()),
+            ]
             for one in FailureType
         ]
         note = "Shares of typed criteria. A diagnosis, not how frequent it is in care (seed 001, Table 13)."
         tables = [Table("Failed criteria", titles, counts, about)]
-        return Results([*tables, Table("Failure types", ("type", *types), shares, note)], figures)
+        return Results(
+            [*tables, Table("Failure types", ("type", *types), shares, note)], figures
+        )
 
 
-def _question(case: EvaluationCase, answer: Answer, failed: Sequence[EvaluationCriterion]) -> Question:
+def _question(
+    case: EvaluationCase, answer: Answer, failed: Sequence[EvaluationCriterion]
+) -> Question:
     ids = sorted(c.id for c in failed)
 
     def check(reply: FailuresReply) -> str | None:
@@ -110,9 +145,18 @@ def _question(case: EvaluationCase, answer: Answer, failed: Sequence[EvaluationC
         return None if same else "one item for each failed criterion, no more, no fewer"
 
     inputs = {
-        "language": case.language, "question": case.question, "answer": answer.response,
-        "failed": [{"id": c.id, "criterion": c.criterion, "points": c.points} for c in failed],
-    }  # fmt: skip
+        "language": case.language,
+        "question": case.question,
+        "answer": answer.response,
+        "failed": [
+            {"id": c.id, "criterion": c.criterion, "points": c.points} for c in failed
+        ],
+    }
     return Question(
-        case_id=case.case_id, part="failures", task=TASK, inputs=inputs, reply=FailuresReply, check=check
+        case_id=case.case_id,
+        part="failures",
+        task=TASK,
+        inputs=inputs,
+        reply=FailuresReply,
+        check=check,
     )

@@ -68,10 +68,14 @@ class Table:
             return None if cell is None or isinstance(cell, str) else float(cell)
 
         return [
-            (", ".join(cell for cell in row[:at] if isinstance(cell, str)),
-             number(row[at]), number(row[at + 1]), number(row[at + 2]))
+            (
+                ", ".join(cell for cell in row[:at] if isinstance(cell, str)),
+                number(row[at]),
+                number(row[at + 1]),
+                number(row[at + 2]),
+            )
             for row in self.rows
-        ]  # fmt: skip
+        ]
 
 
 def format_cell(cell: Cell) -> str:
@@ -149,7 +153,11 @@ def has_reference(material: Material) -> bool:
 
 
 def bounds_by_case(
-    values: Sequence[float] | Floats, cases: Sequence[EvaluationCase], *, draws: int, seed: int
+    values: Sequence[float] | Floats,
+    cases: Sequence[EvaluationCase],
+    *,
+    draws: int,
+    seed: int,
 ) -> tuple[float | None, float | None]:
     """The 95 % interval of a mean over cases, clusters drawn whole; None where too few count to have one.
 
@@ -157,7 +165,10 @@ def bounds_by_case(
     """
     if not len(values):
         return None, None
-    column, clusters = np.array(values, dtype=np.float64)[:, None], cluster_numbers(cases)
+    column, clusters = (
+        np.array(values, dtype=np.float64)[:, None],
+        cluster_numbers(cases),
+    )
     drawn = bootstrap_means(column, draws=draws, seed=seed, clusters=clusters)
     low, high = (float(end[0]) for end in bounds_of(column, drawn, clusters))
     return (None, None) if np.isnan(low) else (low, high)

@@ -46,12 +46,19 @@ def read_pairs(path: Path) -> list[Subject]:
             raise ValueError(f"{pair.model} has the id {pair.id[:40]!r} twice")
         mine[pair.id] = _as_case(pair)
 
-    add_rows(path, ("document", "text"), add, hint='a line is {"id": …, "document": …, "text": …}')
+    add_rows(
+        path,
+        ("document", "text"),
+        add,
+        hint='a line is {"id": …, "document": …, "text": …}',
+    )
     if not found:
         raise BadInput(f"{path.name} has no pairs")
     return [
         Subject(
-            model, tuple(case for case, _ in mine.values()), {key: answer for key, (_, answer) in mine.items()}
+            model,
+            tuple(case for case, _ in mine.values()),
+            {key: answer for key, (_, answer) in mine.items()},
         )
         for model, mine in found.items()
     ]
@@ -60,14 +67,27 @@ def read_pairs(path: Path) -> list[Subject]:
 def _parse(row: Mapping[str, Any], place: str, name: str) -> _Pair:
     """Raises ValueError if it is not a pair."""
     try:
-        return _Pair.model_validate({"id": place, "model": name} | {k: v for k, v in row.items() if v is not None})
+        return _Pair.model_validate(
+            {"id": place, "model": name}
+            | {k: v for k, v in row.items() if v is not None}
+        )
     except ValidationError as exc:
         raise ValueError(first_fault(exc)) from exc
 
 
 def _as_case(pair: _Pair) -> tuple[EvaluationCase, Answer]:
-    language = pair.language or ("zh" if dominant_language(pair.document) == "zh" else "en")
+    language = pair.language or (
+        "zh" if dominant_language(pair.document) == "zh" else "en"
+    )
     case = EvaluationCase(
-        pair.id, language, "", "", pair.document, (), "", None, cluster=digest_text(pair.document)
+        pair.id,
+        language,
+        "",
+        "",
+        pair.document,
+        (),
+        "",
+        None,
+        cluster=digest_text(pair.document),
     )
     return case, Answer(pair.id, AnswerState.OK, pair.text, "stop", pair.model)

@@ -29,7 +29,15 @@ from medlive.evaluation.protocols.model import (
     Table,
     has_reference,
 )
-from medlive.statistics.bradley_terry import Match, Rating, elo, points, rank_agreement, ratings, uncertainty
+from medlive.statistics.bradley_terry import (
+    Match,
+    Rating,
+    elo,
+    points,
+    rank_agreement,
+    ratings,
+    uncertainty,
+)
 from medlive.statistics.correlation import kendall, spearman
 
 TASK: Final = "protocol.pairwise"
@@ -84,12 +92,18 @@ class Pairwise(Protocol):
     about: ClassVar[str] = "two models' answers side by side: Elo ratings (MEDIC)"
     figure: ClassVar[str] = "Elo, mean 1000"
 
-    schedule: Annotated[Schedule, Field(description="adaptive, or round-robin: every pair on every case")] = (
-        Schedule.ADAPTIVE
-    )
-    matches: Annotated[int | None, Field(ge=1, description="matches at most; none: half of a round-robin")] = None
+    schedule: Annotated[
+        Schedule,
+        Field(description="adaptive, or round-robin: every pair on every case"),
+    ] = Schedule.ADAPTIVE
+    matches: Annotated[
+        int | None,
+        Field(ge=1, description="matches at most; none: half of a round-robin"),
+    ] = None
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
-    seed: Annotated[int, Field(ge=0, description="where draws, orders and cases begin")] = 0
+    seed: Annotated[
+        int, Field(ge=0, description="where draws, orders and cases begin")
+    ] = 0
     _last: "tuple[Material, _Hall] | None" = PrivateAttr(default=None)
     _season: "_Season | None" = PrivateAttr(default=None)
 
@@ -114,8 +128,16 @@ class Pairwise(Protocol):
         """The matches of every round that is played, and of the next."""
         if self.schedule is Schedule.ROUND_ROBIN:
             return hall.pairs[: self.matches]
-        if self._season is None or self._season.hall is not hall or self._season.found is not found:
-            self._season = _Season(hall, found, min(len(hall.pairs), self.matches or max(1, len(hall.pairs) // 2)))
+        if (
+            self._season is None
+            or self._season.hall is not hall
+            or self._season.found is not found
+        ):
+            self._season = _Season(
+                hall,
+                found,
+                min(len(hall.pairs), self.matches or max(1, len(hall.pairs) // 2)),
+            )
         return self._season.advance()
 
     def results(self, material: Material, found: Findings) -> Results:
@@ -128,12 +150,19 @@ class Pairwise(Protocol):
         rated = ratings(pooled, hall.models, draws=self.draws, seed=self.seed)
         won = points(pooled, hall.models)
         games = won + won.T
-        order = sorted(range(hall.models), key=lambda place: -(one.elo if (one := rated[place]) else -np.inf))
+        order = sorted(
+            range(hall.models),
+            key=lambda place: -(one.elo if (one := rated[place]) else -np.inf),
+        )
         rows: list[list[Cell]] = [
-            [hall.names[place], *_figures(rated[place]), int(games[place].sum()),
-             float(won[place].sum() / games[place].sum()) if rated[place] else None]
+            [
+                hall.names[place],
+                *_figures(rated[place]),
+                int(games[place].sum()),
+                float(won[place].sum() / games[place].sum()) if rated[place] else None,
+            ]
             for place in order
-        ]  # fmt: skip
+        ]
         titles = ("model", "Elo", "low", "high", "matches", "share of points")
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         if len(judges) > 1:
@@ -144,8 +173,14 @@ class Pairwise(Protocol):
             _criteria(hall, judges.values()),
         ]
         if len(judges) > 1:
-            tables += [self._by_judge(hall, played, judges, order), self._agreement(hall, played, judges)]
-        figures = {name: rating.elo if rating else None for name, rating in zip(hall.names, rated, strict=True)}
+            tables += [
+                self._by_judge(hall, played, judges, order),
+                self._agreement(hall, played, judges),
+            ]
+        figures = {
+            name: rating.elo if rating else None
+            for name, rating in zip(hall.names, rated, strict=True)
+        }
         notes = [
             f"{name}: {note}" if len(judges) > 1 else note
             for name, of in judges.items()
@@ -154,30 +189,60 @@ class Pairwise(Protocol):
         return Results(tables, figures, notes)
 
     def _by_judge(
-        self, hall: "_Hall", played: Mapping[str, list[Match]], judges: Iterable[str], order: Iterable[int]
+        self,
+        hall: "_Hall",
+        played: Mapping[str, list[Match]],
+        judges: Iterable[str],
+        order: Iterable[int],
     ) -> Table:
-        of = {name: ratings(played[name], hall.models, draws=self.draws, seed=self.seed) for name in judges}
+        of = {
+            name: ratings(played[name], hall.models, draws=self.draws, seed=self.seed)
+            for name in judges
+        }
         met = {name: points(played[name], hall.models) for name in judges}
         rows: list[list[Cell]] = [
-            [hall.names[place], name, *_figures(of[name][place]),
-             int(met[name][place].sum() + met[name][:, place].sum())]
-            for place in order for name in judges
-        ]  # fmt: skip
+            [
+                hall.names[place],
+                name,
+                *_figures(of[name][place]),
+                int(met[name][place].sum() + met[name][:, place].sum()),
+            ]
+            for place in order
+            for name in judges
+        ]
         note = "Each judge's matches by themselves."
-        return Table("Ratings by judge", ("model", "judge", "Elo", "low", "high", "matches"), rows, note)
+        return Table(
+            "Ratings by judge",
+            ("model", "judge", "Elo", "low", "high", "matches"),
+            rows,
+            note,
+        )
 
-    def _agreement(self, hall: "_Hall", played: Mapping[str, list[Match]], judges: Iterable[str]) -> Table:
+    def _agreement(
+        self, hall: "_Hall", played: Mapping[str, list[Match]], judges: Iterable[str]
+    ) -> Table:
         rows: list[list[Cell]] = []
         for one, other in combinations(judges, 2):
             for coefficient, of in (("Kendall", kendall), ("Spearman", spearman)):
                 models, *found = rank_agreement(
-                    of, played[one], played[other], hall.models, draws=self.draws, seed=self.seed
+                    of,
+                    played[one],
+                    played[other],
+                    hall.models,
+                    draws=self.draws,
+                    seed=self.seed,
                 )
                 rows.append([one, other, coefficient, *found, models])
-        note = (
-            "Of the models' ratings; 95 % intervals over cases, drawn alike for both; NA: fewer than three models."
+        note = "Of the models' ratings; 95 % intervals over cases, drawn alike for both; NA: fewer than three models."
+        titles = (
+            "judge",
+            "other judge",
+            "coefficient",
+            "value",
+            "low",
+            "high",
+            "models",
         )
-        titles = ("judge", "other judge", "coefficient", "value", "low", "high", "models")
         return Table("How alike judges rank models", titles, rows, note)
 
 
@@ -207,14 +272,18 @@ class _Season:
         """The matches of every round that is played, and of the next."""
         while True:
             fresh = list(self._chosen)[self._played :]
-            if not fresh or not all(self.hall.tried(pair, self.found) for pair in fresh):
+            if not fresh or not all(
+                self.hall.tried(pair, self.found) for pair in fresh
+            ):
                 return self._chosen
             for pair in fresh:
                 if (score := self.hall.score(pair, self.found)) is not None:
                     self._won[pair.first, pair.second] += score
                     self._won[pair.second, pair.first] += 1 - score
             self._played = len(self._chosen)
-            following = self.hall.following(self._won, self._chosen)[: self._most - self._played]
+            following = self.hall.following(self._won, self._chosen)[
+                : self._most - self._played
+            ]
             self._chosen |= dict.fromkeys(following)
 
 
@@ -227,13 +296,19 @@ class _Hall:
         if self.models < 2:
             raise UsageError("a comparison takes the runs of two models or more")
         # By the question too: a case that was revised between two runs is another one.
-        answered = [{(c.case_id, c.question): (c, a) for c, a in run.answered()} for run in material]
+        answered = [
+            {(c.case_id, c.question): (c, a) for c, a in run.answered()}
+            for run in material
+        ]
         cases = list(dict.fromkeys(case for one in answered for case in one))
         self._answers = answered
         self._cases = cases
         places = combinations(range(self.models), 2)
         open_ = [
-            Pair(*ab, c) for ab in places for c, case in enumerate(cases) if all(case in answered[x] for x in ab)
+            Pair(*ab, c)
+            for ab in places
+            for c, case in enumerate(cases)
+            if all(case in answered[x] for x in ab)
         ]
         rng = random.Random(seed)
         # By lot: which case a pair of models meets on first, and which of the two stands first.
@@ -250,7 +325,9 @@ class _Hall:
         return [pair for pairs in found.values() for pair in pairs[:2]]
 
     def following(
-        self, won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", chosen: Mapping[Pair, None]
+        self,
+        won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
+        chosen: Mapping[Pair, None],
     ) -> list[Pair]:
         """The next round: for a third of the pairs of models about which a match would tell most, the case
         where these two have met others least."""
@@ -293,21 +370,32 @@ class _Hall:
 
     def tried(self, pair: Pair, found: Findings) -> bool:
         """Whether every question of a match was asked, usable or not."""
-        return all(found.find(question) is not None for question in self.questions(pair, found))
+        return all(
+            found.find(question) is not None for question in self.questions(pair, found)
+        )
 
     def replies(self, pair: Pair, found: Findings) -> list[tuple[PairReply, bool]]:
         """The usable replies, and whether the pair's first model stood first."""
         straight = self._straight(pair)
         both = zip(self._asked(pair), (straight, not straight), strict=True)
-        return [(reply, stood) for q, stood in both if (reply := found.get(q, PairReply)) is not None]
+        return [
+            (reply, stood)
+            for q, stood in both
+            if (reply := found.get(q, PairReply)) is not None
+        ]
 
-    def score(self, pair: Pair, found: Findings, criterion: str = "better") -> float | None:
+    def score(
+        self, pair: Pair, found: Findings, criterion: str = "better"
+    ) -> float | None:
         """1: the pair's first model won, 0: its second, 0.5: a draw; None: not compared."""
         replies = self.replies(pair, found)
         if not replies or (len(replies) == 1 and replies[0][0].better != "equal"):
             return None
         sides = [(getattr(reply, criterion), stood) for reply, stood in replies]
-        preferred = {side if side == "equal" else (side == "first") is stood for side, stood in sides}
+        preferred = {
+            side if side == "equal" else (side == "first") is stood
+            for side, stood in sides
+        }
         if len(replies) < 2 or len(preferred) > 1:
             return 0.5
         return {True: 1.0, False: 0.0}.get(preferred.pop(), 0.5)
@@ -315,7 +403,11 @@ class _Hall:
     def matches(self, found: Findings, criterion: str = "better") -> list[Match]:
         """Every match that was compared."""
         scores = ((pair, self.score(pair, found, criterion)) for pair in self.pairs)
-        return [Match(p.first, p.second, score, p.case) for p, score in scores if score is not None]
+        return [
+            Match(p.first, p.second, score, p.case)
+            for p, score in scores
+            if score is not None
+        ]
 
     def order_notes(self, found: Findings) -> list[str]:
         """How often place decided instead of content."""
@@ -324,22 +416,40 @@ class _Hall:
         by_place = sum(a.better == b.better != "equal" for (a, _), (b, _) in turned)
         if not turned:
             return []
-        return [f"in {by_place} of {len(turned)} matches asked in both orders, place decided: one side won twice"]
+        return [
+            f"in {by_place} of {len(turned)} matches asked in both orders, place decided: one side won twice"
+        ]
 
 
 def _question(case: EvaluationCase, first: Answer, second: Answer) -> Question:
     inputs = {
-        "language": case.language, "question": case.question, "first": first.response, "second": second.response,
-    }  # fmt: skip
+        "language": case.language,
+        "question": case.question,
+        "first": first.response,
+        "second": second.response,
+    }
     return Question(
-        case_id=case.case_id, part="comparison", task=TASK, inputs=inputs, reply=PairReply, check=check_pair
+        case_id=case.case_id,
+        part="comparison",
+        task=TASK,
+        inputs=inputs,
+        reply=PairReply,
+        check=check_pair,
     )
 
 
-def _between(names: list[str], won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> Table:
+def _between(
+    names: list[str], won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]"
+) -> Table:
     games = won + won.T
     rows: list[list[Cell]] = [
-        [name, *(float(won[a, b] / games[a, b]) if games[a, b] else None for b in range(len(names)))]
+        [
+            name,
+            *(
+                float(won[a, b] / games[a, b]) if games[a, b] else None
+                for b in range(len(names))
+            ),
+        ]
         for a, name in enumerate(names)
     ]
     note = "The share of the points that the row's model took from the column's; NA: they did not meet."
@@ -349,16 +459,22 @@ def _between(names: list[str], won: "np.ndarray[tuple[int, int], np.dtype[np.flo
 def _criteria(hall: _Hall, judges: Collection[Findings]) -> Table:
     """Each model's share of the points by criterion."""
     taken = [
-        points([match for of in judges for match in hall.matches(of, criterion)], hall.models)
+        points(
+            [match for of in judges for match in hall.matches(of, criterion)],
+            hall.models,
+        )
         for criterion in CRITERIA
     ]
     rows: list[list[Cell]] = [
-        [name, *(_share(won, place) for won in taken)] for place, name in enumerate(hall.names)
+        [name, *(_share(won, place) for won in taken)]
+        for place, name in enumerate(hall.names)
     ]
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
     return Table("By criterion", ["model", *CRITERIA], rows, note)
 
 
-def _share(won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", place: int) -> float | None:
+def _share(
+    won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", place: int
+) -> float | None:
     games = float(won[place].sum() + won[:, place].sum())
     return float(won[place].sum()) / games if games else None

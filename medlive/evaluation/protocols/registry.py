@@ -17,8 +17,16 @@ from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
 from medlive.llm.ask import first_fault
 
 _KINDS: Final = (
-    Coverage, Failures, Checklist, CrossExamine, Pairwise, PassiveSafety, ActiveSafety, Number, Query,
-)  # fmt: skip
+    Coverage,
+    Failures,
+    Checklist,
+    CrossExamine,
+    Pairwise,
+    PassiveSafety,
+    ActiveSafety,
+    Number,
+    Query,
+)
 PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in _KINDS}
 """By name."""
 
@@ -26,12 +34,16 @@ PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in _K
 def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
     """The protocol of that name with these options, numbers as texts too. Raises UsageError."""
     if (kind := PROTOCOLS.get(name)) is None:
-        raise UsageError(f"there is no protocol {name!r}", hint=f"there are {', '.join(PROTOCOLS)}")
+        raise UsageError(
+            f"there is no protocol {name!r}", hint=f"there are {', '.join(PROTOCOLS)}"
+        )
     try:
         return kind.model_validate(dict(options))
     except ValidationError as exc:
         known = ", ".join(kind.model_fields) or "none"
-        raise UsageError(f"--set {first_fault(exc)}", hint=f"{name} has the options {known}") from exc
+        raise UsageError(
+            f"--set {first_fault(exc)}", hint=f"{name} has the options {known}"
+        ) from exc
 
 
 def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Material]]:
@@ -43,12 +55,15 @@ def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Materi
     sets: dict[tuple[tuple[str, str], ...], list[Subject]] = {}
     for subject in subjects:
         # Cases with a planted error have the ids of the cases that they were made from.
-        sets.setdefault(tuple((case.case_id, case.question) for case in subject.cases), []).append(subject)
+        sets.setdefault(
+            tuple((case.case_id, case.question) for case in subject.cases), []
+        ).append(subject)
     for material in sets.values():
         labels = [subject.label for subject in material]
         if twice := [label for label in labels if labels.count(label) > 1]:
             raise UsageError(
-                f"several runs of {twice[0]} are on the same cases", hint="name one run of each model"
+                f"several runs of {twice[0]} are on the same cases",
+                hint="name one run of each model",
             )
     for name, kind in PROTOCOLS.items():
         fitted = [material for material in sets.values() if kind.fits(material)]

@@ -6,7 +6,12 @@ from typing import Any
 
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading import questions
-from medlive.evaluation.grading.questions import Findings, QuestionsAsked, ask_questions, plan_questions
+from medlive.evaluation.grading.questions import (
+    Findings,
+    QuestionsAsked,
+    ask_questions,
+    plan_questions,
+)
 from medlive.evaluation.protocols.model import Material, Protocol
 from medlive.llm.engine import Engine, EngineIdentity
 
@@ -15,12 +20,22 @@ async def run_protocol(
     protocol: Protocol, material: Material, out: Path, engine: Engine, **how: Any
 ) -> QuestionsAsked:
     """`ask_questions` about all that the protocol asks, its log in the folder `out`."""
-    return await ask_questions(partial(protocol.questions, material), log_path(protocol, out), engine, **how)
+    return await ask_questions(
+        partial(protocol.questions, material), log_path(protocol, out), engine, **how
+    )
 
 
-def plan_protocol(protocol: Protocol, material: Material, out: Path, identity: EngineIdentity, **how: Any) -> Plan:
+def plan_protocol(
+    protocol: Protocol,
+    material: Material,
+    out: Path,
+    identity: EngineIdentity,
+    **how: Any,
+) -> Plan:
     """What `run_protocol` would ask now; questions that build on replies to come are not counted."""
-    return plan_questions(partial(protocol.questions, material), log_path(protocol, out), identity, **how)
+    return plan_questions(
+        partial(protocol.questions, material), log_path(protocol, out), identity, **how
+    )
 
 
 def log_path(protocol: Protocol, out: Path) -> Path:
@@ -29,7 +44,13 @@ def log_path(protocol: Protocol, out: Path) -> Path:
 
 
 def read_findings(
-    protocol: Protocol, out: Path, identity: EngineIdentity, *, allow_unpinned: bool = False
+    protocol: Protocol,
+    out: Path,
+    identity: EngineIdentity,
+    *,
+    allow_unpinned: bool = False,
 ) -> tuple[Findings, list[str]]:
     """What a log holds of a judge, and its lines that could not be parsed."""
-    return questions.read_findings(log_path(protocol, out), identity, allow_unpinned=allow_unpinned)
+    return questions.read_findings(
+        log_path(protocol, out), identity, allow_unpinned=allow_unpinned
+    )

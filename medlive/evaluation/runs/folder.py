@@ -10,7 +10,14 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from medlive import __version__
 from medlive.bounds import RUN_INFO_BYTES
@@ -154,7 +161,9 @@ class RunFolder:
             if answer.case_id in known:
                 found[answer.case_id] = answer
             else:
-                unknown.append(f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out")
+                unknown.append(
+                    f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out"
+                )
         return found, notes + unknown
 
     def snippets(self) -> Mapping[str, Sequence[Snippet]]:
@@ -201,21 +210,40 @@ def create_run(
     check_folder(out)
     if not (out / "run.json").exists():
         check_parameters(use.parameters)
-    rows = "".join(canonical_json(case.row()) + "\n" for case in cases.cases).encode("utf-8", "backslashreplace")
+    rows = "".join(canonical_json(case.row()) + "\n" for case in cases.cases).encode(
+        "utf-8", "backslashreplace"
+    )
     # Relative, so that it contains no home directory if they are near.
-    near = os.path.relpath(os.path.realpath(cases.snapshots), os.path.realpath(out)) if cases.snapshots else None
+    near = (
+        os.path.relpath(os.path.realpath(cases.snapshots), os.path.realpath(out))
+        if cases.snapshots
+        else None
+    )
     arm = None if use.engine == IMPORTED else OPEN_BOOK if evidence else "closed"
     info = RunInfo(
-        created_at=created_at.replace(microsecond=0), code_version=__version__, model=use.model,
-        endpoint=use.endpoint, engine=use.engine, parameters=dict(use.parameters), template=template,
+        created_at=created_at.replace(microsecond=0),
+        code_version=__version__,
+        model=use.model,
+        endpoint=use.endpoint,
+        engine=use.engine,
+        parameters=dict(use.parameters),
+        template=template,
         cases=CasesUse(
-            origin=cases.origin, name=cases.name, digest=cases.digest, rows=digest_bytes(rows), count=len(cases),
-            publishable=cases.publishable, notes=cases.notes, verified=cases.verified,
+            origin=cases.origin,
+            name=cases.name,
+            digest=cases.digest,
+            rows=digest_bytes(rows),
+            count=len(cases),
+            publishable=cases.publishable,
+            notes=cases.notes,
+            verified=cases.verified,
             selection=dict(cases.selection) if cases.selection else None,
         ),
-        snapshots=Path(near).as_posix() if near else None, asked_as=use.asked_as, arm=use.arm or arm,
+        snapshots=Path(near).as_posix() if near else None,
+        asked_as=use.asked_as,
+        arm=use.arm or arm,
         evidence=evidence[0] if evidence else None,
-    )  # fmt: skip
+    )
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
@@ -230,7 +258,9 @@ def create_run(
 
 
 def _write_info(out: Path, info: RunInfo) -> None:
-    text = json.dumps(info.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True)
+    text = json.dumps(
+        info.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True
+    )
     write_whole(out / "run.json", text.encode("utf-8", "backslashreplace") + b"\n")
 
 
@@ -244,8 +274,12 @@ def name_endpoint(run: RunFolder, endpoint: str | None) -> list[str]:
     was = run.info.endpoint
     if endpoint is None or was == endpoint or run.info.engine == IMPORTED:
         return []
-    if any(answer.state is not AnswerState.FAILED for answer in run.answers()[0].values()):
-        return [f"{endpoint} is asked now; run.json names {was}, where earlier answers are from"]
+    if any(
+        answer.state is not AnswerState.FAILED for answer in run.answers()[0].values()
+    ):
+        return [
+            f"{endpoint} is asked now; run.json names {was}, where earlier answers are from"
+        ]
     with writing(run.path / "run.json"):
         _write_info(run.path, run.info.model_copy(update={"endpoint": endpoint}))
     return []
@@ -273,27 +307,54 @@ def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> Non
     imported = was.engine == IMPORTED
     # The endpoint, notes on the cases and their verification may differ.
     parts: list[tuple[str, object, object]] = [("model", was.model, info.model)]
-    if arm is not None or (RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows):
+    if arm is not None or (
+        RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows
+    ):
         parts.append(("arm", was.arm, info.arm))
     if not imported:
         # What was imported with its template named may be gone on with by asking the model.
-        parts.append(("model's id at the endpoint", was.asked_as or was.model, info.asked_as or info.model))
+        parts.append(
+            (
+                "model's id at the endpoint",
+                was.asked_as or was.model,
+                info.asked_as or info.model,
+            )
+        )
         parts.append(("engine", was.engine, info.engine))
-    parts += [("parameters", was.parameters, info.parameters), ("template", was.template, info.template)]
+    parts += [
+        ("parameters", was.parameters, info.parameters),
+        ("template", was.template, info.template),
+    ]
     parts.append(("origin of the cases", was.cases.origin, info.cases.origin))
-    parts.append(("selection of the cases", in_words(was.cases.selection), in_words(info.cases.selection)))
+    parts.append(
+        (
+            "selection of the cases",
+            in_words(was.cases.selection),
+            in_words(info.cases.selection),
+        )
+    )
     for name in ("digest", "rows", "count"):
-        parts.append((f"{name} of the cases", getattr(was.cases, name), getattr(info.cases, name)))
+        parts.append(
+            (
+                f"{name} of the cases",
+                getattr(was.cases, name),
+                getattr(info.cases, name),
+            )
+        )
     hints = {}
     if imported and info.engine != IMPORTED:
         again = "import the answers with --template and --parameters as they were asked, to go on with them"
         hints = {"template": again, "parameters": again}
-        hints["model"] = f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
+        hints["model"] = (
+            f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
+        )
     for name, then, now in parts:
         if then != now:
             raise UsageError(
                 f"{existing.path} is another run, with {name} {_short(then)}, not {_short(now)}",
-                hint=hints.get(name, "give each model, template and set of cases its own folder"),
+                hint=hints.get(
+                    name, "give each model, template and set of cases its own folder"
+                ),
             )
 
 
@@ -326,7 +387,9 @@ def write_whole(path: Path, data: bytes) -> None:
 def read_info(path: Path) -> RunInfo:
     """Read `run.json` of a folder. Raises BadInput if it is not a run folder."""
     try:
-        return RunInfo.model_validate_json(read_found(path / "run.json", RUN_INFO_BYTES))
+        return RunInfo.model_validate_json(
+            read_found(path / "run.json", RUN_INFO_BYTES)
+        )
     except BadInput as exc:
         raise BadInput(f"{path} is not a run folder: {exc.message}") from exc
     except ValidationError as exc:
@@ -345,7 +408,9 @@ def open_run(path: Path) -> RunFolder:
     try:
         cases = _cases(data)
     except ValidationError as exc:
-        raise BadInput(f"{path / 'cases.jsonl'} cannot be read: {first_fault(exc)}") from exc
+        raise BadInput(
+            f"{path / 'cases.jsonl'} cannot be read: {first_fault(exc)}"
+        ) from exc
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
         raise BadInput(f"{path / 'cases.jsonl'} cannot be read: {exc}") from exc
     return RunFolder(path, info, cases)
@@ -363,7 +428,9 @@ def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
     for line in data.split(b"\n"):
         if line:
             row = json.loads(line)
-            _shape().validate_python(row)  # the values stay as they are spelt: digests are made of them
+            _shape().validate_python(
+                row
+            )  # the values stay as they are spelt: digests are made of them
             cases.append(EvaluationCase.from_row(row))
     return tuple(cases)
 
@@ -386,7 +453,11 @@ def names_secret(place: str) -> bool:
 def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
     """(name, value) of all that parameters hold, a name being `outer.inner[0]`."""
     if isinstance(value, Mapping):
-        return [one for k, v in value.items() for one in leaves(v, f"{place}.{k}" if place else str(k))]
+        return [
+            one
+            for k, v in value.items()
+            for one in leaves(v, f"{place}.{k}" if place else str(k))
+        ]
     if isinstance(value, list | tuple):
         return [one for i, v in enumerate(value) for one in leaves(v, f"{place}[{i}]")]
     return [(place, value)]
@@ -397,5 +468,6 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     for place, _ in leaves(parameters):
         if names_secret(place):
             raise UsageError(
-                f"the parameter {place} looks like a secret, and run.json would hold it", hint=KEYS_BELONG
+                f"the parameter {place} looks like a secret, and run.json would hold it",
+                hint=KEYS_BELONG,
             )

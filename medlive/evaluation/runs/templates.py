@@ -56,7 +56,9 @@ class Evidence:
             rows += [asdict(snippet) for snippet in snippets]
             if not snippets:
                 rows.append({"case_id": case_id, "rank": 0, "why": self.why[case_id]})
-        return "".join(canonical_json(row) + "\n" for row in rows).encode("utf-8", "backslashreplace")
+        return "".join(canonical_json(row) + "\n" for row in rows).encode(
+            "utf-8", "backslashreplace"
+        )
 
     @classmethod
     def read(cls, data: bytes) -> Self:
@@ -71,9 +73,14 @@ class Evidence:
                 if row["rank"] == 0:
                     found[row["case_id"]], why[row["case_id"]] = (), row["why"]
                 else:
-                    found[row["case_id"]] = (*found.get(row["case_id"], ()), Snippet(**row))
+                    found[row["case_id"]] = (
+                        *found.get(row["case_id"], ()),
+                        Snippet(**row),
+                    )
             except (ValueError, TypeError, KeyError, RecursionError) as exc:
-                raise BadInput(f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}") from exc
+                raise BadInput(
+                    f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}"
+                ) from exc
         return cls(found, why)
 
 
@@ -104,9 +111,13 @@ class PromptTemplate:
     def digest(self) -> str:
         """The template's identity."""
         parts = [self.name, [list(pair) for pair in self.texts]]
-        return digest_json(parts if self.without is None else [*parts, self.without.digest])
+        return digest_json(
+            parts if self.without is None else [*parts, self.without.digest]
+        )
 
-    def messages(self, case: EvaluationCase, evidence: Sequence[Snippet] = ()) -> list[dict[str, str]]:
+    def messages(
+        self, case: EvaluationCase, evidence: Sequence[Snippet] = ()
+    ) -> list[dict[str, str]]:
         """The chat messages that ask a model about a case: its conversation, or one, in the case's language.
 
         The case's own text is put in as it is: a `$` in it stands for nothing. Evidence is put in as JSON that
@@ -115,7 +126,9 @@ class PromptTemplate:
         """
         if case.turns:
             if self.name != AS_IS:
-                raise UsageError(f"a conversation is sent as it stands: --template {AS_IS}, not {self.name}")
+                raise UsageError(
+                    f"a conversation is sent as it stands: --template {AS_IS}, not {self.name}"
+                )
             return [{"role": turn.role, "content": turn.content} for turn in case.turns]
         if self.without is not None and not evidence:
             return self.without.messages(case)
@@ -123,7 +136,9 @@ class PromptTemplate:
         parts = {"narrative": case.narrative, "query": case.query}
         if self.without is not None:
             # As JSON, in which no text can close the marks around it.
-            parts["evidence"] = fenced({"passages": [snippet.shown() for snippet in evidence]})
+            parts["evidence"] = fenced(
+                {"passages": [snippet.shown() for snippet in evidence]}
+            )
         return [{"role": "user", "content": Template(text).substitute(parts).strip()}]
 
 
@@ -136,10 +151,18 @@ def default_template(cases: CaseSet) -> str:
 def load_template(name: str) -> PromptTemplate:
     """The template of that name. Raises UsageError when there is none."""
     if name not in TEMPLATES:
-        raise UsageError(f"there is no prompt template {name!r}", hint="choose one of " + ", ".join(TEMPLATES))
+        raise UsageError(
+            f"there is no prompt template {name!r}",
+            hint="choose one of " + ", ".join(TEMPLATES),
+        )
     if name == AS_IS:
-        return PromptTemplate(name, tuple((code, "$narrative\n\n$query") for code in LANGUAGES))
+        return PromptTemplate(
+            name, tuple((code, "$narrative\n\n$query") for code in LANGUAGES)
+        )
     folder = files("medlive.evaluation").joinpath("prompts")
-    texts = tuple((code, folder.joinpath(f"{name}.{code}.md").read_text(encoding="utf-8")) for code in LANGUAGES)
+    texts = tuple(
+        (code, folder.joinpath(f"{name}.{code}.md").read_text(encoding="utf-8"))
+        for code in LANGUAGES
+    )
     closed = WITHOUT_EVIDENCE.get(name)
     return PromptTemplate(name, texts, load_template(closed) if closed else None)

@@ -19,7 +19,13 @@ from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
-from medlive.statistics.bootstrap import Floats, bootstrap_means, compare, holm, interval
+from medlive.statistics.bootstrap import (
+    Floats,
+    bootstrap_means,
+    compare,
+    holm,
+    interval,
+)
 from medlive.statistics.contamination import (
     Adjusted,
     Drop,
@@ -129,45 +135,84 @@ def contamination(
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     study = _Study(table, registry, permutations)
     found = [study.model(place) for place in range(len(table.models))]
-    p_values = {i: one.drop.p for i, one in enumerate(found) if one.drop and one.drop.p is not None}
+    p_values = {
+        i: one.drop.p
+        for i, one in enumerate(found)
+        if one.drop and one.drop.p is not None
+    }
     for place, p in zip(p_values, holm(list(p_values.values())), strict=True):
         found[place] = replace(found[place], p_holm=p)
     unknown = [one.label for one in found if one.cutoff is None]
     warnings = list(table.warnings)
     if unknown:
-        warnings.append(f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed")
+        warnings.append(
+            f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
+        )
     return ContaminationTable(
-        table.metric, table.draws, table.seed, permutations, tuple(found), study.pooled(), tuple(study.arms()),
-        registry.origin, tuple(warnings),
-    )  # fmt: skip
+        table.metric,
+        table.draws,
+        table.seed,
+        permutations,
+        tuple(found),
+        study.pooled(),
+        tuple(study.arms()),
+        registry.origin,
+        tuple(warnings),
+    )
 
 
 class _Study:
     """The cases, models and sides of a table."""
 
-    def __init__(self, table: ScoreTable, registry: Registry, permutations: int) -> None:
+    def __init__(
+        self, table: ScoreTable, registry: Registry, permutations: int
+    ) -> None:
         self._registry, self._permutations = registry, permutations
         self._labels = [model.label for model in table.models]
         self._infos = [model.run.run.info for model in table.models]
         self._cases, self._values = score_matrix(table)
         clusters = cluster_numbers(self._cases)
-        self._how: dict[str, Any] = {"draws": table.draws, "seed": table.seed, "clusters": clusters}
+        self._how: dict[str, Any] = {
+            "draws": table.draws,
+            "seed": table.seed,
+            "clusters": clusters,
+        }
         self._cutoffs = [registry.cutoff(info.model) for info in self._infos]
-        self._sides = np.stack([sides_of(cutoff, self._cases) for cutoff in self._cutoffs], axis=1)
+        self._sides = np.stack(
+            [sides_of(cutoff, self._cases) for cutoff in self._cutoffs], axis=1
+        )
         days = [_day(case) for case in self._cases]
-        self._days = np.array([0 if day is None else day.toordinal() for day in days], dtype=np.int_)
-        self._months = sorted({_month_end(day).toordinal() for day in days if day is not None})
+        self._days = np.array(
+            [0 if day is None else day.toordinal() for day in days], dtype=np.int_
+        )
+        self._months = sorted(
+            {_month_end(day).toordinal() for day in days if day is not None}
+        )
 
     def model(self, column: int) -> ModelContamination:
         label, cutoff = self._labels[column], self._cutoffs[column]
         values, sides = self._values[:, column], self._sides[:, column]
-        newer, newer_than = self._newer(values, self._registry.find(self._infos[column].model), cutoff)
+        newer, newer_than = self._newer(
+            values, self._registry.find(self._infos[column].model), cutoff
+        )
         scored = ~np.isnan(values)
         if cutoff is None:
             return ModelContamination(
-                label, None, int(scored.sum()), 0, None, None, None, None, (), None, (), newer, newer_than,
+                label,
+                None,
+                int(scored.sum()),
+                0,
+                None,
+                None,
+                None,
+                None,
+                (),
+                None,
+                (),
+                newer,
+                newer_than,
                 ("the cutoff is unknown",),
-            )  # fmt: skip
+            )
         sizes = [int((scored & (sides == side)).sum()) for side in (0, 1)]
         enough = min(sizes) >= FEW
         permutations = self._permutations if enough else 0
@@ -175,22 +220,35 @@ class _Study:
         undated = int((scored & (sides < 0)).sum())
         effect, against = self._did(column)
         notes = {
-            f"the cutoff is undisclosed: split by the release date, {cutoff.text}": cutoff.basis is Basis.RELEASED,
+            f"the cutoff is undisclosed: split by the release date, {cutoff.text}": cutoff.basis
+            is Basis.RELEASED,
             f"fewer than {FEW} cases on a side: no p-value is computed": not enough,
             f"{undated} cases without a date are on neither side": undated > 0,
             "no other model has an earlier cutoff: no comparison of the drop": not against,
         }
         return ModelContamination(
-            label, cutoff, int(scored.sum()), undated, found, None, self._paper(values, sides), effect, against,
+            label,
+            cutoff,
+            int(scored.sum()),
+            undated,
+            found,
+            None,
+            self._paper(values, sides),
+            effect,
+            against,
             self._placebo(values, sides, cutoff, found),
-            tuple(self._mixes(column)) if found.difference is not None else (), newer, newer_than,
+            tuple(self._mixes(column)) if found.difference is not None else (),
+            newer,
+            newer_than,
             tuple(note for note, holds in notes.items() if holds),
-        )  # fmt: skip
+        )
 
     def _paper(self, values: Floats, sides: Sides) -> PaperFigure:
         both = np.stack([values, np.where(sides == 1, values, np.nan)], axis=1)
         drawn = bootstrap_means(both, **self._how)
-        full, post = (mean_of(both[:, k], drawn[:, k], self._how["clusters"]) for k in (0, 1))
+        full, post = (
+            mean_of(both[:, k], drawn[:, k], self._how["clusters"]) for k in (0, 1)
+        )
         if full.mean is None or post.mean is None:
             return PaperFigure(full, post, None, None, None)
         low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
@@ -202,10 +260,15 @@ class _Study:
         info, cutoff = self._infos[column], self._cutoffs[column]
         others = [
             place
-            for place, (other, of) in enumerate(zip(self._infos, self._cutoffs, strict=True))
-            if of is not None and cutoff is not None and of.day < cutoff.day
-            and other.model != info.model and (other.raw, other.open_book) == (info.raw, info.open_book)
-        ]  # fmt: skip
+            for place, (other, of) in enumerate(
+                zip(self._infos, self._cutoffs, strict=True)
+            )
+            if of is not None
+            and cutoff is not None
+            and of.day < cutoff.day
+            and other.model != info.model
+            and (other.raw, other.open_book) == (info.raw, info.open_book)
+        ]
         if not others:
             return None, ()
         own = np.where(self._sides[:, column] >= 0, self._values[:, column], np.nan)
@@ -227,19 +290,30 @@ class _Study:
         cells = np.where(self._sides[:, columns] >= 0, self._values[:, columns], np.nan)
         return seen_effect(cells, self._sides[:, columns] == 0, **self._how)
 
-    def _placebo(self, values: Floats, sides: Sides, cutoff: Cutoff, found: Drop) -> PlaceboTable | None:
+    def _placebo(
+        self, values: Floats, sides: Sides, cutoff: Cutoff, found: Drop
+    ) -> PlaceboTable | None:
         if found.difference is None:
             return None
-        dates = [day for day in self._months if day != _month_end(cutoff.day).toordinal()]
+        dates = [
+            day for day in self._months if day != _month_end(cutoff.day).toordinal()
+        ]
         drops = placebos(values, sides, self._days, dates, least=FEW)
-        return PlaceboTable(tuple(drops), sum(p.difference >= found.difference for p in drops))
+        return PlaceboTable(
+            tuple(drops), sum(p.difference >= found.difference for p in drops)
+        )
 
     def _mixes(self, column: int) -> Iterator[Mix]:
-        ways = {name: [getattr(c, name) or "unknown" for c in self._cases] for name in ("specialty", "source")}
+        ways = {
+            name: [getattr(c, name) or "unknown" for c in self._cases]
+            for name in ("specialty", "source")
+        }
         if (difficulty := self._difficulty(column)) is not None:
             ways["difficulty"] = difficulty
             # A case that no other model was scored on has no difficulty, and no stratum.
-            ways["all three"] = [" · ".join(x) if x[2] else "" for x in zip(*ways.values(), strict=True)]
+            ways["all three"] = [
+                " · ".join(x) if x[2] else "" for x in zip(*ways.values(), strict=True)
+            ]
         for by, names in ways.items():
             strata = sorted(set(names) - {""})
             numbers = {name: place for place, name in enumerate(strata)} | {"": -1}
@@ -253,7 +327,11 @@ class _Study:
 
         None where no other model was scored: a model's own score is no measure of a case.
         """
-        others = [i for i, info in enumerate(self._infos) if info.model != self._infos[column].model]
+        others = [
+            i
+            for i, info in enumerate(self._infos)
+            if info.model != self._infos[column].model
+        ]
         rest = self._values[:, others]
         known = ~np.isnan(rest)
         if not known.any():
@@ -261,18 +339,31 @@ class _Study:
         level = np.nansum(rest, axis=0) / np.maximum(known.sum(axis=0), 1)
         n = known.sum(axis=1)
         ease = np.where(known, rest - level, 0.0).sum(axis=1) / np.maximum(n, 1)
-        thirds = terciles(np.where((n > 0) & ~np.isnan(self._values[:, column]), ease, np.nan))
-        return [("hard", "middling", "easy")[third] if third >= 0 else "" for third in thirds]
+        thirds = terciles(
+            np.where((n > 0) & ~np.isnan(self._values[:, column]), ease, np.nan)
+        )
+        return [
+            ("hard", "middling", "easy")[third] if third >= 0 else ""
+            for third in thirds
+        ]
 
     def _newer(
         self, values: Floats, candidate: Candidate | None, cutoff: Cutoff | None
     ) -> tuple[Mean | None, date | None]:
         """On cases whose first release came after the model's own, or else after its cutoff."""
-        than = candidate.released if candidate and candidate.released else cutoff.day if cutoff else None
+        than = (
+            candidate.released
+            if candidate and candidate.released
+            else cutoff.day
+            if cutoff
+            else None
+        )
         if than is None:
             return None, None
         weeks = [_release_day(case.first_release) for case in self._cases]
-        newer = np.array([week is not None and week > than for week in weeks], dtype=np.bool_)
+        newer = np.array(
+            [week is not None and week > than for week in weeks], dtype=np.bool_
+        )
         own = np.where(newer, values, np.nan)
         drawn = bootstrap_means(own[:, None], **self._how)[:, 0]
         return mean_of(own, drawn, self._how["clusters"]), than
@@ -284,11 +375,20 @@ class _Study:
                 continue
             for other, of in enumerate(self._infos):
                 # Runs from before arms were named have a template with that name.
-                same_template = info.template.name == RAW or info.template == of.template
-                if of.model == info.model and not of.raw and of.open_book is info.open_book and same_template:
+                same_template = (
+                    info.template.name == RAW or info.template == of.template
+                )
+                if (
+                    of.model == info.model
+                    and not of.raw
+                    and of.open_book is info.open_book
+                    and same_template
+                ):
                     gap = self._values[:, raw] - self._values[:, other]
                     figures = drop(gap, self._sides[:, raw], **self._how)
-                    yield ArmDrop(info.model, self._labels[raw], self._labels[other], figures)
+                    yield ArmDrop(
+                        info.model, self._labels[raw], self._labels[other], figures
+                    )
 
 
 def _day(case: EvaluationCase) -> date | None:
@@ -305,7 +405,11 @@ def _month_end(day: date) -> date:
 def _release_day(version: str | None) -> date | None:
     """The first day of a release's week; None for a version that names none."""
     try:
-        return date.fromisocalendar(int(version[:4]), int(version[6:8]), 1) if version else None
+        return (
+            date.fromisocalendar(int(version[:4]), int(version[6:8]), 1)
+            if version
+            else None
+        )
     except ValueError:
         return None
 
@@ -353,7 +457,9 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
         _arm(table, opened, closed, registry.cutoff(info.model))
         for opened, info in enumerate(infos)
         for closed, other in enumerate(infos)
-        if info.open_book and not other.open_book and (other.model, other.raw) == (info.model, info.raw)
+        if info.open_book
+        and not other.open_book
+        and (other.model, other.raw) == (info.model, info.raw)
     ]
     with_p = [place for place, arm in enumerate(arms) if arm.p is not None]
     for place, p in zip(with_p, holm([arms[i].p or 0.0 for i in with_p]), strict=True):
@@ -364,18 +470,38 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
 def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> BookArm:
     cases, scores = score_matrix(table)
     columns = (scores[:, closed], scores[:, opened])
-    both = ((sides_of(cutoff, cases) == 1) | (cutoff is None)) & ~np.isnan(columns[0] + columns[1])
+    both = ((sides_of(cutoff, cases) == 1) | (cutoff is None)) & ~np.isnan(
+        columns[0] + columns[1]
+    )
     first, second = (np.where(both, column, np.nan) for column in columns)
-    how: dict[str, Any] = {"draws": table.draws, "seed": table.seed, "clusters": cluster_numbers(cases)}
+    how: dict[str, Any] = {
+        "draws": table.draws,
+        "seed": table.seed,
+        "clusters": cluster_numbers(cases),
+    }
     (pair,) = compare(["open", "closed"], np.stack([second, first], axis=1), **how)
-    baseline, of_closed_book, of_open_book = (_mean(column, table, how) for column in (columns[0], first, second))
+    baseline, of_closed_book, of_open_book = (
+        _mean(column, table, how) for column in (columns[0], first, second)
+    )
     of_open, of_closed = table.models[opened], table.models[closed]
     return BookArm(
-        of_open.run.run.info.model, of_closed.label, of_closed.run.run.info.template.name, of_open.label,
-        of_open.run.run.info.template.name, cutoff, cutoff is not None, baseline,
-        of_closed_book, of_open_book, pair.n, pair.difference, pair.low, pair.high,
-        pair.p if pair.n >= FEW else None, None,
-    )  # fmt: skip
+        of_open.run.run.info.model,
+        of_closed.label,
+        of_closed.run.run.info.template.name,
+        of_open.label,
+        of_open.run.run.info.template.name,
+        cutoff,
+        cutoff is not None,
+        baseline,
+        of_closed_book,
+        of_open_book,
+        pair.n,
+        pair.difference,
+        pair.low,
+        pair.high,
+        pair.p if pair.n >= FEW else None,
+        None,
+    )
 
 
 def _mean(values: Floats, table: ScoreTable, how: Mapping[str, Any]) -> Mean:
@@ -383,5 +509,8 @@ def _mean(values: Floats, table: ScoreTable, how: Mapping[str, Any]) -> Mean:
     found = mean_of(values, drawn, how["clusters"])
     if table.metric is Metric.PAPER or found.mean is None:
         return found
-    ends = (None if x is None else min(1.0, max(0.0, x)) for x in (found.mean, found.low, found.high))
+    ends = (
+        None if x is None else min(1.0, max(0.0, x))
+        for x in (found.mean, found.low, found.high)
+    )
     return Mean(found.n, *ends)

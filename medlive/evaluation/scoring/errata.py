@@ -67,13 +67,18 @@ class RunErrata:
         """Return the JSON form; the file is given by name and digest, its path is private."""
         found = self.found
         return {
-            "version": self.version, "file": None if found.path is None else found.path.name,
-            "digest": found.digest, "checked_with": found.key, "problem": found.problem,
+            "version": self.version,
+            "file": None if found.path is None else found.path.name,
+            "digest": found.digest,
+            "checked_with": found.key,
+            "problem": found.problem,
             "withdrawn_cases": list(self.cases),
-            "withdrawn_criteria": [{"case_id": case, "criterion_id": c} for case, c in self.criteria],
+            "withdrawn_criteria": [
+                {"case_id": case, "criterion_id": c} for case, c in self.criteria
+            ],
             "cases_left_without_positive_criterion": list(self.emptied),
             "cases_with_unclear_criteria": list(self.unclear),
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,9 @@ class ErrataUse:
         for label, run in zip(labels, self.runs, strict=True):
             found += _warnings(label, run, apply=apply)
             if apply and not run.concerned and run.found.path is None:
-                found.append(f"{label}: no errata of {run.version} were found, none are applied")
+                found.append(
+                    f"{label}: no errata of {run.version} were found, none are applied"
+                )
         return found
 
 
@@ -117,7 +124,11 @@ class ErrataSearch:
         """
         hint = run.info.snapshots
         folders = [None if hint is None else run.path / hint, self.home]
-        beside = (folder / ERRATA for folder in folders if folder is not None and (folder / ERRATA).is_file())
+        beside = (
+            folder / ERRATA
+            for folder in folders
+            if folder is not None and (folder / ERRATA).is_file()
+        )
         path = self.file or next(beside, None)
         if path is None:
             return FoundErrata(None, Errata())
@@ -125,26 +136,44 @@ class ErrataSearch:
             given = self.file is not None
             errata = load_errata(path, public_key=self.public_key, given=given)
             key = None if self.public_key is None else self.public_key.id_text()
-            return FoundErrata(path, errata, digest_bytes(read_bytes(path) if given else read_found(path)), key)
+            return FoundErrata(
+                path,
+                errata,
+                digest_bytes(read_bytes(path) if given else read_found(path)),
+                key,
+            )
         except (BadInput, CheckFailed) as exc:
             if self.lenient:
-                return FoundErrata(path, Errata(), problem=exc.message.replace(str(path), path.name))
+                return FoundErrata(
+                    path, Errata(), problem=exc.message.replace(str(path), path.name)
+                )
             raise
 
 
-def use_errata(runs: Sequence[RunFolder], mode: ErrataMode, search: ErrataSearch) -> ErrataUse:
+def use_errata(
+    runs: Sequence[RunFolder], mode: ErrataMode, search: ErrataSearch
+) -> ErrataUse:
     """Find what errata affect in runs that are scored together.
 
     The errata found for any run apply to all of them, and a case withdrawn for one run is withdrawn for all, so
     that runs of the same cases stay comparable.
     """
     found = [search.find(run) for run in runs]
-    entries = list(dict.fromkeys(entry for one in found for entry in one.errata.standing))
+    entries = list(
+        dict.fromkeys(entry for one in found for entry in one.errata.standing)
+    )
     withdrawn = {
-        entry.case_id for run in runs for entry in entries if entry.criterion_id is None and _is_about(entry, run)
+        entry.case_id
+        for run in runs
+        for entry in entries
+        if entry.criterion_id is None and _is_about(entry, run)
     }
     return ErrataUse(
-        mode, tuple(_affected(run, one, entries, withdrawn) for run, one in zip(runs, found, strict=True))
+        mode,
+        tuple(
+            _affected(run, one, entries, withdrawn)
+            for run, one in zip(runs, found, strict=True)
+        ),
     )
 
 
@@ -153,7 +182,9 @@ def _is_about(entry: Erratum, run: RunFolder) -> bool:
     return run.info.cases.origin != "snapshot" or run.info.cases.name in entry.snapshots
 
 
-def _affected(run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]) -> RunErrata:
+def _affected(
+    run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]
+) -> RunErrata:
     named = {
         (entry.case_id, entry.criterion_id)
         for entry in entries
@@ -164,19 +195,33 @@ def _affected(run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], wi
     if run.info.cases.origin != "snapshot":
         unclear = {case_id for case_id, _ in named}
         return RunErrata(
-            run.info.cases.name, found, cases, unclear=tuple(c.case_id for c in kept if c.case_id in unclear)
+            run.info.cases.name,
+            found,
+            cases,
+            unclear=tuple(c.case_id for c in kept if c.case_id in unclear),
         )
-    criteria = tuple((case.case_id, c.id) for case in kept for c in case.criteria if (case.case_id, c.id) in named)
-    return RunErrata(run.info.cases.name, found, cases, criteria, emptied_cases(kept, set(criteria)))
+    criteria = tuple(
+        (case.case_id, c.id)
+        for case in kept
+        for c in case.criteria
+        if (case.case_id, c.id) in named
+    )
+    return RunErrata(
+        run.info.cases.name, found, cases, criteria, emptied_cases(kept, set(criteria))
+    )
 
 
-def emptied_cases(cases: Iterable[EvaluationCase], criteria: set[tuple[str, str]]) -> tuple[str, ...]:
+def emptied_cases(
+    cases: Iterable[EvaluationCase], criteria: set[tuple[str, str]]
+) -> tuple[str, ...]:
     """The cases that these (case id, criterion id) leave without a criterion with positive points."""
     return tuple(
         case.case_id
         for case in cases
         if case.positive_points > 0
-        and all(c.points <= 0 or (case.case_id, c.id) in criteria for c in case.criteria)
+        and all(
+            c.points <= 0 or (case.case_id, c.id) in criteria for c in case.criteria
+        )
     )
 
 
@@ -185,7 +230,12 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
     withdrawn = set(errata.criteria)
     affected = {case_id for case_id, _ in withdrawn}
     kept = tuple(
-        replace(case, criteria=tuple(c for c in case.criteria if (case.case_id, c.id) not in withdrawn))
+        replace(
+            case,
+            criteria=tuple(
+                c for c in case.criteria if (case.case_id, c.id) not in withdrawn
+            ),
+        )
         if case.case_id in affected
         else case
         for case in run.cases
@@ -206,16 +256,26 @@ def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
         named = "" if apply else f" ({some(run.cases)})"
         parts.append(f"{len(run.cases)} case(s){named}")
     if run.criteria:
-        named = "" if apply else f" ({some([criterion_id for _, criterion_id in run.criteria])})"
-        parts.append(f"{len(run.criteria)} criteria of {len(dict(run.criteria))} other case(s){named}")
+        named = (
+            ""
+            if apply
+            else f" ({some([criterion_id for _, criterion_id in run.criteria])})"
+        )
+        parts.append(
+            f"{len(run.criteria)} criteria of {len(dict(run.criteria))} other case(s){named}"
+        )
     if run.emptied and apply:
         parts.append(f"{len(run.emptied)} case(s) left without a positive criterion")
     found = []
     if parts and apply:
-        found.append(f"{label}: errata of {run.version} applied: without {', '.join(parts)}")
+        found.append(
+            f"{label}: errata of {run.version} applied: without {', '.join(parts)}"
+        )
     elif parts:
         what = " and ".join(parts)
-        found.append(f"{label}: withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out")
+        found.append(
+            f"{label}: withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out"
+        )
     if run.unclear:
         found.append(
             f"{label}: {len(run.unclear)} case(s) ({some(run.unclear)}) have a withdrawn criterion "

@@ -11,7 +11,13 @@ from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
-from medlive.statistics.bootstrap import Floats, bootstrap_groups, bootstrap_ratios, bounds_of, cluster_counts
+from medlive.statistics.bootstrap import (
+    Floats,
+    bootstrap_groups,
+    bootstrap_ratios,
+    bounds_of,
+    cluster_counts,
+)
 from medlive.statistics.intervals import mean_bounds
 
 Places = NDArray[np.int_]
@@ -108,41 +114,89 @@ class _Batch:
     """(criteria x models): 1 met, 0 not met, NaN ungraded or unanswered."""
 
 
-def _batch(models: list[int], scored: Sequence[Sequence[CaseScore]], rows: Places) -> _Batch:
+def _batch(
+    models: list[int], scored: Sequence[Sequence[CaseScore]], rows: Places
+) -> _Batch:
     cases = [score.case for score in scored[models[0]]]
     criteria = [c for case in cases for c in case.criteria]
     axes = sorted({c.axis for c in criteria if c.axis is not None})
-    numbers: dict[str | None, int] = {axis: place for place, axis in enumerate(axes)} | {None: -1}
-    verdicts = [[score.met.get(c.id) for score in scored[m] for c in score.case.criteria] for m in models]
+    numbers: dict[str | None, int] = {
+        axis: place for place, axis in enumerate(axes)
+    } | {None: -1}
+    verdicts = [
+        [score.met.get(c.id) for score in scored[m] for c in score.case.criteria]
+        for m in models
+    ]
     points = np.array([c.points for c in criteria], dtype=np.float64)
     axis = np.array([numbers[c.axis] for c in criteria], dtype=np.int_)
     row = np.repeat(rows, [len(case.criteria) for case in cases])
-    return _Batch(models, cases, rows, axes, row, points, axis, np.array(verdicts, dtype=np.float64).T)
+    return _Batch(
+        models,
+        cases,
+        rows,
+        axes,
+        row,
+        points,
+        axis,
+        np.array(verdicts, dtype=np.float64).T,
+    )
 
 
 class Grid:
     """Every case's score by every model, and the estimates that one set of draws gives of them."""
 
-    def __init__(self, scored: Sequence[Sequence[CaseScore]], metric: Metric, draws: int, seed: int) -> None:
+    def __init__(
+        self,
+        scored: Sequence[Sequence[CaseScore]],
+        metric: Metric,
+        draws: int,
+        seed: int,
+    ) -> None:
         """`scored` holds each model's cases, no case twice."""
         self._scored = scored
-        self._published, self._clips_mean = metric is Metric.PUBLISHED, metric is not Metric.PAPER
+        self._published, self._clips_mean = (
+            metric is Metric.PUBLISHED,
+            metric is not Metric.PAPER,
+        )
         cases_by_id = {c.case.case_id: c.case for m in reversed(scored) for c in m}
-        order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case.case_id for m in scored for c in m))}
+        order = {
+            cid: place
+            for place, cid in enumerate(
+                dict.fromkeys(c.case.case_id for m in scored for c in m)
+            )
+        }
         self.clusters = cluster_numbers(cases_by_id[cid] for cid in order)
         """Of each item; None: each is its own."""
-        self._how: dict[str, Any] = {"draws": draws, "seed": seed, "clusters": self.clusters}
-        self._rows = [np.array([order[c.case.case_id] for c in cases], dtype=np.int_) for cases in scored]
+        self._how: dict[str, Any] = {
+            "draws": draws,
+            "seed": seed,
+            "clusters": self.clusters,
+        }
+        self._rows = [
+            np.array([order[c.case.case_id] for c in cases], dtype=np.int_)
+            for cases in scored
+        ]
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
         self._points = np.full((3, len(order), len(scored)), np.nan)
         batches: dict[tuple[int, ...], list[int]] = {}
         for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
-            bounded = [c.non_finite is None if self._published else not c.unscorable for c in cases]
-            self._points[0, rows, place] = [np.nan if c.score is None else c.score for c in cases]
-            self._points[1, rows, place] = np.where(bounded, [c.low for c in cases], np.nan)
-            self._points[2, rows, place] = np.where(bounded, [c.high for c in cases], np.nan)
+            bounded = [
+                c.non_finite is None if self._published else not c.unscorable
+                for c in cases
+            ]
+            self._points[0, rows, place] = [
+                np.nan if c.score is None else c.score for c in cases
+            ]
+            self._points[1, rows, place] = np.where(
+                bounded, [c.low for c in cases], np.nan
+            )
+            self._points[2, rows, place] = np.where(
+                bounded, [c.high for c in cases], np.nan
+            )
             batches.setdefault(tuple(id(c.case) for c in cases), []).append(place)
-        self._batches = [_batch(models, scored, self._rows[models[0]]) for models in batches.values()]
+        self._batches = [
+            _batch(models, scored, self._rows[models[0]]) for models in batches.values()
+        ]
 
     @property
     def score(self) -> Floats:
@@ -151,7 +205,9 @@ class Grid:
 
     def overall(self) -> list[Estimate]:
         """Each model's estimate over all its cases."""
-        return self._whole_cases(list(range(len(self._scored))), np.zeros(len(self.score), dtype=np.int_), 1)[0]
+        return self._whole_cases(
+            list(range(len(self._scored))), np.zeros(len(self.score), dtype=np.int_), 1
+        )[0]
 
     def slices(self, cutoffs: Sequence[Cutoff | None]) -> list[list[Slice]]:
         """Each model's slices, in the order of `KINDS` and of their values."""
@@ -159,27 +215,45 @@ class Grid:
         for batch in self._batches:
             for kind, value_of in SLICES.items():
                 by_case = [value_of(case) for case in batch.cases]
-                values = sorted({value for value in by_case if value is not None}, key=slice_order)
+                values = sorted(
+                    {value for value in by_case if value is not None}, key=slice_order
+                )
                 self._add(out, batch, batch.models, kind, values, by_case)
             self._add_axes(out, batch)
-            for cutoff in dict.fromkeys(filter(None, (cutoffs[place] for place in batch.models))):
+            for cutoff in dict.fromkeys(
+                filter(None, (cutoffs[place] for place in batch.models))
+            ):
                 own = [place for place in batch.models if cutoffs[place] == cutoff]
-                seen = (cutoff.before(case.post_time, case.month) for case in batch.cases)
-                sides = [None if before is None else UP_TO if before else AFTER for before in seen]
+                seen = (
+                    cutoff.before(case.post_time, case.month) for case in batch.cases
+                )
+                sides = [
+                    None if before is None else UP_TO if before else AFTER
+                    for before in seen
+                ]
                 self._add(out, batch, own, CUTOFF, [UP_TO, AFTER], sides)
         return out
 
     def _add(
-        self, out: list[list[Slice]], batch: _Batch, models: list[int], kind: str, values: Sequence[str],
+        self,
+        out: list[list[Slice]],
+        batch: _Batch,
+        models: list[int],
+        kind: str,
+        values: Sequence[str],
         by_case: Sequence[str | None],
-    ) -> None:  # fmt: skip
-        numbers: dict[str | None, int] = {value: place for place, value in enumerate(values)}
+    ) -> None:
+        numbers: dict[str | None, int] = {
+            value: place for place, value in enumerate(values)
+        }
         groups = np.full(len(self.score), -1, dtype=np.int_)
         groups[batch.rows] = [numbers.get(value, -1) for value in by_case]
         estimates = self._whole_cases(models, groups, len(values))
         for value in values:
             if value in by_case:
-                for place, estimate in zip(models, estimates[numbers[value]], strict=True):
+                for place, estimate in zip(
+                    models, estimates[numbers[value]], strict=True
+                ):
                     out[place].append(Slice(kind, value, estimate))
 
     def _add_axes(self, out: list[list[Slice]], batch: _Batch) -> None:
@@ -193,7 +267,11 @@ class Grid:
 
     def _axis_points(self, batch: _Batch, own: Places) -> list[Floats]:
         """`case_score` over one axis's criteria alone, for all cases and models of a batch."""
-        row, weight, verdicts = batch.row[own], batch.points[own, None], batch.verdicts[own]
+        row, weight, verdicts = (
+            batch.row[own],
+            batch.points[own, None],
+            batch.verdicts[own],
+        )
         most = self._by_item(row, np.maximum(weight, 0.0))
         open_ = np.isnan(verdicts)
         sure = self._by_item(row, np.where(verdicts == 1.0, weight, 0.0))
@@ -202,7 +280,10 @@ class Grid:
         least, greatest = (-MOST, MOST) if self._clips_mean else (0.0, 1.0)
         # Sums and quotients of large points may overflow.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            points = [np.clip(total / most, least, greatest) for total in (sure, sure + loss, sure + gain)]
+            points = [
+                np.clip(total / most, least, greatest)
+                for total in (sure, sure + loss, sure + gain)
+            ]
         if not self._published:
             points[0][self._by_item(row, open_.astype(np.float64)) > 0] = np.nan
         for values in points:
@@ -217,54 +298,83 @@ class Grid:
             for number, axis in enumerate(batch.axes):
                 own = np.flatnonzero(batch.axis == number)
                 verdicts, negative = batch.verdicts[own], batch.points[own, None] < 0
-                graded = self._by_item(batch.row[own], (~np.isnan(verdicts)).astype(np.float64))
+                graded = self._by_item(
+                    batch.row[own], (~np.isnan(verdicts)).astype(np.float64)
+                )
                 # NaN equals neither, so ungraded criteria are not errors.
-                wrong = self._by_item(batch.row[own], (verdicts == negative).astype(np.float64))
+                wrong = self._by_item(
+                    batch.row[own], (verdicts == negative).astype(np.float64)
+                )
                 drawn = bootstrap_ratios(wrong, graded, everything, 1, **self._how)
                 rates = wrong.sum(axis=0) / np.maximum(graded.sum(axis=0), 1)
                 counts = cluster_counts(graded > 0, self.clusters)
                 ends = np.stack(mean_bounds(rates, drawn[:, 0].std(axis=0), counts))
                 for column, place in enumerate(batch.models):
-                    n, errors = int(graded[:, column].sum()), int(wrong[:, column].sum())
+                    n, errors = (
+                        int(graded[:, column].sum()),
+                        int(wrong[:, column].sum()),
+                    )
                     if n:
-                        out[place].append(AxisErrors(axis, n, errors, *map(_end, ends[:, column])))
+                        out[place].append(
+                            AxisErrors(axis, n, errors, *map(_end, ends[:, column]))
+                        )
         return [tuple(found) for found in out]
 
     def _by_item(self, row: Places, values: Floats) -> Floats:
         """Sums of criteria's values by item: (items x columns)."""
-        columns = [np.bincount(row, weights=column, minlength=len(self.score)) for column in values.T]
+        columns = [
+            np.bincount(row, weights=column, minlength=len(self.score))
+            for column in values.T
+        ]
         return np.stack(columns, axis=1)
 
-    def _whole_cases(self, models: list[int], groups: Places, count: int) -> list[list[Estimate]]:
+    def _whole_cases(
+        self, models: list[int], groups: Places, count: int
+    ) -> list[list[Estimate]]:
         """The estimates of whole cases' scores, by group and model."""
-        out = self._estimates([values[:, models] for values in self._points], groups, count)
+        out = self._estimates(
+            [values[:, models] for values in self._points], groups, count
+        )
         for column, place in enumerate(models if self._published else ()):
             # The published script sums in its own order and includes non-finite figures.
             figures: list[list[float]] = [[] for _ in range(count)]
-            for group, case in zip(groups[self._rows[place]].tolist(), self._scored[place], strict=True):
+            for group, case in zip(
+                groups[self._rows[place]].tolist(), self._scored[place], strict=True
+            ):
                 if group >= 0 and case.figure is not None:
                     figures[group].append(case.figure)
             for group, found in enumerate(figures):
                 out[group][column] = _published(out[group][column], found)
         return out
 
-    def _estimates(self, points: Sequence[Floats], groups: Places, count: int) -> list[list[Estimate]]:
+    def _estimates(
+        self, points: Sequence[Floats], groups: Places, count: int
+    ) -> list[list[Estimate]]:
         """By group and column of `points`: scores and their bounds, each (items x columns)."""
         drawn = bootstrap_groups(points[0], groups, count, **self._how)
         out = []
         for group in range(count):
             rows = np.flatnonzero(groups == group)
-            (n, mean), (of, least), (_, most) = (self._means(values[rows]) for values in points)
+            (n, mean), (of, least), (_, most) = (
+                self._means(values[rows]) for values in points
+            )
             clusters = None if self.clusters is None else self.clusters[rows]
             ends = np.stack(bounds_of(points[0][rows], drawn[:, group], clusters))
             ends = np.clip(ends, 0.0, 1.0) if self._clips_mean else ends
-            out.append([
-                Estimate(
-                    int(n[i]), float(mean[i]) if n[i] else None, _end(ends[0, i]), _end(ends[1, i]),
-                    float(least[i]), float(most[i]), int(of[i]),
-                )
-                for i in range(points[0].shape[1])
-            ])  # fmt: skip
+            out.append(
+                [
+                    Estimate(
+                        int(n[i]),
+                        float(mean[i]) if n[i] else None,
+                        _end(ends[0, i]),
+                        _end(ends[1, i]),
+                        float(least[i]),
+                        float(most[i]),
+                        int(of[i]),
+                    )
+                    for i in range(points[0].shape[1])
+                ]
+            )
         return out
 
     def _means(self, values: Floats) -> tuple[Places, Floats]:
@@ -288,5 +398,10 @@ def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
         return estimate
     n, mean = len(figures), published_mean(figures)
     if n == estimate.n:
-        return replace(estimate, mean=mean, least=min(estimate.least, mean), most=max(estimate.most, mean))
+        return replace(
+            estimate,
+            mean=mean,
+            least=min(estimate.least, mean),
+            most=max(estimate.most, mean),
+        )
     return Estimate(n=n, mean=mean, low=None, high=None, least=mean, most=mean, of=n)

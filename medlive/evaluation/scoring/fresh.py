@@ -36,8 +36,14 @@ class Window:
     def has(self, case: EvaluationCase) -> bool:
         """Whether the case was posted within; one without a day is in no window."""
         day = day_of(case)
-        low, high = (end.isoformat() if end else None for end in (self.since, self.until))
-        return day is not None and (low is None or day >= low) and (high is None or day <= high)
+        low, high = (
+            end.isoformat() if end else None for end in (self.since, self.until)
+        )
+        return (
+            day is not None
+            and (low is None or day >= low)
+            and (high is None or day <= high)
+        )
 
     def of(self, runs: Sequence[GradedRun]) -> list[GradedRun]:
         """The runs with these cases alone. Raises UsageError if a run is left with none."""
@@ -45,7 +51,9 @@ class Window:
         for run in runs:
             kept = tuple(case for case in run.run.cases if self.has(case))
             if not kept:
-                raise UsageError(f"{run.label}: none of its {len(run.run.cases)} cases was posted {self}")
+                raise UsageError(
+                    f"{run.label}: none of its {len(run.run.cases)} cases was posted {self}"
+                )
             out.append(replace(run, run=replace(run.run, cases=kept)))
         return out
 
@@ -81,43 +89,76 @@ class FreshRanking:
 
 def sides_of(cutoff: Cutoff | None, cases: Iterable[EvaluationCase]) -> Sides:
     """0 for a case up to the cutoff, 1 for one after it, -1 where that is unknown."""
-    seen = (cutoff.before(case.post_time, case.month) if cutoff else None for case in cases)
+    seen = (
+        cutoff.before(case.post_time, case.month) if cutoff else None for case in cases
+    )
     return np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
 
 
 def rank_fresh(
-    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], cutoffs: Sequence[Cutoff | None], metric: Metric,
-    *, draws: int, seed: int,
-) -> FreshRanking | None:  # fmt: skip
+    labels: Sequence[str],
+    scored: Sequence[Sequence[CaseScore]],
+    cutoffs: Sequence[Cutoff | None],
+    metric: Metric,
+    *,
+    draws: int,
+    seed: int,
+) -> FreshRanking | None:
     """The ranking on the cases after every model's cutoff; None where none is known."""
-    known = {place: cutoff for place, cutoff in enumerate(cutoffs) if cutoff is not None}
+    known = {
+        place: cutoff for place, cutoff in enumerate(cutoffs) if cutoff is not None
+    }
     if not known:
         return None
     last = max(known.values(), key=lambda cutoff: cutoff.day)
     names = [labels[place] for place in known]
     cases = [
-        tuple(c for c in scored[place] if last.before(c.case.post_time, c.case.month) is False) for place in known
+        tuple(
+            c
+            for c in scored[place]
+            if last.before(c.case.post_time, c.case.month) is False
+        )
+        for place in known
     ]
     about = (
         last.day,
-        tuple(labels[place] for place, cutoff in known.items() if cutoff.day == last.day),
-        tuple(label for label, cutoff in zip(labels, cutoffs, strict=True) if cutoff is None),
+        tuple(
+            labels[place] for place, cutoff in known.items() if cutoff.day == last.day
+        ),
+        tuple(
+            label
+            for label, cutoff in zip(labels, cutoffs, strict=True)
+            if cutoff is None
+        ),
     )
     if not any(cases):
         return FreshRanking(*about, (), (), 0)
     grid = Grid(cases, metric, draws, seed)
-    comparisons = compare(names, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
+    comparisons = compare(
+        names, grid.score, draws=draws, seed=seed, clusters=grid.clusters
+    )
     overall = dict(zip(names, grid.overall(), strict=True))
-    means = {name: estimate.mean for name, estimate in overall.items() if estimate.mean is not None}
+    means = {
+        name: estimate.mean
+        for name, estimate in overall.items()
+        if estimate.mean is not None
+    }
     standings = {standing.name: standing for standing in tie_groups(means, comparisons)}
-    order = sorted(names, key=lambda name: (name not in means, -means.get(name, 0.0), name))
-    models = tuple(FreshScore(name, overall[name], standings.get(name)) for name in order)
+    order = sorted(
+        names, key=lambda name: (name not in means, -means.get(name, 0.0), name)
+    )
+    models = tuple(
+        FreshScore(name, overall[name], standings.get(name)) for name in order
+    )
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     return FreshRanking(*about, models, tuple(comparisons), common)
 
 
 def significant_drops(
-    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], cutoffs: Sequence[Cutoff | None], **how: Any
+    labels: Sequence[str],
+    scored: Sequence[Sequence[CaseScore]],
+    cutoffs: Sequence[Cutoff | None],
+    **how: Any,
 ) -> Mapping[str, Drop]:
     """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
 
@@ -127,8 +168,13 @@ def significant_drops(
     for label, cases, cutoff in zip(labels, scored, cutoffs, strict=True):
         if cutoff is None:
             continue
-        values = np.array([np.nan if c.score is None else c.score for c in cases], dtype=np.float64)
-        of_cases: dict[str, Any] = {**how, "clusters": cluster_numbers(c.case for c in cases)}
+        values = np.array(
+            [np.nan if c.score is None else c.score for c in cases], dtype=np.float64
+        )
+        of_cases: dict[str, Any] = {
+            **how,
+            "clusters": cluster_numbers(c.case for c in cases),
+        }
         sides = sides_of(cutoff, (c.case for c in cases))
         one = drop(values, sides, **of_cases)
         if min(one.n_pre, one.n_post) >= FEW:
@@ -137,5 +183,7 @@ def significant_drops(
             found[label] = one
     corrected = holm([1.0 if one.p is None else one.p for one in found.values()])
     return {
-        label: replace(one, p=p) for (label, one), p in zip(found.items(), corrected, strict=True) if p < ALPHA
+        label: replace(one, p=p)
+        for (label, one), p in zip(found.items(), corrected, strict=True)
+        if p < ALPHA
     }

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from medlive.errors import UsageError
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, gradable, grade_keys, kind_of
+from medlive.evaluation.model import (
+    Answer,
+    EvaluationCase,
+    Grade,
+    gradable,
+    grade_keys,
+    kind_of,
+)
 from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score
 
@@ -56,18 +63,27 @@ class GradedRun:
     def case_scores(self, metric: Metric) -> tuple[CaseScore, ...]:
         """Every case's score."""
         cases = ((case, case.case_id) for case in self.run.cases)
-        return tuple(case_score(c, self.answers.get(name), self.verdicts(name), metric) for c, name in cases)
+        return tuple(
+            case_score(c, self.answers.get(name), self.verdicts(name), metric)
+            for c, name in cases
+        )
 
 
 class _GradeBook(Mapping[str, Mapping[str, Grade]]):
     """The grades of a run, read on first access: their texts would fill the memory when many runs are scored."""
 
-    def __init__(self, run: RunFolder, answers: Mapping[str, Answer], judge: str) -> None:
+    def __init__(
+        self, run: RunFolder, answers: Mapping[str, Answer], judge: str
+    ) -> None:
         self._run, self._answers, self._judge = run, answers, judge
 
     @cached_property
     def _grades(self) -> dict[str, dict[str, Grade]]:
-        latest = {g.key: g for g in grades_of(self._run.path / GRADES, []) if g.judge == self._judge}
+        latest = {
+            g.key: g
+            for g in grades_of(self._run.path / GRADES, [])
+            if g.judge == self._judge
+        }
         return _current(self._run.cases, self._answers, self._judge, latest)
 
     def __getitem__(self, case_id: str) -> Mapping[str, Grade]:
@@ -115,15 +131,29 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     notes = []
     for found in (answer_notes, grade_notes):
         more = len(found) - _NAMED
-        notes += [*found[:_NAMED], *([f"and {more} more of this kind"] if more > 0 else [])]
+        notes += [
+            *found[:_NAMED],
+            *([f"and {more} more of this kind"] if more > 0 else []),
+        ]
     if not judges:
-        if judge is not None and any(case.criteria for case, _ in gradable(run.cases, answers)):
-            raise UsageError(f"{path}: no judge matches {judge!r}", hint="nothing is graded")
+        if judge is not None and any(
+            case.criteria for case, _ in gradable(run.cases, answers)
+        ):
+            raise UsageError(
+                f"{path}: no judge matches {judge!r}", hint="nothing is graded"
+            )
         return GradedRun(run, run.info.model, answers, {}, None, tuple(notes), {})
     candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
-    current = {one: _current(run.cases, answers, one, judges[one].verdicts) for one in candidates}
+    current = {
+        one: _current(run.cases, answers, one, judges[one].verdicts)
+        for one in candidates
+    }
     counts = {
-        one: sum(verdict is not None for by_criterion in met.values() for verdict in by_criterion.values())
+        one: sum(
+            verdict is not None
+            for by_criterion in met.values()
+            for verdict in by_criterion.values()
+        )
         for one, met in current.items()
     }
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
@@ -132,20 +162,43 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     log, last = judges[chosen], judges[chosen].last
     reasons = _current(run.cases, answers, chosen, log.reasons) if log.reasons else {}
     met = current[chosen]
-    ungraded = Counter(why for case, of in reasons.items() for cid, why in of.items() if met[case][cid] is None)
-    notes += [f"{n} criteria are ungraded: {reason}" for reason, n in ungraded.most_common(_NAMED)]
-    grader = Grader(last.engine, last.model, tuple(sorted(log.models)), last.mode.value, last.prompt, chosen)
+    ungraded = Counter(
+        why
+        for case, of in reasons.items()
+        for cid, why in of.items()
+        if met[case][cid] is None
+    )
+    notes += [
+        f"{n} criteria are ungraded: {reason}"
+        for reason, n in ungraded.most_common(_NAMED)
+    ]
+    grader = Grader(
+        last.engine,
+        last.model,
+        tuple(sorted(log.models)),
+        last.mode.value,
+        last.prompt,
+        chosen,
+    )
     grades = _GradeBook(run, answers, chosen)
-    return GradedRun(run, run.info.model, answers, grades, grader, tuple(notes), current[chosen])
+    return GradedRun(
+        run, run.info.model, answers, grades, grader, tuple(notes), current[chosen]
+    )
 
 
-def _judge_notes(judges: Mapping[str, _JudgeLog], counts: Mapping[str, int], chosen: str) -> list[str]:
+def _judge_notes(
+    judges: Mapping[str, _JudgeLog], counts: Mapping[str, int], chosen: str
+) -> list[str]:
     """Why this judge was chosen, where there were several, and whether it contradicts itself."""
     log, notes = judges[chosen], list[str]()
     if len(counts) > 1:
         tied = list(counts.values()).count(counts[chosen]) > 1
         why = "wrote last of those with the most" if tied else "has the most"
-        others = "; ".join(f"{judges[one].name}: {n} verdicts" for one, n in counts.items() if one != chosen)
+        others = "; ".join(
+            f"{judges[one].name}: {n} verdicts"
+            for one, n in counts.items()
+            if one != chosen
+        )
         notes.append(
             f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: "
             f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
@@ -194,12 +247,17 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
 
 
 def _current(
-    cases: tuple[EvaluationCase, ...], answers: Mapping[str, Answer], judge: str, by_key: Mapping[str, T]
+    cases: tuple[EvaluationCase, ...],
+    answers: Mapping[str, Answer],
+    judge: str,
+    by_key: Mapping[str, T],
 ) -> dict[str, dict[str, T]]:
     """Case id → criterion id → the value under the grade's key, for every case with an answer to grade."""
     return {
         case.case_id: {
-            criterion: by_key[key] for criterion, key in grade_keys(case, answer, judge).items() if key in by_key
+            criterion: by_key[key]
+            for criterion, key in grade_keys(case, answer, judge).items()
+            if key in by_key
         }
         for case, answer in gradable(cases, answers)
     }

@@ -5,7 +5,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    EvaluationCase,
+    EvaluationCriterion,
+)
 
 MOST: Final = 1e100
 """Larger figures are not computed with: their sums and squares overflow."""
@@ -69,7 +74,10 @@ class CaseScore:
 
 
 def case_score(
-    case: EvaluationCase, answer: Answer | None, met: Mapping[str, bool | None], metric: Metric
+    case: EvaluationCase,
+    answer: Answer | None,
+    met: Mapping[str, bool | None],
+    metric: Metric,
 ) -> CaseScore:
     """Score a case from its verdicts; criteria missing in `met` are ungraded."""
     paper, published = metric is Metric.PAPER, metric is Metric.PUBLISHED
@@ -78,20 +86,42 @@ def case_score(
         return _unanswered(case, state, metric)
     known = {c.id: met.get(c.id) for c in case.criteria}
     if most <= 0:
-        return CaseScore(case, CaseState.UNSCORABLE, state, known, 0.0 if published else None, 0.0, 0.0)
+        return CaseScore(
+            case,
+            CaseState.UNSCORABLE,
+            state,
+            known,
+            0.0 if published else None,
+            0.0,
+            0.0,
+        )
     sure = sum(c.points for c in case.criteria if known[c.id])
     ungraded = [c for c in case.criteria if known[c.id] is None]
-    low, high = (_bounded((sure + _sum(ungraded, sign)) / most, paper) for sign in (-1, 1))
-    kind, score = (CaseState.PARTLY_GRADED, None) if ungraded else (CaseState.SCORED, low)
+    low, high = (
+        _bounded((sure + _sum(ungraded, sign)) / most, paper) for sign in (-1, 1)
+    )
+    kind, score = (
+        (CaseState.PARTLY_GRADED, None) if ungraded else (CaseState.SCORED, low)
+    )
     found = CaseScore(case, kind, state, known, score, low, high)
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
-    return found if not published or score == sure / most else with_figure(found, sure / most)
+    return (
+        found
+        if not published or score == sure / most
+        else with_figure(found, sure / most)
+    )
 
 
-def _unanswered(case: EvaluationCase, state: AnswerState | None, metric: Metric) -> CaseScore:
+def _unanswered(
+    case: EvaluationCase, state: AnswerState | None, metric: Metric
+) -> CaseScore:
     most, point = case.positive_points, 0.0 if metric is Metric.PUBLISHED else None
     least = _sum(case.criteria, -1)
-    low, high = (_bounded(least / most, metric is Metric.PAPER), 1.0) if most > 0 else (0.0, 0.0)
+    low, high = (
+        (_bounded(least / most, metric is Metric.PAPER), 1.0)
+        if most > 0
+        else (0.0, 0.0)
+    )
     return CaseScore(case, CaseState.UNANSWERED, state, {}, point, low, high)
 
 

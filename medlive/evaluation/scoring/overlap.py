@@ -56,8 +56,14 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     for row, case in enumerate(cases):
         if (value := SLICES[kind](case)) is not None:
             rows.setdefault(value, []).append(row)
-    kept = [v for v in sorted(rows) if ((~np.isnan(scores[rows[v]])).sum(axis=0) >= LEAST).all()]
-    means = np.array([np.nanmean(scores[rows[v]], axis=0) for v in kept]).reshape(len(kept), scores.shape[1])
+    kept = [
+        v
+        for v in sorted(rows)
+        if ((~np.isnan(scores[rows[v]])).sum(axis=0) >= LEAST).all()
+    ]
+    means = np.array([np.nanmean(scores[rows[v]], axis=0) for v in kept]).reshape(
+        len(kept), scores.shape[1]
+    )
     left_out = tuple(value for value in sorted(rows) if value not in kept)
     labels = tuple(model.label for model in table.models)
     shown = tuple(tuple(float(x) for x in row) for row in means)
@@ -75,7 +81,9 @@ def worst_cases(table: ScoreTable) -> WorstCases:
     k = min(WORST, len(common) // 2)
     found: dict[str, tuple[str, ...]] = {}
     tied: dict[str, int] = {}
-    for label, column in zip((model.label for model in table.models), scores.T, strict=True):
+    for label, column in zip(
+        (model.label for model in table.models), scores.T, strict=True
+    ):
         order = sorted(common, key=lambda row: (column[row], cases[row].case_id))
         found[label] = tuple(cases[row].case_id for row in order[:k])
         edges = [row for row in order if k and column[row] == column[order[k - 1]]]
@@ -83,4 +91,12 @@ def worst_cases(table: ScoreTable) -> WorstCases:
         tied[label] = inside if inside < len(edges) else 0
     sets = [frozenset(ids) for ids in found.values()]
     shared = tuple(tuple(jaccard(a, b) for b in sets) for a in sets)
-    return WorstCases(tuple(found), k, len(common), found, tied, shared, k / (2 * len(common) - k) if k else None)
+    return WorstCases(
+        tuple(found),
+        k,
+        len(common),
+        found,
+        tied,
+        shared,
+        k / (2 * len(common) - k) if k else None,
+    )

@@ -32,17 +32,28 @@ class MonthTable:
         """`Date`, the models, `# case`; a row a month, then `Overall`; four decimals."""
 
         def row(name: str, scores: Sequence[float | None], n: int) -> str:
-            return "\t".join([name, *("NA" if s is None else f"{s:.4f}" for s in scores), str(n)]) + "\n"
+            return (
+                "\t".join(
+                    [name, *("NA" if s is None else f"{s:.4f}" for s in scores), str(n)]
+                )
+                + "\n"
+            )
 
         head = "\t".join(["Date", *self.models, "# case"]) + "\n"
-        return head + "".join(row(*r) for r in self.rows) + row("Overall", self.overall, self.cases)
+        return (
+            head
+            + "".join(row(*r) for r in self.rows)
+            + row("Overall", self.overall, self.cases)
+        )
 
 
 CaseFigure = tuple[str, str | None, float]
 """(case id, month, figure), of one graded case; the figure is not clipped and may be NaN or infinite."""
 
 
-def table_of_figures(figures: Mapping[str, Sequence[tuple[str | None, float]]]) -> MonthTable:
+def table_of_figures(
+    figures: Mapping[str, Sequence[tuple[str | None, float]]],
+) -> MonthTable:
     """The published table of each model's (month, unclipped figure) by case.
 
     The first model is the one whose cases are counted (the published script takes the first file that the file
@@ -50,10 +61,16 @@ def table_of_figures(figures: Mapping[str, Sequence[tuple[str | None, float]]]) 
     """
     models = tuple(sorted(figures))
     rows = []
-    for month in sorted({month for cases in figures.values() for month, _ in cases if month is not None}):
-        by_model = {name: [s for m, s in cases if m == month] for name, cases in figures.items()}
+    for month in sorted(
+        {month for cases in figures.values() for month, _ in cases if month is not None}
+    ):
+        by_model = {
+            name: [s for m, s in cases if m == month] for name, cases in figures.items()
+        }
         n = len(next(iter(by_model.values())))
-        rows.append((month, tuple(published_mean(by_model[name]) for name in models), n))
+        rows.append(
+            (month, tuple(published_mean(by_model[name]) for name in models), n)
+        )
     overall = tuple(published_mean([s for _, s in figures[name]]) for name in models)
     return MonthTable(models, tuple(rows), overall, sum(n for *_, n in rows))
 
@@ -64,7 +81,9 @@ def published_mean(figures: Sequence[float]) -> float:
     return max(0.0, min(1.0, sum(figures) / len(figures))) if figures else 0.0
 
 
-def case_figures(benchmark: Sequence[Any], entries: Sequence[Mapping[str, Any]]) -> list[CaseFigure]:
+def case_figures(
+    benchmark: Sequence[Any], entries: Sequence[Mapping[str, Any]]
+) -> list[CaseFigure]:
     """The figure of every case that the gradings name, in the order in which a mean adds them up.
 
     1 and "1" are two cases, of one benchmark entry; 1 and 1.0 are one, and the entry is the later one's. What the
@@ -78,7 +97,11 @@ def case_figures(benchmark: Sequence[Any], entries: Sequence[Mapping[str, Any]])
     found: dict[Any, CaseFigure] = {}
     for entry in entries:
         case_id, evaluations = entry.get("case_id"), entry.get("evaluations", {})
-        if case_id and not isinstance(case_id, list | dict) and isinstance(evaluations, dict):
+        if (
+            case_id
+            and not isinstance(case_id, list | dict)
+            and isinstance(evaluations, dict)
+        ):
             post_time, items = rubrics.get(str(case_id), ("", []))
             value = _figure(evaluations, items if isinstance(items, list) else [])
             found[case_id] = (str(case_id), month_of(post_time), value)
@@ -90,9 +113,17 @@ def _figure(evaluations: Mapping[str, Any], rubric: Sequence[Any]) -> float:
     # 5, 5.0 and "5" are two.
     items = [item for item in rubric if isinstance(item, dict)]
     known = {item["criterion"] for item in items if _has_text(item)}
-    graded = [one for one in evaluations.values() if isinstance(one, dict) and _has_text(one)]
-    total = sum(_number(one.get("weighted_score", 0)) for one in graded if one["criterion"] in known)
-    most = sum(points for item in items if (points := _number(item.get("points", 0))) > 0)
+    graded = [
+        one for one in evaluations.values() if isinstance(one, dict) and _has_text(one)
+    ]
+    total = sum(
+        _number(one.get("weighted_score", 0))
+        for one in graded
+        if one["criterion"] in known
+    )
+    most = sum(
+        points for item in items if (points := _number(item.get("points", 0))) > 0
+    )
     return total / most if most > 0 else 0.0
 
 
@@ -114,7 +145,11 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
 
     The published script counts entries that a run folder does not keep, such as failed answers.
     """
-    content = {"judge": judge, "benchmark": read_json(benchmark), "gradings": read_grades(grades)}
+    content = {
+        "judge": judge,
+        "benchmark": read_json(benchmark),
+        "gradings": read_grades(grades),
+    }
     data = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
     place = _place(run, judge)
     with writing(place):
@@ -122,16 +157,22 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
         write_whole(place, data)
 
 
-def kept_files(run: Path, judge: str | None) -> tuple[list[Any], list[dict[str, Any]]] | None:
+def kept_files(
+    run: Path, judge: str | None
+) -> tuple[list[Any], list[dict[str, Any]]] | None:
     """The benchmark and the gradings of a run's verdicts of `judge`; None if they came from elsewhere.
 
     A run without any verdict (None) has those of its only import with grades: none of these could be read as one.
     """
-    places = list((run / _FOLDER).glob("*.json")) if judge is None else [_place(run, judge)]
+    places = (
+        list((run / _FOLDER).glob("*.json")) if judge is None else [_place(run, judge)]
+    )
     if len(places) != 1 or not places[0].is_file():
         return None
     content = read_json(places[0], given=False)
-    valid = isinstance(content, dict) and all(isinstance(content.get(k), list) for k in ("benchmark", "gradings"))
+    valid = isinstance(content, dict) and all(
+        isinstance(content.get(k), list) for k in ("benchmark", "gradings")
+    )
     if not valid or judge not in (None, content.get("judge")):
         raise BadInput(f"{places[0]} does not contain LiveMedBench files")
     return content["benchmark"], content["gradings"]
@@ -141,7 +182,9 @@ def _place(run: Path, judge: str) -> Path:
     return run / _FOLDER / f"{judge.removeprefix('sha256:')[:16]}.json"
 
 
-def scores_of_files(run: GradedRun, in_run: Sequence[CaseScore]) -> tuple[CaseScore, ...] | None:
+def scores_of_files(
+    run: GradedRun, in_run: Sequence[CaseScore]
+) -> tuple[CaseScore, ...] | None:
     """A run's cases as the published script has them of the files it was imported from; None without such files.
 
     In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.

@@ -29,18 +29,52 @@ from medlive.evaluation.scoring.estimates import (
     Grid,
     Slice,
 )
-from medlive.evaluation.scoring.fresh import ALWAYS, FreshRanking, Window, rank_fresh, significant_drops
+from medlive.evaluation.scoring.fresh import (
+    ALWAYS,
+    FreshRanking,
+    Window,
+    rank_fresh,
+    significant_drops,
+)
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
-from medlive.evaluation.scoring.published import MonthTable, scores_of_files, table_of_figures
-from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
+from medlive.evaluation.scoring.published import (
+    MonthTable,
+    scores_of_files,
+    table_of_figures,
+)
+from medlive.statistics.bootstrap import (
+    Comparison,
+    Floats,
+    Standing,
+    compare,
+    tie_groups,
+)
 from medlive.statistics.contamination import Drop
 
 __all__ = [
-    "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
-    "Estimate", "GradedRun", "Grader", "ModelScore", "Rates", "ScoreTable", "Slice", "load_graded",
-    "month_table", "score_matrix", "score_runs",
-]  # fmt: skip
+    "AFTER",
+    "AXIS",
+    "CUTOFF",
+    "FEW",
+    "KINDS",
+    "SLICES",
+    "UP_TO",
+    "AxisErrors",
+    "CaseBasis",
+    "Coverage",
+    "Estimate",
+    "GradedRun",
+    "Grader",
+    "ModelScore",
+    "Rates",
+    "ScoreTable",
+    "Slice",
+    "load_graded",
+    "month_table",
+    "score_matrix",
+    "score_runs",
+]
 
 
 class CaseBasis(StrEnum):
@@ -71,7 +105,10 @@ class Rates:
     def shares(self) -> dict[str, float | None]:
         """The share of ungraded criteria, and of cases for the other counts; None where the total is 0."""
         totals = {"ungraded": self.criteria, **dict.fromkeys(_OF_CASES, self.cases)}
-        return {name: getattr(self, name) / total if total else None for name, total in totals.items()}
+        return {
+            name: getattr(self, name) / total if total else None
+            for name, total in totals.items()
+        }
 
 
 _OF_CASES: Final = ("partly_graded", "unanswered", "truncated", "refused", "unscorable")
@@ -104,7 +141,10 @@ class ModelScore:
 
     def slice(self, kind: str, value: str) -> Estimate | None:
         """The estimate of one slice; None where the model has no such slice."""
-        return next((s.estimate for s in self.slices if s.kind == kind and s.value == value), None)
+        return next(
+            (s.estimate for s in self.slices if s.kind == kind and s.value == value),
+            None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +177,16 @@ class ScoreTable:
 
 
 def score_runs(
-    runs: Sequence[GradedRun], *, metric: Metric = Metric.PAPER, draws: int = 1000, seed: int = 0, errata:
-    ErrataUse | None = None, basis: CaseBasis = CaseBasis.OWN, registry: Registry = EMPTY,
+    runs: Sequence[GradedRun],
+    *,
+    metric: Metric = Metric.PAPER,
+    draws: int = 1000,
+    seed: int = 0,
+    errata: ErrataUse | None = None,
+    basis: CaseBasis = CaseBasis.OWN,
+    registry: Registry = EMPTY,
     window: Window = ALWAYS,
-) -> ScoreTable:  # fmt: skip
+) -> ScoreTable:
     """Score runs in one table, with the same bootstrap draws of cases for all of them.
 
     Args:
@@ -162,10 +208,15 @@ def score_runs(
     if not runs:
         raise UsageError("expected at least one run to score")
     # Who made imported verdicts is unknown, so no engine is.
-    engines = sorted({run.grader.engine for run in runs if run.grader and _known(run.grader)})
+    engines = sorted(
+        {run.grader.engine for run in runs if run.grader and _known(run.grader)}
+    )
     if len(engines) > 1:
         hint = "score them apart, or choose one grader with --judge"
-        raise UsageError(f"the runs were graded by different engines: {', '.join(engines)}", hint=hint)
+        raise UsageError(
+            f"the runs were graded by different engines: {', '.join(engines)}",
+            hint=hint,
+        )
     runs = labelled(runs)
     whole = [run.run.cases for run in runs]
     runs = runs if errata is None else _after_errata(runs, errata)
@@ -173,22 +224,41 @@ def score_runs(
         runs = window.of(runs)
     labels = [run.label for run in runs]
     in_runs = [run.case_scores(metric) for run in runs]
-    scored, notes = as_published(runs, in_runs, whole) if metric is Metric.PUBLISHED else (in_runs, [])
+    scored, notes = (
+        as_published(runs, in_runs, whole)
+        if metric is Metric.PUBLISHED
+        else (in_runs, [])
+    )
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
         scored, in_runs = _only(shared, scored), _only(shared, in_runs)
     grid = Grid(scored, metric, draws, seed)
-    comparisons = compare(labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
+    comparisons = compare(
+        labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters
+    )
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
     overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
-    means = {label: e.mean for label, e in zip(labels, overall, strict=True) if e.mean is not None}
+    means = {
+        label: e.mean
+        for label, e in zip(labels, overall, strict=True)
+        if e.mean is not None
+    }
     standings = {s.name: s for s in tie_groups(means, comparisons)}
     models = [
-        ModelScore(label, runs[i], overall[i], standings.get(label), _rates(in_runs[i]), tuple(sliced[i]), axes[i],
-                   scored[i], cutoffs[i])
+        ModelScore(
+            label,
+            runs[i],
+            overall[i],
+            standings.get(label),
+            _rates(in_runs[i]),
+            tuple(sliced[i]),
+            axes[i],
+            scored[i],
+            cutoffs[i],
+        )
         for i, label in enumerate(labels)
-    ]  # fmt: skip
+    ]
     models.sort(key=_rank)
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
@@ -198,10 +268,22 @@ def score_runs(
         *unscorable_warnings(labels, in_runs, metric),
         *(errata.warnings(labels) if errata else []),
     ]
-    return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
-                      tuple(labels), basis, coverage,
-                      rank_fresh(labels, scored, cutoffs, metric, draws=draws, seed=seed),
-                      significant_drops(labels, scored, cutoffs, draws=draws, seed=seed), window)  # fmt: skip
+    return ScoreTable(
+        metric,
+        draws,
+        seed,
+        tuple(models),
+        tuple(comparisons),
+        common,
+        tuple(warnings),
+        errata,
+        tuple(labels),
+        basis,
+        coverage,
+        rank_fresh(labels, scored, cutoffs, metric, draws=draws, seed=seed),
+        significant_drops(labels, scored, cutoffs, draws=draws, seed=seed),
+        window,
+    )
 
 
 def _rank(model: ModelScore) -> tuple[bool, float, str]:
@@ -212,10 +294,15 @@ def _rank(model: ModelScore) -> tuple[bool, float, str]:
 def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRun]:
     if errata.mode is not ErrataMode.APPLY:
         return list(runs)
-    return [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
+    return [
+        replace(run, run=without(run.run, one))
+        for run, one in zip(runs, errata.runs, strict=True)
+    ]
 
 
-def _only(shared: set[str], scored: Sequence[Sequence[CaseScore]]) -> list[tuple[CaseScore, ...]]:
+def _only(
+    shared: set[str], scored: Sequence[Sequence[CaseScore]]
+) -> list[tuple[CaseScore, ...]]:
     return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
 
 
@@ -225,7 +312,9 @@ def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
     out: list[GradedRun] = []
     taken: set[str] = set()
     for run in runs:
-        label = run.label if names[run.label] == 1 else f"{run.label} ({run.run.path.name})"
+        label = (
+            run.label if names[run.label] == 1 else f"{run.label} ({run.run.path.name})"
+        )
         while label in taken:
             label += "′"
         taken.add(label)
@@ -234,28 +323,43 @@ def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
 
 
 def _scored_ids(scored: Sequence[Sequence[CaseScore]]) -> list[dict[str, None]]:
-    return [dict.fromkeys(c.case.case_id for c in cases if c.score is not None) for cases in scored]
+    return [
+        dict.fromkeys(c.case.case_id for c in cases if c.score is not None)
+        for cases in scored
+    ]
 
 
 def _coverage(
-    runs: Sequence[GradedRun], in_runs: Sequence[Sequence[CaseScore]], scored: Sequence[Sequence[CaseScore]]
+    runs: Sequence[GradedRun],
+    in_runs: Sequence[Sequence[CaseScore]],
+    scored: Sequence[Sequence[CaseScore]],
 ) -> tuple[Coverage, ...]:
     have = _scored_ids(scored)
     anyone = dict.fromkeys(case_id for own in have for case_id in own)
     return tuple(
-        Coverage(run.label, len(cases), len(own), tuple(case_id for case_id in anyone if case_id not in own))
+        Coverage(
+            run.label,
+            len(cases),
+            len(own),
+            tuple(case_id for case_id in anyone if case_id not in own),
+        )
         for run, cases, own in zip(runs, in_runs, have, strict=True)
     )
 
 
-def _common_ids(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]) -> set[str]:
+def _common_ids(
+    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]
+) -> set[str]:
     have = _scored_ids(scored)
     shared = set.intersection(*map(set, have))
     if not shared:
-        empty = ", ".join(label for label, own in zip(labels, have, strict=True) if not own)
+        empty = ", ".join(
+            label for label, own in zip(labels, have, strict=True) if not own
+        )
         without = f"without any scored case: {empty}; " if empty else ""
         raise UsageError(
-            "no case is scored for every model", hint=f"{without}--cases own scores each on its own cases"
+            "no case is scored for every model",
+            hint=f"{without}--cases own scores each on its own cases",
         )
     return shared
 
@@ -264,11 +368,15 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
     states = Counter(case.state for case in cases)
     answers = Counter(case.answer for case in cases)
     return Rates(
-        len(cases), criteria=sum(len(case.met) for case in cases), ungraded=sum(case.ungraded for case in cases),
-        partly_graded=states[CaseState.PARTLY_GRADED], unanswered=states[CaseState.UNANSWERED],
-        truncated=answers[AnswerState.TRUNCATED], refused=answers[AnswerState.REFUSED],
+        len(cases),
+        criteria=sum(len(case.met) for case in cases),
+        ungraded=sum(case.ungraded for case in cases),
+        partly_graded=states[CaseState.PARTLY_GRADED],
+        unanswered=states[CaseState.UNANSWERED],
+        truncated=answers[AnswerState.TRUNCATED],
+        refused=answers[AnswerState.REFUSED],
         unscorable=sum(case.unscorable for case in cases),
-    )  # fmt: skip
+    )
 
 
 def month_table(table: ScoreTable) -> MonthTable:
@@ -280,16 +388,29 @@ def month_table(table: ScoreTable) -> MonthTable:
     found = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
-        return table_of_figures({label: _figures(found[label]) for label in table.labels or found})
+        return table_of_figures(
+            {label: _figures(found[label]) for label in table.labels or found}
+        )
     models = [found[label] for label in sorted(found)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
     cases = {c.case.case_id: c.case.month for model in models for c in model.cases}
     rows = [
-        (month, tuple(s.mean if (s := model.slice("month", month)) else None for model in models), n)
-        for month, n in sorted(Counter(month for month in cases.values() if month).items())
+        (
+            month,
+            tuple(
+                s.mean if (s := model.slice("month", month)) else None
+                for model in models
+            ),
+            n,
+        )
+        for month, n in sorted(
+            Counter(month for month in cases.values() if month).items()
+        )
     ]
     overall = tuple(model.overall.mean for model in models)
-    return MonthTable(tuple(model.label for model in models), tuple(rows), overall, len(cases))
+    return MonthTable(
+        tuple(model.label for model in models), tuple(rows), overall, len(cases)
+    )
 
 
 def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
@@ -332,7 +453,14 @@ def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         ("cases", {r.run.info.cases.rows for r in runs}),
         # The graders of imported verdicts are unknown: their judge only names the file.
-        ("graders", {r.grader.judge if _known(r.grader) else IMPORTED for r in runs if r.grader}),
+        (
+            "graders",
+            {
+                r.grader.judge if _known(r.grader) else IMPORTED
+                for r in runs
+                if r.grader
+            },
+        ),
         ("prompt templates", {r.run.info.template.name for r in runs}),
     ):
         if len(values) > 1:
@@ -343,7 +471,11 @@ def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
             "they are still paired"
         )
     for first, second in combinations(runs, 2):
-        if (first.run.info, first.met, first.answers) == (second.run.info, second.met, second.answers):
+        if (first.run.info, first.met, first.answers) == (
+            second.run.info,
+            second.met,
+            second.answers,
+        ):
             yield f"{first.label} and {second.label} are the same run: same answers and verdicts"
     if unknown := [r.label for r in runs if r.grader and not _known(r.grader)]:
         yield f"{', '.join(unknown)}: the grader is unknown: rank them together only if it is the same"
@@ -358,7 +490,9 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
         yield "not publishable: graded by the rules engine"
     if run.run.info.engine == "rules":
         yield "not publishable: answered by the rules engine"
-    if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
+    if run.grader is not None and any(
+        name != run.grader.model for name in run.grader.answered_by
+    ):
         yield f"graded by {', '.join(run.grader.answered_by)} instead of the pinned model"
 
 
@@ -367,30 +501,47 @@ def _case_warnings(run: GradedRun) -> Iterator[str]:
     if cases.publishable is False:
         yield f"not publishable: the snapshot {cases.name} is not ({'; '.join(cases.notes) or 'no reason given'})"
     elif cases.notes:
-        more = f"; and {len(cases.notes) - 1} more in its run.json" if len(cases.notes) > 1 else ""
+        more = (
+            f"; and {len(cases.notes) - 1} more in its run.json"
+            if len(cases.notes) > 1
+            else ""
+        )
         yield f"noted when {cases.name} was read: {cases.notes[0][:200]}{more}"
     if cases.verified is False:
         yield f"not publishable: the snapshot {cases.name} was not verified"
     if cases.selection is not None:
-        values = {k: v if isinstance(v, list | tuple) else [v] for k, v in cases.selection.items()}
-        part = ", ".join(f"{name} {some([str(one) for one in of])}" for name, of in values.items())
+        values = {
+            k: v if isinstance(v, list | tuple) else [v]
+            for k, v in cases.selection.items()
+        }
+        part = ", ".join(
+            f"{name} {some([str(one) for one in of])}" for name, of in values.items()
+        )
         yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
 
 
-def pair_warnings(comparisons: Sequence[Comparison], standings: Mapping[str, Standing]) -> list[str]:
+def pair_warnings(
+    comparisons: Sequence[Comparison], standings: Mapping[str, Standing]
+) -> list[str]:
     """Warn about pairs without a common case, and those in one tie group for that reason."""
     pairs = [(pair.first, pair.second) for pair in comparisons if not pair.n]
     if not pairs:
         return []
     groups = {name: standing.group for name, standing in standings.items()}
-    tied = [f"{a} and {b}" for a, b in pairs if a in groups and groups[a] == groups.get(b)]
+    tied = [
+        f"{a} and {b}" for a, b in pairs if a in groups and groups[a] == groups.get(b)
+    ]
     warning = f"pairs without a common scored case: {some([f'{a} and {b}' for a, b in pairs])}; not compared"
     return [f"{warning}, yet in one tie group: {some(tied)}" if tied else warning]
 
 
-def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
+def unscorable_warnings(
+    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric
+) -> list[str]:
     """Warn about rubrics without positive points, which have no score by Equation 1."""
-    what = "no score by Equation 1" + (", and count as 0 here" if metric is Metric.PUBLISHED else "")
+    what = "no score by Equation 1" + (
+        ", and count as 0 here" if metric is Metric.PUBLISHED else ""
+    )
     found: dict[tuple[str, ...], list[str]] = {}
     for label, cases in zip(labels, scored, strict=True):
         if ids := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
@@ -410,20 +561,31 @@ def as_published(
     scored, warnings = [], []
     for run, cases, before in zip(runs, in_runs, before_errata, strict=True):
         # The imported files still contain what was withdrawn since.
-        withdrawn = len(before) != len(cases) or any(a is not c.case for a, c in zip(before, cases, strict=True))
+        withdrawn = len(before) != len(cases) or any(
+            a is not c.case for a, c in zip(before, cases, strict=True)
+        )
         found = None if withdrawn else scores_of_files(run, cases)
         scored.append(cases if found is None else found)
         if found is None and run.grader is not None and not _known(run.grader):
-            why = "withdrawn cases are left out" if withdrawn else "its folder has no LiveMedBench files"
+            why = (
+                "withdrawn cases are left out"
+                if withdrawn
+                else "its folder has no LiveMedBench files"
+            )
             warnings.append(
                 f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
             )
-        warnings += [f"{run.label}: {warning}" for warning in _figure_warnings(scored[-1], before, found)]
+        warnings += [
+            f"{run.label}: {warning}"
+            for warning in _figure_warnings(scored[-1], before, found)
+        ]
     return scored, warnings
 
 
 def _figure_warnings(
-    scored: Sequence[CaseScore], before: Sequence[EvaluationCase], found: Sequence[CaseScore] | None
+    scored: Sequence[CaseScore],
+    before: Sequence[EvaluationCase],
+    found: Sequence[CaseScore] | None,
 ) -> Iterator[str]:
     """Warn about what the published mean counts otherwise; `found` are the cases of the published files."""
     if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
@@ -431,7 +593,10 @@ def _figure_warnings(
             f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
             "script's, without an interval"
         )
-    known, of_files = {case.case_id for case in before}, [c.case.case_id for c in found or ()]
+    known, of_files = (
+        {case.case_id for case in before},
+        [c.case.case_id for c in found or ()],
+    )
     if unknown := [case_id for case_id in of_files if case_id not in known]:
         yield (
             f"graded cases missing in the benchmark: {len(unknown)} ({some(unknown)}); the published mean counts "

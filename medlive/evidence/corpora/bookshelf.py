@@ -22,7 +22,9 @@ _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
 _NBK = re.compile(r"(?<![A-Za-z0-9])NBK\d{1,9}(?!\d)")
 _XLINK = "xlink:href"
-_CC = re.compile(r"creativecommons\.org/(?:licenses/([a-z-]+)/(\d\.\d)|publicdomain/zero/(\d\.\d))")
+_CC = re.compile(
+    r"creativecommons\.org/(?:licenses/([a-z-]+)/(\d\.\d)|publicdomain/zero/(\d\.\d))"
+)
 _GENERAL_TITLE = re.compile(
     r"(?i)\W*(?:(?:chapter|part|section|appendix|module|annex)\b.{0,12}|(?:executive )?summary|introduction"
     r"|background|overview|methods?|results|discussion|conclusions?|recommendations?|evidence"
@@ -31,7 +33,15 @@ _GENERAL_TITLE = re.compile(
 _RETRACTED = ("retracted-article", "retraction", "partial-retraction")
 _QUESTIONED = ("expression-of-concern",)
 # When a thing was handed in or set free again says nothing of when it could be read.
-_OTHER_DATES = ("received", "accepted", "rev-recd", "pmc-release", "nihms-submitted", "retracted", "embargo")
+_OTHER_DATES = (
+    "received",
+    "accepted",
+    "rev-recd",
+    "pmc-release",
+    "nihms-submitted",
+    "retracted",
+    "embargo",
+)
 _MAX_DEPTH = 100
 _LEFT_OUT = re.compile(
     r"""(?ix) \W* (?:
@@ -45,17 +55,45 @@ _LEFT_OUT = re.compile(
       | (?:supplementary|additional)\ (?:materials?|data) | data\ availability(?:\ statement)?
     ) \W* """
 )
-_LEFT_OUT_KINDS = ("ref-list", "glossary", "ack", "supplementary-material", "review-questions", "disclosure")
+_LEFT_OUT_KINDS = (
+    "ref-list",
+    "glossary",
+    "ack",
+    "supplementary-material",
+    "review-questions",
+    "disclosure",
+)
 _ABSTRACTS = (None, "executive-summary", "summary", "key-points")
 """Not the ones that a reader sees as a picture, a contents list or an advertisement."""
 _EMPTY_MARKS = re.compile(r"\s*[\[(](?:[\s,;–-]|and)*[\])]")
 _LOOSE_MARK = re.compile(r" ([.,;:])(?= |$)")
 """What a citation left behind."""
 _NO_TEXT = {
-    "title", "label", "ref-list", "glossary", "ack", "fn-group", "fn", "notes", "object-id", "book-part",
-    "graphic", "media", "supplementary-material", "sec-meta", "related-object", "permissions", "question-wrap",
-    "answer-set", "question-wrap-group", "book-part-meta", "front", "front-stub", "sub-article", "response",
-}  # fmt: skip
+    "title",
+    "label",
+    "ref-list",
+    "glossary",
+    "ack",
+    "fn-group",
+    "fn",
+    "notes",
+    "object-id",
+    "book-part",
+    "graphic",
+    "media",
+    "supplementary-material",
+    "sec-meta",
+    "related-object",
+    "permissions",
+    "question-wrap",
+    "answer-set",
+    "question-wrap-group",
+    "book-part-meta",
+    "front",
+    "front-stub",
+    "sub-article",
+    "response",
+}
 
 
 def _sniff(path: Path) -> bool:
@@ -71,15 +109,22 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
             log.problem(name, str(exc))
             continue
         if local(root.tag) not in _ROOTS:
-            log.problem(name, f"<{local(root.tag)[:40]}> is neither a book's part nor an article")
+            log.problem(
+                name,
+                f"<{local(root.tag)[:40]}> is neither a book's part nor an article",
+            )
             continue
         yield from _chapters(root, name, shelf[0] if shelf else None, log)
 
 
-def _chapters(root: Element, name: str, shelf: str | None, log: ReadLog) -> Iterator[Document]:
+def _chapters(
+    root: Element, name: str, shelf: str | None, log: ReadLog
+) -> Iterator[Document]:
     """One document for each part with text of its own; a part within a part is not read twice."""
     book = _first(root, "book-meta")
-    parts = [part for part in root.iter() if local(part.tag) in ("book-part", "article")] or [root]
+    parts = [
+        part for part in root.iter() if local(part.tag) in ("book-part", "article")
+    ] or [root]
     for position, part in enumerate(parts):
         if local(part.tag) == "article":
             kind = part.get("article-type")
@@ -87,7 +132,9 @@ def _chapters(root: Element, name: str, shelf: str | None, log: ReadLog) -> Iter
                 log.retracted += kind in _RETRACTED
                 log.questioned += kind in _QUESTIONED
                 continue
-        document = _chapter(root, part, book, f"{name}#{position}" if position else name, shelf)
+        document = _chapter(
+            root, part, book, f"{name}#{position}" if position else name, shelf
+        )
         if is_retracted_title(document.title):
             log.retracted += 1
             continue
@@ -100,7 +147,9 @@ def _chapters(root: Element, name: str, shelf: str | None, log: ReadLog) -> Iter
             log.empty += 1
 
 
-def _chapter(root: Element, part: Element, book: Element | None, name: str, shelf: str | None) -> Document:
+def _chapter(
+    root: Element, part: Element, book: Element | None, name: str, shelf: str | None
+) -> Document:
     """The chapter without its sections."""
     article = _child(_child(part, "front"), "article-meta")
     meta = _child(part, "book-part-meta")
@@ -111,20 +160,27 @@ def _chapter(root: Element, part: Element, book: Element | None, name: str, shel
         title = f"{whole}: {title}".strip(": ")
     stem = PurePosixPath(name)
     identity, url = _address(
-        meta, book, shelf, stem.name.removesuffix(stem.suffix) if "#" not in name else stem.name
+        meta,
+        book,
+        shelf,
+        stem.name.removesuffix(stem.suffix) if "#" not in name else stem.name,
     )
     return Document(
         id=identity,
         title=title or stem.stem,
         sections=(),
         language=_language(root, part),
-        published=_first_read(meta) if article is not None else _last_changed(meta) or _last_changed(book),
+        published=_first_read(meta)
+        if article is not None
+        else _last_changed(meta) or _last_changed(book),
         url=url,
         licence=_licence(meta) or _licence(book),
     )
 
 
-def _address(meta: Element | None, book: Element | None, shelf: str | None, stem: str) -> tuple[str, str]:
+def _address(
+    meta: Element | None, book: Element | None, shelf: str | None, stem: str
+) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
     own = _identifiers(meta, "book-part-id", "article-id", "object-id")
     if (accession := _accession(meta, own)) is not None:
@@ -151,7 +207,11 @@ def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
     if named := next((value for _, value in own if _NBK.fullmatch(value)), None):
         return named
     links = (
-        [link.get(_XLINK) or "" for link in meta.iter() if local(link.tag) == "self-uri"]
+        [
+            link.get(_XLINK) or ""
+            for link in meta.iter()
+            if local(link.tag) == "self-uri"
+        ]
         if meta is not None
         else []
     )
@@ -161,9 +221,17 @@ def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
 def _identifiers(meta: Element | None, *names: str) -> list[tuple[str, str]]:
     if meta is None:
         return []
-    found = [(child, (child.text or "").strip()) for child in meta if local(child.tag) in names]
+    found = [
+        (child, (child.text or "").strip())
+        for child in meta
+        if local(child.tag) in names
+    ]
     kinds = ("book-part-id-type", "book-id-type", "pub-id-type")
-    return [(next((kind for at in kinds if (kind := child.get(at))), ""), text) for child, text in found if text]
+    return [
+        (next((kind for at in kinds if (kind := child.get(at))), ""), text)
+        for child, text in found
+        if text
+    ]
 
 
 def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
@@ -200,7 +268,11 @@ def _licence(meta: Element | None) -> str | None:
         for address in addresses:
             found = _CC.search(address)
             if found:
-                return f"CC0-{found[3]}" if found[3] else f"CC-{found[1].upper()}-{found[2]}"
+                return (
+                    f"CC0-{found[3]}"
+                    if found[3]
+                    else f"CC-{found[1].upper()}-{found[2]}"
+                )
         if words := flat(licence):
             return words[:200]
     return flat(_child(permissions, "copyright-statement"))[:200] or None
@@ -235,7 +307,10 @@ def _sections_of(part: Element) -> tuple[list[Section], int]:
         name = local(child.tag)
         if name in ("front", "book-part-meta"):
             for abstract in child.iter():
-                if local(abstract.tag) == "abstract" and abstract.get("abstract-type") in _ABSTRACTS:
+                if (
+                    local(abstract.tag) == "abstract"
+                    and abstract.get("abstract-type") in _ABSTRACTS
+                ):
                     reading.section(abstract, (), 0, "Abstract")
         elif name == "body":
             reading.block(child, (), 0)
@@ -257,12 +332,27 @@ class _Reading:
 
     def close(self) -> None:
         if self._lines:
-            self.sections.append(Section(path_label(self._path), "\n".join(self._lines)))
+            self.sections.append(
+                Section(path_label(self._path), "\n".join(self._lines))
+            )
         self._lines = []
 
-    def section(self, element: Element, path: tuple[str, ...], depth: int, untitled: str = "") -> None:
-        holders = [element, *(child for child in element if local(child.tag) == "caption")]
-        title = next((flat(child) for holder in holders for child in holder if local(child.tag) == "title"), "")
+    def section(
+        self, element: Element, path: tuple[str, ...], depth: int, untitled: str = ""
+    ) -> None:
+        holders = [
+            element,
+            *(child for child in element if local(child.tag) == "caption"),
+        ]
+        title = next(
+            (
+                flat(child)
+                for holder in holders
+                for child in holder
+                if local(child.tag) == "title"
+            ),
+            "",
+        )
         title = title or untitled
         if _LEFT_OUT.fullmatch(title) or element.get("sec-type") in _LEFT_OUT_KINDS:
             self.omitted += 1
@@ -329,7 +419,13 @@ class _Reading:
             for each in element.iter():
                 if local(each.tag) == "caption":
                     self._line(flat(each))
-        elif name in ("disp-quote", "statement", "verse-group", "speech", "table-wrap-group"):
+        elif name in (
+            "disp-quote",
+            "statement",
+            "verse-group",
+            "speech",
+            "table-wrap-group",
+        ):
             self.block(element, self._path, depth + 1)
         elif name not in _NO_TEXT:
             self._line(flat(element))
@@ -340,7 +436,9 @@ class _Reading:
             if kind == "list-item":
                 self._item(item, depth)
             elif kind == "def-item":
-                self._line("- " + ": ".join(words for part in item if (words := flat(part))))
+                self._line(
+                    "- " + ": ".join(words for part in item if (words := flat(part)))
+                )
 
     def _item(self, item: Element, depth: int) -> None:
         first = True
@@ -370,12 +468,25 @@ class _Reading:
             self._lines.append(text)
 
 
-_PIECES = {"list", "def-list", "table-wrap", "table", "fig", "fig-group", "disp-quote", "boxed-text"}
+_PIECES = {
+    "list",
+    "def-list",
+    "table-wrap",
+    "table",
+    "fig",
+    "fig-group",
+    "disp-quote",
+    "boxed-text",
+}
 
 
 def _bold_alone(element: Element) -> str:
     """The words of a paragraph that holds nothing but bold ones: StatPearls' lowest titles."""
-    if len(element) != 1 or (element.text or "").strip() or (element[0].tail or "").strip():
+    if (
+        len(element) != 1
+        or (element.text or "").strip()
+        or (element[0].tail or "").strip()
+    ):
         return ""
     if local(element[0].tag) not in ("bold", "b"):
         return ""

@@ -51,14 +51,22 @@ _MAX_DEPTH = 100
 
 def _files(path: Path) -> list[Path]:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [f for f in files if f.name.lower().endswith((".xml", ".zip")) and f.is_file() and not f.is_symlink()]
+    return [
+        f
+        for f in files
+        if f.name.lower().endswith((".xml", ".zip"))
+        and f.is_file()
+        and not f.is_symlink()
+    ]
 
 
 def _sniff(path: Path) -> bool:
     for file in _files(path)[:3]:
         if file.name.lower().endswith(".zip"):
             return file.name.startswith("dm_spl_release")
-        return root_of(head_of(file, given=True)) == "document" and b"urn:hl7-org:v3" in head_of(file, given=True)
+        return root_of(
+            head_of(file, given=True)
+        ) == "document" and b"urn:hl7-org:v3" in head_of(file, given=True)
     return False
 
 
@@ -69,7 +77,9 @@ def _labels(file: Path, log: ReadLog) -> Iterator[Member]:
     with file.open("rb") as release:
         for label in zip_members(release, file.name, ".zip", _LARGEST_LABEL, log):
             place = f"{file.name}/{label.name}"
-            for member in zip_members(io.BytesIO(label.data), place, ".xml", _LARGEST_XML, log):
+            for member in zip_members(
+                io.BytesIO(label.data), place, ".xml", _LARGEST_XML, log
+            ):
                 yield Member(f"{place}/{member.name}", member.data)
 
 
@@ -87,7 +97,9 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def _label(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
     identity = _child(root, "setId")
     if local(root.tag) != "document" or identity is None or not identity.get("root"):
-        log.problem(name, "not a structured product label: expected <document> with <setId>")
+        log.problem(
+            name, "not a structured product label: expected <document> with <setId>"
+        )
         return
     sections = tuple(_sections(root))
     if not sections:
@@ -111,7 +123,9 @@ def _title(root: Element) -> str:
     name = flat(_child(product, "name"))
     if product is None or not name:
         return flat(_child(root, "title"))
-    generic = next((each for each in product.iter() if local(each.tag) == "genericMedicine"), None)
+    generic = next(
+        (each for each in product.iter() if local(each.tag) == "genericMedicine"), None
+    )
     substance = flat(_child(generic, "name"))
     if not substance or substance.lower() == name.lower():
         return f"{name}: drug label"
@@ -120,7 +134,10 @@ def _title(root: Element) -> str:
 
 def _first_product(root: Element) -> Element | None:
     for element in root.iter():
-        if local(element.tag) == "manufacturedProduct" and _child(element, "name") is not None:
+        if (
+            local(element.tag) == "manufacturedProduct"
+            and _child(element, "name") is not None
+        ):
             return element
     return None
 
@@ -145,7 +162,12 @@ def _lines(element: Element, depth: int) -> Iterator[str]:
             text = flat(child)
             if text:
                 yield f"- {text}" if kind == "item" else text
-        elif depth < _MAX_DEPTH and kind not in ("code", "effectiveTime", "id", "title"):
+        elif depth < _MAX_DEPTH and kind not in (
+            "code",
+            "effectiveTime",
+            "id",
+            "title",
+        ):
             if kind == "text" and not len(child) and (child.text or "").strip():
                 yield flat(child)
             yield from _lines(child, depth + 1)

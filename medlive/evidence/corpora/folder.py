@@ -17,7 +17,9 @@ _EMPHASIS = re.compile(r"\A([*_]{1,3})(.+)\1\Z")
 
 
 def _sniff(path: Path) -> bool:
-    return path.is_dir() and any(f.name.lower().endswith(_SUFFIXES) for f in path.rglob("*"))
+    return path.is_dir() and any(
+        f.name.lower().endswith(_SUFFIXES) for f in path.rglob("*")
+    )
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
@@ -38,7 +40,11 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
 
 
 def _decode(data: bytes) -> str | None:
-    encodings = ("utf-16",) if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "gb18030")
+    encodings = (
+        ("utf-16",)
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff")
+        else ("utf-8-sig", "gb18030")
+    )
     for encoding in encodings:
         try:
             return data.decode(encoding)
@@ -64,7 +70,9 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
         if heading is None:
             lines.append(line)
             continue
-        sections.append(Section(path_label([words for _, words in path]), "\n".join(lines)))
+        sections.append(
+            Section(path_label([words for _, words in path]), "\n".join(lines))
+        )
         lines = []
         level, words = len(heading[1]), _without_markup(heading[2])
         path = [above for above in path if above[0] < level]
@@ -83,5 +91,9 @@ def _without_markup(words: str) -> str:
 
 
 READER = Reader(
-    kind="folder", about="a folder of .txt and .md files", sniff=_sniff, documents=_documents, licence="unstated"
+    kind="folder",
+    about="a folder of .txt and .md files",
+    sniff=_sniff,
+    documents=_documents,
+    licence="unstated",
 )

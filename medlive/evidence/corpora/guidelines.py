@@ -62,7 +62,9 @@ def _document(line: bytes) -> Document:
         raise ValueError("`clean_text` is missing")
     source = row.source.strip()
     heading, found = titled_sections(text)
-    evidence = tuple(s for s in found if s.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE)
+    evidence = tuple(
+        s for s in found if s.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE
+    )
     return Document(
         id=f"{source}-{row.id}" if source else row.id,
         title=_title(row, heading, row.publisher.strip() or source.upper()),
@@ -75,7 +77,11 @@ def _document(line: bytes) -> Document:
 def _title(row: _Guideline, heading: str, publisher: str) -> str:
     """The source's title, the text's own, or at least what it is about."""
     title = (row.title or heading or row.overview).strip()
-    return f"{title[:200]} ({publisher[:100]})" if title and publisher else title or publisher
+    return (
+        f"{title[:200]} ({publisher[:100]})"
+        if title and publisher
+        else title or publisher
+    )
 
 
 READER = Reader(

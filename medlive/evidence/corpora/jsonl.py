@@ -34,7 +34,9 @@ class Row(BaseModel):
     """What every line has."""
 
     id: Annotated[
-        str, BeforeValidator(lambda value: str(value) if type(value) is int else value), Field(pattern=r"\S")
+        str,
+        BeforeValidator(lambda value: str(value) if type(value) is int else value),
+        Field(pattern=r"\S"),
     ]
     title: Text = ""
     url: Text = ""
@@ -46,14 +48,20 @@ class _Passage(Row):
     contents: str | None = None  # MedRAG's title and content in one
     section: Text = ""
     language: str | None = None
-    licence: str | None = Field(None, validation_alias=AliasChoices("licence", "license"))
+    licence: str | None = Field(
+        None, validation_alias=AliasChoices("licence", "license")
+    )
     PMID: int | str | None = None
 
 
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
     if path.is_dir():
-        files = (f for f in path.rglob("*") if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink())
+        files = (
+            f
+            for f in path.rglob("*")
+            if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink()
+        )
         return sorted(f for f in files if not f.is_dir())
     return [path] if path.name.lower().endswith(_SUFFIXES) else []
 
@@ -62,7 +70,9 @@ def _sniff(path: Path) -> bool:
     return bool(files_of(path))
 
 
-def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]) -> Iterator[Document]:
+def documents_of(
+    path: Path, log: ReadLog, document: Callable[[bytes], Document]
+) -> Iterator[Document]:
     """The documents of a file of JSON Lines, of a gzip of one, or of a folder of them.
 
     `document` parses a line and raises ValueError with what is wrong with it; such lines go to the log by number,
@@ -85,7 +95,9 @@ def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]
                 log.empty += 1
 
 
-def _lines(file: Path, name: str, log: ReadLog, *, given: bool) -> Iterator[tuple[str, bytes]]:
+def _lines(
+    file: Path, name: str, log: ReadLog, *, given: bool
+) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line that is not blank."""
     number = 0
     try:
@@ -93,8 +105,12 @@ def _lines(file: Path, name: str, log: ReadLog, *, given: bool) -> Iterator[tupl
             while line := stream.readline(PASSAGE_LINE_BYTES):
                 number += 1
                 if len(line) == PASSAGE_LINE_BYTES and not line.endswith(b"\n"):
-                    log.problem(f"{name}:{number}", f"longer than {PASSAGE_LINE_BYTES} bytes")
-                    while (rest := stream.readline(PASSAGE_LINE_BYTES)) and not rest.endswith(b"\n"):
+                    log.problem(
+                        f"{name}:{number}", f"longer than {PASSAGE_LINE_BYTES} bytes"
+                    )
+                    while (
+                        rest := stream.readline(PASSAGE_LINE_BYTES)
+                    ) and not rest.endswith(b"\n"):
                         pass
                 elif line := line.strip(b" \t\r\n\xef\xbb\xbf"):
                     yield f"{name}:{number}", line
@@ -129,7 +145,11 @@ def _document(line: bytes) -> Document:
 def _url(pmid: int | str | None, chapter: re.Match[str] | None) -> str:
     if chapter:
         return f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
-    return f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/" if re.fullmatch("[0-9]+", str(pmid)) and pmid else ""
+    return (
+        f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
+        if re.fullmatch("[0-9]+", str(pmid)) and pmid
+        else ""
+    )
 
 
 READER = Reader(

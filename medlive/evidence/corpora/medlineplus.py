@@ -26,7 +26,13 @@ _LINES = frozenset({"p", "br", "ul", "ol", "li", "div", "tr"})
 
 def _files(path: Path) -> list[Path]:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [f for f in files if f.name.lower().endswith((".xml", ".zip")) and f.is_file() and not f.is_symlink()]
+    return [
+        f
+        for f in files
+        if f.name.lower().endswith((".xml", ".zip"))
+        and f.is_file()
+        and not f.is_symlink()
+    ]
 
 
 def _xml_of(file: Path, log: ReadLog) -> Iterator[Member]:
@@ -42,7 +48,10 @@ def _sniff(path: Path) -> bool:
         if file.name.lower().endswith(".xml"):
             return root_of(head_of(file, given=True)) == _ROOT
         if "mplus_topics" in file.name:
-            return any(root_of(member.data[:HEAD]) == _ROOT for member in _xml_of(file, ReadLog()))
+            return any(
+                root_of(member.data[:HEAD]) == _ROOT
+                for member in _xml_of(file, ReadLog())
+            )
     return False
 
 
@@ -63,7 +72,9 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
                     yield from _topic(topic, day, name, log)
 
 
-def _topic(topic: Element, day: date | None, name: str, log: ReadLog) -> Iterator[Document]:
+def _topic(
+    topic: Element, day: date | None, name: str, log: ReadLog
+) -> Iterator[Document]:
     identity, title = topic.get("id") or "", topic.get("title") or ""
     if not identity or not title:
         log.problem(name, "a health topic without id or title")
@@ -72,10 +83,15 @@ def _topic(topic: Element, day: date | None, name: str, log: ReadLog) -> Iterato
     if not sections:
         log.empty += 1
         return
-    others = [text for text in (also.text for also in topic.findall("also-called")) if text]
+    others = [
+        text for text in (also.text for also in topic.findall("also-called")) if text
+    ]
     if others:
         first = sections[0]
-        sections = (Section(first.label, f"{first.text}\nAlso called: {', '.join(others)}"), *sections[1:])
+        sections = (
+            Section(first.label, f"{first.text}\nAlso called: {', '.join(others)}"),
+            *sections[1:],
+        )
     yield Document(
         id=identity,
         title=title,
@@ -121,7 +137,9 @@ class _Summary(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         # A line end in the file is white space of its HTML.
-        (self._label if self._in_heading else self._text).append(data.replace("\n", " "))
+        (self._label if self._in_heading else self._text).append(
+            data.replace("\n", " ")
+        )
 
     def finish(self) -> None:
         """End the section that is being read."""

@@ -30,7 +30,9 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
             if root.tag == "Document":
                 log.empty += 1
             else:
-                log.problem(name, f"no <QAPair> under <{root.tag[:40]}>: not a MedQuAD page")
+                log.problem(
+                    name, f"no <QAPair> under <{root.tag[:40]}>: not a MedQuAD page"
+                )
             continue
         yield from _pairs(root, name, log)
 
@@ -49,7 +51,11 @@ def _pairs(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
         yield Document(
             id=f"{stem}-{pair.get('pid') or position}",
             title=focus or question_text,
-            sections=(Section("" if question is None else question.get("qtype") or "", answer),),
+            sections=(
+                Section(
+                    "" if question is None else question.get("qtype") or "", answer
+                ),
+            ),
             url=root.get("url") or "",
         )
 

@@ -24,12 +24,16 @@ class Problem:
 class ReadLog:
     """The account of one reading of a corpus; every member ends in one of its counts or in a passage."""
 
-    problems: list[Problem] = field(default_factory=list)  # The first `MAX_PROBLEMS_KEPT` problems
+    problems: list[Problem] = field(
+        default_factory=list
+    )  # The first `MAX_PROBLEMS_KEPT` problems
     problem_count: int = 0
     documents: int = 0  # Documents that gave at least one passage
     boilerplate: int = 0  # Pieces left out because they hold navigation, link lists or nothing readable
     empty: int = 0  # Documents that the source itself published without text
-    superseded: int = 0  # Records that a later version or file of the source replaced or deleted
+    superseded: int = (
+        0  # Records that a later version or file of the source replaced or deleted
+    )
     retracted: int = 0  # Documents that were retracted or withdrawn, and the notices that say so; none is evidence
     questioned: int = 0  # Documents under an expression of concern, and the notices that say so; none is evidence
 
@@ -85,7 +89,9 @@ class Corpus:
         """The corpus cut into passages; what is left out is counted in `log`."""
         for document in self.reader.documents(self.path, log):
             found = 0
-            for passage in passages_of(document, corpus=self.name, licence=self.licence):
+            for passage in passages_of(
+                document, corpus=self.name, licence=self.licence
+            ):
                 if passage is None:
                     log.boilerplate += 1
                     continue

@@ -24,19 +24,37 @@ from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import open_unpacked, root_of_path
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
-from medlive.evidence.corpora.parsing.text import is_retracted_title, language_of, written_in_english
+from medlive.evidence.corpora.parsing.text import (
+    is_retracted_title,
+    language_of,
+    written_in_english,
+)
 from medlive.evidence.corpora.parsing.xml import flat
 
 SUFFIXES = (".xml", ".xml.gz")
 LICENCE = "NLM terms; the abstract is its publisher's"
-PMID = re.compile(rb"<PMID(?:\s+Version\s*=\s*[\"'](\d{1,4})[\"'])?\s*>\s*(\d{1,8})\s*</PMID>")
+PMID = re.compile(
+    rb"<PMID(?:\s+Version\s*=\s*[\"'](\d{1,4})[\"'])?\s*>\s*(\d{1,8})\s*</PMID>"
+)
 NOTICE = re.compile(
-    rb"<CommentsCorrections\s[^>]*RefType\s*=\s*[\"'](\w+)[\"'][^>]*>(.*?)</CommentsCorrections>", re.S
+    rb"<CommentsCorrections\s[^>]*RefType\s*=\s*[\"'](\w+)[\"'][^>]*>(.*?)</CommentsCorrections>",
+    re.S,
 )
 _RETRACTING = {"RetractionOf", "PartialRetractionOf"}
 _RETRACTED = {"RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"}
-_RETRACTED_TYPES = {"Retracted Publication", "Retraction of Publication", "Retraction Notice"}
-_LISTS = (b"ReferenceList", b"AuthorList", b"MeshHeadingList", b"ChemicalList", b"InvestigatorList", b"GrantList")
+_RETRACTED_TYPES = {
+    "Retracted Publication",
+    "Retraction of Publication",
+    "Retraction Notice",
+}
+_LISTS = (
+    b"ReferenceList",
+    b"AuthorList",
+    b"MeshHeadingList",
+    b"ChemicalList",
+    b"InvestigatorList",
+    b"GrantList",
+)
 """What no passage is made of; in an article's record each stands in one place, where a book's may not."""
 # Namespaces that a file may declare once, at its top.
 _OPENING = (
@@ -73,7 +91,9 @@ def _files(path: Path) -> list[tuple[Path, str]]:
     if not path.is_dir():
         return [(path, path.name)]
     found = [
-        f for f in path.rglob("*") if f.name.lower().endswith(SUFFIXES) and f.is_file() and not f.is_symlink()
+        f
+        for f in path.rglob("*")
+        if f.name.lower().endswith(SUFFIXES) and f.is_file() and not f.is_symlink()
     ]
     if not found:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
@@ -90,9 +110,13 @@ def _frames(file: Path, *, given: bool) -> Iterator[Frame]:
 class _Valid:
     """Which record of each article holds, by the record's number over all files, from 1."""
 
-    numbers: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(10**8, dtype=np.uint32))
+    numbers: NDArray[np.uint32] = field(
+        default_factory=lambda: np.zeros(10**8, dtype=np.uint32)
+    )
     """By PMID; the system gives memory only to the pages that are written."""
-    versions: dict[int, int] = field(default_factory=dict)  # Only of articles whose version is not 1
+    versions: dict[int, int] = field(
+        default_factory=dict
+    )  # Only of articles whose version is not 1
     retracted: set[int] = field(default_factory=set)  # Named by a notice of retraction
     concerns: set[int] = field(default_factory=set)  # Named by an expression of concern
     count: int = 0
@@ -106,7 +130,10 @@ class _Valid:
             articles.append(0)
             versions.append(1)
             if frame.kind == "DeleteCitation":
-                deleted += [(int(found[2]), int(found[1] or 0)) for found in PMID.finditer(frame.data)]
+                deleted += [
+                    (int(found[2]), int(found[1] or 0))
+                    for found in PMID.finditer(frame.data)
+                ]
                 continue
             found = PMID.search(frame.data)
             if found is not None:
@@ -146,7 +173,9 @@ def _noticed(data: bytes) -> Iterator[tuple[str, int]]:
                 yield kind, int(found[2])
 
 
-def _record(frame: Frame, number: int, place: str, valid: _Valid, log: ReadLog) -> Iterator[Document]:
+def _record(
+    frame: Frame, number: int, place: str, valid: _Valid, log: ReadLog
+) -> Iterator[Document]:
     if not frame.kind:
         log.problem(place, frame.damage)
         return
@@ -171,7 +200,9 @@ def pmid_of(data: bytes) -> str | None:
     return None if match is None else match[2].decode()
 
 
-def documents_of_record(frame: Frame, log: ReadLog, place: str = "line 1") -> Iterator[Document]:
+def documents_of_record(
+    frame: Frame, log: ReadLog, place: str = "line 1"
+) -> Iterator[Document]:
     """Yield the abstracts of one record, unless it was retracted, is questioned, or has no date.
 
     Args:
@@ -186,7 +217,8 @@ def documents_of_record(frame: Frame, log: ReadLog, place: str = "line 1") -> It
         line, column = exc.position
         cause = str(exc).partition(":")[0]
         log.problem(
-            f"{place.rpartition(' ')[0]} {frame.line + line - 1}", f"PMID {article}, column {column}: {cause}"
+            f"{place.rpartition(' ')[0]} {frame.line + line - 1}",
+            f"PMID {article}, column {column}: {cause}",
         )
         return
     if _is_retracted(root):
@@ -237,7 +269,9 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
         return
     title, url = _title(holder), f"https://pubmed.ncbi.nlm.nih.gov/{article}/"
     written = [
-        language for found in holder.findall("Language") if (language := (found.text or "").strip().lower())
+        language
+        for found in holder.findall("Language")
+        if (language := (found.text or "").strip().lower())
     ]
     seen = ""
     citation = root.find("MedlineCitation")
@@ -247,7 +281,9 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
         if not sections:
             continue
         own = (abstract.get("Language") or "").lower()
-        language = _language(" ".join(section.text for section in sections), own, written)
+        language = _language(
+            " ".join(section.text for section in sections), own, written
+        )
         if seen and language in (seen, "en"):
             # A summary for laymen, or the publisher's own wording of the same.
             continue
@@ -279,7 +315,9 @@ def _title(holder: Element) -> str:
     if bare.startswith("[") and bare.endswith("]"):
         title = bare[1:-1].strip()
     if title.rstrip(".").lower() in ("", "not available"):
-        title = flat(holder.find("VernacularTitle")) or flat(holder.find("Book/BookTitle"))
+        title = flat(holder.find("VernacularTitle")) or flat(
+            holder.find("Book/BookTitle")
+        )
     return title
 
 
@@ -288,7 +326,11 @@ def _language(text: str, own: str, written: list[str]) -> str:
     script = language_of(text)
     if script != "en":
         return script
-    named = [code for code in ([own] if own else written) if code not in ("eng", "mul", "und")]
+    named = [
+        code
+        for code in ([own] if own else written)
+        if code not in ("eng", "mul", "und")
+    ]
     if not named or "eng" in (own, *written) or written_in_english(text):
         return "en"
     return _LANGUAGES.get(named[0], named[0][:8])
@@ -305,8 +347,14 @@ def _is_retracted(root: Element) -> bool:
         root.find("BookDocument/ArticleTitle"),
     )
     return (
-        any(kind.get("RefType") in _RETRACTED | _RETRACTING for kind in root.iter("CommentsCorrections"))
-        or any((kind.text or "").strip() in _RETRACTED_TYPES for kind in root.iter("PublicationType"))
+        any(
+            kind.get("RefType") in _RETRACTED | _RETRACTING
+            for kind in root.iter("CommentsCorrections")
+        )
+        or any(
+            (kind.text or "").strip() in _RETRACTED_TYPES
+            for kind in root.iter("PublicationType")
+        )
         or any(is_retracted_title(flat(title)) for title in titles)
     )
 
@@ -315,7 +363,10 @@ def _is_questioned(root: Element) -> bool:
     return any(
         kind.get("RefType") in ("ExpressionOfConcernIn", "ExpressionOfConcernFor")
         for kind in root.iter("CommentsCorrections")
-    ) or any((kind.text or "").strip() == "Expression of Concern" for kind in root.iter("PublicationType"))
+    ) or any(
+        (kind.text or "").strip() == "Expression of Concern"
+        for kind in root.iter("PublicationType")
+    )
 
 
 def publication_day(root: Element) -> date | None:
@@ -327,15 +378,31 @@ def publication_day(root: Element) -> date | None:
     """
     book = root.find("BookDocument")
     if book is not None:
-        places = ("DateRevised", "ContributionDate", "Book/EndingDate", "Book/PubDate", "Book/BeginningDate")
-        found = [known.last for place in places if (known := element_period(book.find(place))) is not None]
+        places = (
+            "DateRevised",
+            "ContributionDate",
+            "Book/EndingDate",
+            "Book/PubDate",
+            "Book/BeginningDate",
+        )
+        found = [
+            known.last
+            for place in places
+            if (known := element_period(book.find(place))) is not None
+        ]
         return max(found, default=None)
     electronic = element_period(root.find("MedlineCitation/Article/ArticleDate"))
     if electronic is not None:
         return electronic.last
-    issue = element_period(root.find("MedlineCitation/Article/Journal/JournalIssue/PubDate"))
+    issue = element_period(
+        root.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
+    )
     history = root.find("PubmedData/History")
-    days = [] if history is None else [day for day in history if day.get("PubStatus") == "pubmed"]
+    days = (
+        []
+        if history is None
+        else [day for day in history if day.get("PubStatus") == "pubmed"]
+    )
     listed = element_period(days[0]) if days else None
     if issue is None:
         revised = element_period(root.find("MedlineCitation/DateRevised")) or listed
@@ -346,11 +413,39 @@ def publication_day(root: Element) -> date | None:
 
 
 _LANGUAGES = {
-    "chi": "zh", "fre": "fr", "fra": "fr", "ger": "de", "deu": "de", "spa": "es", "por": "pt", "ita": "it",
-    "rus": "ru", "jpn": "ja", "kor": "ko", "pol": "pl", "dut": "nl", "nld": "nl", "tur": "tr", "hun": "hu",
-    "cze": "cs", "ces": "cs", "swe": "sv", "dan": "da", "nor": "no", "fin": "fi", "gre": "el", "heb": "he",
-    "ukr": "uk", "rum": "ro", "ron": "ro", "hrv": "hr", "srp": "sr", "per": "fa", "ara": "ar", "vie": "vi",
-}  # fmt: skip
+    "chi": "zh",
+    "fre": "fr",
+    "fra": "fr",
+    "ger": "de",
+    "deu": "de",
+    "spa": "es",
+    "por": "pt",
+    "ita": "it",
+    "rus": "ru",
+    "jpn": "ja",
+    "kor": "ko",
+    "pol": "pl",
+    "dut": "nl",
+    "nld": "nl",
+    "tur": "tr",
+    "hun": "hu",
+    "cze": "cs",
+    "ces": "cs",
+    "swe": "sv",
+    "dan": "da",
+    "nor": "no",
+    "fin": "fi",
+    "gre": "el",
+    "heb": "he",
+    "ukr": "uk",
+    "rum": "ro",
+    "ron": "ro",
+    "hrv": "hr",
+    "srp": "sr",
+    "per": "fa",
+    "ara": "ar",
+    "vie": "vi",
+}
 """ISO 639-2 (as the library writes it) to ISO 639-1; a language that is not here keeps its three letters."""
 
 READER = Reader(

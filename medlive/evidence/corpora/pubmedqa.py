@@ -38,16 +38,24 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     try:
         entries = TypeAdapter(dict[str, Any]).validate_json(read_given(path))
     except (OSError, TooLong) as exc:
-        raise BadInput(f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
+        raise BadInput(
+            f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}"
+        ) from exc
     except ValidationError as exc:
-        raise BadInput(f"{path} is not a PubMedQA file: expected a JSON object keyed by PMID") from exc
+        raise BadInput(
+            f"{path} is not a PubMedQA file: expected a JSON object keyed by PMID"
+        ) from exc
     for pmid, value in entries.items():
         try:
             entry = _Entry.model_validate(value)
         except ValidationError as exc:
             log.problem(pmid, first_fault(exc))
             continue
-        parts = [*zip_longest(entry.LABELS[: len(entry.CONTEXTS)], entry.CONTEXTS, fillvalue="")]
+        parts = [
+            *zip_longest(
+                entry.LABELS[: len(entry.CONTEXTS)], entry.CONTEXTS, fillvalue=""
+            )
+        ]
         parts.append(("CONCLUSIONS", entry.LONG_ANSWER))
         sections = tuple(Section(label, text) for label, text in parts if text.strip())
         if not sections:
@@ -58,7 +66,9 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
             title=entry.QUESTION,
             sections=sections,
             published=entry.published,
-            url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid.isascii() and pmid.isdigit() else "",
+            url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
+            if pmid.isascii() and pmid.isdigit()
+            else "",
             continuous=True,
         )
 

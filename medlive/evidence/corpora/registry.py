@@ -34,7 +34,9 @@ READERS: tuple[Reader, ...] = (
 _NAME = re.compile(r"[A-Za-z0-9\u4e00-\u9fff][\w.-]{0,63}")
 
 
-def open_corpus(path: Path | str, kind: str | None = None, name: str | None = None) -> Corpus:
+def open_corpus(
+    path: Path | str, kind: str | None = None, name: str | None = None
+) -> Corpus:
     """The corpus at a path; its kind is recognised when not given, its name defaults to the path's own.
 
     Nothing is read yet. `name` is 1-64 letters, digits, `-`, `_`, `.`.
@@ -47,7 +49,9 @@ def open_corpus(path: Path | str, kind: str | None = None, name: str | None = No
     reader = _named(kind) if kind is not None else _recognised(place)
     chosen = name if name is not None else _default_name(place, reader)
     if not _NAME.fullmatch(chosen):
-        raise UsageError(f"{chosen!r} is not a valid corpus name", hint="1-64 letters, digits, - _ .")
+        raise UsageError(
+            f"{chosen!r} is not a valid corpus name", hint="1-64 letters, digits, - _ ."
+        )
     return Corpus(name=chosen, path=place, reader=reader, licence=reader.licence)
 
 
@@ -76,4 +80,7 @@ def _default_name(path: Path, reader: Reader) -> str:
     """The kind's name where it is one published data set, else the path's first part."""
     if reader.licence != "unstated":
         return reader.kind
-    return slug(path.resolve().name.split(".")[0]).replace("/", "-").lstrip("-._") or reader.kind
+    return (
+        slug(path.resolve().name.split(".")[0]).replace("/", "-").lstrip("-._")
+        or reader.kind
+    )

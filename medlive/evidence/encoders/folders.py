@@ -27,8 +27,12 @@ PACKAGES = ("torch", "transformers", "faiss", "onnx", "onnxruntime")
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """In the order in which they are taken."""
 TOKENIZER_FILES = (
-    "added_tokens.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
-)  # fmt: skip
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+)
 
 _SILENCE_S = 60.0
 """Seconds without a byte after which a download counts as failed."""
@@ -81,8 +85,12 @@ class EncoderSettings:
     """Where models are looked for and how they are run."""
 
     home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into, and what is exported is kept there
-    models: Path | None = None  # A folder that holds one folder per model, looked into first
-    backend: Literal["auto", "torch", "onnx", "int8"] = "auto"  # "auto" is torch; "int8" changes the vectors
+    models: Path | None = (
+        None  # A folder that holds one folder per model, looked into first
+    )
+    backend: Literal["auto", "torch", "onnx", "int8"] = (
+        "auto"  # "auto" is torch; "int8" changes the vectors
+    )
     device: str = "cpu"  # Of the torch backend: "cpu", "cuda", "cuda:1"
     batch: int = 16  # Texts encoded at once
     threads: int | None = None  # Of the CPU; None: the library's choice
@@ -115,9 +123,13 @@ class ModelFolder:
         names = ["config.json", self.weights.name]
         names += [name for name in TOKENIZER_FILES if (self.folder / name).is_file()]
         try:
-            return digest_json({name: digest_file(self.folder / name) for name in names})
+            return digest_json(
+                {name: digest_file(self.folder / name) for name in names}
+            )
         except OSError as exc:
-            raise EvidenceUnavailable(f"a file of {self.folder} cannot be read: {exc}") from exc
+            raise EvidenceUnavailable(
+                f"a file of {self.folder} cannot be read: {exc}"
+            ) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +194,10 @@ def places_for(role: Role, settings: EncoderSettings) -> Iterator[tuple[Origin, 
     if settings.models is not None:
         yield "configured", settings.models / role.value
     yield "home", settings.home / "models" / role.value
-    cache = hugging_face_cache(settings.environment) / f"models--{role.repository.replace('/', '--')}"
+    cache = (
+        hugging_face_cache(settings.environment)
+        / f"models--{role.repository.replace('/', '--')}"
+    )
     commit, main = role.revision, cache / "refs" / "main"
     if not (cache / "snapshots" / commit).is_dir() and main.is_file():
         commit = main.read_text(encoding="utf-8").strip()
@@ -193,7 +208,10 @@ def hugging_face_cache(environment: Mapping[str, str]) -> Path:
     """The folder in which the Hugging Face libraries keep what they fetched, by the variables that they read."""
     if environment.get("HF_HUB_CACHE"):
         return Path(environment["HF_HUB_CACHE"]).expanduser()
-    home = environment.get("HF_HOME") or f"{environment.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    home = (
+        environment.get("HF_HOME")
+        or f"{environment.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    )
     return Path(home).expanduser() / "hub"
 
 
@@ -206,14 +224,24 @@ def open_folder(folder: Path, role: Role) -> ModelFolder:
     if not folder.is_dir():
         raise EvidenceUnavailable(f"model folder {folder} does not exist", hint=hint)
     needed = (("config.json",), WEIGHTS, ("tokenizer.json", "vocab.txt"))
-    missing = [" or ".join(names) for names in needed if not any((folder / name).is_file() for name in names)]
+    missing = [
+        " or ".join(names)
+        for names in needed
+        if not any((folder / name).is_file() for name in names)
+    ]
     if missing:
         raise EvidenceUnavailable(f"{folder} lacks {', '.join(missing)}", hint=hint)
     config = _open_config(folder, role, hint)
     weights = next(folder / name for name in WEIGHTS if (folder / name).is_file())
-    if weights.suffix == ".safetensors" and weights.stat().st_size != _stated_size(weights):
-        raise EvidenceUnavailable(f"{weights} has another size than its header states", hint=hint)
-    return ModelFolder(role, folder, weights, config.hidden_size, config.max_position_embeddings)
+    if weights.suffix == ".safetensors" and weights.stat().st_size != _stated_size(
+        weights
+    ):
+        raise EvidenceUnavailable(
+            f"{weights} has another size than its header states", hint=hint
+        )
+    return ModelFolder(
+        role, folder, weights, config.hidden_size, config.max_position_embeddings
+    )
 
 
 def _open_config(folder: Path, role: Role, hint: str) -> _Config:
@@ -222,11 +250,18 @@ def _open_config(folder: Path, role: Role, hint: str) -> _Config:
         config = _Config.model_validate_json((folder / "config.json").read_bytes())
     except (OSError, ValidationError) as exc:
         raise EvidenceUnavailable(
-            f"{folder / 'config.json'} is not the configuration of a BERT like {role.repository}", hint=hint
+            f"{folder / 'config.json'} is not the configuration of a BERT like {role.repository}",
+            hint=hint,
         ) from exc
-    cross = any(name.endswith("ForSequenceClassification") for name in config.architectures)
+    cross = any(
+        name.endswith("ForSequenceClassification") for name in config.architectures
+    )
     if cross is role.gives_vectors:
-        what = "scores pairs and does not embed texts" if cross else "embeds texts and does not score pairs"
+        what = (
+            "scores pairs and does not embed texts"
+            if cross
+            else "embeds texts and does not score pairs"
+        )
         raise EvidenceUnavailable(f"{folder} has a model that {what}", hint=hint)
     return config
 
@@ -237,8 +272,19 @@ def _stated_size(weights: Path) -> int | None:
         with weights.open("rb") as handle:
             length = int.from_bytes(handle.read(8), "little")
             header = json.loads(handle.read(min(length, weights.stat().st_size)))
-        ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        ends = [
+            int(entry["data_offsets"][1])
+            for name, entry in header.items()
+            if name != "__metadata__"
+        ]
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return None
     return 8 + length + max(ends, default=0)
 
@@ -250,7 +296,11 @@ def missing_packages() -> tuple[str, ...]:
 
 def missing_models(models: list[FoundModel]) -> str | None:
     """Return why MedCPT's encoders cannot be used, or None. The cross-encoder is not needed."""
-    missing = [found.role.repository for found in models if found.model is None and found.role.gives_vectors]
+    missing = [
+        found.role.repository
+        for found in models
+        if found.model is None and found.role.gives_vectors
+    ]
     if missing:
         return f"no encoder: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not at hand"
     if packages := missing_packages():
@@ -272,16 +322,22 @@ def download_models(settings: EncoderSettings) -> list[Path]:
         from huggingface_hub import constants, set_client_factory, snapshot_download
         from huggingface_hub.errors import OfflineModeIsEnabled
     except ImportError as exc:
-        raise ServiceUnavailable("downloading models needs huggingface_hub", hint=INSTALL) from exc
+        raise ServiceUnavailable(
+            "downloading models needs huggingface_hub", hint=INSTALL
+        ) from exc
     tls = tls_context()
 
     def refuse_offline(request: httpx2.Request) -> None:
         if constants.is_offline_mode():
-            raise OfflineModeIsEnabled(f"HF_HUB_OFFLINE is set, and {request.url.host} is not asked")
+            raise OfflineModeIsEnabled(
+                f"HF_HUB_OFFLINE is set, and {request.url.host} is not asked"
+            )
 
     def client() -> httpx2.Client:
         hooks = {"request": [refuse_offline]}
-        return httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=_SILENCE_S, verify=tls)
+        return httpx2.Client(
+            event_hooks=hooks, follow_redirects=True, timeout=_SILENCE_S, verify=tls
+        )
 
     set_client_factory(client)
     folders = []

@@ -19,11 +19,20 @@ from numpy.typing import NDArray
 from medlive.digest import digest_json
 from medlive.errors import EvidenceUnavailable, MissingExtra
 from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
-from medlive.evidence.encoders.folders import INSTALL, NOT_INSTALLED, EncoderSettings, ModelFolder
+from medlive.evidence.encoders.folders import (
+    INSTALL,
+    NOT_INSTALLED,
+    EncoderSettings,
+    ModelFolder,
+)
 
 try:
     import torch
-    from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import (
+        AutoModel,
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+    )
     from transformers.utils import logging
 except ImportError as exc:
     raise MissingExtra(NOT_INSTALLED, hint=INSTALL) from exc
@@ -57,11 +66,19 @@ class Tokenizer:
 
     def __call__(self, texts: Sequence[Text]) -> Features:
         """The batch, padded to its longest text; all texts are single, or all are pairs."""
-        cleaned = [_clean(text) if isinstance(text, str) else [_clean(half) for half in text] for text in texts]
+        cleaned = [
+            _clean(text) if isinstance(text, str) else [_clean(half) for half in text]
+            for text in texts
+        ]
         encoded = self._tokenizer(
-            cleaned, padding=True, truncation="longest_first", max_length=self.length, return_tensors="np",
-            return_token_type_ids=True, return_attention_mask=True,
-        )  # fmt: skip
+            cleaned,
+            padding=True,
+            truncation="longest_first",
+            max_length=self.length,
+            return_tensors="np",
+            return_token_type_ids=True,
+            return_attention_mask=True,
+        )
         return {name: np.asarray(encoded[name], dtype=np.int64) for name in INPUTS}
 
 
@@ -77,10 +94,17 @@ class TorchModel:
         kind = AutoModel if self._vectors else AutoModelForSequenceClassification
         with _loading(model.folder, "weights"):
             loaded, found = kind.from_pretrained(
-                str(model.folder), dtype=torch.float32, use_safetensors=model.weights.suffix == ".safetensors",
-                output_loading_info=True, **_LOCAL,
-            )  # fmt: skip
-        missing = sorted(name for name in found["missing_keys"] if not (self._vectors and "pooler." in name))
+                str(model.folder),
+                dtype=torch.float32,
+                use_safetensors=model.weights.suffix == ".safetensors",
+                output_loading_info=True,
+                **_LOCAL,
+            )
+        missing = sorted(
+            name
+            for name in found["missing_keys"]
+            if not (self._vectors and "pooler." in name)
+        )
         if missing:
             # The library fills them with random numbers.
             raise EvidenceUnavailable(
@@ -96,7 +120,12 @@ class TorchModel:
     def __call__(self, features: Features) -> NDArray[np.float32]:
         """(n, dimension), or (n, 1) of a cross-encoder."""
         with torch.inference_mode():
-            output = self.module(**{name: torch.from_numpy(a).to(self.device) for name, a in features.items()})
+            output = self.module(
+                **{
+                    name: torch.from_numpy(a).to(self.device)
+                    for name, a in features.items()
+                }
+            )
             rows = output.last_hidden_state[:, 0] if self._vectors else output.logits
             result: NDArray[np.float32] = rows.float().cpu().numpy()
         return result
@@ -105,7 +134,9 @@ class TorchModel:
 class MedCPTEncoder:
     """MedCPT's two encoders, in torch or in ONNX."""
 
-    def __init__(self, query: ModelFolder, article: ModelFolder, settings: EncoderSettings) -> None:
+    def __init__(
+        self, query: ModelFolder, article: ModelFolder, settings: EncoderSettings
+    ) -> None:
         """Load both; raises EvidenceUnavailable where they do not belong together or cannot be loaded."""
         if query.dimension != article.dimension or query.digest == article.digest:
             raise EvidenceUnavailable(
@@ -116,8 +147,12 @@ class MedCPTEncoder:
         onnx, int8 = settings.backend in ("onnx", "int8"), settings.backend == "int8"
         # An 8-bit layer scales its input by the largest value in the batch: alone, a text gives one vector only.
         batch = 1 if int8 else settings.batch
-        self._query = _Encoding(query, QUERY_TOKENS, _open_backend(query, settings), batch)
-        self._article = _Encoding(article, PASSAGE_TOKENS, _open_backend(article, settings), batch)
+        self._query = _Encoding(
+            query, QUERY_TOKENS, _open_backend(query, settings), batch
+        )
+        self._article = _Encoding(
+            article, PASSAGE_TOKENS, _open_backend(article, settings), batch
+        )
         parameters: dict[str, object] = {
             "pooling": "cls",
             "normalised": False,
@@ -128,7 +163,9 @@ class MedCPTEncoder:
             parameters["precision"] = "int8"
         self.identity = EncoderIdentity(
             name="medcpt",
-            digest=digest_json({"query": query.digest, "article": article.digest, **parameters}),
+            digest=digest_json(
+                {"query": query.digest, "article": article.digest, **parameters}
+            ),
             dimension=query.dimension,
             backend="onnx" if onnx else "torch",
         )
@@ -147,21 +184,31 @@ class MedCPTReranker:
 
     def __init__(self, model: ModelFolder, settings: EncoderSettings) -> None:
         """Raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
-        self._scoring = _Encoding(model, PASSAGE_TOKENS, TorchModel(model, settings), settings.batch)
+        self._scoring = _Encoding(
+            model, PASSAGE_TOKENS, TorchModel(model, settings), settings.batch
+        )
         self.identity = RerankerIdentity(
             name="medcpt-cross",
-            digest=digest_json({"cross": model.digest, "tokens": PASSAGE_TOKENS, "score": "logit"}),
+            digest=digest_json(
+                {"cross": model.digest, "tokens": PASSAGE_TOKENS, "score": "logit"}
+            ),
         )
 
-    def score(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    def score(
+        self, query: str, pairs: Sequence[tuple[str, str]]
+    ) -> NDArray[np.float32]:
         """(n,) of (title, text), whose two halves are read as one text, title first."""
-        return self._scoring([(query, f"{title} {text}".strip()) for title, text in pairs], 1)[:, 0]
+        return self._scoring(
+            [(query, f"{title} {text}".strip()) for title, text in pairs], 1
+        )[:, 0]
 
 
 class _Encoding:
     """A model with its tokenizer, run in batches."""
 
-    def __init__(self, model: ModelFolder, length: int, backend: Backend, batch: int) -> None:
+    def __init__(
+        self, model: ModelFolder, length: int, backend: Backend, batch: int
+    ) -> None:
         if model.positions < length:
             raise EvidenceUnavailable(
                 f"the model in {model.folder} reads {model.positions} tokens, and {length} are needed"
@@ -172,10 +219,14 @@ class _Encoding:
     def __call__(self, texts: Sequence[Text], width: int) -> NDArray[np.float32]:
         """(n, width) in the order of the texts, read longest first so that neighbours need little padding."""
         result = np.empty((len(texts), width), dtype=np.float32)
-        order = sorted(range(len(texts)), key=lambda number: (-_characters(texts[number]), number))
+        order = sorted(
+            range(len(texts)), key=lambda number: (-_characters(texts[number]), number)
+        )
         for start in range(0, len(order), self._batch):
             chosen = order[start : start + self._batch]
-            result[chosen] = self._backend(self._tokenizer([texts[number] for number in chosen]))
+            result[chosen] = self._backend(
+                self._tokenizer([texts[number] for number in chosen])
+            )
         if not np.isfinite(result).all():
             raise EvidenceUnavailable(
                 f"the model in {self._folder} gives numbers that are not finite: its weights are damaged"
@@ -188,7 +239,9 @@ def _open_backend(model: ModelFolder, settings: EncoderSettings) -> Backend:
         return TorchModel(model, settings)
     from medlive.evidence.encoders.onnx import open_export
 
-    return open_export(model, "int8" if settings.backend == "int8" else "float32", settings)
+    return open_export(
+        model, "int8" if settings.backend == "int8" else "float32", settings
+    )
 
 
 def _clean(text: str) -> str:
@@ -196,7 +249,11 @@ def _clean(text: str) -> str:
 
 
 def _characters(text: Text) -> int:
-    return min(MAX_CHARACTERS, len(text)) if isinstance(text, str) else sum(_characters(half) for half in text)
+    return (
+        min(MAX_CHARACTERS, len(text))
+        if isinstance(text, str)
+        else sum(_characters(half) for half in text)
+    )
 
 
 @contextmanager

@@ -14,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoders.folders import INSTALL, NOT_INSTALLED, EncoderSettings, ModelFolder, Role
+from medlive.evidence.encoders.folders import (
+    INSTALL,
+    NOT_INSTALLED,
+    EncoderSettings,
+    ModelFolder,
+    Role,
+)
 from medlive.evidence.encoders.medcpt import (
     INPUTS,
     PASSAGE_TOKENS,
@@ -40,7 +46,8 @@ _PROBES = (
     "Can amoxicillin be given to a child of 14 months with otitis media, 40 mg/kg a day?",
     "",
     "高血压病人可以口服硝苯地平控释片吗",
-    "Chest pain on exertion, relieved by rest within minutes, in a man of 58 who smokes. " * PASSAGE_TOKENS,
+    "Chest pain on exertion, relieved by rest within minutes, in a man of 58 who smokes. "
+    * PASSAGE_TOKENS,
 )
 """Texts of many lengths, the longest last: what a mistake in masks, positions or types would show on."""
 
@@ -57,18 +64,26 @@ class OnnxModel:
         if settings.threads:
             options.intra_op_num_threads = settings.threads
         try:
-            self._session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                str(file), options, providers=["CPUExecutionProvider"]
+            )
         # ONNX Runtime's own errors have no common base but this.
         except Exception as exc:
-            raise EvidenceUnavailable(f"{file} cannot be loaded: {exc}", hint=f"remove {file.parent}") from exc
+            raise EvidenceUnavailable(
+                f"{file} cannot be loaded: {exc}", hint=f"remove {file.parent}"
+            ) from exc
 
     def __call__(self, features: Features) -> NDArray[np.float32]:
         """(n, dimension): the first token's last hidden state."""
-        vectors: NDArray[np.float32] = self._session.run(None, {name: features[name] for name in INPUTS})[0]
+        vectors: NDArray[np.float32] = self._session.run(
+            None, {name: features[name] for name in INPUTS}
+        )[0]
         return vectors
 
 
-def open_export(model: ModelFolder, precision: Precision, settings: EncoderSettings) -> OnnxModel:
+def open_export(
+    model: ModelFolder, precision: Precision, settings: EncoderSettings
+) -> OnnxModel:
     """The model's export at that precision; both are made now (a minute, 1.3 times the weights) if they were not.
 
     Raises EvidenceUnavailable when it cannot be made or loaded, or its vectors are not torch's at full precision.
@@ -80,7 +95,9 @@ def open_export(model: ModelFolder, precision: Precision, settings: EncoderSetti
             try:
                 _export(model, Path(work) / "onnx", settings)
             except (OSError, RuntimeError, ValueError) as exc:
-                raise EvidenceUnavailable(f"{model.folder} cannot be exported to {folder}: {exc}") from exc
+                raise EvidenceUnavailable(
+                    f"{model.folder} cannot be exported to {folder}: {exc}"
+                ) from exc
             shutil.move(Path(work) / "onnx", folder)
     return OnnxModel(folder / f"{precision}.onnx", settings)
 
@@ -93,7 +110,9 @@ class _Positional(torch.nn.Module):  # type: ignore[misc]
         self.encoder = encoder
 
     def forward(self, input_ids: Any, attention_mask: Any, token_type_ids: Any) -> Any:
-        values = dict(zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True))
+        values = dict(
+            zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True)
+        )
         return self.encoder(**values).last_hidden_state[:, 0]
 
 
@@ -102,7 +121,9 @@ def _export(model: ModelFolder, work: Path, settings: EncoderSettings) -> None:
     encoder = TorchModel(model, settings)
     query = model.role is Role.QUERY
     tokenizer = Tokenizer(model.folder, QUERY_TOKENS if query else PASSAGE_TOKENS)
-    probes: list[Text] = list(_PROBES) if query else [(text[:60], text) for text in _PROBES]
+    probes: list[Text] = (
+        list(_PROBES) if query else [(text[:60], text) for text in _PROBES]
+    )
     features = tokenizer(probes[:2])
     full = work / "float32.onnx"
     work.mkdir()
@@ -113,20 +134,32 @@ def _export(model: ModelFolder, work: Path, settings: EncoderSettings) -> None:
         torch.onnx.export(
             # In evaluation mode from the start: the exporter puts a module back into the mode it found.
             _Positional(encoder.module).eval(),
-            tuple(torch.from_numpy(features[name]).to(encoder.device) for name in INPUTS),
+            tuple(
+                torch.from_numpy(features[name]).to(encoder.device) for name in INPUTS
+            ),
             str(full),
             input_names=list(INPUTS),
             output_names=["vectors"],
-            dynamic_axes={name: {0: "texts", 1: "tokens"} for name in INPUTS} | {"vectors": {0: "texts"}},
+            dynamic_axes={name: {0: "texts", 1: "tokens"} for name in INPUTS}
+            | {"vectors": {0: "texts"}},
             opset_version=18,
             dynamo=False,
         )
     # Without its optimisation: the fused graph was no faster in 8 bits than the plain one.
-    quant_pre_process(full, work / "prepared.onnx", skip_optimization=True, skip_symbolic_shape=True)
-    quantize_dynamic(work / "prepared.onnx", work / "int8.onnx", weight_type=QuantType.QInt8)
+    quant_pre_process(
+        full, work / "prepared.onnx", skip_optimization=True, skip_symbolic_shape=True
+    )
+    quantize_dynamic(
+        work / "prepared.onnx", work / "int8.onnx", weight_type=QuantType.QInt8
+    )
     (work / "prepared.onnx").unlink()
-    expected, got = encoder(tokenizer(probes)), OnnxModel(full, settings)(tokenizer(probes))
+    expected, got = (
+        encoder(tokenizer(probes)),
+        OnnxModel(full, settings)(tokenizer(probes)),
+    )
     lengths = np.linalg.norm(got, axis=1) * np.linalg.norm(expected, axis=1)
     cosine = float(((got * expected).sum(axis=1) / lengths).min())
     if cosine < AGREEMENT:
-        raise ValueError(f'its vectors are not those of torch (cosine {cosine:.4f}); use backend = "torch"')
+        raise ValueError(
+            f'its vectors are not those of torch (cosine {cosine:.4f}); use backend = "torch"'
+        )

@@ -16,7 +16,12 @@ import httpx2
 from medlive import __version__
 from medlive.clock import parse_retry_after
 from medlive.errors import ConfigError
-from medlive.evidence.fetch.model import FetchFailed, FetchSettings, NotPublished, RemoteFile
+from medlive.evidence.fetch.model import (
+    FetchFailed,
+    FetchSettings,
+    NotPublished,
+    RemoteFile,
+)
 from medlive.evidence.fetch.parts import Part, PartState
 from medlive.printable import printable
 
@@ -43,7 +48,9 @@ class _Temporary(Exception):
 class Client(AbstractContextManager["Client"]):
     """Asks the hosts of one source; nothing of any other host is ever asked."""
 
-    def __init__(self, settings: FetchSettings, hosts: frozenset[str], pause_s: float) -> None:
+    def __init__(
+        self, settings: FetchSettings, hosts: frozenset[str], pause_s: float
+    ) -> None:
         """Pause so many seconds between two requests to a host. Raises ConfigError without a contact address."""
         if settings.contact is None and not all(map(_is_loopback, hosts)):
             raise ConfigError(
@@ -58,7 +65,10 @@ class Client(AbstractContextManager["Client"]):
         self.requests = 0
         self._client = httpx2.Client(
             # A compressed file must come as it is published.
-            headers={"User-Agent": f"medlive/{__version__}{contact}", "Accept-Encoding": "identity"},
+            headers={
+                "User-Agent": f"medlive/{__version__}{contact}",
+                "Accept-Encoding": "identity",
+            },
             timeout=httpx2.Timeout(settings.stall_s),
             limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
             follow_redirects=False,
@@ -77,7 +87,9 @@ class Client(AbstractContextManager["Client"]):
                 for block in response.iter_bytes(_BLOCK):
                     body += block
                     if len(body) > LARGEST_PAGE:
-                        raise FetchFailed(f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files")
+                        raise FetchFailed(
+                            f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files"
+                        )
             return bytes(body)
 
         return self._retry(url, read).decode("utf-8", "replace")
@@ -91,7 +103,9 @@ class Client(AbstractContextManager["Client"]):
 
         return self._retry(url, read)
 
-    def download(self, file: RemoteFile, part: Part, largest: int, tick: Callable[[int], None]) -> bool:
+    def download(
+        self, file: RemoteFile, part: Part, largest: int, tick: Callable[[int], None]
+    ) -> bool:
         """Complete a half file, and return whether its bytes came in more than one answer.
 
         Args:
@@ -110,7 +124,9 @@ class Client(AbstractContextManager["Client"]):
         furthest, cuts = part.size, 0
         while True:
             try:
-                self._retry(file.url, lambda: self._append(file, part, largest, tick, until))
+                self._retry(
+                    file.url, lambda: self._append(file, part, largest, tick, until)
+                )
             except _Cut as cut:
                 resumed = True
                 cuts = 0 if part.size > furthest else cuts + 1
@@ -124,7 +140,12 @@ class Client(AbstractContextManager["Client"]):
             return resumed
 
     def _append(
-        self, file: RemoteFile, part: Part, largest: int, tick: Callable[[int], None], until: float
+        self,
+        file: RemoteFile,
+        part: Part,
+        largest: int,
+        tick: Callable[[int], None],
+        until: float,
     ) -> None:
         with self._answer("GET", file.url, part.range_headers()) as response:
             if response.status_code == 416:
@@ -141,7 +162,9 @@ class Client(AbstractContextManager["Client"]):
                         part.size += _write(handle, block)
                         tick(part.size)
                         if part.size > largest:
-                            raise FetchFailed(f"{file.url} sent more than {largest} bytes; it was left there")
+                            raise FetchFailed(
+                                f"{file.url} sent more than {largest} bytes; it was left there"
+                            )
                         if time.monotonic() > until:
                             raise FetchFailed(
                                 f"{file.url} took more than {self._settings.file_s:.0f} s",
@@ -155,7 +178,9 @@ class Client(AbstractContextManager["Client"]):
             raise _Temporary(f"{part.size} of {total} bytes came")
 
     @contextmanager
-    def _answer(self, method: str, url: str, headers: dict[str, str]) -> Iterator[httpx2.Response]:
+    def _answer(
+        self, method: str, url: str, headers: dict[str, str]
+    ) -> Iterator[httpx2.Response]:
         """Yield the successful answer at the end of the redirects, its body unread."""
         for _ in range(_MOST_REDIRECTS + 1):
             host = self._check_host(url)
@@ -171,7 +196,9 @@ class Client(AbstractContextManager["Client"]):
             finally:
                 self._free_at[host] = time.monotonic() + self._pause_s
             if url.startswith("https:") and not target.startswith("https:"):
-                raise FetchFailed(f"{url} redirects to {printable(target)[:200]}, which is not https")
+                raise FetchFailed(
+                    f"{url} redirects to {printable(target)[:200]}, which is not https"
+                )
             self._check_host(target, redirected_from=url)
             url = target
         raise FetchFailed(f"{url}: more than {_MOST_REDIRECTS} redirects")
@@ -194,7 +221,11 @@ class Client(AbstractContextManager["Client"]):
             except (_Temporary, httpx2.TransportError) as exc:
                 cause = str(exc) if isinstance(exc, _Temporary) else _described(exc)
                 asked = exc.wait_s if isinstance(exc, _Temporary) else None
-            wait_s = self._settings.backoff_s * 2 ** (attempt - 1) if asked is None else asked
+            wait_s = (
+                self._settings.backoff_s * 2 ** (attempt - 1)
+                if asked is None
+                else asked
+            )
             if wait_s > self._settings.longest_wait_s:
                 raise FetchFailed(
                     f"{url}: {cause}; the host asks to wait {wait_s:.0f} s",
@@ -220,7 +251,9 @@ def _write(handle: FileIO, block: bytes) -> int:
     return written
 
 
-def _prepare(file: RemoteFile, part: Part, response: httpx2.Response, largest: int) -> int | None:
+def _prepare(
+    file: RemoteFile, part: Part, response: httpx2.Response, largest: int
+) -> int | None:
     """Make the half file ready for the bytes to come, and return the size of the whole."""
     length = _length(response)
     if response.status_code == 206:
@@ -236,7 +269,14 @@ def _prepare(file: RemoteFile, part: Part, response: httpx2.Response, largest: i
     _check_size(file, total, largest)
     if response.status_code != 206:
         part.clear()
-        part.begin(PartState(url=file.url, mark=file.mark, validator=_validator(response), total=total))
+        part.begin(
+            PartState(
+                url=file.url,
+                mark=file.mark,
+                validator=_validator(response),
+                total=total,
+            )
+        )
     return total
 
 
@@ -244,7 +284,9 @@ def _check_size(file: RemoteFile, total: int | None, largest: int) -> None:
     if total is None:
         return
     if total > largest:
-        raise FetchFailed(f"{file.url} announces {total} bytes; expected at most {largest}")
+        raise FetchFailed(
+            f"{file.url} announces {total} bytes; expected at most {largest}"
+        )
     if file.size is not None and abs(total - file.size.bytes) > file.size.slack:
         raise FetchFailed(
             f"{file.url} announces {total} bytes, the publisher's list about {file.size.bytes}",
@@ -259,8 +301,12 @@ def _check_beginning(file: RemoteFile, block: bytes) -> None:
             hint="open the address in a browser to see why",
         )
     for suffix, magic in _MAGIC.items():
-        if file.name.endswith(suffix) and not block.lstrip(b"\xef\xbb\xbf \r\n").startswith(magic[: len(block)]):
-            raise FetchFailed(f"{file.url} does not begin as a {suffix} file does: {block[:16]!r}")
+        if file.name.endswith(suffix) and not block.lstrip(
+            b"\xef\xbb\xbf \r\n"
+        ).startswith(magic[: len(block)]):
+            raise FetchFailed(
+                f"{file.url} does not begin as a {suffix} file does: {block[:16]!r}"
+            )
 
 
 def _check_status(url: str, response: httpx2.Response) -> None:
@@ -268,7 +314,10 @@ def _check_status(url: str, response: httpx2.Response) -> None:
     if status in (200, 206, 416):
         return
     if status in _TEMPORARY:
-        raise _Temporary(f"status {status}", parse_retry_after(response.headers.get("retry-after", "")))
+        raise _Temporary(
+            f"status {status}",
+            parse_retry_after(response.headers.get("retry-after", "")),
+        )
     if status in _ABSENT:
         raise NotPublished(f"{url} does not exist (status {status})")
     raise FetchFailed(f"{url}: status {status}; expected 200")
@@ -287,7 +336,9 @@ def _content_range(url: str, response: httpx2.Response) -> tuple[int, int | None
     span, _, total = rest.partition("/")
     start = span.partition("-")[0]
     if unit != "bytes" or not start.isdecimal():
-        raise FetchFailed(f"{url} answers with a part of the file; expected Content-Range to say which")
+        raise FetchFailed(
+            f"{url} answers with a part of the file; expected Content-Range to say which"
+        )
     return int(start), int(total) if total.isdecimal() else None
 
 

@@ -22,7 +22,13 @@ from medlive.clock import now
 from medlive.digest import digest_file
 from medlive.evidence.fetch.client import Client
 from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
-from medlive.evidence.fetch.model import FetchFailed, NotPublished, RemoteFile, Selection, Source
+from medlive.evidence.fetch.model import (
+    FetchFailed,
+    NotPublished,
+    RemoteFile,
+    Selection,
+    Source,
+)
 from medlive.evidence.fetch.parts import FOLDER as PARTS
 from medlive.evidence.fetch.parts import Part
 from medlive.evidence.fetch.pubmed_selection import Kept, select
@@ -36,7 +42,15 @@ _SAVE_EVERY_S: Final = 5.0
 _ALWAYS_SAVED: Final = 1 << 20
 _LARGEST_UNPACKED: Final = 256 << 30
 _BLOCK: Final = 1 << 20
-_DAMAGE: Final = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+_DAMAGE: Final = (
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    RuntimeError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +81,9 @@ class Plan:
 
     def seconds(self, bytes_a_second: float) -> float:
         """About how long the download takes at a rate."""
-        return self.download_bytes / bytes_a_second + self.requests * self.source.pause_s
+        return (
+            self.download_bytes / bytes_a_second + self.requests * self.source.pause_s
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +99,9 @@ class Outcome:
     failures: tuple[str, ...]  # One sentence for each file that could not be fetched
 
 
-def make_plan(source: Source, folder: Path, selection: Selection, client: Client) -> Plan:
+def make_plan(
+    source: Source, folder: Path, selection: Selection, client: Client
+) -> Plan:
     """Read the publisher's list and compare it with what is in the folder.
 
     Raises:
@@ -129,12 +147,16 @@ def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
 
 
 class _Fetch:
-    def __init__(self, plan: Plan, client: Client, tick: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, plan: Plan, client: Client, tick: Callable[[int, int], None]
+    ) -> None:
         self._plan = plan
         self._client = client
         self._tick = tick
         self._ledger = _ledger_of(plan.source, plan.folder, plan.selection)
-        self._ledger = self._ledger.model_copy(update={"complete": not plan.wanted and self._ledger.complete})
+        self._ledger = self._ledger.model_copy(
+            update={"complete": not plan.wanted and self._ledger.complete}
+        )
         self._files = dict(self._ledger.files)
         self._saved_at = 0.0
         self._done_bytes = 0
@@ -148,7 +170,9 @@ class _Fetch:
             for file in self._plan.wanted:
                 self._fetch_or_note(file)
             removed = () if self._failures else self._remove_gone()
-            self._ledger = self._ledger.model_copy(update={"complete": not self._failures, "checked_at": now()})
+            self._ledger = self._ledger.model_copy(
+                update={"complete": not self._failures, "checked_at": now()}
+            )
         finally:
             self._save()
         if not self._failures:
@@ -172,21 +196,32 @@ class _Fetch:
             else:
                 self._failures.append(exc.message)
         except FetchFailed as exc:
-            self._failures.append(f"{exc.message} ({exc.hint})" if exc.hint else exc.message)
+            self._failures.append(
+                f"{exc.message} ({exc.hint})" if exc.hint else exc.message
+            )
 
     def _fetch(self, file: RemoteFile) -> None:
         checksum = self._checksum(file)
         known = self._files.get(file.name)
-        if known is not None and checksum is not None and known.checksum == f"md5:{checksum}":
+        if (
+            known is not None
+            and checksum is not None
+            and known.checksum == f"md5:{checksum}"
+        ):
             self._unchanged += 1
-            self._files[file.name] = known.model_copy(update={"mark": file.mark, "url": file.url})
+            self._files[file.name] = known.model_copy(
+                update={"mark": file.mark, "url": file.url}
+            )
             return
         part = Part(self._plan.folder, file.name)
         published = self._download(file, part, checksum)
         self._files[file.name] = self._keep(file, part, published, checksum)
         self._fetched += 1
         self._done_bytes += published.size
-        if published.size >= _ALWAYS_SAVED or time.monotonic() - self._saved_at > _SAVE_EVERY_S:
+        if (
+            published.size >= _ALWAYS_SAVED
+            or time.monotonic() - self._saved_at > _SAVE_EVERY_S
+        ):
             self._save()
 
     def _checksum(self, file: RemoteFile) -> str | None:
@@ -195,10 +230,14 @@ class _Fetch:
             return file.md5
         return read(self._client.page(file.checksum_url), file)
 
-    def _download(self, file: RemoteFile, part: Part, checksum: str | None) -> "_Digests":
+    def _download(
+        self, file: RemoteFile, part: Part, checksum: str | None
+    ) -> "_Digests":
         """Complete and check a half file; what an earlier attempt left is fetched again where it is wrong."""
         while True:
-            resumed = self._client.download(file, part, self._plan.source.largest, self._progress)
+            resumed = self._client.download(
+                file, part, self._plan.source.largest, self._progress
+            )
             digests = _digests(part)
             problem = _problem(file, part, digests, checksum)
             if problem is None:
@@ -207,7 +246,9 @@ class _Fetch:
             if not resumed:
                 raise FetchFailed(problem, hint="it is fetched again by the next run")
 
-    def _keep(self, file: RemoteFile, part: Part, published: "_Digests", checksum: str | None) -> FetchedFile:
+    def _keep(
+        self, file: RemoteFile, part: Part, published: "_Digests", checksum: str | None
+    ) -> FetchedFile:
         """Put the checked file, or what the selection leaves of it, into `files/`."""
         kept, counts = published, None
         final = f"{FILES}/{file.name}"
@@ -261,7 +302,10 @@ class _Fetch:
         self._saved_at = time.monotonic()
 
     def _progress(self, size: int) -> None:
-        self._tick(self._done_bytes + size, max(self._plan.download_bytes, self._done_bytes + size))
+        self._tick(
+            self._done_bytes + size,
+            max(self._plan.download_bytes, self._done_bytes + size),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +319,10 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     """The folder's ledger; an empty one where nothing of this selection was fetched."""
     ledger = read_ledger(folder) if folder.is_dir() else None
     if ledger is not None and ledger.source != source.name:
-        raise FetchFailed(f"{folder} holds {ledger.source}, not {source.name}", hint="name another folder")
+        raise FetchFailed(
+            f"{folder} holds {ledger.source}, not {source.name}",
+            hint="name another folder",
+        )
     if ledger is None or ledger.selection != selection:
         return Ledger(
             source=source.name,
@@ -289,7 +336,10 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
 
 def _outdated(files: dict[str, FetchedFile]) -> dict[str, FetchedFile]:
     """Files of another selection, which are fetched again."""
-    return {name: file.model_copy(update={"mark": "", "checksum": None}) for name, file in files.items()}
+    return {
+        name: file.model_copy(update={"mark": "", "checksum": None})
+        for name, file in files.items()
+    }
 
 
 def _is_here(ledger: Ledger, file: RemoteFile) -> bool:
@@ -309,10 +359,14 @@ def _digests(part: Part) -> _Digests:
             sha256.update(block)
             md5.update(block)
             size += len(block)
-    return _Digests(size=size, sha256=f"sha256:{sha256.hexdigest()}", md5=md5.hexdigest())
+    return _Digests(
+        size=size, sha256=f"sha256:{sha256.hexdigest()}", md5=md5.hexdigest()
+    )
 
 
-def _problem(file: RemoteFile, part: Part, digests: _Digests, checksum: str | None) -> str | None:
+def _problem(
+    file: RemoteFile, part: Part, digests: _Digests, checksum: str | None
+) -> str | None:
     """What is wrong with a complete file; None for nothing."""
     if checksum is not None:
         if digests.md5 == checksum:
@@ -334,7 +388,9 @@ def _read_to_end(name: str, handle: FileIO) -> None:
         with BufferedReader(handle) as buffered, zipfile.ZipFile(buffered) as archive:
             _check_unpacked(sum(member.file_size for member in archive.infolist()))
             if (bad := archive.testzip()) is not None:
-                raise ValueError(f"{bad[:200]!r} in it does not have the checksum that it names")
+                raise ValueError(
+                    f"{bad[:200]!r} in it does not have the checksum that it names"
+                )
         return
     with gzip.open(handle) as unpacked:
         with tarfile.open(fileobj=unpacked, mode="r|") as archive:

@@ -15,14 +15,23 @@ from pydantic import BaseModel, ValidationError
 
 from medlive.errors import first_fault
 from medlive.evidence.fetch.client import Client
-from medlive.evidence.fetch.model import FetchFailed, Layout, RemoteFile, Size, Source, read_size
+from medlive.evidence.fetch.model import (
+    FetchFailed,
+    Layout,
+    RemoteFile,
+    Size,
+    Source,
+    read_size,
+)
 
 _PUBMED_ROW: Final = re.compile(
     r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'
 )
 _MD5_LINE: Final = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
 _BOOK: Final = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
-_TOPICS: Final = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
+_TOPICS: Final = re.compile(
+    r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"'
+)
 _RELEASE: Final = re.compile(r"dm_spl_release_(\w+?)\.zip")
 _LINK: Final = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
 _LABEL_SIZE: Final = re.compile(r"([\d.,]+\s*[KMGT]B)", re.IGNORECASE)
@@ -70,7 +79,9 @@ def _pubmed_checksum(text: str, file: RemoteFile) -> str:
     matched = _MD5_LINE.fullmatch(text.strip())
     name = file.name.rpartition("/")[2]
     if matched is None or matched[1] != name:
-        raise FetchFailed(f"{file.checksum_url}: expected MD5({name})= and 32 hexadecimal digits")
+        raise FetchFailed(
+            f"{file.checksum_url}: expected MD5({name})= and 32 hexadecimal digits"
+        )
     return matched[2].lower()
 
 
@@ -85,18 +96,28 @@ def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
             )
         url = urljoin(source.files, name)
         length = client.size_of(url)
-        changed = next((text for title, text in row.items() if title and title.startswith("Last Updated")), "")
+        changed = next(
+            (
+                text
+                for title, text in row.items()
+                if title and title.startswith("Last Updated")
+            ),
+            "",
+        )
         size = None if length is None else Size(length, 0)
         return [RemoteFile(name=name, url=url, mark=f"{changed} {length}", size=size)]
     raise FetchFailed(
-        f"{source.address} does not list {source.wanted}", hint="the book may have left the open-access subset"
+        f"{source.address} does not list {source.wanted}",
+        hint="the book may have left the open-access subset",
     )
 
 
 def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
     links = _TOPICS.findall(client.page(source.address))
     if not links:
-        raise FetchFailed(f"{source.address} links no file such as mplus_topics_compressed_2026-06-06.zip")
+        raise FetchFailed(
+            f"{source.address} links no file such as mplus_topics_compressed_2026-06-06.zip"
+        )
     address, name, day = max(links, key=lambda link: str(link[2]))
     return [RemoteFile(name=name, url=urljoin(source.address, address), mark=day)]
 
@@ -122,7 +143,9 @@ def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
             md5=md5,
         )
     if not files:
-        raise FetchFailed(f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip")
+        raise FetchFailed(
+            f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip"
+        )
     return list(files.values())
 
 
@@ -136,7 +159,11 @@ class _Row(NamedTuple):
 
 def _release_rows(page: str) -> Iterator[_Row]:
     named = list(_RELEASE.finditer(page))
-    starts = [match for place, match in enumerate(named) if place == 0 or named[place - 1][0] != match[0]]
+    starts = [
+        match
+        for place, match in enumerate(named)
+        if place == 0 or named[place - 1][0] != match[0]
+    ]
     for place, match in enumerate(starts):
         end = starts[place + 1].start() if place + 1 < len(starts) else len(page)
         text = _TAG.sub(" ", page[match.start() : end])
@@ -157,15 +184,24 @@ def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
     files: list[RemoteFile] = []
     count = 1
     while len(files) < count:
-        query = {"db": "pmc", "term": source.wanted, "retmode": "json", "tool": "medlive"}
+        query = {
+            "db": "pmc",
+            "term": source.wanted,
+            "retmode": "json",
+            "tool": "medlive",
+        }
         query |= {"retstart": str(len(files)), "retmax": str(_IDS_A_PAGE)}
         text = client.page(f"{source.address}?{urlencode(query)}")
         try:
             found = _Answer.model_validate_json(text).esearchresult
         except ValidationError as exc:
-            raise FetchFailed(f"{source.address} answers with no list of articles: {first_fault(exc)}") from exc
+            raise FetchFailed(
+                f"{source.address} answers with no list of articles: {first_fault(exc)}"
+            ) from exc
         if not found.idlist:
-            raise FetchFailed(f"{source.address} lists {len(files)} of {found.count} articles, and no more")
+            raise FetchFailed(
+                f"{source.address} lists {len(files)} of {found.count} articles, and no more"
+            )
         count = found.count
         files += [_pmc_article(source, number) for number in found.idlist]
     return files
@@ -173,7 +209,9 @@ def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
 
 def _pmc_article(source: Source, number: str) -> RemoteFile:
     if not number.isdecimal():
-        raise FetchFailed(f"{source.address} lists {number[:40]!r}; expected the number of an article")
+        raise FetchFailed(
+            f"{source.address} lists {number[:40]!r}; expected the number of an article"
+        )
     version = f"PMC{number}.1"
     return RemoteFile(
         name=f"{version}.xml",
@@ -187,7 +225,9 @@ def _pmc_checksum(text: str, file: RemoteFile) -> str:
     try:
         address = str(json.loads(text)["xml_url"])
     except (ValueError, KeyError, TypeError) as exc:
-        raise FetchFailed(f"{file.checksum_url}: expected a JSON object with xml_url") from exc
+        raise FetchFailed(
+            f"{file.checksum_url}: expected a JSON object with xml_url"
+        ) from exc
     matched = _MD5.search(address)
     if matched is None:
         raise FetchFailed(f"{file.checksum_url} names no MD5 in xml_url")

@@ -28,10 +28,14 @@ class FetchedFile(_Frozen):
     mark: str  # What the publisher's list said of this version
     size: int  # As published
     digest: str  # As published: `sha256:…`
-    checksum: str | None  # The publisher's, which it has: `md5:…`; None where none is published
+    checksum: (
+        str | None
+    )  # The publisher's, which it has: `md5:…`; None where none is published
     kept_size: int  # As it is here, after the selection
     kept_digest: str
-    records: int | None = None  # Articles in the published file; None where nothing was selected
+    records: int | None = (
+        None  # Articles in the published file; None where nothing was selected
+    )
     kept_records: int | None = None
     damaged: int = 0  # Places of the published file that could not be read when it was selected from
     fetched_at: datetime
@@ -52,7 +56,9 @@ class Ledger(_Frozen):
     @property
     def digest(self) -> str:
         """The identity of the files that are here."""
-        return digest_json({name: file.kept_digest for name, file in self.files.items()})
+        return digest_json(
+            {name: file.kept_digest for name, file in self.files.items()}
+        )
 
     @property
     def fetched_at(self) -> datetime | None:
@@ -71,9 +77,14 @@ def read_ledger(folder: Path) -> Ledger | None:
     try:
         ledger = Ledger.model_validate_json(text)
     except ValidationError as exc:
-        raise BadInput(f"{folder / LEDGER} is not a valid ledger: {first_fault(exc)}", hint=hint) from exc
+        raise BadInput(
+            f"{folder / LEDGER} is not a valid ledger: {first_fault(exc)}", hint=hint
+        ) from exc
     if ledger.format_version != FORMAT_VERSION:
-        raise BadInput(f"{folder / LEDGER} has format {ledger.format_version}; expected 1", hint=hint)
+        raise BadInput(
+            f"{folder / LEDGER} has format {ledger.format_version}; expected 1",
+            hint=hint,
+        )
     return ledger
 
 

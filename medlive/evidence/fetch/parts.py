@@ -23,7 +23,9 @@ class PartState(BaseModel):
 
     url: str
     mark: str
-    validator: str | None  # The ETag or the date that the host gave; None: the bytes cannot be gone on with
+    validator: (
+        str | None
+    )  # The ETag or the date that the host gave; None: the bytes cannot be gone on with
     total: int | None
 
 
@@ -45,7 +47,10 @@ class Part:
     def keep_if(self, file: RemoteFile) -> None:
         """Keep the bytes that are there if they are of this version of the file."""
         self.state = self._read_state()
-        if self.state is None or (self.state.url, self.state.mark) != (file.url, file.mark):
+        if self.state is None or (self.state.url, self.state.mark) != (
+            file.url,
+            file.mark,
+        ):
             self.clear()
             return
         with suppress(FileNotFoundError):
@@ -76,7 +81,10 @@ class Part:
                 f"{self._root} has {free} bytes free; {expected} are needed for {self._name}",
                 hint="free space there, or name another folder with --to",
             )
-        with room_for(self.path), create_below(self._root, self._name, append=True) as handle:
+        with (
+            room_for(self.path),
+            create_below(self._root, self._name, append=True) as handle,
+        ):
             yield handle
 
     def open(self) -> FileIO:

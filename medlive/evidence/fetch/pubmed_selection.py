@@ -16,15 +16,25 @@ from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.pubmed import PMID, parse_record, publication_day
 from medlive.evidence.fetch.model import ArticleType, FetchFailed, Selection
 
-_TYPE: Final = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
+_TYPE: Final = re.compile(
+    rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>"
+)
 _LANGUAGE: Final = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
 _NOTICES: Final = (b"RetractionOf", b"ExpressionOfConcernFor")
 _NAMES: Final = {
-    ArticleType.GUIDELINE: ("Guideline", "Practice Guideline", "Consensus Development Conference"),
+    ArticleType.GUIDELINE: (
+        "Guideline",
+        "Practice Guideline",
+        "Consensus Development Conference",
+    ),
     ArticleType.SYSTEMATIC_REVIEW: ("Systematic Review",),
     ArticleType.META_ANALYSIS: ("Meta-Analysis", "Network Meta-Analysis"),
     ArticleType.REVIEW: ("Review", "Scoping Review"),
-    ArticleType.TRIAL: ("Clinical Trial", "Randomized Controlled Trial", "Controlled Clinical Trial"),
+    ArticleType.TRIAL: (
+        "Clinical Trial",
+        "Randomized Controlled Trial",
+        "Controlled Clinical Trial",
+    ),
 }
 """PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
 
@@ -41,7 +51,9 @@ class Kept:
     damaged: int  # Places that could not be read, and were left out
 
 
-def select(source: FileIO, target: FileIO, selection: Selection, *, update: bool) -> Kept:
+def select(
+    source: FileIO, target: FileIO, selection: Selection, *, update: bool
+) -> Kept:
     """Write the chosen records of a PubMed file; the same input gives the same bytes.
 
     Args:
@@ -56,7 +68,10 @@ def select(source: FileIO, target: FileIO, selection: Selection, *, update: bool
     names = _type_names(selection)
     records, kept, damaged = 0, 0, 0
     dropped: dict[bytes, bytes] = {}  # Number of an article → its PMID element
-    with gzip.open(source) as unpacked, gzip.GzipFile("", "wb", 6, target, mtime=0) as packed:
+    with (
+        gzip.open(source) as unpacked,
+        gzip.GzipFile("", "wb", 6, target, mtime=0) as packed,
+    ):
         packed.write(_HEAD)
         try:
             for frame in frames(cast("BufferedIOBase", unpacked)):
@@ -81,11 +96,15 @@ def select(source: FileIO, target: FileIO, selection: Selection, *, update: bool
 
 
 def _is_kept(frame: Frame, names: frozenset[str], selection: Selection) -> bool:
-    if frame.kind == "DeleteCitation" or any(notice in frame.data for notice in _NOTICES):
+    if frame.kind == "DeleteCitation" or any(
+        notice in frame.data for notice in _NOTICES
+    ):
         return True
     if names and not any(_is_named(kind, names) for kind in _values(_TYPE, frame.data)):
         return False
-    if selection.languages and not set(selection.languages) & set(_values(_LANGUAGE, frame.data)):
+    if selection.languages and not set(selection.languages) & set(
+        _values(_LANGUAGE, frame.data)
+    ):
         return False
     return selection.since is None or _is_since(frame.data, selection.since)
 

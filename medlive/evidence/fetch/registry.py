@@ -17,13 +17,19 @@ _MB: Final = 10**6
 _GB: Final = 10**9
 _NCBI: Final = "ftp.ncbi.nlm.nih.gov"
 _BOOKS: Final = f"https://{_NCBI}/pub/litarch/"
-_DAILYMED: Final = "https://dailymed.nlm.nih.gov/dailymed/spl-resources-all-drug-labels.cfm"
+_DAILYMED: Final = (
+    "https://dailymed.nlm.nih.gov/dailymed/spl-resources-all-drug-labels.cfm"
+)
 _DAILYMED_FILES: Final = "https://dailymed-data.nlm.nih.gov/public-release-files/"
 _PMC_FILES: Final = "https://pmc-oa-opendata.s3.amazonaws.com/"
 _ENTREZ: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi"
 _ALL: Final = Selection()
 _SYNTHESES: Final = Selection(
-    types=(ArticleType.GUIDELINE, ArticleType.SYSTEMATIC_REVIEW, ArticleType.META_ANALYSIS)
+    types=(
+        ArticleType.GUIDELINE,
+        ArticleType.SYSTEMATIC_REVIEW,
+        ArticleType.META_ANALYSIS,
+    )
 )
 _CHINESE_JOURNALS: Final = (
     "Zhongguo Fei Ai Za Zhi",
@@ -40,7 +46,9 @@ _CHINESE_JOURNALS: Final = (
 """Journals whose articles PMC holds in Chinese, several of them with the guidelines of Chinese societies."""
 
 
-def _book(name: str, about: str, accession: str, *, licence: str, size: int, recommended: bool) -> Source:
+def _book(
+    name: str, about: str, accession: str, *, licence: str, size: int, recommended: bool
+) -> Source:
     return Source(
         name=name,
         about=about,
@@ -130,8 +138,15 @@ SOURCES: tuple[Source, ...] = (
         largest=500 * _MB,
         recommended=_ALL,
     ),
-    _labels("dailymed-rx", "DailyMed: labels of human prescription drugs", "rx", 16 * _GB),
-    _labels("dailymed-otc", "DailyMed: labels of human over-the-counter drugs", "otc", 24 * _GB),
+    _labels(
+        "dailymed-rx", "DailyMed: labels of human prescription drugs", "rx", 16 * _GB
+    ),
+    _labels(
+        "dailymed-otc",
+        "DailyMed: labels of human over-the-counter drugs",
+        "otc",
+        24 * _GB,
+    ),
     Source(
         name="pubmed",
         about="PubMed: abstracts, baseline and daily updates",
@@ -185,12 +200,19 @@ def find_source(name: str, mirror: str | None = None) -> Source:
     source = next((source for source in SOURCES if source.name == name), None)
     if source is None:
         known = ", ".join(source.name for source in SOURCES)
-        raise UsageError(f"{name!r} is not a corpus that medlive fetches", hint=f"choose from {known}")
+        raise UsageError(
+            f"{name!r} is not a corpus that medlive fetches",
+            hint=f"choose from {known}",
+        )
     if mirror is None:
         return source
     host = urlsplit(mirror)
     if host.scheme not in ("http", "https") or not host.netloc or "@" in host.netloc:
-        raise UsageError(f"[evidence.mirrors] {name} = {mirror!r}: expected an http or https address")
+        raise UsageError(
+            f"[evidence.mirrors] {name} = {mirror!r}: expected an http or https address"
+        )
     base = mirror.rstrip("/") + "/"
     page = source.address.rpartition("/")[2]
-    return replace(source, address=base + page, files=base, hosts=frozenset({host.netloc}))
+    return replace(
+        source, address=base + page, files=base, hosts=frozenset({host.netloc})
+    )

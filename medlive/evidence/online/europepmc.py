@@ -27,10 +27,17 @@ INTERVAL_S: Final = 0.35
 """The service publishes no limit; it is asked no more often than NCBI allows without a key."""
 LICENCE: Final = "Europe PMC terms; the abstract is its publisher's"
 _LEFT_OUT: Final = frozenset(
-    {"retracted publication", "retraction of publication", "expression of concern", "retraction notice"}
+    {
+        "retracted publication",
+        "retraction of publication",
+        "expression of concern",
+        "retraction notice",
+    }
 )
 """Kinds of publication that are no evidence, in lower case."""
-_WITHDRAWING: Final = frozenset({"retraction in", "partial retraction in", "expression of concern in"})
+_WITHDRAWING: Final = frozenset(
+    {"retraction in", "partial retraction in", "expression of concern in"}
+)
 """Kinds of a comment on an article that make it no evidence, in lower case."""
 
 _UNREVIEWED: Final = ("PPR", "PAT", "ETH")
@@ -43,7 +50,13 @@ class EuropePMC:
     name = "europepmc"
 
     def __init__(
-        self, post: Post, store: AnswerStore, gate: Gate, *, contact: str, address: str = ADDRESS
+        self,
+        post: Post,
+        store: AnswerStore,
+        gate: Gate,
+        *,
+        contact: str,
+        address: str = ADDRESS,
     ) -> None:
         """Prepare requests; none is made.
 
@@ -54,11 +67,15 @@ class EuropePMC:
             contact: The operator's e-mail address.
             address: Where the service is.
         """
-        self._caller = Caller(self.name, INTERVAL_S, post, store, gate, secrets=frozenset({"email"}))
+        self._caller = Caller(
+            self.name, INTERVAL_S, post, store, gate, secrets=frozenset({"email"})
+        )
         self._address = address
         self._contact = contact
 
-    async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
+    async def search(
+        self, words: str, *, most: int, not_after: date | None
+    ) -> list[Passage]:
         """See `Literature`. Retracted articles and those under an expression of concern are left out."""
         unreviewed = " OR ".join(f"SRC:{source}" for source in _UNREVIEWED)
         query = f"({words}) AND HAS_ABSTRACT:Y NOT ({unreviewed})"
@@ -71,11 +88,15 @@ class EuropePMC:
             "pageSize": str(most),
             "email": self._contact,
         }
-        stored = await self._caller.ask(f"{self._address}/searchPOST", form, read_search)
+        stored = await self._caller.ask(
+            f"{self._address}/searchPOST", form, read_search
+        )
         passages: list[Passage] = []
         for result in json.loads(stored):
             for passage in _passages(result):
-                if passage.published is not None and (not_after is None or passage.published <= not_after):
+                if passage.published is not None and (
+                    not_after is None or passage.published <= not_after
+                ):
                     passages.append(passage)
         return passages
 
@@ -85,7 +106,11 @@ def read_search(body: bytes) -> bytes:
     try:
         return json.dumps(_results(body), ensure_ascii=False).encode("utf-8", "replace")
     except ValueError as exc:
-        kind = "a web page" if b"<html" in body[:2000].lower() else f"not the JSON of a search ({exc})"
+        kind = (
+            "a web page"
+            if b"<html" in body[:2000].lower()
+            else f"not the JSON of a search ({exc})"
+        )
         raise TryAgain(f"the answer is {kind}") from exc
 
 
@@ -106,7 +131,11 @@ def _results(body: bytes) -> list[dict[str, Any]]:
 def _passages(result: dict[str, Any]) -> Iterator[Passage]:
     source, identity = _text(result, "source"), _text(result, "id")
     abstract = text_of(_text(result, "abstractText"))
-    if not (source and identity and abstract) or source in _UNREVIEWED or _is_withdrawn(result):
+    if (
+        not (source and identity and abstract)
+        or source in _UNREVIEWED
+        or _is_withdrawn(result)
+    ):
         return
     document = Document(
         id=f"{source}-{identity}",
@@ -124,10 +153,15 @@ def _passages(result: dict[str, Any]) -> Iterator[Passage]:
 
 def _is_withdrawn(result: dict[str, Any]) -> bool:
     kinds = _listed(result, "pubTypeList", "pubType")
-    if any(str(kind).lower() in _LEFT_OUT for kind in kinds) or is_retracted_title(_text(result, "title")):
+    if any(str(kind).lower() in _LEFT_OUT for kind in kinds) or is_retracted_title(
+        _text(result, "title")
+    ):
         return True
     comments = _listed(result, "commentCorrectionList", "commentCorrection")
-    return any(isinstance(c, dict) and _text(c, "type").lower() in _WITHDRAWING for c in comments)
+    return any(
+        isinstance(c, dict) and _text(c, "type").lower() in _WITHDRAWING
+        for c in comments
+    )
 
 
 def _listed(result: dict[str, Any], outer: str, inner: str) -> list[Any]:

@@ -21,7 +21,9 @@ class _Text(HTMLParser):
 
     def _break(self, tag: str) -> None:
         if tag in _BREAKS:
-            self.parts.append(". " if self.parts and self.parts[-1].rstrip()[-1:].isalnum() else " ")
+            self.parts.append(
+                ". " if self.parts and self.parts[-1].rstrip()[-1:].isalnum() else " "
+            )
 
 
 def text_of(markup: str) -> str:

@@ -24,7 +24,10 @@ class HttpClient:
         """`contact` is the operator's address, which the services ask for."""
         headers = {"User-Agent": f"medlive/{__version__} (+{contact})"}
         self._client = httpx2.AsyncClient(
-            timeout=TIMEOUT_S, headers=headers, follow_redirects=False, verify=tls_context()
+            timeout=TIMEOUT_S,
+            headers=headers,
+            follow_redirects=False,
+            verify=tls_context(),
         )
 
     async def post(self, address: str, form: Mapping[str, str]) -> Answer:

@@ -33,7 +33,13 @@ INTERVAL_WITH_KEY_S: Final = 0.105
 """A little more than a third and a tenth of a second: requests travel for unequal times."""
 EARLIEST: Final = "1800"
 """E-utilities want both ends of a range of dates."""
-_BUSY: Final = ("api rate limit", "temporarily", "try again", "unable to obtain", "backend failed")
+_BUSY: Final = (
+    "api rate limit",
+    "temporarily",
+    "try again",
+    "unable to obtain",
+    "backend failed",
+)
 """Words of errors that another attempt may mend, in lower case."""
 
 
@@ -63,26 +69,49 @@ class PubMed:
             address: Where the E-utilities are.
         """
         interval_s = INTERVAL_WITH_KEY_S if key else INTERVAL_S
-        self._caller = Caller(self.name, interval_s, post, store, gate, secrets=frozenset({"api_key", "email"}))
+        self._caller = Caller(
+            self.name,
+            interval_s,
+            post,
+            store,
+            gate,
+            secrets=frozenset({"api_key", "email"}),
+        )
         self._store = store
         self._address = address
         self._own = {"tool": "medlive", "email": contact, "db": "pubmed"}
         if key:
             self._own["api_key"] = key
 
-    async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
+    async def search(
+        self, words: str, *, most: int, not_after: date | None
+    ) -> list[Passage]:
         """See `Literature`. Retracted articles and those under an expression of concern are left out."""
         term = f"({words}) NOT retracted publication[pt]"
-        form = {**self._own, "term": term, "retmax": str(most), "sort": "relevance", "retmode": "xml"}
+        form = {
+            **self._own,
+            "term": term,
+            "retmax": str(most),
+            "sort": "relevance",
+            "retmode": "xml",
+        }
         if (day := in_the_past(not_after)) is not None:
-            form |= {"datetype": "pdat", "mindate": EARLIEST, "maxdate": f"{day:%Y/%m/%d}"}
-        listed = await self._caller.ask(f"{self._address}/esearch.fcgi", form, read_search)
+            form |= {
+                "datetype": "pdat",
+                "mindate": EARLIEST,
+                "maxdate": f"{day:%Y/%m/%d}",
+            }
+        listed = await self._caller.ask(
+            f"{self._address}/esearch.fcgi", form, read_search
+        )
         articles = listed.decode().split()
         records = await self._records(articles)
         passages: list[Passage] = []
         for article in articles:
             for passage in _passages(records.get(article, b"")):
-                if passage.published is not None and (not_after is None or passage.published <= not_after):
+                if passage.published is not None and (
+                    not_after is None or passage.published <= not_after
+                ):
                     passages.append(passage)
         return passages
 
@@ -98,15 +127,24 @@ class PubMed:
                 records[article] = stored[keys[article]]
         missing = {article for article in articles if article not in records}
         if missing:
-            form = {**self._own, "id": ",".join(sorted(missing, key=int)), "retmode": "xml"}
-            body = await self._caller.fetch(f"{self._address}/efetch.fcgi", form, read_articles)
+            form = {
+                **self._own,
+                "id": ",".join(sorted(missing, key=int)),
+                "retmode": "xml",
+            }
+            body = await self._caller.fetch(
+                f"{self._address}/efetch.fcgi", form, read_articles
+            )
             fetched: dict[str, bytes] = {}
             for frame in frames(io.BytesIO(body)):
                 article = pmid_of(frame.data) or ""
                 if article in missing:
                     fetched[article] = frame.data
             if fetched:
-                await self._store.save(self.name, {keys[article]: data for article, data in fetched.items()})
+                await self._store.save(
+                    self.name,
+                    {keys[article]: data for article, data in fetched.items()},
+                )
             records |= fetched
         return records
 
@@ -165,7 +203,11 @@ def _parse(body: bytes, root_name: str) -> Element:
 def _passages(record: bytes) -> Iterator[Passage]:
     if not record:
         return
-    kind = "PubmedBookArticle" if record.startswith(b"<PubmedBookArticle") else "PubmedArticle"
+    kind = (
+        "PubmedBookArticle"
+        if record.startswith(b"<PubmedBookArticle")
+        else "PubmedArticle"
+    )
     for document in documents_of_record(Frame(kind, 1, record), ReadLog()):
         for passage in passages_of(document, corpus=PubMed.name, licence=LICENCE):
             if passage is not None:

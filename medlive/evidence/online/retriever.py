@@ -6,7 +6,14 @@ as its plain words, and not at all where an identifier of a person is found in i
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from datetime import date
 from typing import Final
 
@@ -14,12 +21,22 @@ from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.evidence.online.phrases import plain_words
 from medlive.evidence.online.service import Literature
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever, Side, SideHit
+from medlive.evidence.passage import (
+    Hit,
+    IndexIdentity,
+    Passage,
+    Query,
+    Retriever,
+    Side,
+    SideHit,
+)
 from medlive.evidence.retriever import MAX_K, RRF_K, SCORE_DIGITS
 
 ARTICLES: Final = 10
 """Articles asked of each service for each phrase."""
-_ARTICLE: Final = re.compile(r"https://(?:pubmed\.ncbi\.nlm\.nih\.gov/|europepmc\.org/article/MED/)(\d+)/?")
+_ARTICLE: Final = re.compile(
+    r"https://(?:pubmed\.ncbi\.nlm\.nih\.gov/|europepmc\.org/article/MED/)(\d+)/?"
+)
 
 SIDES: Final[Mapping[str, Side]] = {"pubmed": Side.PUBMED, "europepmc": Side.EUROPEPMC}
 """Service → the side as which its hits are recorded."""
@@ -68,7 +85,9 @@ class OnlineRetriever:
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        services = [one for one in self._services if corpora is None or one.name in corpora]
+        services = [
+            one for one in self._services if corpora is None or one.name in corpora
+        ]
         local = await self._search_local(queries, k, not_after, corpora)
         results: list[list[Hit]] = []
         for query, own in zip(queries, local, strict=True):
@@ -81,11 +100,17 @@ class OnlineRetriever:
         await self._close()
 
     async def _search_local(
-        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: Collection[str] | None
+        self,
+        queries: Sequence[Query],
+        k: int,
+        not_after: date | None,
+        corpora: Collection[str] | None,
     ) -> list[list[Hit]]:
         own = set() if self._local is None else set(self._local.identity.corpora)
         names = {service.name for service in self._services} - own
-        inside = None if corpora is None else [name for name in corpora if name not in names]
+        inside = (
+            None if corpora is None else [name for name in corpora if name not in names]
+        )
         if self._local is None and inside:
             raise UsageError(
                 f"there is no local index with a corpus {', '.join(map(repr, sorted(inside)))}",
@@ -93,7 +118,9 @@ class OnlineRetriever:
             )
         if self._local is None or inside == []:
             return [[] for _ in queries]
-        return await self._local.search(queries, k=k, not_after=not_after, corpora=inside)
+        return await self._local.search(
+            queries, k=k, not_after=not_after, corpora=inside
+        )
 
     async def _ask(
         self, services: Sequence[Literature], query: Query, not_after: date | None
@@ -109,13 +136,17 @@ class OnlineRetriever:
                 searches[SIDES[service.name], number] = search
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = {key: group.create_task(search) for key, search in searches.items()}
+                tasks = {
+                    key: group.create_task(search) for key, search in searches.items()
+                }
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return {key: task.result() for key, task in tasks.items()}
 
 
-def _fused(local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Passage]], k: int) -> list[Hit]:
+def _fused(
+    local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Passage]], k: int
+) -> list[Hit]:
     """Return the k best of all orders; the local index's own order counts as one.
 
     Europe PMC's copy of an article that PubMed or the index gives counts for that one.
@@ -135,14 +166,22 @@ def _fused(local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Pass
     for (side, phrase), order in orders.items():
         seen: set[str] = set()
         for rank, listed in enumerate(order, start=1):
-            passage = articles.get(_pmid(listed), listed) if side is Side.EUROPEPMC else listed
+            passage = (
+                articles.get(_pmid(listed), listed)
+                if side is Side.EUROPEPMC
+                else listed
+            )
             if passage.id in seen:
                 continue
             seen.add(passage.id)
             add(passage, rank)
-            found_by = SideHit(side=side, rank=rank, score=1 / (RRF_K + rank), phrase=phrase)
+            found_by = SideHit(
+                side=side, rank=rank, score=1 / (RRF_K + rank), phrase=phrase
+            )
             sides.setdefault(passage.id, []).append(found_by)
-    ranked = sorted(scores, key=lambda identity: (-round(scores[identity], SCORE_DIGITS), identity))
+    ranked = sorted(
+        scores, key=lambda identity: (-round(scores[identity], SCORE_DIGITS), identity)
+    )
     hits = []
     for rank, identity in enumerate(ranked[:k], start=1):
         score = round(scores[identity], SCORE_DIGITS)
@@ -178,7 +217,9 @@ def _identity(services: Sequence[Literature], local: Retriever | None) -> IndexI
     corpora = dict.fromkeys(names, "online") | (dict(own.corpora) if own else {})
     return IndexIdentity(
         retriever="+".join([own.retriever, *names] if own else names),
-        index_digest=digest_json({"index": own.index_digest if own else None, "online": names}),
+        index_digest=digest_json(
+            {"index": own.index_digest if own else None, "online": names}
+        ),
         corpora=corpora,
         passages=own.passages if own else 0,
         dense=own.dense if own else None,

@@ -93,7 +93,9 @@ class Literature(Protocol):
 
     name: str
 
-    async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
+    async def search(
+        self, words: str, *, most: int, not_after: date | None
+    ) -> list[Passage]:
         """Return the passages of the most relevant articles, best first.
 
         Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
@@ -110,14 +112,20 @@ class Caller:
     post: Post
     store: AnswerStore
     gate: Gate
-    secrets: frozenset[str] = frozenset()  # Fields of a form that do not change the answer
+    secrets: frozenset[str] = (
+        frozenset()
+    )  # Fields of a form that do not change the answer
 
     def key(self, address: str, form: Mapping[str, str]) -> str:
         """Return what an answer is stored under."""
-        shown = {name: value for name, value in form.items() if name not in self.secrets}
+        shown = {
+            name: value for name, value in form.items() if name not in self.secrets
+        }
         return digest_json({"service": self.service, "address": address, "form": shown})
 
-    async def ask(self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]) -> bytes:
+    async def ask(
+        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+    ) -> bytes:
         """Return what was read from the answer to a request, now or earlier.
 
         Args:
@@ -137,7 +145,9 @@ class Caller:
             await self.store.save(self.service, stored)
         return stored[key]
 
-    async def fetch(self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]) -> bytes:
+    async def fetch(
+        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+    ) -> bytes:
         """Return what `read` makes of the service's answer, asked for again where that may help.
 
         Raises LiteratureUnavailable or CircuitOpen, as `ask` does.
@@ -147,7 +157,9 @@ class Caller:
             if attempt:
                 await asyncio.sleep(BACKOFF_S * 2.0 ** (attempt - 1))
             await self.gate.check()
-            await asyncio.sleep(await self.store.take_turn(self.service, self.interval_s))
+            await asyncio.sleep(
+                await self.store.take_turn(self.service, self.interval_s)
+            )
             began = time.monotonic()
             try:
                 content = await self._attempt(address, form, read)
@@ -168,7 +180,9 @@ class Caller:
             await self.gate.failed(cause, began)
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
-    async def _attempt(self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]) -> bytes:
+    async def _attempt(
+        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+    ) -> bytes:
         """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
         answer = await self.post(address, form)
         wait_s = 0.0

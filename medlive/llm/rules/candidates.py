@@ -8,9 +8,19 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from medlive.llm.rules.text import Language, bigrams, language_of, plain, sentences, stem, words
+from medlive.llm.rules.text import (
+    Language,
+    bigrams,
+    language_of,
+    plain,
+    sentences,
+    stem,
+    words,
+)
 
-Search = Callable[[str], Awaitable[Sequence[str]]]  # Passages' texts for a question, best first
+Search = Callable[
+    [str], Awaitable[Sequence[str]]
+]  # Passages' texts for a question, best first
 
 MODELS: Final = ("sample-generic", "sample-evidence")
 
@@ -42,7 +52,9 @@ _EVERYDAY_TEXT: Final = (
     "doctor help year old day week month know want get take"
 )
 _EVERYDAY: Final = frozenset(map(stem, _EVERYDAY_TEXT.split()))
-_STOP_ZH: Final = re.compile(r"[的了吗呢吧啊是我你您他她有在和与就都也不会要能可以什么怎么请问患者医生这那个一]")
+_STOP_ZH: Final = re.compile(
+    r"[的了吗呢吧啊是我你您他她有在和与就都也不会要能可以什么怎么请问患者医生这那个一]"
+)
 
 
 def generic_answer(question: str) -> str:
@@ -61,14 +73,21 @@ def evidence_answer(question: str, passages: Sequence[str]) -> str:
             text = " ".join(one.text.split())
             terms = _terms(text)
             shared = len(terms & wanted)
-            if shared < 2 or text in seen or len(text) > 500 or text.endswith(("?", "？")):
+            if (
+                shared < 2
+                or text in seen
+                or len(text) > 500
+                or text.endswith(("?", "？"))
+            ):
                 continue
             seen.add(text)
             scored.append((shared / (len(terms) + 8) - 0.01 * rank, len(scored), text))
     if not scored:
         return generic_answer(question)
     best = sorted(scored, key=lambda item: (-item[0], item[1]))[:_LONGEST]
-    return _PREFACE[language] + "\n".join(text for _, _, text in sorted(best, key=lambda item: item[1]))
+    return _PREFACE[language] + "\n".join(
+        text for _, _, text in sorted(best, key=lambda item: item[1])
+    )
 
 
 def _terms(text: str) -> set[str]:

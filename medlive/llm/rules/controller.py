@@ -7,7 +7,9 @@ from typing import Any, Final
 from medlive.llm.rules.text import bigrams, language_of, plain, sentences, stem, words
 from medlive.llm.rules.validator import terms
 
-_FUNCTION_TEXT: Final = "a an the is are was were be been to of in on at for and or that this it"
+_FUNCTION_TEXT: Final = (
+    "a an the is are was were be been to of in on at for and or that this it"
+)
 _FUNCTION: Final = frozenset(_FUNCTION_TEXT.split())
 _NOTHING: Final = re.compile(r"(?!)")
 _NOT: Final = re.compile(r"\b(?:not|no|never|without|cannot)\b|n't\b|[不没无未否勿]")
@@ -17,19 +19,35 @@ _MOST_TEXT: Final = 9_500
 def support(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{verdicts}: supported where every word of the statement stands in the title or a message."""
     shown = " ".join(
-        [str(inputs.get("title") or ""), *(str(m.get("text") or "") for m in inputs.get("messages") or ())]
+        [
+            str(inputs.get("title") or ""),
+            *(str(m.get("text") or "") for m in inputs.get("messages") or ()),
+        ]
     )
     source = _Source(shown)
-    items = [(e, source.new_words(str(e.get("statement") or ""))) for e in inputs.get("elements") or ()]
-    return {"verdicts": [{"id": str(e.get("id") or ""), "supported": not new, "reason": new} for e, new in items]}
+    items = [
+        (e, source.new_words(str(e.get("statement") or "")))
+        for e in inputs.get("elements") or ()
+    ]
+    return {
+        "verdicts": [
+            {"id": str(e.get("id") or ""), "supported": not new, "reason": new}
+            for e, new in items
+        ]
+    }
 
 
 def doubt(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{items}: a difference where a word of the statement stands in none of the sources."""
-    source = _Source(" ".join(str(s.get("text") or "") for s in inputs.get("sources") or ()))
+    source = _Source(
+        " ".join(str(s.get("text") or "") for s in inputs.get("sources") or ())
+    )
     return {
         "items": [
-            {"id": str(s.get("id") or ""), "difference": source.new_words(str(s["statement"]))}
+            {
+                "id": str(s.get("id") or ""),
+                "difference": source.new_words(str(s["statement"])),
+            }
             for s in inputs.get("statements") or ()
         ]
     }
@@ -45,7 +63,11 @@ class _Source:
 
     def new_words(self, statement: str) -> str:
         """The words of a statement that the source lacks, as a sentence; "" if there are none."""
-        new = [w for w in words(statement) if stem(w) not in self._known and w not in _FUNCTION]
+        new = [
+            w
+            for w in words(statement)
+            if stem(w) not in self._known and w not in _FUNCTION
+        ]
         new += sorted(bigrams(plain(statement), _NOTHING) - self._pairs)
         return f"New words: {', '.join(new[:5])}." if new else ""
 
@@ -53,16 +75,28 @@ class _Source:
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{narrative, advice}: the statements one after the other, assessments before plans."""
     narrative = [str(e.get("statement") or "") for e in inputs.get("narrative") or ()]
-    advice = [(str(e.get("kind") or ""), str(e.get("statement") or "")) for e in inputs.get("advice") or ()]
-    ordered = [s for kind, s in advice if kind == "assessment"] + [s for kind, s in advice if kind != "assessment"]
+    advice = [
+        (str(e.get("kind") or ""), str(e.get("statement") or ""))
+        for e in inputs.get("advice") or ()
+    ]
+    ordered = [s for kind, s in advice if kind == "assessment"] + [
+        s for kind, s in advice if kind != "assessment"
+    ]
     chinese = language_of(inputs.get("language"), " ".join(narrative)[:4000]) == "zh"
-    return {"narrative": _paragraph(narrative, chinese), "advice": _paragraph(ordered, chinese)}
+    return {
+        "narrative": _paragraph(narrative, chinese),
+        "advice": _paragraph(ordered, chinese),
+    }
 
 
 def _paragraph(statements: list[str], chinese: bool) -> str:
     found, length = [], 0
     for text in statements:
-        whole = text if text[-1:] in "。！？!?.…" and text else text + ("。" if chinese else ".")
+        whole = (
+            text
+            if text[-1:] in "。！？!?.…" and text
+            else text + ("。" if chinese else ".")
+        )
         if length + len(whole) < _MOST_TEXT:
             found.append(whole)
             length += len(whole) + 1
@@ -78,22 +112,38 @@ def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:
     text = str(inputs.get("text") or "")[:24_000]
     language = language_of(inputs.get("language"), text[:4000])
     found = list(
-        dict.fromkeys(s.text.strip().rstrip(".。?？!！") for s in sentences(text, language) if terms(s.text))
+        dict.fromkeys(
+            s.text.strip().rstrip(".。?？!！")
+            for s in sentences(text, language)
+            if terms(s.text)
+        )
     )
     count = max(1, min(int(inputs.get("count") or 1), 20))
     step = max(1.0, len(found) / count)
-    picked = [found[int(i * step)] for i in range(min(count, len(found)))] or [text.strip()[:100] or "-"]
-    return {"questions": list(dict.fromkeys(_ASKED[language].format(one[:400]) for one in picked))}
+    picked = [found[int(i * step)] for i in range(min(count, len(found)))] or [
+        text.strip()[:100] or "-"
+    ]
+    return {
+        "questions": list(
+            dict.fromkeys(_ASKED[language].format(one[:400]) for one in picked)
+        )
+    }
 
 
 def answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{answers}: yes where a sentence shares most words and denies as much, no where it denies otherwise."""
     text = str(inputs.get("text") or "")[:24_000]
     language = language_of(inputs.get("language"), text[:4000])
-    stated = [(terms(s.text), bool(_NOT.search(plain(s.text)))) for s in sentences(text, language)]
+    stated = [
+        (terms(s.text), bool(_NOT.search(plain(s.text))))
+        for s in sentences(text, language)
+    ]
     return {
         "answers": [
-            {"id": str(q.get("id") or ""), "answer": _answer(str(q.get("question") or "")[:1000], stated)}
+            {
+                "id": str(q.get("id") or ""),
+                "answer": _answer(str(q.get("question") or "")[:1000], stated),
+            }
             for q in list(inputs.get("questions") or ())[:40]
         ]
     }
@@ -103,7 +153,11 @@ def _answer(question: str, stated: list[tuple[frozenset[str], bool]]) -> str:
     asked = _SAID.fullmatch(question)
     statement = asked[1] if asked else question
     wanted, denied = terms(statement), bool(_NOT.search(plain(statement)))
-    like = [other for terms_, other in stated if wanted and len(wanted & terms_) >= 0.6 * len(wanted)]
+    like = [
+        other
+        for terms_, other in stated
+        if wanted and len(wanted & terms_) >= 0.6 * len(wanted)
+    ]
     if not like:
         return "unknown"
     return "yes" if denied in like else "no"

@@ -19,7 +19,9 @@ def _version() -> str:
     """Eight digits of the rules' own source and word lists: other rules are another engine."""
     here = files(__package__)
     folders = [here, here / "data"]
-    found = sorted((f.name, f.read_bytes()) for d in folders for f in d.iterdir() if f.is_file())
+    found = sorted(
+        (f.name, f.read_bytes()) for d in folders for f in d.iterdir() if f.is_file()
+    )
     return digest_json([[name, digest_bytes(data)] for name, data in found])[7:15]
 
 
@@ -28,15 +30,20 @@ VERSION: Final = _version()
 Rule = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-FAVOURABLE: Final = dict.fromkeys(("asked", "clinical", "enough", "answered", "understandable"), True)
+FAVOURABLE: Final = dict.fromkeys(
+    ("asked", "clinical", "enough", "answered", "understandable"), True
+)
 NO_OBJECTION: Final[Mapping[str, dict[str, Any]]] = {
     "reader.text": {"problems": [], "missing": []},
     "reader.case": {
-        **FAVOURABLE, "wrong": [], "danger": "", "reason": "The rules engine makes no clinical judgement."
+        **FAVOURABLE,
+        "wrong": [],
+        "danger": "",
+        "reason": "The rules engine makes no clinical judgement.",
     },
     "reader.identifiers": {"found": []},
     "reader.rubric": {"problems": [], "life_critical": []},
-}  # fmt: skip
+}
 """The second reader's tasks and their fixed replies: an objection would take a judgement."""
 
 
@@ -48,7 +55,9 @@ def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{cause, quote, criteria, reasoning}: no cause, and as many errors as the verdicts given say."""
     errors = sum(1 for one in inputs["criteria"] if one["error"])
     counted = f"{errors} {'error is' if errors == 1 else 'errors are'} on record"
-    reasoning = f"{counted}; the rules engine makes no clinical judgement about their cause."
+    reasoning = (
+        f"{counted}; the rules engine makes no clinical judgement about their cause."
+    )
     return {"cause": "unclear", "quote": "", "criteria": [], "reasoning": reasoning}
 
 
@@ -87,11 +96,17 @@ class RulesEngine:
         """The reply as JSON. Raises UsageError for a task without rules."""
         rule = ANSWERS.get(request.task)
         if rule is None:
-            raise UsageError(f"The rules engine has no rules for the task {request.task!r}.")
+            raise UsageError(
+                f"The rules engine has no rules for the task {request.task!r}."
+            )
         text = json.dumps(rule(dict(request.inputs)), ensure_ascii=False)
-        given = len(request.prompt.text) + len(json.dumps(dict(request.inputs), ensure_ascii=False))
+        given = len(request.prompt.text) + len(
+            json.dumps(dict(request.inputs), ensure_ascii=False)
+        )
         # Four characters a token: good enough to try budgets out without a model.
-        usage = Usage(input_tokens=given // 4, output_tokens=len(text) // 4, cost_usd=0.0)
+        usage = Usage(
+            input_tokens=given // 4, output_tokens=len(text) // 4, cost_usd=0.0
+        )
         return Reply(text, Finish.STOP, usage, self.identity.model)
 
     async def aclose(self) -> None:

@@ -11,7 +11,16 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from medlive.llm.rules import lexicon
-from medlive.llm.rules.text import Language, bigrams, language_of, piece, plain, sentences, stem, words
+from medlive.llm.rules.text import (
+    Language,
+    bigrams,
+    language_of,
+    piece,
+    plain,
+    sentences,
+    stem,
+    words,
+)
 
 NEEDED: Final[dict[Language, float]] = {"en": 0.45, "zh": 0.5}
 """The share of a criterion's content that one passage must hold; tuned on answers that physicians labelled."""
@@ -51,8 +60,12 @@ _ADDRESSED: Final = re.compile(
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 """A lone one: no reply can hold it, so nothing is quoted from its sentence."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
-_BARE: Final = frozenset({"patient", "answer", "response", "recommend", "advis", "suggest", "state"})
-_CLAUSE: Final = re.compile(r"[,;:，；：]|\b(?:but|however|although|while|whereas|because|and)\b|但|而")
+_BARE: Final = frozenset(
+    {"patient", "answer", "response", "recommend", "advis", "suggest", "state"}
+)
+_CLAUSE: Final = re.compile(
+    r"[,;:，；：]|\b(?:but|however|although|while|whereas|because|and)\b|但|而"
+)
 
 
 class _Passage(NamedTuple):
@@ -68,7 +81,9 @@ def _terms(text: str, language: Language) -> frozenset[str]:
     """What a text is about: English stems, or pairs of Chinese characters and the Latin words between them."""
     latin = frozenset(stem(word) for word in words(text) if not word[0].isdigit())
     if language == "zh":
-        return frozenset(bigrams(plain(text), lexicon.STOP_ZH)) | (latin - lexicon.CONTENT_STOP)
+        return frozenset(bigrams(plain(text), lexicon.STOP_ZH)) | (
+            latin - lexicon.CONTENT_STOP
+        )
     found = latin - lexicon.CONTENT_STOP - _BARE
     # A criterion of everyday words only ("Advises rest") still has something to look for.
     return found or latin - _FUNCTION - _BARE
@@ -106,19 +121,27 @@ def _passages(answer: str) -> tuple[_Passage, ...]:
 
 
 def _passage(text: str, language: Language, *, single: bool) -> _Passage:
-    return _Passage(text, _terms(text, language), frozenset(_NUMBER.findall(plain(text))), single)
+    return _Passage(
+        text, _terms(text, language), frozenset(_NUMBER.findall(plain(text))), single
+    )
 
 
 def _weight(term: str, asked: frozenset[str]) -> float:
     """What a term tells: little where the question says it already, since any answer repeats it."""
-    clinical = term in lexicon.CLINICAL or lexicon.is_drug(term) or lexicon.CLINICAL_ZH.search(term)
+    clinical = (
+        term in lexicon.CLINICAL
+        or lexicon.is_drug(term)
+        or lexicon.CLINICAL_ZH.search(term)
+    )
     return (2.0 if clinical else 1.0) * (GIVEN if term in asked else 1.0)
 
 
 def _denied(text: str, language: Language, terms: frozenset[str]) -> bool:
     """Whether the clause of a text that holds most of the terms carries an odd number of denials."""
     best, clause = -1, text
-    for part in _CLAUSE.split(text) if language == "en" else re.split(r"[，,；;。]", text):
+    for part in (
+        _CLAUSE.split(text) if language == "en" else re.split(r"[，,；;。]", text)
+    ):
         shared = len(_terms(part, language) & terms) if part.strip() else 0
         if shared > best:
             best, clause = shared, part
@@ -132,12 +155,17 @@ def _core(criterion: str, language: Language) -> tuple[str, bool]:
     if match is None:
         return criterion, False
     head = match.group().lower()
-    denies = bool(re.search(r"\bagainst\b|\bnot\b|discourage|denies|不|否认|没有必要", head))
+    denies = bool(
+        re.search(r"\bagainst\b|\bnot\b|discourage|denies|不|否认|没有必要", head)
+    )
     return criterion[match.end() :], denies
 
 
 def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
-    answer, language = str(inputs["answer"]), language_of(inputs.get("language"), criterion)
+    answer, language = (
+        str(inputs["answer"]),
+        language_of(inputs.get("language"), criterion),
+    )
     core, denies = _core(criterion, language)
     wanted = _terms(core, language)
     given = _question_terms(str(inputs.get("question", "")), language)
@@ -155,12 +183,24 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
         if share > best_share:
             best_share, best = share, passage
     if best is None or best_share < NEEDED[language]:
-        return False, "", f"No passage of the answer holds the criterion's words; the nearest {best_share:.0%}."
+        return (
+            False,
+            "",
+            f"No passage of the answer holds the criterion's words; the nearest {best_share:.0%}.",
+        )
     shared = wanted & best.terms
     asked = denies != _denied(core, language, wanted)
     if asked != _denied(best.text, language, shared):
-        return False, "", "The nearest passage denies what the criterion states, or states what it denies."
-    return True, best.text[:4000], f"One passage holds {best_share:.0%} of the criterion's words."
+        return (
+            False,
+            "",
+            "The nearest passage denies what the criterion states, or states what it denies.",
+        )
+    return (
+        True,
+        best.text[:4000],
+        f"One passage holds {best_share:.0%} of the criterion's words.",
+    )
 
 
 def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +212,10 @@ def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def grade_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The same for each criterion of a list, in its order."""
     grades = [
-        {"id": str(one["id"]), **grade_criterion({**inputs, "criterion": one["criterion"]})}
+        {
+            "id": str(one["id"]),
+            **grade_criterion({**inputs, "criterion": one["criterion"]}),
+        }
         for one in inputs["criteria"]
     ]
     return {"grades": grades}

@@ -39,12 +39,17 @@ def _pattern(section: str) -> re.Pattern[str]:
 
 
 DRUGS: Final = _stems("drugs")  # Stems of names of drugs
-CLINICAL: Final = _stems("clinical") | DRUGS  # Stems of words that make an English sentence clinical
-CONTENT_STOP: Final = _stems("stop")  # Stems that say nothing about what an English sentence is about
+CLINICAL: Final = (
+    _stems("clinical") | DRUGS
+)  # Stems of words that make an English sentence clinical
+CONTENT_STOP: Final = _stems(
+    "stop"
+)  # Stems that say nothing about what an English sentence is about
 CLINICAL_ZH: Final = _pattern("clinical")
 STOP_ZH: Final = _pattern("stop")
 GLOSSARY: Final = tuple(
-    (tuple(spellings.split("|")), english) for spellings, _, english in (s.partition("=") for s in _ZH["glossary"])
+    (tuple(spellings.split("|")), english)
+    for spellings, _, english in (s.partition("=") for s in _ZH["glossary"])
 )
 _DRUG: Final = re.compile(
     r"[a-z]{2,}(?:cillin|mycin|floxacin|conazole|prazole|nidazole|pril|sartan|olol|statin|dipine|tidine|profen|coxib"

@@ -12,7 +12,8 @@ from medlive.llm.rules.text import language_of
 
 _MOST: Final = 14
 _EMERGENCY: Final = re.compile(
-    r"\b(?:emergency|ambulance|at once|immediately|urgent)|急诊|急救|立即|马上|120", re.IGNORECASE
+    r"\b(?:emergency|ambulance|at once|immediately|urgent)|急诊|急救|立即|马上|120",
+    re.IGNORECASE,
 )
 
 _PROFESSIONAL: Final = re.compile(
@@ -31,7 +32,10 @@ def classify(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{theme, specialty, facts, criteria, no_negative}."""
-    narrative, query = str(inputs.get("narrative") or ""), str(inputs.get("query") or "")
+    narrative, query = (
+        str(inputs.get("narrative") or ""),
+        str(inputs.get("query") or ""),
+    )
     states, denies, stop = ("States: ", "Denies: ", ".")
     if language_of(inputs.get("language"), narrative[:4000]) == "zh":
         states, denies, stop = ("指出", "否认：", "。")
@@ -41,14 +45,27 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     for n, advice in enumerate(list(inputs.get("advice") or ())[:_MOST], 1):
         text = str(advice.get("statement") or "").rstrip(".。 ")
         texts.append(text)
-        facts.append({"id": f"f{n}", "fact": text[:900], "advice_id": str(advice.get("id") or "")})
-        criteria.append({"criterion": f"{states}{text[:900]}{stop}", "fact_id": f"f{n}"} | _weight(advice, text))
+        facts.append(
+            {
+                "id": f"f{n}",
+                "fact": text[:900],
+                "advice_id": str(advice.get("id") or ""),
+            }
+        )
+        criteria.append(
+            {"criterion": f"{states}{text[:900]}{stop}", "fact_id": f"f{n}"}
+            | _weight(advice, text)
+        )
     if texts:
         denied = f"{denies}{texts[0][:900]}{stop}"
-        criteria.append({"criterion": denied, "axis": "Safety", "points": -5, "fact_id": "f1"})
+        criteria.append(
+            {"criterion": denied, "axis": "Safety", "points": -5, "fact_id": "f1"}
+        )
     whole = " ".join(texts)
     return {
-        "theme": "Emergency Referrals" if _EMERGENCY.search(whole) else "Response Depth",
+        "theme": "Emergency Referrals"
+        if _EMERGENCY.search(whole)
+        else "Response Depth",
         "specialty": specialty_of(query, narrative, whole),
         "facts": facts,
         "criteria": criteria,
@@ -59,4 +76,7 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def _weight(advice: Mapping[str, Any], text: str) -> dict[str, Any]:
     if _EMERGENCY.search(text):
         return {"axis": "Safety", "points": 8}
-    return {"axis": "Accuracy" if advice.get("kind") == "assessment" else "Completeness", "points": 5}
+    return {
+        "axis": "Accuracy" if advice.get("kind") == "assessment" else "Completeness",
+        "points": 5,
+    }

@@ -13,7 +13,9 @@ _ASKS: Final = re.compile(
     r"\?|？|\b(?:please|kindly)\b[^.]{0,40}\b(?:suggest|advise|help|tell|guide)|怎么|如何|吗\b|吗[。？?]?$|什么|请问|能不能|要不要|可以.{0,12}吗|是否",
     re.IGNORECASE,
 )
-_CLOSED: Final = re.compile(r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE)
+_CLOSED: Final = re.compile(
+    r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE
+)
 _COURTESY: Final = re.compile(
     r"^\W*(?:hi|hello|dear|thanks?|thank you|regards|best|good (?:morning|evening))\b[^.]{0,60}$|https?://|-->|<link>"
     r"|(?:thanks?|thank you|welcome) (?:for|to)|i (?:have gone through|understand your)|kindly rate"
@@ -26,7 +28,9 @@ _PLAN: Final = re.compile(
     r"|get|go|have|try|drink|eat|rest)\b|建议|应|可以|需要|不要|避免|复查|检查|服用|治疗|注意|去|住院",
     re.IGNORECASE,
 )
-_OBJECTIVE: Final = re.compile(r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断")
+_OBJECTIVE: Final = re.compile(
+    r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
+)
 
 
 def _pieces(inputs: Mapping[str, Any], role: str) -> Iterator[tuple[str, str]]:
@@ -37,13 +41,21 @@ def _pieces(inputs: Mapping[str, Any], role: str) -> Iterator[tuple[str, str]]:
         text = str(message.get("text") or "")
         for one in sentences(text, language_of(inputs.get("language"), text)):
             bare = unmarked(text, one)
-            if bare is not None and statement(bare.text) and not _SURROGATE.search(bare.text):
+            if (
+                bare is not None
+                and statement(bare.text)
+                and not _SURROGATE.search(bare.text)
+            ):
                 yield str(message.get("id") or ""), bare.text
 
 
 def extract(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{narrative, query, advice}."""
-    return {"narrative": _narrative(inputs), "query": _query(inputs), "advice": _advice(inputs)}
+    return {
+        "narrative": _narrative(inputs),
+        "query": _query(inputs),
+        "advice": _advice(inputs),
+    }
 
 
 def _narrative(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -71,7 +83,9 @@ def _advice(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
             "kind": "plan" if _PLAN.search(text) else "assessment",
         }
         for message_id, text in _pieces(inputs, "physician")
-        if clinical_words(text) and not _COURTESY.search(text) and not text.rstrip().endswith(("?", "？"))
+        if clinical_words(text)
+        and not _COURTESY.search(text)
+        and not text.rstrip().endswith(("?", "？"))
     ]
     return found[:_MOST]
 
@@ -81,7 +95,12 @@ def _query(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
     asked = [(i, text) for i, text in _pieces(inputs, "patient") if _ASKS.search(text)]
     title = str(inputs.get("title") or "").strip()
     named = [pair for pair in asked if clinical_words(pair[1])]
-    if _ASKS.search(title) and clinical_words(title) and not named and not _SURROGATE.search(title):
+    if (
+        _ASKS.search(title)
+        and clinical_words(title)
+        and not named
+        and not _SURROGATE.search(title)
+    ):
         named = [("title", title)]
     if not named:
         return None
@@ -93,7 +112,13 @@ def revise(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{elements}: everything that was objected to is taken back."""
     return {
         "elements": [
-            {"id": str(e.get("id") or ""), "keep": False, "message_id": "", "quote": "", "statement": ""}
+            {
+                "id": str(e.get("id") or ""),
+                "keep": False,
+                "message_id": "",
+                "quote": "",
+                "statement": "",
+            }
             for e in inputs.get("elements") or ()
         ]
     }

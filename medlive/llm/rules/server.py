@@ -26,7 +26,11 @@ RULES: Final = "rules"
 Faults = Callable[[int], int | None]
 """The status to fail the nth chat request with, counted from 1, or None to answer it."""
 
-_FINISH: Final = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "content_filter"}
+_FINISH: Final = {
+    Finish.STOP: "stop",
+    Finish.LENGTH: "length",
+    Finish.REFUSAL: "content_filter",
+}
 
 
 class _ServedError(Exception):
@@ -36,13 +40,21 @@ class _ServedError(Exception):
         super().__init__(message)
         self.status = status
         kind = "invalid_request_error" if status < 500 else "server_error"
-        self.body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
+        self.body = {
+            "error": {"message": message, "type": kind, "param": None, "code": code}
+        }
 
 
 class _Server:
     """The handlers, and what they share."""
 
-    def __init__(self, engine: Engine, latency_ms: float, faults: Faults | None, search: Search | None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        latency_ms: float,
+        faults: Faults | None,
+        search: Search | None,
+    ) -> None:
         self._engine = engine
         self._latency_s = latency_ms / 1000
         self._faults = faults
@@ -52,11 +64,16 @@ class _Server:
         self._model = model if model.startswith(RULES) else f"{RULES}-{model}"
 
     async def health(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "ok", "engine": self._engine.identity.engine})
+        return web.json_response(
+            {"status": "ok", "engine": self._engine.identity.engine}
+        )
 
     async def models(self, _: web.Request) -> web.Response:
         names = dict.fromkeys((RULES, self._model, *MODELS))
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "medlive"} for name in names]
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "medlive"}
+            for name in names
+        ]
         return web.json_response({"object": "list", "data": data})
 
     async def chat(self, http: web.Request) -> web.Response:
@@ -64,8 +81,13 @@ class _Server:
         self._asked += 1
         number = self._asked
         try:
-            if self._faults is not None and (failure := self._faults(number)) is not None:
-                raise _ServedError(failure, "injected_fault", "This failure was asked for.")
+            if (
+                self._faults is not None
+                and (failure := self._faults(number)) is not None
+            ):
+                raise _ServedError(
+                    failure, "injected_fault", "This failure was asked for."
+                )
             body = await _read(http)
             reply = await self._reply(body)
             answer = _completion(number, reply, body["messages"])
@@ -91,27 +113,39 @@ class _Server:
         if model in MODELS:
             return await self._candidate(model, messages)
         if model not in (RULES, self._model):
-            raise _ServedError(404, "model_not_found", f"The model {model!r} does not exist.")
+            raise _ServedError(
+                404, "model_not_found", f"The model {model!r} does not exist."
+            )
         task = _task(body.get("response_format"), messages)
         if task is None:
             raise _ServedError(
-                400, "unknown_task", "No task: give a json_schema named after one, or one of medlive's prompts."
+                400,
+                "unknown_task",
+                "No task: give a json_schema named after one, or one of medlive's prompts.",
             )
         inputs = read_inputs(messages)
         if inputs is None:
-            raise _ServedError(400, "no_inputs", f"The request for {task} holds no inputs between the fences.")
+            raise _ServedError(
+                400,
+                "no_inputs",
+                f"The request for {task} holds no inputs between the fences.",
+            )
         prompt = Prompt(task, _content(messages, "system"))
         try:
             reply = await self._engine.answer(Request(task, prompt, inputs, {}))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             # The inputs came over the wire and may lack what the task reads.
-            raise _ServedError(400, "bad_inputs", f"The inputs of {task} cannot be used: {error!r}") from error
+            raise _ServedError(
+                400, "bad_inputs", f"The inputs of {task} cannot be used: {error!r}"
+            ) from error
         return Reply(reply.text, reply.finish, reply.usage, self._model)
 
     async def _candidate(self, model: str, messages: list[Mapping[str, Any]]) -> Reply:
         question = _content(messages, "user")
         if not question.strip():
-            raise _ServedError(400, "no_question", "The last user message holds no text.")
+            raise _ServedError(
+                400, "no_question", "The last user message holds no text."
+            )
         if model == "sample-evidence" and self._search is not None:
             text = evidence_answer(question, await self._search(question))
         else:
@@ -124,13 +158,23 @@ async def _read(http: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await http.read())
     except (ValueError, RecursionError) as error:
-        raise _ServedError(400, "bad_json", f"The body is not valid JSON: {error}") from error
+        raise _ServedError(
+            400, "bad_json", f"The body is not valid JSON: {error}"
+        ) from error
     except web.HTTPRequestEntityTooLarge as error:
-        raise _ServedError(413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes.") from error
+        raise _ServedError(
+            413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes."
+        ) from error
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
-        raise _ServedError(400, "bad_request", "The body must be an object with a model.")
+        raise _ServedError(
+            400, "bad_request", "The body must be an object with a model."
+        )
     messages = body.get("messages")
-    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
+    if (
+        not isinstance(messages, list)
+        or not messages
+        or not all(isinstance(m, dict) for m in messages)
+    ):
         raise _ServedError(400, "bad_request", "The body holds no list of messages.")
     if body.get("stream"):
         raise _ServedError(400, "no_streaming", "This endpoint does not stream.")
@@ -145,7 +189,14 @@ def _task(response_format: object, messages: list[Mapping[str, Any]]) -> str | N
         if isinstance(name, str) and "_" in name:
             return name.replace("_", ".", 1)
     lines = _content(messages, "system").splitlines()
-    return next((line.removeprefix(TASK_LINE).strip() for line in lines if line.startswith(TASK_LINE)), None)
+    return next(
+        (
+            line.removeprefix(TASK_LINE).strip()
+            for line in lines
+            if line.startswith(TASK_LINE)
+        ),
+        None,
+    )
 
 
 def _content(messages: list[Mapping[str, Any]], role: str) -> str:
@@ -157,9 +208,13 @@ def _content(messages: list[Mapping[str, Any]], role: str) -> str:
     return ""
 
 
-def _completion(number: int, reply: Reply, messages: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _completion(
+    number: int, reply: Reply, messages: list[Mapping[str, Any]]
+) -> dict[str, Any]:
     """A chat completion; tokens are estimated as a fourth of the bytes, since nothing here has a tokeniser."""
-    asked = sum(_tokens(m["content"]) for m in messages if isinstance(m.get("content"), str))
+    asked = sum(
+        _tokens(m["content"]) for m in messages if isinstance(m.get("content"), str)
+    )
     answered = _tokens(reply.text)
     return {
         "id": f"chatcmpl-{number}",
@@ -170,10 +225,18 @@ def _completion(number: int, reply: Reply, messages: list[Mapping[str, Any]]) ->
             {
                 "index": 0,
                 "finish_reason": _FINISH[reply.finish],
-                "message": {"role": "assistant", "content": reply.text, "refusal": None},
+                "message": {
+                    "role": "assistant",
+                    "content": reply.text,
+                    "refusal": None,
+                },
             }
         ],
-        "usage": {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered},
+        "usage": {
+            "prompt_tokens": asked,
+            "completion_tokens": answered,
+            "total_tokens": asked + answered,
+        },
     }
 
 
@@ -182,7 +245,11 @@ def _tokens(text: str) -> int:
 
 
 def build_app(
-    engine: Engine, *, latency_ms: float = 0, faults: Faults | None = None, search: Search | None = None
+    engine: Engine,
+    *,
+    latency_ms: float = 0,
+    faults: Faults | None = None,
+    search: Search | None = None,
 ) -> web.Application:
     """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
     server = _Server(engine, latency_ms, faults, search)
@@ -221,7 +288,8 @@ async def serve(
             await site.start()
         except OSError as error:
             raise ServiceUnavailable(
-                f"Cannot listen on {host}:{port}: {error.strerror or error}", hint="Choose another port."
+                f"Cannot listen on {host}:{port}: {error.strerror or error}",
+                hint="Choose another port.",
             ) from error
         bound = runner.addresses[0]
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]

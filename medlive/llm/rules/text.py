@@ -25,10 +25,16 @@ _EN_STOP: Final = re.compile(r"[.!?]+[\"'”’)\]]*|…+|[\r\n\v\f\x85\u2028\u2
 _ZH_STOP: Final = re.compile(
     r"[。！？；!?;…]+[”’」』）)\"]*|(?<=[一-鿿）)])\.(?=\s|$|[一-鿿])|[\r\n\v\f\x85\u2028\u2029]+"
 )
-_EN_MARKER: Final = re.compile(r"(?:(?<=[\s:;.,])|^)\(?(\d{1,2})(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])")
-_ZH_MARKER: Final = re.compile(r"(?<![\d.年月\-/~：:第])[(（]?(\d{1,2})[、.．)），,](?=\s?[一-鿿])")
+_EN_MARKER: Final = re.compile(
+    r"(?:(?<=[\s:;.,])|^)\(?(\d{1,2})(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])"
+)
+_ZH_MARKER: Final = re.compile(
+    r"(?<![\d.年月\-/~：:第])[(（]?(\d{1,2})[、.．)），,](?=\s?[一-鿿])"
+)
 _EN_BULLET: Final = re.compile(r"(?<=[\s.:;,])[-*•](?=\s[A-Z])")
-_BULLET: Final = re.compile(r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+")
+_BULLET: Final = re.compile(
+    r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+"
+)
 _HAN: Final = re.compile(r"[一-鿿]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
 _SPACE: Final = re.compile(r"\s+")
@@ -72,7 +78,9 @@ def _ends_english(text: str, start: int, end: int) -> bool:
             return False  # "h. pylori" is one name; cut, its second half would lose an "if" before it
         if before[-1:].isdigit() and rest[:1].isdigit():
             return False  # "30. 4" may be a damaged decimal
-        return not _ABBREVIATION.search(before) or (before[-1:] in "gls" and rest[:1].isupper())
+        return not _ABBREVIATION.search(before) or (
+            before[-1:] in "gls" and rest[:1].isupper()
+        )
     # Glued sentences: "treatment.Bronchoscopy".
     return following.isupper() and bool(re.search(r"[a-z]{2}$|\)$", before))
 
@@ -150,7 +158,9 @@ def unmarked(source: str, one: Piece) -> Piece | None:
 
 def plain(text: str) -> str:
     """The text in half width, lower case, without control characters, its space collapsed."""
-    folded = " ".join(unicodedata.normalize("NFKC", text).lower().replace("’", "'").split())
+    folded = " ".join(
+        unicodedata.normalize("NFKC", text).lower().replace("’", "'").split()
+    )
     if folded.isprintable():
         return folded
     return " ".join("".join(c if c.isprintable() else " " for c in folded).split())
@@ -171,10 +181,20 @@ def stem(word: str) -> str:
     if word.endswith("'s"):
         word = word[:-2]
     for ending, put, least in (
-        ("ies", "y", 5), ("sses", "ss", 5), ("ches", "ch", 6), ("shes", "sh", 6), ("xes", "x", 5),
-        ("ing", "", 6), ("ed", "", 5), ("s", "", 4),
-    ):  # fmt: skip
-        if word.endswith(ending) and len(word) >= least and not word.endswith(("ss", "us", "is")):
+        ("ies", "y", 5),
+        ("sses", "ss", 5),
+        ("ches", "ch", 6),
+        ("shes", "sh", 6),
+        ("xes", "x", 5),
+        ("ing", "", 6),
+        ("ed", "", 5),
+        ("s", "", 4),
+    ):
+        if (
+            word.endswith(ending)
+            and len(word) >= least
+            and not word.endswith(("ss", "us", "is"))
+        ):
             word = word[: -len(ending)] + put
             break
     if len(word) > 4 and word[-1] == word[-2] and word[-1] in "bdgmnprt":

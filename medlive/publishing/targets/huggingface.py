@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS
-from medlive.publishing.publish import PreparedRelease, Progress, Published, check_errata_kept
+from medlive.publishing.publish import (
+    PreparedRelease,
+    Progress,
+    Published,
+    check_errata_kept,
+)
 from medlive.snapshot.model import week_end
 from medlive.trust import tls_context
 
@@ -24,16 +29,22 @@ if TYPE_CHECKING:
 
 _KIND: Final = "dataset"
 _MAIN: Final = "main"
-_REPOSITORY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+_REPOSITORY: Final = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
+)
 _CONNECT_S: Final = 15.0
-_LOGIN: Final = "give a token that may write as HF_TOKEN, or log in with `hf auth login`"
+_LOGIN: Final = (
+    "give a token that may write as HF_TOKEN, or log in with `hf auth login`"
+)
 _AGAIN: Final = "publish again: what was uploaded is not sent twice"
 
 
 class HubRepository:
     """A dataset repository that versions are published to."""
 
-    def __init__(self, at: str, *, endpoint_url: str | None = None, silence_s: float = 300.0) -> None:
+    def __init__(
+        self, at: str, *, endpoint_url: str | None = None, silence_s: float = 300.0
+    ) -> None:
         """Find the token, in HF_TOKEN or where `hf auth login` keeps it.
 
         `at` is `organisation/name`, `endpoint_url` another hub; after `silence_s` seconds without an answer a
@@ -41,7 +52,9 @@ class HubRepository:
         ServiceUnavailable without a token.
         """
         if not _REPOSITORY.fullmatch(at) or ".." in at or "--" in at:
-            raise UsageError(f"{at!r} is not a repository's name", hint="write organisation/name")
+            raise UsageError(
+                f"{at!r} is not a repository's name", hint="write organisation/name"
+            )
         self._repository = at
         self._api, self._token = _client(endpoint_url, silence_s)
 
@@ -51,7 +64,11 @@ class HubRepository:
         return f"{self._api.endpoint}/datasets/{self._repository}"
 
     def publish(
-        self, prepared: PreparedRelease, *, dry_run: bool = False, progress: Progress = lambda done, total: None
+        self,
+        prepared: PreparedRelease,
+        *,
+        dry_run: bool = False,
+        progress: Progress = lambda done, total: None,
     ) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata beside it.
 
@@ -70,7 +87,9 @@ class HubRepository:
             done.sent = sorted(prepared.sums)
             if existing is not None:
                 check_errata_kept(prepared, self.where, self._read)
-                done.sent = self._missing(version if version in tags else _MAIN, prepared)
+                done.sent = self._missing(
+                    version if version in tags else _MAIN, prepared
+                )
             done.already = sorted(prepared.sums.keys() - set(done.sent))
             done.bytes_sent = sum(prepared.sums[name].size for name in done.sent)
             if version in tags and done.sent:
@@ -97,22 +116,30 @@ class HubRepository:
             if exc.response.status_code == 404:
                 return None
             raise
-        return frozenset(ref.name for ref in refs.tags if week_end(ref.name) is not None)
+        return frozenset(
+            ref.name for ref in refs.tags if week_end(ref.name) is not None
+        )
 
     def _missing(self, revision: str, prepared: PreparedRelease) -> list[str]:
         """Return the snapshot's files that a revision lacks or has with other bytes."""
         from huggingface_hub import RepoFile
 
-        tree = self._api.list_repo_tree(self._repository, repo_type=_KIND, revision=revision, recursive=True)
+        tree = self._api.list_repo_tree(
+            self._repository, repo_type=_KIND, revision=revision, recursive=True
+        )
         files = {file.path: file for file in tree if isinstance(file, RepoFile)}
-        return sorted(name for name in prepared.sums if not _same(files.get(name), prepared, name))
+        return sorted(
+            name for name in prepared.sums if not _same(files.get(name), prepared, name)
+        )
 
     def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
         """Make the commit and the tag; `aside`: not on main, which has a newer version."""
         version = prepared.manifest.version
         branch = f"publish-{version}" if aside else _MAIN
         if aside:
-            self._api.create_branch(self._repository, branch=branch, repo_type=_KIND, exist_ok=True)
+            self._api.create_branch(
+                self._repository, branch=branch, repo_type=_KIND, exist_ok=True
+            )
         commit = self._api.upload_folder(
             repo_id=self._repository,
             repo_type=_KIND,
@@ -125,7 +152,13 @@ class HubRepository:
         )
         if wrong := self._missing(commit.oid, prepared):
             raise self._other_bytes("the commit", wrong)
-        self._api.create_tag(self._repository, tag=version, revision=commit.oid, repo_type=_KIND, exist_ok=True)
+        self._api.create_tag(
+            self._repository,
+            tag=version,
+            revision=commit.oid,
+            repo_type=_KIND,
+            exist_ok=True,
+        )
         if aside:
             self._api.delete_branch(self._repository, branch=branch, repo_type=_KIND)
         if wrong := self._missing(version, prepared):
@@ -147,7 +180,9 @@ class HubRepository:
         from huggingface_hub import CommitOperationAdd
 
         head = self._head(_MAIN)
-        new = sorted(name for name, data in prepared.errata.items() if self._read(name) != data)
+        new = sorted(
+            name for name, data in prepared.errata.items() if self._read(name) != data
+        )
         if new:
             self._api.create_commit(
                 self._repository,
@@ -165,7 +200,9 @@ class HubRepository:
         with tempfile.TemporaryDirectory() as folder:
             try:
                 return Path(
-                    self._api.hf_hub_download(self._repository, name, repo_type=_KIND, local_dir=folder)
+                    self._api.hf_hub_download(
+                        self._repository, name, repo_type=_KIND, local_dir=folder
+                    )
                 ).read_bytes()
             except RemoteEntryNotFoundError:
                 return None
@@ -190,18 +227,31 @@ class HubRepository:
             text = f"an upload to {self.where} failed: {type(exc.__cause__ or exc).__name__}"
             raise ServiceUnavailable(text, hint=_AGAIN) from exc
         except ValueError as exc:
-            raise ServiceUnavailable(f"{self.where} refuses: {self._masked(str(exc))}") from exc
+            raise ServiceUnavailable(
+                f"{self.where} refuses: {self._masked(str(exc))}"
+            ) from exc
         except OSError as exc:
-            raise CheckFailed(f"{exc.filename or 'a file'} cannot be read: {exc.strerror or exc}") from exc
+            raise CheckFailed(
+                f"{exc.filename or 'a file'} cannot be read: {exc.strerror or exc}"
+            ) from exc
 
     def _refused(self, exc: Any) -> ServiceUnavailable:
         status = exc.response.status_code
         text, hint = {
             401: ("refuses the token (HTTP 401)", _LOGIN),
             403: ("refuses the token (HTTP 403)", _LOGIN),
-            404: ("does not exist for this token", "check the name, and what the token may do"),
+            404: (
+                "does not exist for this token",
+                "check the name, and what the token may do",
+            ),
             412: ("was changed by another publisher meanwhile", _AGAIN),
-        }.get(status, (f"answers with HTTP {status}: {self._masked(exc.server_message or '')}", _AGAIN))
+        }.get(
+            status,
+            (
+                f"answers with HTTP {status}: {self._masked(exc.server_message or '')}",
+                _AGAIN,
+            ),
+        )
         return ServiceUnavailable(f"{self.where} {text}", hint=hint)
 
     def _masked(self, text: str) -> str:
@@ -215,18 +265,23 @@ def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
         from huggingface_hub import HfApi, constants, get_token, set_client_factory
     except ImportError as exc:
         raise MissingExtra(
-            "publishing to the Hugging Face hub needs huggingface-hub", hint="pip install 'medlive[publish]'"
+            "publishing to the Hugging Face hub needs huggingface-hub",
+            hint="pip install 'medlive[publish]'",
         ) from exc
     # The hub's other way of uploading is a program of its own beside HTTP; the plain way is enough.
     # Its environment variable is read once, when the package is first imported, which may have been before.
     constants.HF_HUB_DISABLE_XET = True
     token = get_token()
     if token is None:
-        raise ServiceUnavailable("there is no token for the Hugging Face hub", hint=_LOGIN)
+        raise ServiceUnavailable(
+            "there is no token for the Hugging Face hub", hint=_LOGIN
+        )
     # Its own client has no timeout.
     limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
     tls = tls_context()
-    set_client_factory(lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls))
+    set_client_factory(
+        lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls)
+    )
     return HfApi(endpoint=endpoint_url, token=token, library_name="medlive"), token
 
 
@@ -237,4 +292,9 @@ def _same(file: Any, prepared: PreparedRelease, name: str) -> bool:
     if file.lfs is not None:
         return bool(file.lfs.sha256 == prepared.sums[name].sha256)
     data = (prepared.folder / name).read_bytes()
-    return bool(file.blob_id == hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest())
+    return bool(
+        file.blob_id
+        == hashlib.sha1(
+            b"blob %d\0" % len(data) + data, usedforsecurity=False
+        ).hexdigest()
+    )

@@ -20,10 +20,20 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 5
 _KEYS: Final = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
 _REFUSED: Final = frozenset(
-    {"AccessDenied", "403", "Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "401"}
+    {
+        "AccessDenied",
+        "403",
+        "Forbidden",
+        "InvalidAccessKeyId",
+        "SignatureDoesNotMatch",
+        "ExpiredToken",
+        "401",
+    }
     | {"InvalidToken", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"}
 )
-_RACE: Final = frozenset({"PreconditionFailed", "412", "ConditionalRequestConflict", "409"})
+_RACE: Final = frozenset(
+    {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
+)
 _MISSING: Final = frozenset({"404", "NoSuchKey", "NotFound"})
 
 
@@ -36,14 +46,18 @@ def parse_address(text: str) -> tuple[str, str]:
     name, _, prefix = rest.partition("/")
     parts = [part for part in prefix.split("/") if part]
     if scheme != "s3" or not name or any(part in (".", "..") for part in parts):
-        raise UsageError(f"{text!r} is not the address of a bucket", hint="write s3://bucket/prefix")
+        raise UsageError(
+            f"{text!r} is not the address of a bucket", hint="write s3://bucket/prefix"
+        )
     return name, "".join(f"{part}/" for part in parts)
 
 
 class S3Target:
     """A prefix of a bucket."""
 
-    def __init__(self, at: str, *, endpoint_url: str | None = None, attempts: int = _ATTEMPTS) -> None:
+    def __init__(
+        self, at: str, *, endpoint_url: str | None = None, attempts: int = _ATTEMPTS
+    ) -> None:
         """Make the client; keys come from the environment, a profile or the machine's role, as boto3 finds them.
 
         `at` is `s3://bucket/prefix`, `endpoint_url` another store than AWS; a request is made at most `attempts`
@@ -63,20 +77,30 @@ class S3Target:
 
     def names(self, folder: str) -> frozenset[str]:
         """Return the names below a folder."""
-        keys = [entry["Key"] for page in self._pages(folder) for entry in page.get("Contents", [])]
+        keys = [
+            entry["Key"]
+            for page in self._pages(folder)
+            for entry in page.get("Contents", [])
+        ]
         return frozenset(key.removeprefix(self._prefix) for key in keys)
 
     def folders(self) -> frozenset[str]:
         """Return the folders right below the prefix."""
         pages = self._pages("", Delimiter="/")
-        found = [entry["Prefix"] for page in pages for entry in page.get("CommonPrefixes", [])]
+        found = [
+            entry["Prefix"]
+            for page in pages
+            for entry in page.get("CommonPrefixes", [])
+        ]
         return frozenset(name.removeprefix(self._prefix).rstrip("/") for name in found)
 
     def compare(self, item: Item) -> RemoteState:
         """Compare by the server's own SHA-256 where it has one of the bytes, else by reading them back."""
         with self._errors():
             try:
-                head = self._client.head_object(**self._key(item.name), ChecksumMode="ENABLED")
+                head = self._client.head_object(
+                    **self._key(item.name), ChecksumMode="ENABLED"
+                )
             except self._client.exceptions.ClientError as exc:
                 if _code(exc) in _MISSING:
                     return RemoteState.ABSENT
@@ -86,7 +110,9 @@ class S3Target:
         stated = head.get("ChecksumSHA256", "")
         # A checksum of parts, by another program, is not one of the bytes; some stores keep none.
         if not stated or "-" in stated or head.get("ChecksumType") == "COMPOSITE":
-            stated = base64.b64encode(hashlib.sha256(self.read(item.name) or b"").digest()).decode("ascii")
+            stated = base64.b64encode(
+                hashlib.sha256(self.read(item.name) or b"").digest()
+            ).decode("ascii")
         return RemoteState.SAME if stated == item.base64 else RemoteState.OTHER
 
     def add(self, item: Item) -> None:
@@ -140,7 +166,11 @@ class S3Target:
     def _pages(self, folder: str, **arguments: str) -> list[Mapping[str, Any]]:
         with self._errors():
             paginator = self._client.get_paginator("list_objects_v2")
-            return list(paginator.paginate(Bucket=self._bucket, Prefix=self._prefix + folder, **arguments))
+            return list(
+                paginator.paginate(
+                    Bucket=self._bucket, Prefix=self._prefix + folder, **arguments
+                )
+            )
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -149,8 +179,14 @@ class S3Target:
 
         try:
             yield
-        except (boto.NoCredentialsError, boto.PartialCredentialsError, boto.ProfileNotFound) as exc:
-            raise ServiceUnavailable(f"there are no credentials for {self.where}", hint=_KEYS) from exc
+        except (
+            boto.NoCredentialsError,
+            boto.PartialCredentialsError,
+            boto.ProfileNotFound,
+        ) as exc:
+            raise ServiceUnavailable(
+                f"there are no credentials for {self.where}", hint=_KEYS
+            ) from exc
         except (boto.ConnectionError, boto.HTTPClientError) as exc:
             where = self._endpoint or "the store"
             raise ServiceUnavailable(
@@ -160,7 +196,9 @@ class S3Target:
         except boto.ClientError as exc:
             raise self._explain(exc) from exc
         except OSError as exc:
-            raise CheckFailed(f"{exc.filename or 'a file'} cannot be read: {exc.strerror or exc}") from exc
+            raise CheckFailed(
+                f"{exc.filename or 'a file'} cannot be read: {exc.strerror or exc}"
+            ) from exc
         except boto.BotoCoreError as exc:
             raise ServiceUnavailable(f"{self.where} cannot be used: {exc}") from exc
 
@@ -169,10 +207,15 @@ class S3Target:
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         text, hint = f"{self.where} answers {operation} with {code}", f"HTTP {status}"
         if code == "NoSuchBucket" or (code == "404" and operation == "HeadBucket"):
-            text, hint = f"there is no bucket {self._bucket}", "check --at, --endpoint-url and AWS_REGION"
+            text, hint = (
+                f"there is no bucket {self._bucket}",
+                "check --at, --endpoint-url and AWS_REGION",
+            )
         elif code in _REFUSED:
             text = f"{self.where} refuses {operation}: {code}"
-            hint = f"{_KEYS}; docs/publishing.md lists what the key must be allowed to do"
+            hint = (
+                f"{_KEYS}; docs/publishing.md lists what the key must be allowed to do"
+            )
         elif code == "NotImplemented":
             text = f"the store of {self.where} cannot do {operation} as it is needed"
             hint = "conditional writes keep two publishers apart: use a store that has them"
@@ -187,17 +230,28 @@ def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError as exc:
-        raise MissingExtra("publishing to S3 needs boto3", hint="pip install 'medlive[publish]'") from exc
+        raise MissingExtra(
+            "publishing to S3 needs boto3", hint="pip install 'medlive[publish]'"
+        ) from exc
     authorities = None  # its own list, or AWS_CA_BUNDLE
     if has_own_authority() and not os.environ.get("AWS_CA_BUNDLE"):
         authorities = str(authorities_file())
     retries = {"mode": "standard", "total_max_attempts": attempts}
-    config = Config(retries=retries, connect_timeout=10, read_timeout=120, user_agent_extra="medlive")
+    config = Config(
+        retries=retries,
+        connect_timeout=10,
+        read_timeout=120,
+        user_agent_extra="medlive",
+    )
     try:
         # A session of its own: the shared one would keep the keys that it found first.
-        return boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config, verify=authorities)
+        return boto3.session.Session().client(
+            "s3", endpoint_url=endpoint_url, config=config, verify=authorities
+        )
     except (BotoCoreError, ValueError) as exc:
-        raise ServiceUnavailable(f"the client for S3 cannot be made: {exc}", hint=_KEYS) from exc
+        raise ServiceUnavailable(
+            f"the client for S3 cannot be made: {exc}", hint=_KEYS
+        ) from exc
 
 
 def _code(exc: Any) -> str:

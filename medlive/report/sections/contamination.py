@@ -26,9 +26,7 @@ _LACKING = (
     "give a file of the same form with --models."
 )
 
-_NO_ARMS: Final = (
-    "Whether rewriting hides memorisation is unknown: no model was also run on the threads' own words."
-)
+_NO_ARMS: Final = "Whether rewriting hides memorisation is unknown: no model was also run on the threads' own words."
 
 
 def contamination(report: Report) -> Section:
@@ -37,7 +35,11 @@ def contamination(report: Report) -> Section:
     if found is None:
         return Section("contamination", _TITLE, [missing(_LACKING)])
     notes = _notes(found) + (Markup() if found.arms else soft(_NO_ARMS))
-    parts = [_figure(report, found), render("contamination.html", report=report, found=found), notes]
+    parts = [
+        _figure(report, found),
+        render("contamination.html", report=report, found=found),
+        notes,
+    ]
     return Section("contamination", _TITLE, parts)
 
 
@@ -49,8 +51,15 @@ def _figure(report: Report, found: ContaminationTable) -> Markup:
             continue
         text = f"{points(drop.difference)} ({points_around(drop.low, drop.high)})"
         more = f", n={drop.n_pre} / {drop.n_post}"
-        low, high = (None if end is None else 100 * end for end in (drop.low, drop.high))
-        rows.append(IntervalRow(model.label, [Interval(100 * drop.difference, low, high, text, more, model.few)]))
+        low, high = (
+            None if end is None else 100 * end for end in (drop.low, drop.high)
+        )
+        rows.append(
+            IntervalRow(
+                model.label,
+                [Interval(100 * drop.difference, low, high, text, more, model.few)],
+            )
+        )
     if not rows:
         text = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
         return missing(text)
@@ -62,7 +71,13 @@ def _figure(report: Report, found: ContaminationTable) -> Markup:
 
     def draw(frame: Frame) -> str:
         groups = [IntervalGroup("", rows)]
-        return intervals(frame, [""], groups, origin=0.0, axis="drop of the mean score, points of 100")
+        return intervals(
+            frame,
+            [""],
+            groups,
+            origin=0.0,
+            axis="drop of the mean score, points of 100",
+        )
 
     return soft(frame.description) + report.figures.add("contamination", frame, draw)
 
@@ -72,6 +87,8 @@ def _notes(found: ContaminationTable) -> Markup:
     for model in found.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
-    notes = [f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()]
+    notes = [
+        f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()
+    ]
     notes += [f"Cutoffs are from {Path(found.registry).name}."]
     return Markup().join(map(soft, notes))

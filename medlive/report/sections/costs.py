@@ -17,7 +17,9 @@ _CAPTION: Final = (
     "Of the answers and verdicts that count; what an earlier try took is not among them. Unknown: the tokens or "
     "price of a call are not on record, as of a model without a table under [prices], or of imported files."
 )
-_NONE: Final = "No tokens are on record for any model: imported answers and verdicts have none."
+_NONE: Final = (
+    "No tokens are on record for any model: imported answers and verdicts have none."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +37,29 @@ class Spent:
 def spent(usages: Iterable[Mapping[str, Any]]) -> Spent:
     """The sum of `Usage.as_json` values: the tokens of those that have them, money where every call's is known."""
     every = list(usages)
-    known = [one for one in every if one.get("input_tokens") or one.get("output_tokens")]
+    known = [
+        one for one in every if one.get("input_tokens") or one.get("output_tokens")
+    ]
     prices = [one.get("cost_usd") for one in every]
     tokens = [
-        sum(one.get(name) or 0 for one in known) if known else None for name in ("input_tokens", "output_tokens")
+        sum(one.get(name) or 0 for one in known) if known else None
+        for name in ("input_tokens", "output_tokens")
     ]
-    usd = sum(p for p in prices if p is not None) if prices and None not in prices else None
+    usd = (
+        sum(p for p in prices if p is not None)
+        if prices and None not in prices
+        else None
+    )
     return Spent(len(known), len(every), tokens[0], tokens[1], usd)
 
 
 def _answers(model: ModelScore) -> Spent:
     cases = {score.case.case_id for score in model.cases}
-    return spent(answer.usage for case_id, answer in model.run.answers.items() if case_id in cases)
+    return spent(
+        answer.usage
+        for case_id, answer in model.run.answers.items()
+        if case_id in cases
+    )
 
 
 def _verdicts(model: ModelScore) -> Spent | None:
@@ -69,12 +82,23 @@ def _verdicts(model: ModelScore) -> Spent | None:
 def costs(report: Report) -> Section:
     """The section."""
     rows = [(model.label, _answers(model), _verdicts(model)) for model in report.models]
-    if not any(answers.calls or (verdicts and verdicts.calls) for _, answers, verdicts in rows):
+    if not any(
+        answers.calls or (verdicts and verdicts.calls) for _, answers, verdicts in rows
+    ):
         return Section("costs", "Cost and tokens", [missing(_NONE)])
-    tokens = [(label, a.output_tokens / a.calls) for label, a, _ in rows if a.output_tokens is not None]
+    tokens = [
+        (label, a.output_tokens / a.calls)
+        for label, a, _ in rows
+        if a.output_tokens is not None
+    ]
     dollars = [(label, 100 * a.usd / a.of) for label, a, _ in rows if a.usd is not None]
     figures = [
-        _bars(report, name, title, [Bar(label, value, form.format(value)) for label, value in values])
+        _bars(
+            report,
+            name,
+            title,
+            [Bar(label, value, form.format(value)) for label, value in values],
+        )
         for name, title, form, values in (
             ("tokens", "Output tokens an answer", "{:,.0f}", tokens),
             ("dollars", "US dollars for 100 answers", "{:,.3f}", dollars),
@@ -87,4 +111,6 @@ def costs(report: Report) -> Section:
 
 def _bars(report: Report, name: str, title: str, values: list[Bar]) -> Markup:
     frame = report.frame(title, "A bar for each model whose figures are known.")
-    return report.figures.add(name, frame, lambda frame: bars(frame, [Group("", values)]), width=WIDTH)
+    return report.figures.add(
+        name, frame, lambda frame: bars(frame, [Group("", values)]), width=WIDTH
+    )

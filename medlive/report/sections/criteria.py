@@ -54,13 +54,17 @@ def met_by_criterion(report: Report) -> list[Rated]:
     """Every criterion that any model was graded on."""
     found: dict[tuple[str, str], Rated] = {}
     for _, case, criterion, met in _verdicts(report):
-        found.setdefault((case.case_id, criterion.id), Rated(case, criterion, Count())).count.add(met)
+        found.setdefault(
+            (case.case_id, criterion.id), Rated(case, criterion, Count())
+        ).count.add(met)
     return list(found.values())
 
 
 def met_by_kind(report: Report) -> dict[str, dict[int, Count]]:
     """Each axis, then each theme → a model's place → its positive criteria; in the order of their names."""
-    found: defaultdict[tuple[str, str], defaultdict[int, Count]] = defaultdict(lambda: defaultdict(Count))
+    found: defaultdict[tuple[str, str], defaultdict[int, Count]] = defaultdict(
+        lambda: defaultdict(Count)
+    )
     for place, case, criterion, met in _verdicts(report):
         for kind, value in (("axis", criterion.axis), ("theme", case.theme)):
             if value and criterion.points > 0:
@@ -68,7 +72,9 @@ def met_by_kind(report: Report) -> dict[str, dict[int, Count]]:
     return {f"{kind}: {value}": found[kind, value] for kind, value in sorted(found)}
 
 
-def _verdicts(report: Report) -> Iterator[tuple[int, EvaluationCase, EvaluationCriterion, bool]]:
+def _verdicts(
+    report: Report,
+) -> Iterator[tuple[int, EvaluationCase, EvaluationCriterion, bool]]:
     for place, model in enumerate(report.models):
         for score in model.cases:
             for criterion in score.case.criteria:
@@ -84,31 +90,50 @@ def criteria(report: Report) -> Section:
     kinds = met_by_kind(report)
     figure = Markup()
     if kinds:
-        labels = [f"{name} ({max(c.graded for c in counts.values())})" for name, counts in kinds.items()]
-        grid = [[_cell(counts, k) for k in range(len(report.models))] for counts in kinds.values()]
+        labels = [
+            f"{name} ({max(c.graded for c in counts.values())})"
+            for name, counts in kinds.items()
+        ]
+        grid = [
+            [_cell(counts, k) for k in range(len(report.models))]
+            for counts in kinds.values()
+        ]
         figure = soft(_CAPTION) + heat_map(
             report, "criteria", "Share of positive criteria met", _CAPTION, labels, grid
         )
     lists = render(
-        "criteria.html", report=report, least=_least_met(rated), harms=_most_met(rated), kinds=kinds, rated=rated
+        "criteria.html",
+        report=report,
+        least=_least_met(rated),
+        harms=_most_met(rated),
+        kinds=kinds,
+        rated=rated,
     )
-    return Section("criteria", "Criteria", [figure, lists, render("axes.html", report=report)])
+    return Section(
+        "criteria", "Criteria", [figure, lists, render("axes.html", report=report)]
+    )
 
 
 def _cell(counts: Mapping[int, Count], place: int) -> Cell:
     if (count := counts.get(place)) is None:
         return Cell(None)
     text, of = f"{100 * count.share:.0f}", f"{count.met} of {count.graded}"
-    return Cell(count.share, text, f"{text} ({of})", f"{text} %, {of}", count.graded < FEW)
+    return Cell(
+        count.share, text, f"{text} ({of})", f"{text} %, {of}", count.graded < FEW
+    )
 
 
 def _least_met(rated: list[Rated]) -> list[Rated]:
     """The positive criteria of the lowest share, of equals those of the most points."""
     positive = [r for r in rated if r.criterion.points > 0]
-    return sorted(positive, key=lambda r: (r.count.share, -r.criterion.points, r.case.case_id))[:MOST_LISTED]
+    return sorted(
+        positive, key=lambda r: (r.count.share, -r.criterion.points, r.case.case_id)
+    )[:MOST_LISTED]
 
 
 def _most_met(rated: list[Rated]) -> list[Rated]:
     """The negative criteria that any model met, of the highest share, of equals those of the worst points."""
     negative = [r for r in rated if r.criterion.points < 0 and r.count.met]
-    return sorted(negative, key=lambda r: (-r.count.share, r.criterion.points, r.case.case_id))[:MOST_LISTED]
+    return sorted(
+        negative, key=lambda r: (-r.count.share, r.criterion.points, r.case.case_id)
+    )[:MOST_LISTED]

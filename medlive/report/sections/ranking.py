@@ -53,11 +53,15 @@ def ranking(report: Report) -> Section:
         "cases": [report.case_name(model) for model in report.models],
         "grader": [judged(model) for model in report.models],
     }
-    differing = {name: values for name, values in further.items() if len(set(values)) > 1}
+    differing = {
+        name: values for name, values in further.items() if len(set(values)) > 1
+    }
     lacking = [model.label for model in report.models if model.cutoff is None]
     notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
     fresh = render("fresh.html", report=report)
-    drawn = render("ranking.html", report=report, differing=differing, unpublishable=unpublishable)
+    drawn = render(
+        "ranking.html", report=report, differing=differing, unpublishable=unpublishable
+    )
     return Section("ranking", "Ranking", [soft(_CAPTION), fresh, figure, drawn, *notes])
 
 
@@ -65,16 +69,31 @@ def _figures(report: Report) -> Markup:
     fresh = any(model.slice(CUTOFF, AFTER) for model in report.models)
     shown = [one for model in report.models for one in _row(model, fresh).values if one]
     drawings = []
-    for number, (which, places) in enumerate(report.parts(A_SHEET // (2 if fresh else 1)), start=1):
+    for number, (which, places) in enumerate(
+        report.parts(A_SHEET // (2 if fresh else 1)), start=1
+    ):
         groups = _groups([report.models[k] for k in places], fresh)
-        frame = report.frame(f"Overall score{which}", "Mean score of each model, with its 95 % interval and n.")
-        named = ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"]
+        frame = report.frame(
+            f"Overall score{which}",
+            "Mean score of each model, with its 95 % interval and n.",
+        )
+        named = (
+            ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"]
+        )
 
-        def draw(frame: Frame, named: Sequence[str] = named, groups: Sequence[IntervalGroup] = groups) -> str:
+        def draw(
+            frame: Frame,
+            named: Sequence[str] = named,
+            groups: Sequence[IntervalGroup] = groups,
+        ) -> str:
             ends = [end for one in shown for end in one.ends]
             return intervals(frame, named, groups, ends=ends, axis="mean score, %")
 
-        drawings.append(report.figures.add(f"ranking-{number}" if number > 1 else "ranking", frame, draw))
+        drawings.append(
+            report.figures.add(
+                f"ranking-{number}" if number > 1 else "ranking", frame, draw
+            )
+        )
     return Markup().join(drawings)
 
 
@@ -93,7 +112,9 @@ def _heading(model: ModelScore) -> str:
 
 
 def _row(model: ModelScore, fresh: bool) -> IntervalRow:
-    estimates = [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
+    estimates = (
+        [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
+    )
     name = model.label + (" (not publishable)" if unpublishable(model) else "")
     return IntervalRow(name, [_interval(estimate) for estimate in estimates])
 
@@ -101,7 +122,9 @@ def _row(model: ModelScore, fresh: bool) -> IntervalRow:
 def _interval(estimate: Estimate | None) -> Interval | None:
     if estimate is None or estimate.mean is None:
         return None
-    low, high = (None if end is None else 100 * end for end in (estimate.low, estimate.high))
+    low, high = (
+        None if end is None else 100 * end for end in (estimate.low, estimate.high)
+    )
     span = "" if low is None else f" ({percents(estimate.low, estimate.high)})"
     text = f"{percent(estimate.mean)}{span}, n={estimate.n}"
     return Interval(100 * estimate.mean, low, high, text, faint=estimate.few)
@@ -112,7 +135,11 @@ def pairs(report: Report) -> Section:
     found = ordered_pairs(report)
     if not found:
         return Section("pairs", "Pairs", [missing(_ONE_RUN)])
-    shown = found if len(found) <= MOST_PAIRS else [c for c in found if c.first == report.models[0].label]
+    shown = (
+        found
+        if len(found) <= MOST_PAIRS
+        else [c for c in found if c.first == report.models[0].label]
+    )
     parts = [render("pairs.html", report=report, found=found)]
     if any(c.difference is not None for c in shown):
         parts.insert(0, _forest(report, shown, len(found)))
@@ -122,14 +149,19 @@ def pairs(report: Report) -> Section:
 def ordered_pairs(report: Report) -> list[Comparison]:
     """Every pair, the model that the table ranks higher first, in the order of the ranking."""
     rank = {model.label: place for place, model in enumerate(report.models)}
-    turned = [c if rank[c.first] < rank[c.second] else c.turned() for c in report.table.comparisons]
+    turned = [
+        c if rank[c.first] < rank[c.second] else c.turned()
+        for c in report.table.comparisons
+    ]
     return sorted(turned, key=lambda c: (rank[c.first], rank[c.second]))
 
 
 def _forest(report: Report, shown: Sequence[Comparison], of: int) -> Markup:
     groups = [
         IntervalGroup(f"{first}, less", [_pair(c) for c in members])
-        for first, members in groupby((c for c in shown if c.difference is not None), key=lambda c: c.first)
+        for first, members in groupby(
+            (c for c in shown if c.difference is not None), key=lambda c: c.first
+        )
     ]
     pairs = f"{of} pair{'s' * (of > 1)}"
     of_all = "" if len(shown) == of else f"; those with the first model, of {pairs}"
@@ -140,7 +172,13 @@ def _forest(report: Report, shown: Sequence[Comparison], of: int) -> Markup:
     series = ["differ at 5 % after Holm's correction", "do not"]
 
     def draw(frame: Frame) -> str:
-        return intervals(frame, series, groups, origin=0.0, axis="difference of mean scores, points of 100")
+        return intervals(
+            frame,
+            series,
+            groups,
+            origin=0.0,
+            axis="difference of mean scores, points of 100",
+        )
 
     return soft(frame.description) + report.figures.add("pairs", frame, draw)
 
@@ -148,5 +186,11 @@ def _forest(report: Report, shown: Sequence[Comparison], of: int) -> Markup:
 def _pair(c: Comparison) -> IntervalRow:
     low, high = (None if end is None else 100 * end for end in (c.low, c.high))
     text = f"{points(c.difference)} ({points_around(c.low, c.high)})"
-    mark = Interval(100 * (c.difference or 0.0), low, high, text, f", p {format_p(c.p_holm)}, n={c.n}")
+    mark = Interval(
+        100 * (c.difference or 0.0),
+        low,
+        high,
+        text,
+        f", p {format_p(c.p_holm)}, n={c.n}",
+    )
     return IntervalRow(c.second, [mark, None] if c.p_holm < 0.05 else [None, mark])

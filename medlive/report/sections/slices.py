@@ -28,7 +28,8 @@ def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
     Nothing where no model has a scored case with any of them.
     """
     found: list[Mapping[str, Estimate]] = [
-        {s.value: s.estimate for s in model.slices if s.kind == kind} for model in report.models
+        {s.value: s.estimate for s in model.slices if s.kind == kind}
+        for model in report.models
     ]
     values = sorted({value for slices in found for value in slices}, key=slice_order)
     if not any(estimate.n for slices in found for estimate in slices.values()):
@@ -44,7 +45,10 @@ def months(report: Report) -> Section:
     labels = _every_month(list(values))
     series = []
     for place, model in enumerate(report.models):
-        points = [_point(values[label][place] if label in values else None) for label in labels]
+        points = [
+            _point(values[label][place] if label in values else None)
+            for label in labels
+        ]
         series.append(Line(model.label, points, _mark(labels, model.cutoff)))
     frame = report.frame(
         "Mean score by month of posting, %",
@@ -53,7 +57,9 @@ def months(report: Report) -> Section:
         if len(series) <= COLOURS
         else f"One scale for all; the band is the 95 % interval, where there are {FEW} cases; dashed: the cutoff.",
     )
-    figure = report.figures.add("months", frame, lambda frame: lines(frame, labels, series))
+    figure = report.figures.add(
+        "months", frame, lambda frame: lines(frame, labels, series)
+    )
     parts = [soft(frame.description), figure, _table(report, "month", values)]
     return Section("months", "Over time", parts)
 
@@ -84,7 +90,9 @@ def _most_n(values: Mapping[str, list[Estimate | None]]) -> int:
 def _point(estimate: Estimate | None) -> Point:
     if estimate is None or estimate.mean is None:
         return Point(None)
-    low, high = (None if end is None else 100 * end for end in (estimate.low, estimate.high))
+    low, high = (
+        None if end is None else 100 * end for end in (estimate.low, estimate.high)
+    )
     return Point(100 * estimate.mean, low, high, estimate.n, estimate.few)
 
 
@@ -103,10 +111,10 @@ def _heat_map(report: Report, kind: str, section: Section) -> Section:
     if not values:
         return replace(section, parts=[missing(_LACKING[kind])])
     grid = [[_cell(estimate) for estimate in row] for row in values.values()]
-    labels = [f"{value} ({max(e.n for e in row if e)})" for value, row in values.items()]
-    said = (
-        f"Mean scores in %; in brackets: the most cases that a model is scored on; dashed: fewer than {FEW} cases."
-    )
+    labels = [
+        f"{value} ({max(e.n for e in row if e)})" for value, row in values.items()
+    ]
+    said = f"Mean scores in %; in brackets: the most cases that a model is scored on; dashed: fewer than {FEW} cases."
     title = f"Score by {kind}"
     return replace(
         section,
@@ -119,7 +127,12 @@ def _heat_map(report: Report, kind: str, section: Section) -> Section:
 
 
 def heat_map(
-    report: Report, name: str, title: str, said: str, labels: list[str], grid: list[list[Cell]]
+    report: Report,
+    name: str,
+    title: str,
+    said: str,
+    labels: list[str],
+    grid: list[list[Cell]],
 ) -> Markup:
     """A heat map with a column for each model, in parts that a sheet of paper holds."""
     every = [cell for row in grid for cell in row]
@@ -128,11 +141,17 @@ def heat_map(
         cells = [[row[k] for k in places] for row in grid]
         named = report.labels(places)
 
-        def draw(frame: Frame, named: list[str] = named, cells: list[list[Cell]] = cells) -> str:
+        def draw(
+            frame: Frame, named: list[str] = named, cells: list[list[Cell]] = cells
+        ) -> str:
             return matrix(frame, labels, named, cells, among=every)
 
         drawn.append(
-            report.figures.add(f"{name}-{number}" if number > 1 else name, report.frame(title + which, said), draw)
+            report.figures.add(
+                f"{name}-{number}" if number > 1 else name,
+                report.frame(title + which, said),
+                draw,
+            )
         )
     return Markup().join(drawn)
 
@@ -141,7 +160,13 @@ def _cell(estimate: Estimate | None) -> Cell:
     if estimate is None or estimate.mean is None:
         return Cell(None)
     long = f"{percent(estimate.mean)} ({percents(estimate.low, estimate.high)})"
-    return Cell(estimate.mean, percent(estimate.mean), long, f"{long}, n={estimate.n}", estimate.few)
+    return Cell(
+        estimate.mean,
+        percent(estimate.mean),
+        long,
+        f"{long}, n={estimate.n}",
+        estimate.few,
+    )
 
 
 def others(report: Report) -> list[Section]:
@@ -150,10 +175,18 @@ def others(report: Report) -> list[Section]:
     for kind in (*SLICES, AXIS):
         values = by_value(report, kind)
         if kind not in ("month", "theme", "specialty") and values:
-            parts.append(Section(f"by-{kind.replace(' ', '-')}", f"By {kind}", [_table(report, kind, values)]))
+            parts.append(
+                Section(
+                    f"by-{kind.replace(' ', '-')}",
+                    f"By {kind}",
+                    [_table(report, kind, values)],
+                )
+            )
     return parts
 
 
-def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]]) -> Markup:
+def _table(
+    report: Report, kind: str, values: Mapping[str, list[Estimate | None]]
+) -> Markup:
     drawn = kind in ("month", "theme", "specialty")
     return render("slices.html", report=report, kind=kind, values=values, drawn=drawn)

@@ -25,7 +25,9 @@ SUMS: Final = "SHA256SUMS"
 SIGNATURE: Final = "SHA256SUMS.minisig"
 """The signature of SHA256SUMS, in minisign's format."""
 
-_NAME: Final = re.compile(r"database\.dump|backup\.json|takedowns\.jsonl|(?:archive|snapshots)/.+|keys/[^/]+\.key")
+_NAME: Final = re.compile(
+    r"database\.dump|backup\.json|takedowns\.jsonl|(?:archive|snapshots)/.+|keys/[^/]+\.key"
+)
 """Every file of a backup besides SHA256SUMS and its signature: what is restored goes to no other place."""
 _LINE: Final = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>.+)")
 _PIECE: Final = 1024 * 1024
@@ -96,7 +98,9 @@ def read_whole(folder: Path, name: str) -> bytes:
     try:
         return read_small(folder / name)
     except (OSError, TooLong) as exc:
-        raise BadInput(f"{folder}: {name} cannot be read: {exc}", hint="it is not a whole backup") from exc
+        raise BadInput(
+            f"{folder}: {name} cannot be read: {exc}", hint="it is not a whole backup"
+        ) from exc
 
 
 def parse_sums(sums: bytes) -> dict[str, str]:
@@ -109,11 +113,16 @@ def parse_sums(sums: bytes) -> dict[str, str]:
     for line in sums.decode("utf-8", "replace").splitlines():
         match = _LINE.fullmatch(line)
         if match is None:
-            raise BadInput(f"{SUMS} has a line that is not a digest and a name", hint="it is not a whole backup")
+            raise BadInput(
+                f"{SUMS} has a line that is not a digest and a name",
+                hint="it is not a whole backup",
+            )
         name = match["name"]
         split_name(name)
         if name in digests or not _NAME.fullmatch(name):
-            raise BadInput(f"{SUMS} names {name[:200]!r}, which no backup holds, or names it twice")
+            raise BadInput(
+                f"{SUMS} names {name[:200]!r}, which no backup holds, or names it twice"
+            )
         digests[name] = match["digest"]
     return digests
 
@@ -132,7 +141,10 @@ def copy_file(source: Path, name: str, target: Path, new_name: str) -> str:
         OSError: if the file is missing, or cannot be read or written.
     """
     digest = hashlib.sha256()
-    with open_below(source, name) as reading, io.BufferedWriter(create_below(target, new_name)) as writing:
+    with (
+        open_below(source, name) as reading,
+        io.BufferedWriter(create_below(target, new_name)) as writing,
+    ):
         while piece := reading.read(_PIECE):
             digest.update(piece)
             writing.write(piece)

@@ -17,13 +17,24 @@ from typing import Any, Final
 from medlive import __version__
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.backups import count_rows, export_snapshot, list_takedowns, server_version
+from medlive.db.backups import (
+    count_rows,
+    export_snapshot,
+    list_takedowns,
+    server_version,
+)
 from medlive.db.harvest.archives import list_archives
 from medlive.db.migrate import head
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
-from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, UsageError, describe
+from medlive.errors import (
+    CheckFailed,
+    DatabaseUnavailable,
+    MedliveError,
+    UsageError,
+    describe,
+)
 from medlive.integrity.folder import sync, writing_to
 from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
@@ -67,7 +78,11 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
     try:
         async with open_database(settings) as database, database.begin() as session:
             same = f"--snapshot={await export_snapshot(session)}"
-            frozen = [s.version for s in await list_snapshots(session) if s.state is SnapshotState.FROZEN]
+            frozen = [
+                s.version
+                for s in await list_snapshots(session)
+                if s.state is SnapshotState.FROZEN
+            ]
             archives = await list_archives(session)
             erased = await list_takedowns(session)
             rows = await count_rows(session)
@@ -85,10 +100,15 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
         await asyncio.to_thread(_finish, settings, draft, out, about, takedowns, key)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return about.model_dump(mode="json") | {"folder": str(out), "public_key": key.public.line()}
+    return about.model_dump(mode="json") | {
+        "folder": str(out),
+        "public_key": key.public.line(),
+    }
 
 
-async def back_up_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
+async def back_up_week(
+    database: Database, settings: Settings, week: str
+) -> dict[str, Any]:
     """Write the week's backup into the configured folder, try to restore it, and remove all but the latest weeks.
 
     Only backups that this instance signed under their week's name count; whatever else lies there stays. Nothing
@@ -101,12 +121,18 @@ async def back_up_week(database: Database, settings: Settings, week: str) -> dic
     """
     folder, keep = settings.backup.folder, settings.backup.keep
     if folder is None:
-        raise UsageError("no folder for backups is configured", hint="[backup] folder in config/medlive.toml")
+        raise UsageError(
+            "no folder for backups is configured",
+            hint="[backup] folder in config/medlive.toml",
+        )
     key = secret_key(settings).public
     counts: dict[str, Any] = {}
     if not await asyncio.to_thread(_is_written, folder / week, key):
         about = await make_backup(settings, folder / week)
-        counts = {"rows": sum(about["rows"].values()), "archives": len(about["archives"])}
+        counts = {
+            "rows": sum(about["rows"].values()),
+            "archives": len(about["archives"]),
+        }
         counts["snapshots"] = len(about["snapshots"])
     counts |= await _try_week(settings, folder / week, key)
     if counts["check"] == Check.FAILED:
@@ -128,8 +154,15 @@ async def _try_week(settings: Settings, folder: Path, key: PublicKey) -> dict[st
     except TrialImpossible as error:
         return {"check": Check.IMPOSSIBLE, "why": describe(error)}
     except MedliveError as error:
-        return {"check": Check.FAILED, "problem": f"the restore check failed: {describe(error)}"}
-    return {"check": Check.PASSED, "restored_tables": trial.tables, "restored_rows": trial.rows}
+        return {
+            "check": Check.FAILED,
+            "problem": f"the restore check failed: {describe(error)}",
+        }
+    return {
+        "check": Check.PASSED,
+        "restored_tables": trial.tables,
+        "restored_rows": trial.rows,
+    }
 
 
 def _is_written(folder: Path, key: PublicKey) -> bool:
@@ -151,7 +184,10 @@ def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
         if _is_own(path, key):
             weeks.append(path)
         else:
-            _log.warning("%s is not a backup that this instance signed under that name: it stays", path)
+            _log.warning(
+                "%s is not a backup that this instance signed under that name: it stays",
+                path,
+            )
     return weeks
 
 
@@ -168,13 +204,20 @@ def _begin(out: Path) -> Path:
         raise UsageError(f"{out} exists", hint="name a new folder")
     with writing_to(out):
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent))
+        draft = Path(
+            tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent)
+        )
         (draft / DUMP).touch(PRIVATE_FILE)
     return draft
 
 
 def _finish(
-    settings: Settings, draft: Path, out: Path, about: About, takedowns: list[Takedown], key: SecretKey
+    settings: Settings,
+    draft: Path,
+    out: Path,
+    about: About,
+    takedowns: list[Takedown],
+    key: SecretKey,
 ) -> None:
     """Copy the files that the dump's rows point to, note what is in the backup, sign it, and give it its name."""
     with writing_to(draft):
@@ -198,7 +241,10 @@ def _copy_archives(place: Path, archives: dict[str, int], draft: Path) -> None:
     short: list[str] = []
     for name, size in archives.items():
         target = f"archive/{name}"
-        if not _copied(place, name, draft, target) or (draft / target).stat().st_size < size:
+        if (
+            not _copied(place, name, draft, target)
+            or (draft / target).stat().st_size < size
+        ):
             short.append(name)
     if short:
         raise CheckFailed(

@@ -18,7 +18,9 @@ BARE: Final = ("--no-owner", "--no-acl")
 """Rights belong to the server; `medlive db roles` gives them anew."""
 
 
-async def run_program(settings: Settings, name: str, server: int, *options: str) -> None:
+async def run_program(
+    settings: Settings, name: str, server: int, *options: str
+) -> None:
     """Run one of PostgreSQL's programs on this instance's database.
 
     Args:
@@ -34,9 +36,17 @@ async def run_program(settings: Settings, name: str, server: int, *options: str)
     url = connection_url(database_url(settings)).set(drivername="postgresql")
     secret = {"PGPASSWORD": url.password} if url.password else {}
     shown = url.set(password=None).render_as_string(hide_password=False)
-    command: list[str | Path] = [find_program(name, server), *options, f"--dbname={shown}"]
+    command: list[str | Path] = [
+        find_program(name, server),
+        *options,
+        f"--dbname={shown}",
+    ]
     running = await asyncio.create_subprocess_exec(
-        *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env=child_environment(*LIBPQ, values=secret)
+        *command,
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=PIPE,
+        env=child_environment(*LIBPQ, values=secret),
     )
     try:
         _, output = await running.communicate()
@@ -48,5 +58,7 @@ async def run_program(settings: Settings, name: str, server: int, *options: str)
         reason = next((line for line in lines if "error:" in line), lines[-1])
         hint = "it needs the database's owner, and to restore a PostgreSQL as new as the backup's"
         if os.strerror(errno.ENOSPC) in reason:
-            raise DiskFull(f"{name} failed: {reason}", hint="free some space and run this again")
+            raise DiskFull(
+                f"{name} failed: {reason}", hint="free some space and run this again"
+            )
         raise ServiceUnavailable(f"{name} failed: {reason}", hint=hint)

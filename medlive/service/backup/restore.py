@@ -55,19 +55,29 @@ def check_backup(folder: Path, keys: Sequence[PublicKey] | None) -> Checked:
         CheckFailed: if none of these keys signed it.
         BadInput: if it holds a link or a special file, or is not as its SHA256SUMS says.
     """
-    digests = parse_sums(read_whole(folder, SUMS)) if keys is None else check_seal(folder, keys).digests
+    digests = (
+        parse_sums(read_whole(folder, SUMS))
+        if keys is None
+        else check_seal(folder, keys).digests
+    )
     present = plain_files(folder) - {SUMS, SIGNATURE}
     wrong = sorted(present ^ set(digests)) or _altered(folder, digests)
     if wrong:
-        raise BadInput(f"{folder}: {wrong[0]} is not as {SUMS} says", hint="restore another backup")
+        raise BadInput(
+            f"{folder}: {wrong[0]} is not as {SUMS} says", hint="restore another backup"
+        )
     try:
         about = About.model_validate_json(read_whole(folder, ABOUT))
     except ValidationError as exc:
-        raise BadInput(f"{folder} is not a backup: {ABOUT}: {first_fault(exc)}") from exc
+        raise BadInput(
+            f"{folder} is not a backup: {ABOUT}: {first_fault(exc)}"
+        ) from exc
     return Checked(about, digests)
 
 
-async def restore_backup(settings: Settings, folder: Path, keys: Sequence[PublicKey] | None) -> dict[str, Any]:
+async def restore_backup(
+    settings: Settings, folder: Path, keys: Sequence[PublicKey] | None
+) -> dict[str, Any]:
     """Restore a backup into this empty instance; what was in it, and what was taken down again.
 
     Takedowns that a backup beside this one lists are applied, where it is signed too: a thread that was erased
@@ -93,7 +103,10 @@ async def restore_backup(settings: Settings, folder: Path, keys: Sequence[Public
     try:
         async with database.begin() as session:
             if await count_rows(session):
-                raise UsageError("this instance is in use: its database has tables", hint="name an empty one")
+                raise UsageError(
+                    "this instance is in use: its database has tables",
+                    hint="name an empty one",
+                )
             version = await server_version(session)
     finally:
         await database.aclose()
@@ -103,13 +116,18 @@ async def restore_backup(settings: Settings, folder: Path, keys: Sequence[Public
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
         _copy(folder, DUMP, Path(private), DUMP, checked)
         whole = ("--exit-on-error", "--single-transaction")
-        await run_program(settings, "pg_restore", version, *whole, *BARE, str(Path(private) / DUMP))
+        await run_program(
+            settings, "pg_restore", version, *whole, *BARE, str(Path(private) / DUMP)
+        )
     _put_back(folder, places, checked)
     again: list[str] = []
     skipped: list[str] = []
     async with open_database(settings) as database:
         async with database.begin() as session:
-            erased = {(source, thread_id) for source, thread_id, _ in await list_takedowns(session)}
+            erased = {
+                (source, thread_id)
+                for source, thread_id, _ in await list_takedowns(session)
+            }
         for takedown in _other_takedowns(folder, keys, skipped):
             thread = (takedown.source, takedown.thread_id)
             if thread not in erased:
@@ -127,22 +145,33 @@ def _altered(folder: Path, digests: dict[str, str]) -> list[str]:
             if digest_of(folder, name) != digest:
                 return [name]
         except OSError as exc:
-            raise BadInput(f"{folder}: {name} cannot be read: {exc.strerror or exc}") from exc
+            raise BadInput(
+                f"{folder}: {name} cannot be read: {exc.strerror or exc}"
+            ) from exc
     return []
 
 
 def _empty_places(settings: Settings) -> dict[str, Path]:
     """Return a backup's folder → where its files go. Raises UsageError when there are files already."""
-    places = {"archive": archive_path(settings), "snapshots": snapshots_path(settings), "keys": settings.home}
+    places = {
+        "archive": archive_path(settings),
+        "snapshots": snapshots_path(settings),
+        "keys": settings.home,
+    }
     used: list[Path] = []
     for place in (places["archive"], places["snapshots"]):
         if place.is_dir() and any(place.iterdir()):
             used.append(place)
     for path in sorted(settings.home.glob("*.key")):
-        if path.name != KEY:  # it may be brought along, so that the next backups are signed as the last were
+        if (
+            path.name != KEY
+        ):  # it may be brought along, so that the next backups are signed as the last were
             used.append(path)
     if used:
-        raise UsageError(f"this instance is in use: {used[0]} exists", hint="restore into a new MEDLIVE_HOME")
+        raise UsageError(
+            f"this instance is in use: {used[0]} exists",
+            hint="restore into a new MEDLIVE_HOME",
+        )
     return places
 
 
@@ -156,7 +185,9 @@ def _put_back(folder: Path, places: dict[str, Path], checked: Checked) -> None:
             _copy(folder, name, place, below, checked)
 
 
-def _copy(folder: Path, name: str, place: Path, new_name: str, checked: Checked) -> None:
+def _copy(
+    folder: Path, name: str, place: Path, new_name: str, checked: Checked
+) -> None:
     """Copy a file of the backup. Raises BadInput if it is not what was checked."""
     with writing_to(place):
         copied = copy_file(folder, name, place, new_name)
@@ -167,11 +198,15 @@ def _copy(folder: Path, name: str, place: Path, new_name: str, checked: Checked)
         )
 
 
-def _other_takedowns(folder: Path, keys: Sequence[PublicKey] | None, skipped: list[str]) -> Iterator[Takedown]:
+def _other_takedowns(
+    folder: Path, keys: Sequence[PublicKey] | None, skipped: list[str]
+) -> Iterator[Takedown]:
     """Yield the takedowns of every backup beside this one; those that prove nothing are named in `skipped`."""
     parent = folder.absolute().parent
     with os.scandir(parent) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        names = sorted(
+            entry.name for entry in entries if entry.is_dir(follow_symlinks=False)
+        )
     for name in names:
         place = parent / name
         if os.path.lexists(place / TAKEDOWNS):
@@ -183,7 +218,11 @@ def _other_takedowns(folder: Path, keys: Sequence[PublicKey] | None, skipped: li
 
 def _takedowns(folder: Path, keys: Sequence[PublicKey] | None) -> list[Takedown]:
     """Return the takedowns that a backup lists. Raises CheckFailed or BadInput if it is not as it was written."""
-    digests = parse_sums(read_whole(folder, SUMS)) if keys is None else check_seal(folder, keys).digests
+    digests = (
+        parse_sums(read_whole(folder, SUMS))
+        if keys is None
+        else check_seal(folder, keys).digests
+    )
     if digest_of(folder, TAKEDOWNS) != digests.get(TAKEDOWNS):
         raise BadInput(f"{folder}: {TAKEDOWNS} is not as {SUMS} says")
     takedowns: list[Takedown] = []

@@ -113,14 +113,25 @@ def check_seal(folder: Path, keys: Sequence[PublicKey]) -> Sealed:
     """
     sums = read_whole(folder, SUMS)
     if not os.path.lexists(folder / SIGNATURE):
-        raise CheckFailed(f"{folder} is not signed: expected {SIGNATURE}", hint=_UNVERIFIED)
-    comment = _trusted_comment(folder, sums, read_whole(folder, SIGNATURE).decode("utf-8", "replace"), keys)
+        raise CheckFailed(
+            f"{folder} is not signed: expected {SIGNATURE}", hint=_UNVERIFIED
+        )
+    comment = _trusted_comment(
+        folder, sums, read_whole(folder, SIGNATURE).decode("utf-8", "replace"), keys
+    )
     if not comment.startswith(_PREFIX):
-        raise CheckFailed(f"{folder}: its signature is of something other than a backup")
-    return Sealed(name=str(json.loads(comment.removeprefix(_PREFIX))["name"]), digests=parse_sums(sums))
+        raise CheckFailed(
+            f"{folder}: its signature is of something other than a backup"
+        )
+    return Sealed(
+        name=str(json.loads(comment.removeprefix(_PREFIX))["name"]),
+        digests=parse_sums(sums),
+    )
 
 
-def _trusted_comment(folder: Path, sums: bytes, signature: str, keys: Sequence[PublicKey]) -> str:
+def _trusted_comment(
+    folder: Path, sums: bytes, signature: str, keys: Sequence[PublicKey]
+) -> str:
     reasons: list[str] = []
     for key in keys:
         try:

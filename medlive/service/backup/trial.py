@@ -56,7 +56,9 @@ class Trial:
     rows: int
 
 
-async def try_backup(settings: Settings, folder: Path, keys: Sequence[PublicKey] | None) -> Trial:
+async def try_backup(
+    settings: Settings, folder: Path, keys: Sequence[PublicKey] | None
+) -> Trial:
     """Check a backup's files, restore its dump into a scratch database, compare, and drop the database.
 
     Args:
@@ -76,7 +78,9 @@ async def try_backup(settings: Settings, folder: Path, keys: Sequence[PublicKey]
     try:
         async with advisory_lock(database, "restore check") as is_alone:
             if not is_alone:
-                raise TrialImpossible("another backup is being tried", hint="wait for its end")
+                raise TrialImpossible(
+                    "another backup is being tried", hint="wait for its end"
+                )
             version = await _examine_server(database, settings)
             async with scratch_database(database) as url:
                 await _restore_dump(settings, url, version, folder, checked)
@@ -91,7 +95,8 @@ async def _examine_server(database: Database, settings: Settings) -> int:
         if not await may_create_databases(session):
             user = database.engine.url.username or "the database's user"
             raise TrialImpossible(
-                f"{user} may not create the scratch database", hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}"
+                f"{user} may not create the scratch database",
+                hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}",
             )
         place = await data_directory(session)
         _check_room(settings, place, _ROOM * await database_size(session))
@@ -110,17 +115,28 @@ def _check_room(settings: Settings, place: str | None, needed: int) -> None:
         )
 
 
-async def _restore_dump(settings: Settings, url: str, version: int, folder: Path, checked: Checked) -> None:
+async def _restore_dump(
+    settings: Settings, url: str, version: int, folder: Path, checked: Checked
+) -> None:
     """Restore a private copy of the dump, which is compared with its digest again."""
     scratch = settings.model_copy(update={"database_url": SecretStr(url)})
     with writing_to(settings.home):
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".trial-", dir=settings.home) as private:
         with writing_to(settings.home):
-            copied = await asyncio.to_thread(copy_file, folder, DUMP, Path(private), DUMP)
+            copied = await asyncio.to_thread(
+                copy_file, folder, DUMP, Path(private), DUMP
+            )
         if copied != checked.digests[DUMP]:
             raise BadInput(f"{folder}: {DUMP} changed while it was being tried")
-        await run_program(scratch, "pg_restore", version, "--exit-on-error", *BARE, str(Path(private) / DUMP))
+        await run_program(
+            scratch,
+            "pg_restore",
+            version,
+            "--exit-on-error",
+            *BARE,
+            str(Path(private) / DUMP),
+        )
 
 
 async def _compare(url: str, folder: Path, checked: Checked) -> Trial:
@@ -129,33 +145,46 @@ async def _compare(url: str, folder: Path, checked: Checked) -> Trial:
     try:
         async with scratch.begin() as session:
             rows = await count_rows(session)
-            archives = {archive.path: archive.bytes for archive in await list_archives(session)}
+            archives = {
+                archive.path: archive.bytes for archive in await list_archives(session)
+            }
             snapshots = await list_snapshots(session)
     finally:
         await scratch.aclose()
     wrong = _differences(checked, rows, archives, snapshots)
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        raise CheckFailed(f"{folder} does not come back as it was written: {wrong[0]}{more}")
+        raise CheckFailed(
+            f"{folder} does not come back as it was written: {wrong[0]}{more}"
+        )
     return Trial(checked=checked, tables=len(rows), rows=sum(rows.values()))
 
 
 def _differences(
-    checked: Checked, rows: Mapping[str, int], archives: Mapping[str, int], snapshots: Sequence[SnapshotInfo]
+    checked: Checked,
+    rows: Mapping[str, int],
+    archives: Mapping[str, int],
+    snapshots: Sequence[SnapshotInfo],
 ) -> list[str]:
     """Return what differs between the restored rows and the backup's own record and files."""
     about, wrong = checked.about, list[str]()
     for table in sorted(about.rows.keys() | rows.keys()):
         if rows.get(table) != about.rows.get(table):
-            wrong.append(f"table {table}: expected {about.rows.get(table)} rows, got {rows.get(table)}")
+            wrong.append(
+                f"table {table}: expected {about.rows.get(table)} rows, got {rows.get(table)}"
+            )
     for name in sorted(about.archives.keys() | archives.keys()):
         if archives.get(name) != about.archives.get(name):
             wrong.append(f"raw pages {name}: the rows name other bytes than the backup")
         elif f"archive/{name}" not in checked.digests:
             wrong.append(f"raw pages {name}: missing")
     for snapshot in snapshots:
-        digest = checked.digests.get(f"snapshots/{folder_name(snapshot.version)}/{SUMS}")
+        digest = checked.digests.get(
+            f"snapshots/{folder_name(snapshot.version)}/{SUMS}"
+        )
         is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
         if is_there and snapshot.sums_digest != f"sha256:{digest}":
-            wrong.append(f"snapshot {snapshot.version}: its files are not those that its row names")
+            wrong.append(
+                f"snapshot {snapshot.version}: its files are not those that its row names"
+            )
     return wrong

@@ -31,7 +31,13 @@ from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
-from medlive.errors import CircuitOpen, ConfigError, DatabaseUnavailable, ServiceUnavailable, describe
+from medlive.errors import (
+    CircuitOpen,
+    ConfigError,
+    DatabaseUnavailable,
+    ServiceUnavailable,
+    describe,
+)
 from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
@@ -63,9 +69,15 @@ class CurationCounts:
     calls: int = 0
     replayed: int = 0
     left: int = 0  # Threads that stay queued because of what `stopped` or `misconfigured` says, or a budget
-    stopped: str = ""  # What keeps threads from being curated for a while, as an open circuit
-    misconfigured: str = ""  # What is wrong with the configuration, and what to do about it
-    faults: list[str] = field(default_factory=list)  # Internal errors, one line each; their threads stay queued
+    stopped: str = (
+        ""  # What keeps threads from being curated for a while, as an open circuit
+    )
+    misconfigured: str = (
+        ""  # What is wrong with the configuration, and what to do about it
+    )
+    faults: list[str] = field(
+        default_factory=list
+    )  # Internal errors, one line each; their threads stay queued
 
     def add(self, curation: Curation) -> None:
         """Count a decision."""
@@ -79,10 +91,16 @@ class CurationCounts:
         """Keep an error: an internal one by its thread, a state of the surroundings as what stops the run."""
         obstacle = find_obstacle(error)
         if isinstance(obstacle, ConfigError):
-            self.misconfigured = f"{obstacle.message} ({obstacle.hint})" if obstacle.hint else obstacle.message
+            self.misconfigured = (
+                f"{obstacle.message} ({obstacle.hint})"
+                if obstacle.hint
+                else obstacle.message
+            )
         elif isinstance(obstacle, ServiceUnavailable):
             self.stopped = obstacle.message
-        elif obstacle is None and not isinstance(error, DatabaseUnavailable):  # a lost database: it is given back
+        elif obstacle is None and not isinstance(
+            error, DatabaseUnavailable
+        ):  # a lost database: it is given back
             self.faults.append(f"revision {revision}: {describe(error)}")
 
     def as_json(self) -> dict[str, Any]:
@@ -108,32 +126,48 @@ async def run_curation(
     that another pipeline has decided. `record` collects the agents' replies. Returns the run's counts and costs,
     the state of its endpoints, and the funnel over all threads.
     """
-    from medlive.service.curation.filtering import filter_pending  # imports NumPy, which a worker does without
+    from medlive.service.curation.filtering import (
+        filter_pending,
+    )  # imports NumPy, which a worker does without
 
     chain = build_filters(settings)
     attempts = None if retry_failed else settings.curation.max_attempts
     async with (
         open_database(settings) as database,
-        open_pipeline(settings, database, exhaustive=exhaustive, record=record) as pipeline,
+        open_pipeline(
+            settings, database, exhaustive=exhaustive, record=record
+        ) as pipeline,
     ):
         inputs = {"pipeline": pipeline.digest, "filters": chain.digest}
         async with recorded_run(database, CURATE, inputs) as run:
             async with open_app(database).open_async() as app:
-                passed, rejected = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
-                await queue_again(app, pipeline, chain.digest, max_attempts=attempts, anew=again)
-                done = await curate_queued(app, pipeline, tick=on_curated, on_wait=on_wait)
+                passed, rejected = await filter_pending(
+                    database, app, chain, limit=limit, tick=on_filtered
+                )
+                await queue_again(
+                    app, pipeline, chain.digest, max_attempts=attempts, anew=again
+                )
+                done = await curate_queued(
+                    app, pipeline, tick=on_curated, on_wait=on_wait
+                )
             rescanned = await rescan_cases(pipeline)
             run.failed = bool(done.faults)
             run.counts = {
-                "passed": passed, "rejected": rejected, **done.as_json(), "rescanned": dict(rescanned),
+                "passed": passed,
+                "rejected": rejected,
+                **done.as_json(),
+                "rescanned": dict(rescanned),
                 "spent": pipeline.budget.as_json(),
                 "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
-            }  # fmt: skip
+            }
         async with database.begin() as session:
             rows = await funnel(session)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_ready(database)
-    return {**run.counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
+    return {
+        **run.counts,
+        "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
+    }
 
 
 async def queue_again(
@@ -152,11 +186,17 @@ async def queue_again(
     pipelines have decided. The freeze of the ISO week `week` waits for them; None: the next freeze.
     """
     async with pipeline.database.begin() as session:
-        failed = await curations.failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
-        untried = await curations.untried_revisions(session, chain_digest, pipeline.digest if anew else None)
+        failed = await curations.failed_revisions(
+            session, pipeline.digest, max_attempts=max_attempts
+        )
+        untried = await curations.untried_revisions(
+            session, chain_digest, pipeline.digest if anew else None
+        )
         overruled = await overruled_revisions(session)
         again = [one.revision_id for one in await pending_reruns(session)]
-        return await defer_revisions(app, session, [*failed, *overruled, *again, *untried], week=week)
+        return await defer_revisions(
+            app, session, [*failed, *overruled, *again, *untried], week=week
+        )
 
 
 async def curate_queued(
@@ -174,13 +214,22 @@ async def curate_queued(
     done = CurationCounts()
     works = {CURATE_JOB: curation_work(pipeline, done, tick=tick)}
     done.left = await run_until_drained(
-        app, pipeline.database, works, concurrency=pipeline.concurrency, on_wait=on_wait, grace_s=grace_s
+        app,
+        pipeline.database,
+        works,
+        concurrency=pipeline.concurrency,
+        on_wait=on_wait,
+        grace_s=grace_s,
     )
     return done
 
 
 def curation_work(
-    pipeline: Pipeline, done: CurationCounts, *, tick: Tick = lambda _: None, retry: bool = False
+    pipeline: Pipeline,
+    done: CurationCounts,
+    *,
+    tick: Tick = lambda _: None,
+    retry: bool = False,
 ) -> Callable[[int], Awaitable[None]]:
     """The work of a job: curate its revision and count it in `done`.
 
@@ -214,13 +263,20 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before."""
 
     async def is_decided(session: Session) -> bool:
-        return await curations.latest_outcome(session, revision, digest) not in (None, Outcome.FAILED)
+        return await curations.latest_outcome(session, revision, digest) not in (
+            None,
+            Outcome.FAILED,
+        )
 
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
         overruled = {o.overruled for o in await overrules_of(session, revision)}
-        digest = digest_json([pipeline.digest, "overruled", *sorted(overruled)]) if overruled else pipeline.digest
+        digest = (
+            digest_json([pipeline.digest, "overruled", *sorted(overruled)])
+            if overruled
+            else pipeline.digest
+        )
         first_rounds: dict[str, int] = {}
         for again in await pending_reruns(session, name):
             digest = digest_json([digest, "from", again.stage.value, again.number])
@@ -234,12 +290,19 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         try:
             async with asyncio.timeout(pipeline.thread_timeout_s), _settling(pipeline):
                 curation = await curate(
-                    deidentified(raw, language), language, pipeline.respondents, pipeline.retriever,
-                    pipeline.curation, run_date=started.date(),
-                    overruled=[reason for reason in Reason if reason in overruled], first_rounds=first_rounds,
-                )  # fmt: skip
+                    deidentified(raw, language),
+                    language,
+                    pipeline.respondents,
+                    pipeline.retriever,
+                    pipeline.curation,
+                    run_date=started.date(),
+                    overruled=[reason for reason in Reason if reason in overruled],
+                    first_rounds=first_rounds,
+                )
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    curation, rubric = await complete_case(curation, language, pipeline.respondents, first_rounds)
+                    curation, rubric = await complete_case(
+                        curation, language, pipeline.respondents, first_rounds
+                    )
         except TimeoutError:
             detail = f"not decided within {pipeline.thread_timeout_s:g} s"
             curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
@@ -249,7 +312,14 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 _log.debug("decided by another process")
                 return None
             await save_decision(
-                session, pipeline, stored, language, curation, rubric, started=started, digest=digest
+                session,
+                pipeline,
+                stored,
+                language,
+                curation,
+                rubric,
+                started=started,
+                digest=digest,
             )
         _log.debug("curated: %s", curation.outcome.value)
     return curation
@@ -261,7 +331,9 @@ async def _settling(pipeline: Pipeline) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         # What is under way is kept before another worker takes the thread up, and would ask it again.
-        await asyncio.gather(*(respondent.settle() for respondent in pipeline.respondents.values()))
+        await asyncio.gather(
+            *(respondent.settle() for respondent in pipeline.respondents.values())
+        )
         raise
 
 
@@ -279,18 +351,31 @@ async def save_decision(
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
     finished = max(started, now())  # the clock may have been set back meanwhile
     curation_id = await curations.save_curation(
-        session, stored.revision_pk, digest, curation, started_at=started, finished_at=finished
+        session,
+        stored.revision_pk,
+        digest,
+        curation,
+        started_at=started,
+        finished_at=finished,
     )
     if rubric is not None and curation.text is not None:
         assert stored.thread.posted_at is not None  # the filters require a date
         content = cases.CaseContent(
-            curation_id=curation_id, language=language, source=stored.thread.source,
-            posted_at=stored.thread.posted_at, rubric=rubric, text=curation.text,
+            curation_id=curation_id,
+            language=language,
+            source=stored.thread.source,
+            posted_at=stored.thread.posted_at,
+            rubric=rubric,
+            text=curation.text,
             publishable=curation.publishable,
-        )  # fmt: skip
+        )
         held = curation.detail if curation.outcome is Outcome.HELD else None
-        saved = await cases.save_case(session, content, thread_pk=stored.thread_pk, key=pipeline.key, held=held)
-        await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
+        saved = await cases.save_case(
+            session, content, thread_pk=stored.thread_pk, key=pipeline.key, held=held
+        )
+        await save_scan(
+            session, saved.case_id, saved.revision, pipeline.scanner, found=0
+        )
     elif curation.outcome is Outcome.REJECTED:
         # The thread or the engines changed: a person decides about the earlier case.
         reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]
@@ -303,7 +388,10 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     Returns counts of cases: "cases" scanned; "redacted" (a new revision without identifiers); "failed" (no usable
     reply, scanned again by the next run).
     """
-    done, slots = Counter({"cases": 0, "redacted": 0, "failed": 0}), asyncio.Semaphore(pipeline.concurrency)
+    done, slots = (
+        Counter({"cases": 0, "redacted": 0, "failed": 0}),
+        asyncio.Semaphore(pipeline.concurrency),
+    )
     async with pipeline.database.begin() as session:
         waiting = await unscanned_cases(session, pipeline.scanner)
 
@@ -330,11 +418,17 @@ async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
     text, rubric = with_texts(case.text, case.rubric, redacted)
     async with pipeline.database.begin() as session:
         await cases.lock_case(session, case_id)
-        saved = await cases.add_revision(session, case_id, replace(case, text=text, rubric=rubric))
+        saved = await cases.add_revision(
+            session, case_id, replace(case, text=text, rubric=rubric)
+        )
         for revision in {case.revision, saved.revision}:
-            await save_scan(session, case_id, revision, pipeline.scanner, found=len(redacted.found))
+            await save_scan(
+                session, case_id, revision, pipeline.scanner, found=len(redacted.found)
+            )
         if redacted.remaining:
-            reason = f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}"
+            reason = (
+                f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}"
+            )
             await cases.set_status(session, case_id, CaseStatus.HELD, reason)
     done["cases"] += 1
     done["redacted"] += saved.revision != case.revision

@@ -20,7 +20,13 @@ from medlive.service.database import open_database
 from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.wiring import build_filters
 from medlive.threads.model import Thread
-from medlive.threads.near_duplicates import DuplicateIndex, Sketch, patient_text, scheme, sketches
+from medlive.threads.near_duplicates import (
+    DuplicateIndex,
+    Sketch,
+    patient_text,
+    scheme,
+    sketches,
+)
 from medlive.threads.prepare import normalised
 
 BATCH = 500
@@ -29,7 +35,10 @@ _Sketched = tuple[PendingRevision, Thread, Sketch]
 
 
 async def run_filters(
-    settings: Settings, *, limit: int | None = None, tick: Callable[[int], None] = lambda _: None
+    settings: Settings,
+    *,
+    limit: int | None = None,
+    tick: Callable[[int], None] = lambda _: None,
 ) -> dict[str, int]:
     """Filter what waits, at most `limit` threads, and queue what passed; how many passed and were rejected."""
     chain = build_filters(settings)
@@ -38,7 +47,9 @@ async def run_filters(
         recorded_run(database, FILTER, {"filters": chain.digest}) as run,
         open_app(database).open_async() as app,
     ):
-        passed, rejected = await filter_pending(database, app, chain, limit=limit, tick=tick)
+        passed, rejected = await filter_pending(
+            database, app, chain, limit=limit, tick=tick
+        )
         run.counts = {"passed": passed, "rejected": rejected}
     return {"passed": passed, "rejected": rejected}
 
@@ -66,7 +77,9 @@ async def filter_pending(
             async with database.begin() as session:
                 await bands.take_turn(session)
                 first, last = batch[0][0].revision_pk, batch[-1][0].revision_pk
-                pending = await pending_revisions(session, chain_digest=chain.digest, after=first - 1, to=last)
+                pending = await pending_revisions(
+                    session, chain_digest=chain.digest, after=first - 1, to=last
+                )
                 waiting = {one.revision_pk for one in pending}
                 batch = [one for one in batch if one[0].revision_pk in waiting]
                 queue = await _judge(session, chain, batch)
@@ -79,13 +92,17 @@ async def filter_pending(
     return passed, rejected
 
 
-async def _judge(session: Session, chain: FilterChain, batch: Sequence[_Sketched]) -> list[int]:
+async def _judge(
+    session: Session, chain: FilterChain, batch: Sequence[_Sketched]
+) -> list[int]:
     """Judge threads and save the results and bands; the revisions that passed."""
     index = await _earlier_index(session, chain, [sketch for _, _, sketch in batch])
     results, accepted, queue = [], [], []
     for waiting, thread, sketch in batch:
         key = str(waiting.thread_pk)
-        result = chain.judge(thread, duplicate_of=index.find(sketch, ignore=key), now=now())
+        result = chain.judge(
+            thread, duplicate_of=index.find(sketch, ignore=key), now=now()
+        )
         results.append((waiting.revision_pk, result))
         if result.rejected_by is None:
             index.add(key, sketch)
@@ -106,8 +123,12 @@ async def _sketched(
 
     async def load(after: int, size: int) -> list[_Sketched]:
         async with database.begin() as session:
-            pending = await pending_revisions(session, chain_digest=chain.digest, after=after, limit=size)
-            return list(zip(pending, *await _load_sketches(session, pending), strict=True))
+            pending = await pending_revisions(
+                session, chain_digest=chain.digest, after=after, limit=size
+            )
+            return list(
+                zip(pending, *await _load_sketches(session, pending), strict=True)
+            )
 
     left = sys.maxsize if limit is None else limit
     upcoming = asyncio.create_task(load(after := 0, min(BATCH, left)))
@@ -136,9 +157,14 @@ async def fill_bands(database: Database) -> None:
             accepted = await bands.accepted_revisions(session, after=after, limit=BATCH)
             if accepted:
                 _, new_sketches = await _load_sketches(session, accepted)
-                rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, new_sketches, strict=True)]
+                rows = [
+                    (a.thread_pk, sketch.bands)
+                    for a, sketch in zip(accepted, new_sketches, strict=True)
+                ]
                 await bands.save_bands(session, rows)
-            await bands.note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
+            await bands.note_filled(
+                session, scheme(), to=accepted[-1].revision_pk if accepted else None
+            )
 
 
 async def _load_sketches(
@@ -150,10 +176,14 @@ async def _load_sketches(
     return threads, sketches([patient_text(t) for t in threads])
 
 
-async def _earlier_index(session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]) -> DuplicateIndex:
+async def _earlier_index(
+    session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]
+) -> DuplicateIndex:
     """Index the accepted threads that these sketches may duplicate."""
     index = DuplicateIndex(chain.settings.duplicate_similarity)
-    candidates = await bands.find_candidates(session, chain.digest, [sketch.bands for sketch in new_sketches])
+    candidates = await bands.find_candidates(
+        session, chain.digest, [sketch.bands for sketch in new_sketches]
+    )
     _, found = await _load_sketches(session, candidates)
     for candidate, sketch in zip(candidates, found, strict=True):
         index.add(str(candidate.thread_pk), sketch)

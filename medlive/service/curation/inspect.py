@@ -6,7 +6,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from medlive.curation.cross_examination import texts_of
-from medlive.db.curation.cases import ComparedCase, case_of_thread, criteria_of, find_status
+from medlive.db.curation.cases import (
+    ComparedCase,
+    case_of_thread,
+    criteria_of,
+    find_status,
+)
 from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.reviews import overrules_of, reviews_of
@@ -28,7 +33,12 @@ from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
-from medlive.threads.prepare import deidentified, deidentified_part, normalised, thread_language
+from medlive.threads.prepare import (
+    deidentified,
+    deidentified_part,
+    normalised,
+    thread_language,
+)
 
 
 class ThreadTakenDown(MedliveError):
@@ -38,11 +48,17 @@ class ThreadTakenDown(MedliveError):
         """Keeps when and why it was taken down."""
         self.taken_down_at, self.reason = takedown.taken_down_at, takedown.reason
         when = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
-        super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
+        super().__init__(
+            f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}"
+        )
 
 
 async def inspect_case(
-    session: Session, case_id: str, *, decision: int | None = None, window: Window | None = None
+    session: Session,
+    case_id: str,
+    *,
+    decision: int | None = None,
+    window: Window | None = None,
 ) -> dict[str, Any]:
     """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
     await find_status(session, case_id)
@@ -51,7 +67,12 @@ async def inspect_case(
 
 
 async def inspect_thread(
-    session: Session, source: str, thread_id: str, *, decision: int | None = None, window: Window | None = None
+    session: Session,
+    source: str,
+    thread_id: str,
+    *,
+    decision: int | None = None,
+    window: Window | None = None,
 ) -> dict[str, Any]:
     """The thread (without identifiers), its filter verdicts, a curation and its case, as JSON values.
 
@@ -77,13 +98,18 @@ async def inspect_thread(
         thread_pk, content = stored.thread_pk, _thread_as_json(stored.thread)
     else:
         excerpt = await load_excerpt(session, revision, window)
-        thread_pk, content = excerpt.thread_pk, await asyncio.to_thread(_excerpt_as_json, excerpt)
+        thread_pk, content = (
+            excerpt.thread_pk,
+            await asyncio.to_thread(_excerpt_as_json, excerpt),
+        )
     row = await thread_row(session, thread_pk)
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
         "gone_at": row.gone_at.isoformat() if row.gone_at else None,
-        "pages": [asdict(page) for page in await kept_pages(session, source, thread_id)],
+        "pages": [
+            asdict(page) for page in await kept_pages(session, source, thread_id)
+        ],
         "identifiers": await count_identifiers(session, revision),
     }
     overruled = [asdict(o) for o in await overrules_of(session, revision)]
@@ -102,7 +128,7 @@ async def inspect_thread(
         "decided": decided and _decision(decided),
         "decisions": [_decision(one) for one in decisions],
         **of_case,
-    }  # fmt: skip
+    }
 
 
 def _thread_as_json(thread: Thread) -> dict[str, Any]:
@@ -115,7 +141,10 @@ def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
     """A part of a thread as the whole is shown, each message with its place in the thread and the part's in it."""
     language = dominant_language(normalise(excerpt.opening))
     shown = [
-        replace(one.message, text=deidentified_part(one.before, one.message.text, one.after, language))
+        replace(
+            one.message,
+            text=deidentified_part(one.before, one.message.text, one.after, language),
+        )
         for one in excerpt.messages
     ]
     title = redact(normalise(excerpt.thread.title), language)
@@ -125,7 +154,9 @@ def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
     return {"url": excerpt.thread.url, **content, "total": excerpt.total}
 
 
-async def pairs_of(session: Session, cases: Sequence[ComparedCase]) -> AsyncIterator[dict[str, str]]:
+async def pairs_of(
+    session: Session, cases: Sequence[ComparedCase]
+) -> AsyncIterator[dict[str, str]]:
     """Each case beside its thread as the agents saw it, as a row of `eval protocol run --pairs`.
 
     A case whose thread was taken down has none.
@@ -135,16 +166,28 @@ async def pairs_of(session: Session, cases: Sequence[ComparedCase]) -> AsyncIter
         threads = await load_threads(session, [case.thread_revision for case in some])
         for case in some:
             raw = normalised(threads[case.thread_revision])
-            document, text = texts_of(deidentified(raw, thread_language(raw)), case.text)
+            document, text = texts_of(
+                deidentified(raw, thread_language(raw)), case.text
+            )
             if document:
-                yield {"id": case.case_id, "document": document, "text": text, "language": case.language}
+                yield {
+                    "id": case.case_id,
+                    "document": document,
+                    "text": text,
+                    "language": case.language,
+                }
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
     return {
-        "number": row.id, "at": row.started_at.isoformat(), "outcome": row.outcome.value, "stage": row.stage.value,
-        "reason": row.reason and row.reason.value, "attempt": row.attempt, "pipeline": row.pipeline_digest,
-    }  # fmt: skip
+        "number": row.id,
+        "at": row.started_at.isoformat(),
+        "outcome": row.outcome.value,
+        "stage": row.stage.value,
+        "reason": row.reason and row.reason.value,
+        "attempt": row.attempt,
+        "pipeline": row.pipeline_digest,
+    }
 
 
 async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
@@ -152,12 +195,23 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
     if case is None or status is None:
         return {"case": None, "criteria": [], "reviews": []}
     plain = (
-        "case_id", "revision", "theme", "specialty", "difficulty", "dialogue_register", "narrative", "query",
-        "advice", "no_negative", "publishable",
-    )  # fmt: skip
+        "case_id",
+        "revision",
+        "theme",
+        "specialty",
+        "difficulty",
+        "dialogue_register",
+        "narrative",
+        "query",
+        "advice",
+        "no_negative",
+        "publishable",
+    )
     return {
         "case": {name: getattr(case, name) for name in plain}
         | {"status": status.status.value, "status_reason": status.status_reason},
-        "criteria": [asdict(c) for c in await criteria_of(session, case.case_id, case.revision)],
+        "criteria": [
+            asdict(c) for c in await criteria_of(session, case.case_id, case.revision)
+        ],
         "reviews": [asdict(r) for r in await reviews_of(session, case.case_id)],
     }

@@ -17,18 +17,26 @@ SETTLE_S = 1.0
 
 @asynccontextmanager
 async def open_pipeline(
-    settings: Settings, database: Database, *, exhaustive: bool = False, record: Recording | None = None
+    settings: Settings,
+    database: Database,
+    *,
+    exhaustive: bool = False,
+    record: Recording | None = None,
 ) -> AsyncIterator[Pipeline]:
     """Build the pipeline for the block, as `build_pipeline` does; its calls keep to this process's share."""
     async with (
-        aclosing(build_pipeline(settings, database, exhaustive=exhaustive, record=record)) as pipeline,
+        aclosing(
+            build_pipeline(settings, database, exhaustive=exhaustive, record=record)
+        ) as pipeline,
         share_endpoints(database, pipeline.endpoints),
     ):
         yield pipeline
 
 
 @asynccontextmanager
-async def share_endpoints(database: Database, endpoints: Limiters) -> AsyncIterator[None]:
+async def share_endpoints(
+    database: Database, endpoints: Limiters
+) -> AsyncIterator[None]:
     """Divide each endpoint's calls at once among all processes that do the same, evenly, while the block runs.
 
     Together they never have more under way than `concurrency` allows, also while one joins. Raises
@@ -39,7 +47,10 @@ async def share_endpoints(database: Database, endpoints: Limiters) -> AsyncItera
         yield
         return
     async with lock_connection(database) as connection:
-        shares = [(limiter, Slots(connection, f"endpoint:{place}")) for place, limiter in limiters.items()]
+        shares = [
+            (limiter, Slots(connection, f"endpoint:{place}"))
+            for place, limiter in limiters.items()
+        ]
         for _, slots in shares:
             await slots.join()
         await _settle(shares)
@@ -48,7 +59,9 @@ async def share_endpoints(database: Database, endpoints: Limiters) -> AsyncItera
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None], limiters: Sequence[Limiter]) -> AsyncIterator[None]:
+async def _beside(
+    work: Coroutine[Any, Any, None], limiters: Sequence[Limiter]
+) -> AsyncIterator[None]:
     """Run `work` as long as the block; when it fails, close the limiters, cancel the block and raise its error."""
     owner, running, failed = asyncio.current_task(), True, False
     assert owner is not None
@@ -80,7 +93,9 @@ async def _beside(work: Coroutine[Any, Any, None], limiters: Sequence[Limiter]) 
 async def _keep_settling(shares: list[tuple[Limiter, Slots]]) -> None:
     while True:
         states = [limiter.state() for limiter, _ in shares]
-        await asyncio.sleep(SETTLE_S if any(s.under_way or s.waiting for s in states) else 5 * SETTLE_S)
+        await asyncio.sleep(
+            SETTLE_S if any(s.under_way or s.waiting for s in states) else 5 * SETTLE_S
+        )
         await _settle(shares)
 
 

@@ -9,8 +9,19 @@ from medlive.clock import now
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side, Stage
 from medlive.db.audit_log import record
-from medlive.db.curation.cases import StoredCase, add_revision, apply_review, lock_case, set_status
-from medlive.db.curation.curations import latest_curation, load_curation, lock_revision, revision_of
+from medlive.db.curation.cases import (
+    StoredCase,
+    add_revision,
+    apply_review,
+    lock_case,
+    set_status,
+)
+from medlive.db.curation.curations import (
+    latest_curation,
+    load_curation,
+    lock_revision,
+    revision_of,
+)
 from medlive.db.curation.funnel import filter_reason_of
 from medlive.db.curation.reviews import (
     Dispute,
@@ -43,19 +54,32 @@ from medlive.rubric.model import (
 from medlive.rubric.write import complete_case, lint_case
 from medlive.service.curation.curate import save_decision
 from medlive.service.jobs import defer_revisions, open_app
-from medlive.service.release.withdraw import check_person_name, find_criterion, load_latest_case
+from medlive.service.release.withdraw import (
+    check_person_name,
+    find_criterion,
+    load_latest_case,
+)
 from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _MOST_TEXT = 2_000
 REDACTED = "[redacted]"
-_INDISPENSABLE = frozenset({
-    FilterReason.EMPTY_THREAD, FilterReason.POSTED_UNKNOWN, FilterReason.LANGUAGE, FilterReason.NO_VERIFIED_REPLY,
-    Reason.NO_QUERY, Reason.NO_NARRATIVE, Reason.NO_ADVICE,
-})  # fmt: skip
+_INDISPENSABLE = frozenset(
+    {
+        FilterReason.EMPTY_THREAD,
+        FilterReason.POSTED_UNKNOWN,
+        FilterReason.LANGUAGE,
+        FilterReason.NO_VERIFIED_REPLY,
+        Reason.NO_QUERY,
+        Reason.NO_NARRATIVE,
+        Reason.NO_ADVICE,
+    }
+)
 """Reasons that nobody overrules: the thread lacks what a case is made of."""
 
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
+_Text = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)
+]
 
 
 class _Edited(BaseModel):
@@ -65,8 +89,12 @@ class _Edited(BaseModel):
 class CriterionEdit(_Edited):
     """A criterion as a person wants it."""
 
-    id: str | None = Field(default=None, description="The criterion that is changed; None: a new one.")
-    criterion: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    id: str | None = Field(
+        default=None, description="The criterion that is changed; None: a new one."
+    )
+    criterion: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+    ]
     axis: Axis
     points: int = Field(ge=-10, le=10)
     advice_id: str
@@ -85,7 +113,8 @@ class CaseEdit(_Edited):
     dialogue_register: Register | None = None
     no_negative: str | None = None
     criteria: tuple[CriterionEdit, ...] | None = Field(
-        default=None, description="The whole rubric in its order; a criterion that is left out is retired."
+        default=None,
+        description="The whole rubric in its order; a criterion that is left out is retired.",
     )
 
     @classmethod
@@ -93,37 +122,72 @@ class CaseEdit(_Edited):
         """The case as it is."""
         plain = {k: v for k, v in asdict(case.rubric).items() if k != "criteria"}
         criteria = tuple(
-            CriterionEdit(**{k: v for k, v in asdict(c).items() if k != "position"}) for c in case.rubric.criteria
+            CriterionEdit(**{k: v for k, v in asdict(c).items() if k != "position"})
+            for c in case.rubric.criteria
         )
         return cls(**asdict(case.text), **plain, criteria=criteria)
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for an unknown specialty, an unknown or repeated id."""
-        given = {k: getattr(self, k) for k in type(self).model_fields if getattr(self, k) is not None}
-        if given.get("specialty", UNKNOWN_SPECIALTY) not in (UNKNOWN_SPECIALTY, *SPECIALTIES):
-            raise UsageError(f"unknown specialty {given['specialty'][:80]!r}", hint="docs/method.md lists the 38")
+        given = {
+            k: getattr(self, k)
+            for k in type(self).model_fields
+            if getattr(self, k) is not None
+        }
+        if given.get("specialty", UNKNOWN_SPECIALTY) not in (
+            UNKNOWN_SPECIALTY,
+            *SPECIALTIES,
+        ):
+            raise UsageError(
+                f"unknown specialty {given['specialty'][:80]!r}",
+                hint="docs/method.md lists the 38",
+            )
         if self.criteria is not None:
-            given["criteria"] = _numbered(self.criteria, [c.id for c in case.rubric.criteria])
-        texts: dict[str, Any] = {k: given.pop(k) for k in ("narrative", "query", "advice") if k in given}
+            given["criteria"] = _numbered(
+                self.criteria, [c.id for c in case.rubric.criteria]
+            )
+        texts: dict[str, Any] = {
+            k: given.pop(k) for k in ("narrative", "query", "advice") if k in given
+        }
         return replace(case.text, **texts), replace(case.rubric, **given)
 
 
-def _numbered(edited: tuple[CriterionEdit, ...], known: list[str]) -> tuple[Criterion, ...]:
+def _numbered(
+    edited: tuple[CriterionEdit, ...], known: list[str]
+) -> tuple[Criterion, ...]:
     """Criteria in their order; new ones get ids that the case's latest revision does not have."""
     ids = [c.id for c in edited if c.id is not None]
-    if unknown := sorted(set(ids) - set(known)) or sorted({i for i in ids if ids.count(i) > 1}):
-        raise UsageError(f"unknown or repeated criterion {', '.join(unknown)}", hint=f"it has {', '.join(known)}")
+    if unknown := sorted(set(ids) - set(known)) or sorted(
+        {i for i in ids if ids.count(i) > 1}
+    ):
+        raise UsageError(
+            f"unknown or repeated criterion {', '.join(unknown)}",
+            hint=f"it has {', '.join(known)}",
+        )
     free = iter(range(max((int(i[1:]) for i in known), default=0) + 1, 10_000))
     return tuple(
-        Criterion(c.id or f"c{next(free)}", p, c.criterion, c.axis, c.points, c.advice_id, c.fact)
+        Criterion(
+            c.id or f"c{next(free)}",
+            p,
+            c.criterion,
+            c.axis,
+            c.points,
+            c.advice_id,
+            c.fact,
+        )
         for p, c in enumerate(edited, 1)
     )
 
 
 async def decide_case(
-    database: Database, case_id: str, action: ReviewAction, reason: str, *, of: int | None = None,
+    database: Database,
+    case_id: str,
+    action: ReviewAction,
+    reason: str,
+    *,
+    of: int | None = None,
     by: str | None = None,
-) -> Review:  # fmt: skip
+) -> Review:
     """Approve a held or rejected case for the next freeze, or reject a held or ready one until it changes.
 
     Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
@@ -132,12 +196,16 @@ async def decide_case(
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
-        other = CaseStatus.REJECTED if action is ReviewAction.APPROVE else CaseStatus.READY
+        other = (
+            CaseStatus.REJECTED if action is ReviewAction.APPROVE else CaseStatus.READY
+        )
         if status is not other:
             _check_held(case_id, status)
         case = await load_latest_case(session, case_id)
         _check_unchanged(case, of)
-        review = await add_review(session, case_id, case.revision, action, reason, decided_by=by)
+        review = await add_review(
+            session, case_id, case.revision, action, reason, decided_by=by
+        )
         await apply_review(session, case_id, action, reason)
         return review
 
@@ -153,12 +221,18 @@ def _check_unchanged(case: StoredCase, of: int | None) -> None:
 def _check_held(case_id: str, status: CaseStatus) -> None:
     if status is not CaseStatus.HELD:
         raise CheckFailed(
-            f"case {case_id} is {status.value}, not held", hint="medlive review list shows the held cases"
+            f"case {case_id} is {status.value}, not held",
+            hint="medlive review list shows the held cases",
         )
 
 
 async def drop_element(
-    pipeline: Pipeline, case_id: str, element_id: str, reason: str, *, by: str | None = None
+    pipeline: Pipeline,
+    case_id: str,
+    element_id: str,
+    reason: str,
+    *,
+    by: str | None = None,
 ) -> Curation:
     """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
@@ -170,12 +244,19 @@ async def drop_element(
         _check_held(case_id, await lock_case(session, case_id))
         case = await load_latest_case(session, case_id)
         decided = await load_curation(session, case.curation_id)
-        stored = await load_thread(session, await revision_of(session, case.curation_id))
+        stored = await load_thread(
+            session, await revision_of(session, case.curation_id)
+        )
     started, rubric = now(), None
     raw = normalised(stored.thread)
     language = thread_language(raw)
     curation = await curate_without_element(
-        decided, element_id, deidentified(raw, language), language, pipeline.respondents, pipeline.curation
+        decided,
+        element_id,
+        deidentified(raw, language),
+        language,
+        pipeline.respondents,
+        pipeline.curation,
     )
     if curation.outcome is not Outcome.FAILED:
         curation, rubric = await complete_case(curation, language, pipeline.respondents)
@@ -186,8 +267,25 @@ async def drop_element(
     action = ReviewAction.DROP_ELEMENT
     async with pipeline.database.begin() as session:
         await lock_case(session, case_id)
-        await add_review(session, case_id, case.revision, action, reason, element_id=element_id, decided_by=by)
-        await save_decision(session, pipeline, stored, language, curation, rubric, started=started, digest=digest)
+        await add_review(
+            session,
+            case_id,
+            case.revision,
+            action,
+            reason,
+            element_id=element_id,
+            decided_by=by,
+        )
+        await save_decision(
+            session,
+            pipeline,
+            stored,
+            language,
+            curation,
+            rubric,
+            started=started,
+            digest=digest,
+        )
     return curation
 
 
@@ -199,9 +297,15 @@ async def load_edit(database: Database, case_id: str) -> CaseEdit:
 
 
 async def edit_case(
-    database: Database, case_id: str, edit: CaseEdit, reason: str, *, of: int | None = None, by: str | None = None,
+    database: Database,
+    case_id: str,
+    edit: CaseEdit,
+    reason: str,
+    *,
+    of: int | None = None,
+    by: str | None = None,
     act: Act = Act.EDIT,
-) -> Review:  # fmt: skip
+) -> Review:
     """Give a case a new revision with a person's wording; a held one stays held until it is approved.
 
     A rejected case waits again, a ready one is in the next freeze as edited. Raises UsageError when nothing is
@@ -219,24 +323,49 @@ async def edit_case(
         decided = await load_curation(session, case.curation_id)
         faults = [
             f"{f.criterion or 'rubric'}: {f.detail}"
-            for f in lint_case(case.language, rubric.criteria, text, decided.side(Side.ADVICE), rubric.no_negative)
+            for f in lint_case(
+                case.language,
+                rubric.criteria,
+                text,
+                decided.side(Side.ADVICE),
+                rubric.no_negative,
+            )
         ]
         gone = await withdrawn_criteria(session, case_id)
-        faults += [f"{c.id}: was withdrawn" for c in rubric.criteria if text_digest(c.criterion) in gone]
+        faults += [
+            f"{c.id}: was withdrawn"
+            for c in rubric.criteria
+            if text_digest(c.criterion) in gone
+        ]
         if faults:
             raise UsageError(f"{case_id} cannot be edited so: {'; '.join(faults)}")
-        saved = await add_revision(session, case_id, replace(case, text=text, rubric=rubric))
+        saved = await add_revision(
+            session, case_id, replace(case, text=text, rubric=rubric)
+        )
         if saved.revision == case.revision:
             raise UsageError(f"nothing in case {case_id} would change")
         if status is CaseStatus.REJECTED:
-            await set_status(session, case_id, CaseStatus.HELD, "edited since it was rejected")
+            await set_status(
+                session, case_id, CaseStatus.HELD, "edited since it was rejected"
+            )
         return await add_review(
-            session, case_id, saved.revision, ReviewAction.EDIT, reason, decided_by=by, act=act
+            session,
+            case_id,
+            saved.revision,
+            ReviewAction.EDIT,
+            reason,
+            decided_by=by,
+            act=act,
         )
 
 
 async def overrule_rejection(
-    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+    database: Database,
+    source: str,
+    thread_id: str,
+    reason: str,
+    *,
+    by: str | None = None,
 ) -> Overrule:
     """Let a rejected thread go on from where it was rejected, and queue it; what follows may reject it again.
 
@@ -249,13 +378,19 @@ async def overrule_rejection(
         revision = await _latest_revision(session, source, thread_id)
         curation_id, rejected_for = await _find_rejection(session, revision, name)
         if rejected_for in _INDISPENSABLE:
-            raise CheckFailed(f"{name} was rejected for {rejected_for}: it lacks what a case is made of")
-        done = await add_overrule(session, name, revision, curation_id, rejected_for, reason, by)
+            raise CheckFailed(
+                f"{name} was rejected for {rejected_for}: it lacks what a case is made of"
+            )
+        done = await add_overrule(
+            session, name, revision, curation_id, rejected_for, reason, by
+        )
         await defer_revisions(app, session, [revision])
     return done
 
 
-async def _find_rejection(session: Session, revision: int, name: str) -> tuple[int | None, str]:
+async def _find_rejection(
+    session: Session, revision: int, name: str
+) -> tuple[int | None, str]:
     """The decision that rejected a revision (None: the filters), and its reason. Raises CheckFailed for none."""
     overruled = {o.curation_id for o in await overrules_of(session, revision)}
     decided = await latest_curation(session, revision)
@@ -269,31 +404,61 @@ async def _find_rejection(session: Session, revision: int, name: str) -> tuple[i
         hint = "medlive review approve takes a held case" if state == "held" else None
         raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
     if number in overruled:
-        raise CheckFailed(f"{name} was overruled already", hint="the next `medlive curate` continues it")
+        raise CheckFailed(
+            f"{name} was overruled already",
+            hint="the next `medlive curate` continues it",
+        )
     return number, str(found)
 
 
 async def confirm_rejection(
-    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+    database: Database,
+    source: str,
+    thread_id: str,
+    reason: str,
+    *,
+    by: str | None = None,
 ) -> None:
     """Note that a rejection is right. Raises UsageError for an unknown thread, CheckFailed for none rejected."""
-    reason, by, name = _text(reason, "a decision", "a reason"), check_person_name(by), f"{source}/{thread_id}"
+    reason, by, name = (
+        _text(reason, "a decision", "a reason"),
+        check_person_name(by),
+        f"{source}/{thread_id}",
+    )
     async with database.begin() as session:
         revision = await _latest_revision(session, source, thread_id)
         decision, rejected_for = await _find_rejection(session, revision, name)
-        await record(session, Act.CONFIRM, f"thread:{name}", reason, by=by, decision=decision, stands=rejected_for)
+        await record(
+            session,
+            Act.CONFIRM,
+            f"thread:{name}",
+            reason,
+            by=by,
+            decision=decision,
+            stands=rejected_for,
+        )
 
 
-async def confirm_case(database: Database, case_id: str, reason: str, *, by: str | None = None) -> None:
+async def confirm_case(
+    database: Database, case_id: str, reason: str, *, by: str | None = None
+) -> None:
     """Note that a ready or rejected case is right as it is. Raises UsageError, and CheckFailed for another one."""
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         if status not in (CaseStatus.READY, CaseStatus.REJECTED):
-            raise CheckFailed(f"case {case_id} is {status.value}: nothing is decided that could be confirmed")
+            raise CheckFailed(
+                f"case {case_id} is {status.value}: nothing is decided that could be confirmed"
+            )
         revision = (await load_latest_case(session, case_id)).revision
         await record(
-            session, Act.CONFIRM, f"case:{case_id}", reason, by=by, revision=revision, stands=status.value
+            session,
+            Act.CONFIRM,
+            f"case:{case_id}",
+            reason,
+            by=by,
+            revision=revision,
+            stands=status.value,
         )
 
 
@@ -319,10 +484,14 @@ async def curate_again(
         revision = await _latest_revision(session, source, thread_id)
         if stage is not None:
             if (decided := await latest_curation(session, revision)) is None:
-                raise CheckFailed(f"{name} is not decided yet: there is no {stage.value} to run again")
+                raise CheckFailed(
+                    f"{name} is not decided yet: there is no {stage.value} to run again"
+                )
             asked = {"stage": stage.value, "revision": revision, "decision": decided.id}
         await defer_revisions(app, session, [revision])
-        await record(session, Act.CURATE_AGAIN, f"thread:{name}", reason, by=by, **asked)
+        await record(
+            session, Act.CURATE_AGAIN, f"thread:{name}", reason, by=by, **asked
+        )
 
 
 async def thread_of_case(database: Database, case_id: str) -> tuple[str, str]:
@@ -330,7 +499,9 @@ async def thread_of_case(database: Database, case_id: str) -> tuple[str, str]:
     async with database.begin() as session:
         await lock_case(session, case_id)
         case = await load_latest_case(session, case_id)
-        stored = await load_thread(session, await revision_of(session, case.curation_id))
+        stored = await load_thread(
+            session, await revision_of(session, case.curation_id)
+        )
     return stored.thread.source, stored.thread.thread_id
 
 
@@ -345,10 +516,20 @@ async def redact_case(
         raise UsageError("at least two characters can be redacted")
     case = await load_edit(database, case_id)
     criteria = tuple(
-        c.model_copy(update={k: v.replace(words, REDACTED) for k in ("criterion", "fact") if (v := getattr(c, k))})
+        c.model_copy(
+            update={
+                k: v.replace(words, REDACTED)
+                for k in ("criterion", "fact")
+                if (v := getattr(c, k))
+            }
+        )
         for c in case.criteria or ()
     )
-    texts = {k: v.replace(words, REDACTED) for k in ("narrative", "query", "advice") if (v := getattr(case, k))}
+    texts = {
+        k: v.replace(words, REDACTED)
+        for k in ("narrative", "query", "advice")
+        if (v := getattr(case, k))
+    }
     edit = CaseEdit(**texts, criteria=criteria)
     return await edit_case(database, case_id, edit, reason, by=by, act=Act.REDACT)
 
@@ -362,7 +543,12 @@ async def _latest_revision(session: Session, source: str, thread_id: str) -> int
 
 
 async def dispute_case(
-    database: Database, case_id: str, reason: str, *, criterion_id: str | None = None, by: str | None = None
+    database: Database,
+    case_id: str,
+    reason: str,
+    *,
+    criterion_id: str | None = None,
+    by: str | None = None,
 ) -> Dispute:
     """Dispute a case or a criterion (`c3` or `<case id>-c3`), which keeps it out of snapshots until resolved.
 
@@ -375,12 +561,19 @@ async def dispute_case(
         number = None
         if criterion_id is not None:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
-        return await open_dispute(session, case_id, reason, criterion_id=number, opened_by=by)
+        return await open_dispute(
+            session, case_id, reason, criterion_id=number, opened_by=by
+        )
 
 
-async def resolve_dispute(database: Database, number: int, resolution: str, *, by: str | None = None) -> Dispute:
+async def resolve_dispute(
+    database: Database, number: int, resolution: str, *, by: str | None = None
+) -> Dispute:
     """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
-    resolution, by = _text(resolution, "a dispute", "a resolution"), check_person_name(by)
+    resolution, by = (
+        _text(resolution, "a dispute", "a resolution"),
+        check_person_name(by),
+    )
     async with database.begin() as session:
         return await close_dispute(session, number, resolution, closed_by=by)
 

@@ -47,12 +47,18 @@ class HarvestResult:
     iso_week: str
     counts: Counter[str] = field(default_factory=Counter)  # As `PostgresLedger.counts`
     problems: list[HarvestProblem] = field(default_factory=list)
-    failed: str | None = None  # Why the source was not read to its end; None if it was, or stopped at the limit
+    failed: str | None = (
+        None  # Why the source was not read to its end; None if it was, or stopped at the limit
+    )
     quarantined: str | None = None  # Why the source is or was quarantined
     busy: bool = False  # Whether another process harvests it or applies retention; `failed` says so
-    already_done: bool = False  # Whether this week was harvested before; nothing was fetched
+    already_done: bool = (
+        False  # Whether this week was harvested before; nothing was fetched
+    )
     limited: bool = False  # Whether it stopped at the limit; the week is not done then
-    drift: list[Compared] = field(default_factory=list)  # The run's figures beside those of earlier runs
+    drift: list[Compared] = field(
+        default_factory=list
+    )  # The run's figures beside those of earlier runs
 
     @property
     def not_modified_share(self) -> float | None:
@@ -82,7 +88,10 @@ async def harvest_source(
     done = HarvestResult(source, week or iso_week(now()))
     site = build_site(source, overrides)
     if not site.settings.enabled:
-        raise UsageError(f"{source} is switched off", hint=f"[sources.{source}] enabled = true in sources.toml")
+        raise UsageError(
+            f"{source} is switched off",
+            hint=f"[sources.{source}] enabled = true in sources.toml",
+        )
     anonymise = partial(keyed_handle, key=handle_key(settings))
     fetching = fetch_settings(settings)
     connections = fetching.concurrency_per_host
@@ -96,7 +105,9 @@ async def harvest_source(
             if info is not None and info.quarantine_reason is not None:
                 done.quarantined = info.quarantine_reason
                 return done
-            run = await harvests.start_harvest(session, source, done.iso_week, again=again, restart=restart)
+            run = await harvests.start_harvest(
+                session, source, done.iso_week, again=again, restart=restart
+            )
         if run is None:
             done.already_done = True
             return done
@@ -106,15 +117,29 @@ async def harvest_source(
                 async with Fetcher(fetching) as fetcher:
                     overlap = timedelta(days=site.settings.overlap_days)
                     ledger = PostgresLedger(
-                        database, run, source, done.iso_week, folder, fetching.contact, overlap, fetcher, tick
+                        database,
+                        run,
+                        source,
+                        done.iso_week,
+                        folder,
+                        fetching.contact,
+                        overlap,
+                        fetcher,
+                        tick,
                     )
                     # Several connections need more readers, to fetch while pages are being saved.
                     readers = 1 if connections == 1 else 3 * connections
                     try:
                         end = await harvest(
-                            site, site.settings.base_url, fetcher.fetch, ledger, anonymise=anonymise,
-                            since=since, limit=limit, concurrency=readers,
-                        )  # fmt: skip
+                            site,
+                            site.settings.base_url,
+                            fetcher.fetch,
+                            ledger,
+                            anonymise=anonymise,
+                            since=since,
+                            limit=limit,
+                            concurrency=readers,
+                        )
                     finally:
                         await ledger.aclose()
                         done.counts, done.problems = ledger.counts, ledger.problems
@@ -126,7 +151,9 @@ async def harvest_source(
     return done
 
 
-async def describe_next_harvest(database: Database, source: str, *, again: bool = False) -> str:
+async def describe_next_harvest(
+    database: Database, source: str, *, again: bool = False
+) -> str:
     """Describe what a harvest of this source would do now."""
     week = iso_week(now())
     async with database.begin() as session:
@@ -142,33 +169,53 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool 
 
 
 async def lift_source_quarantine(
-    database: Database, source: str, *, compare_anew: bool, reason: str | None = None, by: str | None = None
+    database: Database,
+    source: str,
+    *,
+    compare_anew: bool,
+    reason: str | None = None,
+    by: str | None = None,
 ) -> str | None:
     """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested."""
     async with database.begin() as session:
         info = await find_source(session, source)
         if info is None:
-            raise UsageError(f"{source} was never harvested, so it has no quarantine to lift")
-        await harvests.lift_quarantine(session, source, compare_anew=compare_anew, reason=reason, by=by)
+            raise UsageError(
+                f"{source} was never harvested, so it has no quarantine to lift"
+            )
+        await harvests.lift_quarantine(
+            session, source, compare_anew=compare_anew, reason=reason, by=by
+        )
         return info.quarantine_reason
 
 
 async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
     """A source's latest harvest and quarantine; None if it is not known."""
-    return next((s for s in await harvests.list_sources(session) if s.name == source), None)
+    return next(
+        (s for s in await harvests.list_sources(session) if s.name == source), None
+    )
 
 
-async def compare_run(session: Session, source: str, run_id: int) -> tuple[list[Compared], Mapping[str, int]]:
+async def compare_run(
+    session: Session, source: str, run_id: int
+) -> tuple[list[Compared], Mapping[str, int]]:
     """A run's figures beside those of earlier runs, and its threads by their end."""
     shares, ends = await harvests.run_figures(session, run_id)
-    past = await harvests.past_measures(session, source, before_run=run_id, runs=HISTORY)
+    past = await harvests.past_measures(
+        session, source, before_run=run_id, runs=HISTORY
+    )
     return compare(measures(shares, ends), past), ends
 
 
-async def _finish(database: Database, run: harvests.StartedRun, done: HarvestResult, end: HarvestEnd) -> None:
+async def _finish(
+    database: Database, run: harvests.StartedRun, done: HarvestResult, end: HarvestEnd
+) -> None:
     """End the run: set its outcome, its figures and a quarantine."""
     done.limited = end is HarvestEnd.LIMITED
-    last = next((p for p in reversed(done.problems) if p.ends_source or p.thread_id is None), None)
+    last = next(
+        (p for p in reversed(done.problems) if p.ends_source or p.thread_id is None),
+        None,
+    )
     if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
         done.failed = last.message if last is not None else "a list could not be read"
     async with database.begin() as session:
@@ -180,7 +227,9 @@ async def _finish(database: Database, run: harvests.StartedRun, done: HarvestRes
         if done.quarantined is not None:
             await harvests.quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
-        await harvests.finish_harvest(session, run, {}, problem=problem, partial=done.limited)
+        await harvests.finish_harvest(
+            session, run, {}, problem=problem, partial=done.limited
+        )
 
 
 def _quarantine_reason(
@@ -222,7 +271,9 @@ async def import_file(
         run = await start_import(session, str(path), assumed_posted_at=assume_posted_at)
     try:
         batch: list[ImportedThread] = []
-        for item in read_threads(path, assume_posted_at=assume_posted_at, handle_key=handle_key):
+        for item in read_threads(
+            path, assume_posted_at=assume_posted_at, handle_key=handle_key
+        ):
             if isinstance(item, ImportProblem):
                 done.problems.append(item)
                 done.counts["problems"] += 1
@@ -243,10 +294,17 @@ async def import_file(
     return done
 
 
-async def _save_batch(database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult) -> None:
-    threads, assumed = [i.thread for i in batch], [Note.DATE_ASSUMED in i.notes for i in batch]
+async def _save_batch(
+    database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult
+) -> None:
+    threads, assumed = (
+        [i.thread for i in batch],
+        [Note.DATE_ASSUMED in i.notes for i in batch],
+    )
     async with database.begin() as session:
-        done.counts += await store_threads(session, threads, assumed_posted_at=assumed, import_run_id=run)
+        done.counts += await store_threads(
+            session, threads, assumed_posted_at=assumed, import_run_id=run
+        )
     done.counts.update(note.value for item in batch for note in item.notes)
 
 
@@ -262,16 +320,26 @@ async def store_threads(
     if not threads:
         return Counter()
     erased = await keep_out(session, threads)
-    kept = [n for n, thread in enumerate(threads) if (thread.source, thread.thread_id) not in erased]
+    kept = [
+        n
+        for n, thread in enumerate(threads)
+        if (thread.source, thread.thread_id) not in erased
+    ]
     chosen = [threads[n] for n in kept]
     fetched = [fetch_ids[n] for n in kept] if fetch_ids else None
     assumed = [assumed_posted_at[n] for n in kept] if assumed_posted_at else None
     saved = await save_threads(
-        session, chosen, fetch_ids=fetched, assumed_posted_at=assumed, import_run_id=import_run_id
+        session,
+        chosen,
+        fetch_ids=fetched,
+        assumed_posted_at=assumed,
+        import_run_id=import_run_id,
     )
     found = [
         () if one.status == "unchanged" else thread_identifiers(thread)
         for one, thread in zip(saved, chosen, strict=True)
     ]
     await save_identifiers(session, saved, found)
-    return Counter([one.status for one in saved] + [TAKEN_DOWN] * (len(threads) - len(kept)))
+    return Counter(
+        [one.status for one in saved] + [TAKEN_DOWN] * (len(threads) - len(kept))
+    )

@@ -21,7 +21,13 @@ from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.session import Database, Session
 from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
-from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_identifiers, save_threads
+from medlive.db.threads.threads import (
+    check_storable,
+    mark_gone,
+    mark_seen,
+    save_identifiers,
+    save_threads,
+)
 from medlive.errors import BadInput, ServiceUnavailable, describe
 from medlive.sources.archive import ArchiveWriter, read_page
 from medlive.sources.drift import thread_fields
@@ -65,7 +71,9 @@ class PostgresLedger:
 
     def __post_init__(self) -> None:
         """Begin without a file; the first page opens it."""
-        self._batcher: Batcher[tuple[HarvestEvent, ...]] = Batcher(self._save_all, largest=64)
+        self._batcher: Batcher[tuple[HarvestEvent, ...]] = Batcher(
+            self._save_all, largest=64
+        )
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
@@ -84,11 +92,15 @@ class PostgresLedger:
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """What is known of threads."""
-        return await self._ask(frontier.look_up, self.source, self.run.run_id, thread_ids)
+        return await self._ask(
+            frontier.look_up, self.source, self.run.run_id, thread_ids
+        )
 
     async def list_state(self, list_key: str) -> ListState:
         """How far a list was read in this run."""
-        return await self._ask(harvests.list_state, self.run.run_id, self.source, list_key, self.overlap)
+        return await self._ask(
+            harvests.list_state, self.run.run_id, self.source, list_key, self.overlap
+        )
 
     async def left_over(self) -> Sequence[ListEntry]:
         """Threads that were listed and not read."""
@@ -96,16 +108,23 @@ class PostgresLedger:
 
     async def not_listed(self) -> Sequence[ListEntry]:
         """Recent threads that no list of this run has shown."""
-        return await self._ask(frontier.take_not_listed, self.source, self.run.run_id, self.overlap)
+        return await self._ask(
+            frontier.take_not_listed, self.source, self.run.run_id, self.overlap
+        )
 
     async def kept_pages(self, thread_id: str) -> Sequence[Page]:
         """The pages of a waiting thread that this run has kept already, in order."""
         async with self.database.begin() as session:
             after = await frontier.reading_began(session, self.source, thread_id)
-            kept = await fetches.kept_pages(session, self.source, thread_id, after_fetch=after)
+            kept = await fetches.kept_pages(
+                session, self.source, thread_id, after_fetch=after
+            )
         if kept:
             self._first_fetch[thread_id] = kept[0].fetch_id
-        return [await asyncio.to_thread(read_page, self.folder / (k.path or ""), k.place) for k in kept]
+        return [
+            await asyncio.to_thread(read_page, self.folder / (k.path or ""), k.place)
+            for k in kept
+        ]
 
     async def aclose(self) -> None:
         """Wait until all events are saved, add requests that no event followed, and close the WARC file."""
@@ -123,9 +142,16 @@ class PostgresLedger:
         if isinstance(event, HarvestedThread):
             try:
                 check_storable(event.thread)
-                self._identifiers[event.entry.thread_id] = await asyncio.to_thread(_find_identifiers, event.thread)
+                self._identifiers[event.entry.thread_id] = await asyncio.to_thread(
+                    _find_identifiers, event.thread
+                )
             except Exception as error:
-                return HarvestProblem(event.entry.url, ProblemKind.FAULT, describe(error), event.entry.thread_id)
+                return HarvestProblem(
+                    event.entry.url,
+                    ProblemKind.FAULT,
+                    describe(error),
+                    event.entry.thread_id,
+                )
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
@@ -145,31 +171,43 @@ class PostgresLedger:
                 await self._save_listed(session, listed, counts)
             await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
-            await fetches.save_failed_fetches(session, self.run.run_id, self.source, problems)
+            await fetches.save_failed_fetches(
+                session, self.run.run_id, self.source, problems
+            )
             await harvests.add_counts(session, self.run, counts)
         self._saved_requests += sent
         self._robots_saved = len(robots)
         self.counts += counts
-        self.tick(sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
+        self.tick(
+            sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified"))
+        )
         self.problems += problems
         for thread_id in (event.entry.thread_id for event in read):
             self._first_fetch.pop(thread_id, None)
             self._identifiers.pop(thread_id, None)
 
-    async def _without_taken_down(self, group: tuple[HarvestEvent, ...]) -> tuple[HarvestEvent, ...]:
+    async def _without_taken_down(
+        self, group: tuple[HarvestEvent, ...]
+    ) -> tuple[HarvestEvent, ...]:
         """Reduce a group whose address redirects to a thread that was taken down to that fact."""
         for event in group:
             if _is_redirected(event):
                 target, entry = event.thread.thread_id, event.entry
                 if await self._ask(taken_down_ids, self.source, [target]):
-                    return (HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN),)
+                    return (
+                        HarvestSkipped(
+                            entry.url, entry.thread_id, SkipReason.TAKEN_DOWN
+                        ),
+                    )
         return group
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""
         try:
             writer = self._writer or await self._begin_archive()
-            return await asyncio.to_thread(writer.append, [event.page for event in pages])
+            return await asyncio.to_thread(
+                writer.append, [event.page for event in pages]
+            )
         except OSError as error:
             raise ServiceUnavailable(
                 f"cannot write pages to {self.folder / self.source}: {error.strerror or error}",
@@ -179,58 +217,100 @@ class PostgresLedger:
     async def _begin_archive(self) -> ArchiveWriter:
         stem = f"{self.source}/{self.source}-{self.iso_week}-{self.run.run_id}.{self.run.start}"
         # A file of an earlier database in the same folder is left alone.
-        names = (f"{stem}{f'-{n}' if n > 1 else ''}.warc.gz" for n in itertools.count(1))
+        names = (
+            f"{stem}{f'-{n}' if n > 1 else ''}.warc.gz" for n in itertools.count(1)
+        )
         path = next(name for name in names if not (self.folder / name).exists())
         software, place = f"medlive/{__version__}", self.folder / path
-        self._writer = await asyncio.to_thread(ArchiveWriter, place, software=software, operator=self.operator)
-        self._archive_id = await self._ask(archives.start_archive, self.run.run_id, path, self._writer.size)
+        self._writer = await asyncio.to_thread(
+            ArchiveWriter, place, software=software, operator=self.operator
+        )
+        self._archive_id = await self._ask(
+            archives.start_archive, self.run.run_id, path, self._writer.size
+        )
         return self._writer
 
     async def _save_pages(
-        self, session: Session, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]
+        self,
+        session: Session,
+        pages: Sequence[FetchedPage],
+        places: Sequence[Place],
+        counts: Counter[str],
     ) -> None:
         assert self._writer is not None
-        ids = await fetches.save_pages(session, self.run.run_id, self.source, pages, self._archive_id, places)
+        ids = await fetches.save_pages(
+            session, self.run.run_id, self.source, pages, self._archive_id, places
+        )
         await archives.grow_archive(session, self._archive_id, self._writer.size)
         counts["pages"] += len(pages)
         for event, fetch_id in zip(pages, ids, strict=True):
             if event.thread_id is not None and event.number == 1:
                 self._first_fetch[event.thread_id] = fetch_id
 
-    async def _save_listed(self, session: Session, listed: Listed, counts: Counter[str]) -> None:
+    async def _save_listed(
+        self, session: Session, listed: Listed, counts: Counter[str]
+    ) -> None:
         # The address of a thread that was taken down may hold its title.
         named = [s for s in listed.skipped if s.reason is not SkipReason.TAKEN_DOWN]
         skipped = {s.thread_id: (s.url, s.reason.value) for s in named}
         run_id = self.run.run_id
-        await frontier.save_listed(session, self.source, run_id, listed.list_key, listed.waiting, skipped)
+        await frontier.save_listed(
+            session, self.source, run_id, listed.list_key, listed.waiting, skipped
+        )
         await harvests.save_cursor(session, run_id, listed)
         counts["listed"] += len(listed.waiting)
         counts.update(s.reason.value for s in listed.skipped)
 
-    async def _save_threads(self, session: Session, read: Sequence[HarvestedThread], counts: Counter[str]) -> None:
+    async def _save_threads(
+        self, session: Session, read: Sequence[HarvestedThread], counts: Counter[str]
+    ) -> None:
         if not read:
             return
         ids = [event.entry.thread_id for event in read]
         first = [self._first_fetch.get(i) for i in ids]
-        saved = await save_threads(session, [event.thread for event in read], fetch_ids=first)
-        counts["identifiers"] += await save_identifiers(session, saved, [self._identifiers[i] for i in ids])
+        saved = await save_threads(
+            session, [event.thread for event in read], fetch_ids=first
+        )
+        counts["identifiers"] += await save_identifiers(
+            session, saved, [self._identifiers[i] for i in ids]
+        )
         counts.update(one.status for one in saved)
-        await mark_seen(session, self.source, [event.thread.thread_id for event in read])
+        await mark_seen(
+            session, self.source, [event.thread.thread_id for event in read]
+        )
         # A redirected thread was merged into its target.
-        await mark_gone(session, self.source, [event.entry.thread_id for event in read if _is_redirected(event)])
+        await mark_gone(
+            session,
+            self.source,
+            [event.entry.thread_id for event in read if _is_redirected(event)],
+        )
 
-    async def _save_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
+    async def _save_outcomes(
+        self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]
+    ) -> None:
         counts.update(problem.kind.value for problem in _of(events, HarvestProblem))
         counts.update(skipped.reason.value for skipped in _of(events, HarvestSkipped))
-        settled = [state for event in events if (state := _settled_state(event)) is not None]
+        settled = [
+            state for event in events if (state := _settled_state(event)) is not None
+        ]
         await frontier.settle(session, self.source, self.run.run_id, settled)
-        for ending, mark in ((FrontierState.GONE, mark_gone), (FrontierState.NOT_MODIFIED, mark_seen)):
-            await mark(session, self.source, [one.thread_id for one in settled if one.state is ending])
+        for ending, mark in (
+            (FrontierState.GONE, mark_gone),
+            (FrontierState.NOT_MODIFIED, mark_seen),
+        ):
+            await mark(
+                session,
+                self.source,
+                [one.thread_id for one in settled if one.state is ending],
+            )
 
 
 def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
     """Whether a thread's address shows another thread."""
-    return isinstance(event, HarvestedThread) and event.thread.thread_id != event.entry.thread_id
+    return (
+        isinstance(event, HarvestedThread)
+        and event.thread.thread_id != event.entry.thread_id
+    )
 
 
 def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:
@@ -246,9 +326,13 @@ def _storable_pages(events: Sequence[HarvestEvent]) -> list[FetchedPage]:
 
 
 def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
-    longest = max(len(text) for text in (thread.title, *(m.text for m in thread.messages)))
+    longest = max(
+        len(text) for text in (thread.title, *(m.text for m in thread.messages))
+    )
     if longest > MESSAGE_CHARS:
-        raise BadInput(f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read")
+        raise BadInput(
+            f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read"
+        )
     return thread_identifiers(thread)
 
 
@@ -256,16 +340,29 @@ def _settled_state(event: HarvestEvent) -> frontier.Settled | None:
     """The state in which an event leaves its thread; None without a thread, or while the thread still waits."""
     if isinstance(event, HarvestedThread):
         return frontier.Settled(
-            event.entry.thread_id, FrontierState.READ, etag=event.etag, last_modified=event.last_modified,
-            page_count=event.page_count, posted_at=event.thread.posted_at, fields=thread_fields(event.thread),
-        )  # fmt: skip
+            event.entry.thread_id,
+            FrontierState.READ,
+            etag=event.etag,
+            last_modified=event.last_modified,
+            page_count=event.page_count,
+            posted_at=event.thread.posted_at,
+            fields=thread_fields(event.thread),
+        )
     if isinstance(event, HarvestSkipped):
         if event.reason is SkipReason.NOT_MODIFIED:
             return frontier.Settled(event.thread_id, FrontierState.NOT_MODIFIED)
-        return frontier.Settled(event.thread_id, FrontierState.SKIPPED, reason=event.reason.value)
+        return frontier.Settled(
+            event.thread_id, FrontierState.SKIPPED, reason=event.reason.value
+        )
     # The host is down, not the thread: it waits for the next start.
-    if isinstance(event, HarvestProblem) and event.thread_id is not None and event.kind is not ProblemKind.DOWN:
+    if (
+        isinstance(event, HarvestProblem)
+        and event.thread_id is not None
+        and event.kind is not ProblemKind.DOWN
+    ):
         if event.kind is ProblemKind.GONE:
             return frontier.Settled(event.thread_id, FrontierState.GONE)
-        return frontier.Settled(event.thread_id, FrontierState.FAILED, reason=event.kind.value)
+        return frontier.Settled(
+            event.thread_id, FrontierState.FAILED, reason=event.kind.value
+        )
     return None

@@ -29,7 +29,9 @@ from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, cdxj_line, erase, pages, seal
 from medlive.sources.ledger import Place
 
-_ARCHIVE_NAME = re.compile(r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz")
+_ARCHIVE_NAME = re.compile(
+    r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz"
+)
 STRAY_AFTER_S = 86_400.0
 """Age in seconds after which a file with an archive's name and no row is removed."""
 INDEX = "index.cdxj"
@@ -51,7 +53,9 @@ async def seal_archives(database: Database, folder: Path, source: str) -> None:
             await archives.mark_sealed(session, archive.archive_id)
 
 
-async def sweep(database: Database, folder: Path, source: str) -> tuple[int, list[ArchiveDamaged]]:
+async def sweep(
+    database: Database, folder: Path, source: str
+) -> tuple[int, list[ArchiveDamaged]]:
     """Rewrite a source's sealed files without erased pages, with its lock held; how many, and the damaged ones."""
     async with database.begin() as session:
         unswept = await archives.list_archives(session, source, unswept=True)
@@ -67,7 +71,10 @@ async def sweep(database: Database, folder: Path, source: str) -> tuple[int, lis
 async def _rewrite(database: Database, folder: Path, archive: archives.Archive) -> None:
     old, name = folder / archive.path, next_name(archive.path)
     async with database.begin() as session:
-        named = {fetch.place for fetch in await archives.fetches_in(session, archive.archive_id)}
+        named = {
+            fetch.place
+            for fetch in await archives.fetches_in(session, archive.archive_id)
+        }
     if not await asyncio.to_thread(old.parent.is_dir):
         raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
@@ -75,43 +82,68 @@ async def _rewrite(database: Database, folder: Path, archive: archives.Archive) 
             await archives.mark_removed(session, [archive.archive_id])
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
-    moved, size = await asyncio.to_thread(_copy_named, old, folder / name, named, archive.bytes)
+    moved, size = await asyncio.to_thread(
+        _copy_named, old, folder / name, named, archive.bytes
+    )
     async with database.begin() as session:
         await archives.replace_archive(session, archive.archive_id, name, size, moved)
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
-def _copy_named(old: Path, new: Path, named: set[Place], size: int) -> tuple[dict[Place, Place], int]:
+def _copy_named(
+    old: Path, new: Path, named: set[Place], size: int
+) -> tuple[dict[Place, Place], int]:
     new.unlink(missing_ok=True)  # of a sweep that was killed before its rows changed
     unnamed = [place for place, _ in pages(old, size) if place not in named]
     moved = erase(old, new, unnamed)
     if missing := named - set(moved):
         new.unlink()
-        raise ArchiveDamaged(old, f"no page at offset {min(place.offset for place in missing)}")
+        raise ArchiveDamaged(
+            old, f"no page at offset {min(place.offset for place in missing)}"
+        )
     return moved, new.stat().st_size
 
 
 async def clear_removed(database: Database, folder: Path, source: str) -> int:
     """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
     async with database.begin() as session:
-        removed = {archive.path for archive in await archives.list_archives(session, source, removed=True)}
-        current = {archive.path for archive in await archives.list_archives(session, source)}
-    stems = {found["stem"] for path in removed | current if (found := _ARCHIVE_NAME.fullmatch(path))}
+        removed = {
+            archive.path
+            for archive in await archives.list_archives(session, source, removed=True)
+        }
+        current = {
+            archive.path for archive in await archives.list_archives(session, source)
+        }
+    stems = {
+        found["stem"]
+        for path in removed | current
+        if (found := _ARCHIVE_NAME.fullmatch(path))
+    }
     unnamed = await asyncio.to_thread(_files, folder, source) - current
-    left = [p for p in unnamed if p in removed or ((f := _ARCHIVE_NAME.fullmatch(p)) and f["stem"] in stems)]
+    left = [
+        p
+        for p in unnamed
+        if p in removed or ((f := _ARCHIVE_NAME.fullmatch(p)) and f["stem"] in stems)
+    ]
     await asyncio.to_thread(_remove, folder, left)
     return len(left)
 
 
 def _files(folder: Path, source: str = "") -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in (folder / source).rglob("*") if path.is_file()}
+    return {
+        path.relative_to(folder).as_posix()
+        for path in (folder / source).rglob("*")
+        if path.is_file()
+    }
 
 
 def _age(path: Path) -> float:
     return time.time() - path.stat().st_mtime if path.exists() else 0.0
 
 
-async def apply_retention(database: Database, settings: Settings, *, dry_run: bool = False) -> Mapping[str, int]:
+async def apply_retention(
+    database: Database, settings: Settings, *, dry_run: bool = False
+) -> Mapping[str, int]:
     """Remove files of raw pages begun more than `archive.keep_days` ago, and finish interrupted removals.
 
     A row changes before its file is deleted, so that a kill leaves an extra file and never a row without one.
@@ -122,7 +154,17 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
         damaged (files that could not be rewritten). `dry_run` counts without changing anything.
     """
     folder = archive_path(settings)
-    names = ("files", "bytes", "pages", "swept", "leftovers", "strays", "foreign", "busy", "damaged")
+    names = (
+        "files",
+        "bytes",
+        "pages",
+        "swept",
+        "leftovers",
+        "strays",
+        "foreign",
+        "busy",
+        "damaged",
+    )
     counts = dict.fromkeys(names, 0)
     async with database.begin() as session:
         sources = await archives.archived_sources(session)
@@ -134,9 +176,15 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
     async with database.begin() as session:
-        unknown = existing - {archive.path for archive in await archives.list_archives(session)}
+        unknown = existing - {
+            archive.path for archive in await archives.list_archives(session)
+        }
     # A harvest writes a file's beginning before its row, so a young file may get one.
-    stray = [path for path in unknown if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S]
+    stray = [
+        path
+        for path in unknown
+        if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S
+    ]
     counts["strays"], counts["foreign"] = len(stray), len(unknown) - len(stray)
     if not dry_run:
         await asyncio.to_thread(_remove, folder, stray)
@@ -144,20 +192,29 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
 
 
 async def _retain(
-    database: Database, settings: Settings, source: str, counts: dict[str, int], *, dry_run: bool
+    database: Database,
+    settings: Settings,
+    source: str,
+    counts: dict[str, int],
+    *,
+    dry_run: bool,
 ) -> None:
     """Apply retention to one source; call it with the source's harvest lock held."""
     folder, old = archive_path(settings), []
     if keep := settings.archive.keep_days:
         async with database.begin() as session:
-            old = await archives.list_archives(session, source, before=now() - timedelta(days=keep))
+            old = await archives.list_archives(
+                session, source, before=now() - timedelta(days=keep)
+            )
     counts["files"] += len(old)
     counts["bytes"] += sum(archive.bytes for archive in old)
     if dry_run:
         return
     # Rows first: the next run removes what a kill leaves of these files.
     async with database.begin() as session:
-        counts["pages"] += await archives.mark_removed(session, [archive.archive_id for archive in old])
+        counts["pages"] += await archives.mark_removed(
+            session, [archive.archive_id for archive in old]
+        )
     await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
     try:
         await seal_archives(database, folder, source)
@@ -218,10 +275,17 @@ async def export_warc(
         raise UsageError(f"cannot create {folder}: {error.strerror}") from error
     async with database.begin() as session:
         existing = await archives.list_archives(session)
-    chosen = [a for a in existing if (not sources or a.source in sources) and week in (None, a.iso_week)]
+    chosen = [
+        a
+        for a in existing
+        if (not sources or a.source in sources) and week in (None, a.iso_week)
+    ]
     for number, archive in enumerate(chosen, 1):
         tick(number, len(chosen))
-        source, target = archive_path(settings) / archive.path, folder / Path(archive.path).name
+        source, target = (
+            archive_path(settings) / archive.path,
+            folder / Path(archive.path).name,
+        )
         try:
             same, found = await _export_file(database, archive, source, target)
         except (ArchiveDamaged, CheckFailed) as error:
@@ -230,7 +294,9 @@ async def export_warc(
         (done.unchanged if same else done.written).append(target.name)
         done.pages += found
         done.bytes += archive.bytes
-    exported = await asyncio.to_thread(_write_index, folder, [*done.written, *done.unchanged])
+    exported = await asyncio.to_thread(
+        _write_index, folder, [*done.written, *done.unchanged]
+    )
     done.stale = sorted(exported - {Path(archive.path).name for archive in existing})
     return done
 
@@ -249,10 +315,19 @@ async def _export_file(
     try:
         found = await asyncio.to_thread(_copy, source, draft, archive.bytes, digests)
         async with database.begin() as session:
-            current = {a.path for a in await archives.list_archives(session, archive.source)}
-            current -= {a.path for a in await archives.list_archives(session, archive.source, unswept=True)}
+            current = {
+                a.path for a in await archives.list_archives(session, archive.source)
+            }
+            current -= {
+                a.path
+                for a in await archives.list_archives(
+                    session, archive.source, unswept=True
+                )
+            }
         if archive.path not in current:
-            raise CheckFailed(f"{target.name}: a takedown or retention is changing the file; export again later")
+            raise CheckFailed(
+                f"{target.name}: a takedown or retention is changing the file; export again later"
+            )
         same = await asyncio.to_thread(_matches_existing, draft, target)
         await asyncio.to_thread(os.replace, draft, target)
         return same, found
@@ -263,7 +338,10 @@ async def _export_file(
 def _copy(source: Path, draft: Path, size: int, digests: Mapping[int, str]) -> int:
     """Copy the first `size` bytes and check their pages; how many there are."""
     try:
-        with open_plain(source) as reading, io.BufferedWriter(create_below(draft.parent, draft.name)) as writing:
+        with (
+            open_plain(source) as reading,
+            io.BufferedWriter(create_below(draft.parent, draft.name)) as writing,
+        ):
             shutil.copyfileobj(reading, writing)
         if (copied := draft.stat().st_size) < size:
             raise ArchiveDamaged(source, f"has {copied} bytes, {size} were written")
@@ -275,7 +353,10 @@ def _copy(source: Path, draft: Path, size: int, digests: Mapping[int, str]) -> i
         found += 1
         missing.discard(place.offset)
         if digests.get(place.offset) not in (None, digest_bytes(page.body)):
-            raise ArchiveDamaged(source, f"the page at offset {place.offset} is not the one that was fetched")
+            raise ArchiveDamaged(
+                source,
+                f"the page at offset {place.offset} is not the one that was fetched",
+            )
     if missing:
         raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
     return found
@@ -285,7 +366,10 @@ def _matches_existing(draft: Path, target: Path) -> bool:
     """Whether the target has the draft's bytes; False if missing or a prefix. Raises CheckFailed otherwise."""
     if not os.path.lexists(target):
         return False
-    with open_below(draft.parent, draft.name) as ours, open_below(target.parent, target.name) as theirs:
+    with (
+        open_below(draft.parent, draft.name) as ours,
+        open_below(target.parent, target.name) as theirs,
+    ):
         while block := theirs.read(_BLOCK):
             if ours.read(len(block)) != block:
                 raise CheckFailed(
@@ -312,7 +396,10 @@ def _write_index(folder: Path, exported: Sequence[str]) -> set[str]:
         sums[path.name] = kept or digest_file(path).removeprefix("sha256:")
     index = "".join(line + "\n" for line in sorted(lines, key=str.encode))
     listed = sums | {INDEX: digest_bytes(index.encode()).removeprefix("sha256:")}
-    for name, text in ((INDEX, index), (SUMS, "".join(f"{total}  {name}\n" for name, total in listed.items()))):
+    for name, text in (
+        (INDEX, index),
+        (SUMS, "".join(f"{total}  {name}\n" for name, total in listed.items())),
+    ):
         draft = f".{name}.draft"
         with io.BufferedWriter(create_below(folder, draft)) as out:
             out.write(text.encode())
@@ -321,5 +408,12 @@ def _write_index(folder: Path, exported: Sequence[str]) -> set[str]:
 
 
 def _earlier_sums(folder: Path) -> dict[str, str]:
-    text = read_small(folder / SUMS).decode("utf-8", "replace") if os.path.lexists(folder / SUMS) else ""
-    return {name: total for total, _, name in (line.partition("  ") for line in text.splitlines())}
+    text = (
+        read_small(folder / SUMS).decode("utf-8", "replace")
+        if os.path.lexists(folder / SUMS)
+        else ""
+    )
+    return {
+        name: total
+        for total, _, name in (line.partition("  ") for line in text.splitlines())
+    }

@@ -3,7 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    nullcontext,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +57,9 @@ class ReparseResult:
     problems: list[tuple[str, str, str]] = field(default_factory=list)
     """(thread id, kind, message) of the first MAX_PROBLEMS threads that fail."""
     damaged: set[Path] = field(default_factory=set)
-    busy: bool = False  # Whether another process is harvesting the source; nothing was done then
+    busy: bool = (
+        False  # Whether another process is harvesting the source; nothing was done then
+    )
     quarantined: str | None = None  # Why it is left out of harvests
     drift: list[Compared] = field(default_factory=list)
     """The figures of the latest harvest with the new readings, beside those of earlier harvests."""
@@ -80,11 +87,17 @@ async def reparse_sources(
         run = RunRecord(0)
         if not dry_run:
             inputs = {"sources": sorted(sources)}
-            run = await stack.enter_async_context(recorded_run(database, COMMAND, inputs))
+            run = await stack.enter_async_context(
+                recorded_run(database, COMMAND, inputs)
+            )
         done = []
         for source in sources:
             with progress(source) as tick:
-                done.append(await reparse_source(database, settings, source, thread_ids, dry_run, tick))
+                done.append(
+                    await reparse_source(
+                        database, settings, source, thread_ids, dry_run, tick
+                    )
+                )
         run.counts = {one.source: dict(one.counts) for one in done}
         run.failed = any(one.busy or one.damaged for one in done)
     return done
@@ -112,7 +125,9 @@ async def reparse_source(
             await _reparse(done, settings, database.begin, thread_ids, tick)
         else:
             async with database.begin() as session:
-                await _reparse(done, settings, lambda: nullcontext(session), thread_ids, tick)
+                await _reparse(
+                    done, settings, lambda: nullcontext(session), thread_ids, tick
+                )
                 await session.rollback()
     return done
 
@@ -134,12 +149,20 @@ async def _reparse(
 
     while True:
         async with begin() as session:
-            ids = named[:BATCH] if thread_ids else await read_threads_after(session, done.source, after, BATCH)
+            ids = (
+                named[:BATCH]
+                if thread_ids
+                else await read_threads_after(session, done.source, after, BATCH)
+            )
             batch = await latest_readings(session, done.source, ids) if ids else []
         if not batch:
             break
-        if thread_ids and (missing := [one for one in batch if not one.pages and one.state is None]):
-            raise UsageError(f"no page of {done.source}/{missing[0].thread_id} is stored")
+        if thread_ids and (
+            missing := [one for one in batch if not one.pages and one.state is None]
+        ):
+            raise UsageError(
+                f"no page of {done.source}/{missing[0].thread_id} is stored"
+            )
         rereads = await asyncio.to_thread(parse_all, batch)
         async with begin() as session:
             await _save(session, done, rereads)
@@ -149,7 +172,9 @@ async def _reparse(
         await _measure(session, done)
 
 
-def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Reading) -> _Reread:
+def _reread(
+    done: ReparseResult, site: Site, folder: Path, key: bytes, one: Reading
+) -> _Reread:
     """Parse a thread's pages with the current adapter."""
     if not one.pages:
         return _Reread(one, reason="waiting")
@@ -161,7 +186,12 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
     try:
         pages = [read_page(folder / path, place) for path, place in files]
         done.counts["pages"] += len(pages)
-        thread = parse_with(pages[0].url, site.parse_thread, pages, lambda handle: keyed_handle(handle, key))
+        thread = parse_with(
+            pages[0].url,
+            site.parse_thread,
+            pages,
+            lambda handle: keyed_handle(handle, key),
+        )
         check_storable(thread)
     except ArchiveDamaged as error:
         done.damaged.add(error.path)
@@ -173,11 +203,15 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
     return _Reread(one, thread)
 
 
-async def _save(session: Session, done: ReparseResult, rereads: Sequence[_Reread]) -> None:
+async def _save(
+    session: Session, done: ReparseResult, rereads: Sequence[_Reread]
+) -> None:
     settled: dict[int, list[Settled]] = {}
     parsed, first_fetches = [], []
     for one in rereads:
-        if (state := _settled_state(one)) is not None and one.reading.run_id is not None:
+        if (
+            state := _settled_state(one)
+        ) is not None and one.reading.run_id is not None:
             settled.setdefault(one.reading.run_id, []).append(state)
         if one.thread is not None:
             parsed.append(one.thread)
@@ -217,10 +251,19 @@ def _settled_state(one: _Reread) -> Settled | None:
     failed = was.state is FrontierState.FAILED
     if one.thread is not None:
         return Settled(
-            was.thread_id, FrontierState.READ if failed else was.state, reason=None if failed else was.reason,
-            etag=first.etag, last_modified=first.last_modified, page_count=len(was.pages),
-            posted_at=one.thread.posted_at, fields=thread_fields(one.thread),
-        )  # fmt: skip
-    if failed and was.reason != one.reason and {was.reason, one.reason} <= _PARSER_REASONS:
+            was.thread_id,
+            FrontierState.READ if failed else was.state,
+            reason=None if failed else was.reason,
+            etag=first.etag,
+            last_modified=first.last_modified,
+            page_count=len(was.pages),
+            posted_at=one.thread.posted_at,
+            fields=thread_fields(one.thread),
+        )
+    if (
+        failed
+        and was.reason != one.reason
+        and {was.reason, one.reason} <= _PARSER_REASONS
+    ):
         return Settled(was.thread_id, FrontierState.FAILED, reason=one.reason)
     return None

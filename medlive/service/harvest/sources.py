@@ -26,7 +26,9 @@ def fetch_settings(settings: Settings) -> FetchSettings:
     return validate_section(FetchSettings, "harvest", settings.harvest)
 
 
-def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def select_sources(
+    settings: Settings, names: Sequence[str]
+) -> dict[str, Mapping[str, Any]]:
     """Source → its configured settings, for those named or for all that are enabled.
 
     Raises UsageError for an unknown name, ConfigError for configured sources and settings that do not exist.
@@ -38,7 +40,11 @@ def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Mappin
     for name in settings.sources:
         if name not in SITES:
             raise ConfigError(f"[sources.{name}]: unknown source", hint=known)
-    enabled = [name for name in SITES if build_site(name, settings.sources.get(name)).settings.enabled]
+    enabled = [
+        name
+        for name in SITES
+        if build_site(name, settings.sources.get(name)).settings.enabled
+    ]
     return {name: settings.sources.get(name, {}) for name in names or enabled}
 
 
@@ -58,16 +64,24 @@ class SourceHealth:
         """What a maintainer must look at, one sentence each."""
         info, found = self.info, []
         if info.quarantine_reason is not None and info.quarantined_at is not None:
-            found.append(f"quarantined since {info.quarantined_at:%Y-%m-%d %H:%M} UTC: {info.quarantine_reason}")
+            found.append(
+                f"quarantined since {info.quarantined_at:%Y-%m-%d %H:%M} UTC: {info.quarantine_reason}"
+            )
         elif info.last_outcome is RunOutcome.FAILED:
             found.append(f"its harvest of {info.last_run} failed: {self.last_problem}")
         if self.stale:
-            when = "never" if self.last_done_at is None else f"{self.last_done_at:%Y-%m-%d}"
+            when = (
+                "never"
+                if self.last_done_at is None
+                else f"{self.last_done_at:%Y-%m-%d}"
+            )
             found.append(f"stale: last harvested to its end {when}")
         return found
 
 
-async def source_health(database: Database, source: str | None = None) -> list[SourceHealth]:
+async def source_health(
+    database: Database, source: str | None = None
+) -> list[SourceHealth]:
     """Every harvested source, or the one named. Raises UsageError if that was never harvested."""
     found = []
     async with database.begin() as session:
@@ -80,10 +94,13 @@ async def source_health(database: Database, source: str | None = None) -> list[S
             problem = times.latest.counts.get("problem")
             since = times.done_at or times.first_at
             stale = now() - since > STALE_AFTER
-            found.append(SourceHealth(info, times.done_at, problem, week, tuple(figures), stale))
+            found.append(
+                SourceHealth(info, times.done_at, problem, week, tuple(figures), stale)
+            )
     if source is not None and not found:
         raise UsageError(
-            f"{source} was never harvested", hint=f"run `medlive harvest {source}`, or check one page with --url"
+            f"{source} was never harvested",
+            hint=f"run `medlive harvest {source}`, or check one page with --url",
         )
     return found
 
@@ -94,7 +111,9 @@ def not_modified_share(counts: Mapping[str, int]) -> float | None:
     return counts.get("not_modified", 0) / asked if asked else None
 
 
-async def check_page(settings: Settings, source: str, url: str, body: bytes | None) -> dict[str, Any]:
+async def check_page(
+    settings: Settings, source: str, url: str, body: bytes | None
+) -> dict[str, Any]:
     """Parse a thread's one or first page: `thread` as in the import format, and `fields`.
 
     `fields` maps a name to its value or to how many messages have it.
@@ -110,7 +129,9 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
     key = handle_key(settings)
     if body is None:
         async with Fetcher(fetch_settings(settings)) as fetcher:
-            page: Page = await fetcher.fetch(url, FetchPolicy.of(site, site.settings.base_url))
+            page: Page = await fetcher.fetch(
+                url, FetchPolicy.of(site, site.settings.base_url)
+            )
     else:
         page = Page(url, body, "text/html")
     thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))
@@ -119,11 +140,17 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
     def count(field: str) -> str:
         return f"{sum(m[field] not in (None, '', [], False) for m in messages)} of {len(messages)}"
 
-    identity = {name: getattr(thread, name) for name in ("source", "thread_id", "url", "language")}
+    identity = {
+        name: getattr(thread, name)
+        for name in ("source", "thread_id", "url", "language")
+    }
     return {
         "thread": {**identity, **thread.content()},
         "fields": {
-            **{name: getattr(thread, name) for name in ("thread_id", "title", "language")},
+            **{
+                name: getattr(thread, name)
+                for name in ("thread_id", "title", "language")
+            },
             "tags": list(thread.tags),
             "posted_at": thread.posted_at.isoformat() if thread.posted_at else None,
             "messages": len(messages),
@@ -131,7 +158,9 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
             "with a date": count("posted_at"),
             "with media": count("media"),
             "patients'": sum(m["role"] == "patient" for m in messages),
-            "physicians', verified": sum(m["role"] == "physician" and m["verified"] for m in messages),
+            "physicians', verified": sum(
+                m["role"] == "physician" and m["verified"] for m in messages
+            ),
             "next page": site.next_page(page),
         },
     }

@@ -15,7 +15,13 @@ from medlive.db.curation.cases import case_id_of
 from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
-from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, lift_takedown, traces_of
+from medlive.db.threads.takedowns import (
+    Traces,
+    erase_thread,
+    frozen_with,
+    lift_takedown,
+    traces_of,
+)
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.grading.cache import PLACE, GradeCache
@@ -23,7 +29,11 @@ from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import find_source
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
-from medlive.service.release.withdraw import check_person_name, record_takedown, write_errata
+from medlive.service.release.withdraw import (
+    check_person_name,
+    record_takedown,
+    write_errata,
+)
 from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
@@ -40,11 +50,15 @@ _MIN_TITLE_BYTES = 30
 class TakedownResult:
     """The result of a takedown."""
 
-    counts: Counter[str] = field(default_factory=Counter)  # Table or kind of page → how many were erased
+    counts: Counter[str] = field(
+        default_factory=Counter
+    )  # Table or kind of page → how many were erased
     files: int = 0  # Files of raw pages that were rewritten or removed
     frozen: list[tuple[str, str]] = field(default_factory=list)
     """(snapshot version, case id) of what frozen snapshots still contain."""
-    damaged: list[ArchiveDamaged] = field(default_factory=list)  # Files that may still contain bytes of the thread
+    damaged: list[ArchiveDamaged] = field(
+        default_factory=list
+    )  # Files that may still contain bytes of the thread
 
 
 async def take_down(
@@ -88,19 +102,34 @@ async def take_down(
                 await seal_archives(database, folder, source)
             except ArchiveDamaged as error:
                 done.damaged.append(error)
-        site = build_site(source, settings.sources.get(source, {})) if source in SITES else None
-        showing, damaged = await _find_showing_fetches(database, folder, source, thread_id, site, traces)
+        site = (
+            build_site(source, settings.sources.get(source, {}))
+            if source in SITES
+            else None
+        )
+        showing, damaged = await _find_showing_fetches(
+            database, folder, source, thread_id, site, traces
+        )
         done.damaged += damaged
         async with database.begin() as session:
             done.counts += await erase_thread(
-                session, source, thread_id, reason, texts=texts, showing=showing, alive_s=STALLED_AFTER_S, by=by
+                session,
+                source,
+                thread_id,
+                reason,
+                texts=texts,
+                showing=showing,
+                alive_s=STALLED_AFTER_S,
+                by=by,
             )
             done.frozen = await frozen_with(session, source, thread_id)
             await record_takedown(session, (case_id for _, case_id in done.frozen))
             if dry_run:
                 await session.rollback()
         case_id = case_id_of(source, thread_id, handle_key(settings))
-        done.counts["cached_verdicts"] = await asyncio.to_thread(_forget_verdicts, settings, case_id, dry_run)
+        done.counts["cached_verdicts"] = await asyncio.to_thread(
+            _forget_verdicts, settings, case_id, dry_run
+        )
         done.counts = +done.counts
         if dry_run:
             return done
@@ -113,7 +142,12 @@ async def take_down(
 
 
 async def allow_return(
-    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+    database: Database,
+    source: str,
+    thread_id: str,
+    reason: str,
+    *,
+    by: str | None = None,
 ) -> None:
     """Lift a takedown: a later harvest or import may bring the thread back, as if it were new.
 
@@ -136,18 +170,28 @@ def _forget_verdicts(settings: Settings, case_id: str, dry_run: bool) -> int:
 
 
 async def _find_showing_fetches(
-    database: Database, folder: Path, source: str, thread_id: str, site: Site | None, traces: Traces
+    database: Database,
+    folder: Path,
+    source: str,
+    thread_id: str,
+    site: Site | None,
+    traces: Traces,
 ) -> tuple[list[int], list[ArchiveDamaged]]:
     """Find fetches of other pages that show the thread (lists, and threads that link to it); and damaged files."""
     pattern = _pattern(traces)
 
     def search(archive: Archive, kept: Collection[KeptFetch]) -> list[int]:
-        found, fetches = [], {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
+        found, fetches = (
+            [],
+            {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id},
+        )
         for place, page in pages(folder / archive.path, archive.bytes):
             if (fetch := fetches.get(place)) is None:
                 continue
             is_list = site is not None and fetch.kind is PageKind.LISTING
-            if (pattern and pattern.search(page.body)) or (is_list and _page_lists(site, page, thread_id)):
+            if (pattern and pattern.search(page.body)) or (
+                is_list and _page_lists(site, page, thread_id)
+            ):
                 found.append(fetch.fetch_id)
         return found
 
@@ -172,7 +216,9 @@ def _page_lists(site: Site | None, page: Fetched, thread_id: str) -> bool:
         entries = parse_with(page.url, site.parse_listing, page).entries
         return any(entry.thread_id == thread_id for entry in entries)
     except MedliveError:
-        bounded = rb"(?<![0-9A-Za-z])" + re.escape(thread_id.encode()) + rb"(?![0-9A-Za-z])"
+        bounded = (
+            rb"(?<![0-9A-Za-z])" + re.escape(thread_id.encode()) + rb"(?![0-9A-Za-z])"
+        )
         return re.search(bounded, page.body) is not None
 
 
@@ -184,19 +230,36 @@ def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
             parts = urlsplit(url)
         except ValueError:
             continue
-        address = (parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")).lstrip("/")
+        address = (
+            parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")
+        ).lstrip("/")
         if len(address) >= 8:
-            words |= {w + rb"(?![0-9A-Za-z_-])" for w in map(re.escape, _encodings({address, unquote(address)}))}
+            words |= {
+                w + rb"(?![0-9A-Za-z_-])"
+                for w in map(re.escape, _encodings({address, unquote(address)}))
+            }
     titles = {title.strip() for title in traces.titles}
-    distinctive = {title for title in titles if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES}
+    distinctive = {
+        title
+        for title in titles
+        if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES
+    }
     words |= {re.escape(w) for w in _encodings(distinctive)}
     return re.compile(b"|".join(sorted(words, reverse=True))) if words else None
 
 
 def _encodings(texts: Iterable[str]) -> set[bytes]:
     """Encode texts as pages may contain them: in markup, in scripts, in the encodings of Chinese pages."""
-    spelt = {spelling for text in texts for spelling in (text, html.escape(text, quote=False), html.escape(text))}
-    spelt |= {text.replace("&#x27;", decimal) for text in spelt for decimal in ("&#039;", "&#39;")}
+    spelt = {
+        spelling
+        for text in texts
+        for spelling in (text, html.escape(text, quote=False), html.escape(text))
+    }
+    spelt |= {
+        text.replace("&#x27;", decimal)
+        for text in spelt
+        for decimal in ("&#039;", "&#39;")
+    }
     spelt |= {json.dumps(text)[1:-1] for text in texts}
     return {
         text.encode(encoding, "surrogatepass" if encoding == "utf-8" else "replace")

@@ -49,7 +49,12 @@ from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
 from medlive.service.paths import snapshots_path
-from medlive.service.release.rebuild import build, is_complete, lineage_of, restore_folder
+from medlive.service.release.rebuild import (
+    build,
+    is_complete,
+    lineage_of,
+    restore_folder,
+)
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gate_processes import check_many
@@ -85,12 +90,16 @@ class FreezeResult:
     why_not: tuple[str, ...]
     kept_out: tuple[GateHit, ...]
     held: int  # Held-out cases: the folder has their commitments
-    revealed: int  # Cases held out until now and published with this snapshot, with proof
+    revealed: (
+        int  # Cases held out until now and published with this snapshot, with proof
+    )
     dropped: int  # Cases held out until now and withdrawn without being published
     key_id: str | None  # The signing key; None for an unsigned snapshot
     already: bool  # Whether the week had been frozen before; nothing was changed then
     built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
-    audit_log: AuditLogHead | None  # As the manifest states it; None: frozen before it was noted
+    audit_log: (
+        AuditLogHead | None
+    )  # As the manifest states it; None: frozen before it was noted
     partial: Partial | None  # How far the week was; None: whole
 
 
@@ -137,17 +146,26 @@ async def freeze(
         raise UsageError(f"expected an ISO week such as 2026.W47, not {version!r}")
     share = settings.release.hold_out if hold_out is None else hold_out
     if not 0 <= share < 1:
-        raise UsageError(f"the held-out share must be at least 0 and less than 1, not {share}")
+        raise UsageError(
+            f"the held-out share must be at least 0 and less than 1, not {share}"
+        )
     work = _Freeze(database, settings, version, key, share, partial, notify, tick)
     async with advisory_lock(database, _LOCK) as acquired:
         if not acquired:
-            raise Locked("another process is freezing a snapshot", hint="run this again when it has ended")
+            raise Locked(
+                "another process is freezing a snapshot",
+                hint="run this again when it has ended",
+            )
         async with database.begin() as session:
             info = await snapshots.find_snapshot(session, version)
         if info is not None and info.state is SnapshotState.FROZEN:
             if anew:
-                raise UsageError(f"snapshot {version} is frozen", hint="freeze under another week")
-            return await work.result(info, already=True, built_again=await work.restore(info))
+                raise UsageError(
+                    f"snapshot {version} is frozen", hint="freeze under another week"
+                )
+            return await work.result(
+                info, already=True, built_again=await work.restore(info)
+            )
         if weeks_between(iso_week(now()), version) > _MAX_WEEKS_AHEAD:
             raise UsageError(
                 f"{version} is more than {_MAX_WEEKS_AHEAD} weeks ahead",
@@ -181,7 +199,9 @@ class _Freeze:
         """Rebuild the folder of a frozen week if it is not complete; whether it was not."""
         if await asyncio.to_thread(is_complete, self.folder, info):
             return False
-        self.notify(f"{self.folder} is missing or incomplete: rebuilding it from the frozen rows")
+        self.notify(
+            f"{self.folder} is missing or incomplete: rebuilding it from the frozen rows"
+        )
         await restore_folder(self.database, self.settings, info)
         return True
 
@@ -194,9 +214,13 @@ class _Freeze:
             existing = await snapshots.count_members(session, self.version)
             has_withdrawn = await holds_withdrawn(session, self.version)
         if existing != fixed.numbers or has_withdrawn:
-            self.notify(f"cases selected for {self.version} were withdrawn since; selecting again without them")
+            self.notify(
+                f"cases selected for {self.version} were withdrawn since; selecting again without them"
+            )
             return False
-        self.notify(f"resuming the unfinished freeze of {self.version} with its cases (--anew selects them again)")
+        self.notify(
+            f"resuming the unfinished freeze of {self.version} with its cases (--anew selects them again)"
+        )
         return True
 
     async def select(self) -> None:
@@ -205,14 +229,20 @@ class _Freeze:
             begun = await snapshots.list_snapshots(session)
             parent = await snapshots.latest_frozen(session)
         if self.key is None and parent is not None and parent.signature is not None:
-            self.notify(f"{parent.version} was signed, and {self.version} will not be: no key is set")
+            self.notify(
+                f"{parent.version} was signed, and {self.version} will not be: no key is set"
+            )
         for info in begun:
             if info.state is not SnapshotState.FROZEN:
                 await asyncio.to_thread(_remove_unfrozen, self.settings, info)
         digest = await asyncio.to_thread(gates_digest)
-        await check_cases(self.database, parent.version if parent else None, digest, self.tick)
+        await check_cases(
+            self.database, parent.version if parent else None, digest, self.tick
+        )
         while not await self._select_once(digest):
-            await check_cases(self.database, parent.version if parent else None, digest, self.tick)
+            await check_cases(
+                self.database, parent.version if parent else None, digest, self.tick
+            )
 
     async def _select_once(self, digest: str) -> bool:
         """Select the cases; False, with nothing stored, where cases came in that the gates have not read."""
@@ -221,44 +251,81 @@ class _Freeze:
             # A takedown runs before this transaction, or after it and then sees the members.
             await no_takedown(session)
             info = await snapshots.begin_snapshot(session, version)
-            standing = await week_standing(session, version, failure_share=self.settings.schedule.failure_share)
+            standing = await week_standing(
+                session, version, failure_share=self.settings.schedule.failure_share
+            )
             partial = self._check_whole(standing)
             await settle_week(session, standing)
-            if await judge(session, version, info.parent, digest, publishable_only=release.publishable_only):
+            if await judge(
+                session,
+                version,
+                info.parent,
+                digest,
+                publishable_only=release.publishable_only,
+            ):
                 await session.rollback()
                 return False
-            await keep_kept_out(session, version, publishable_only=release.publishable_only)
+            await keep_kept_out(
+                session, version, publishable_only=release.publishable_only
+            )
             await self._hold_out(session, info.parent)
-            await keep_changes(session, version, await reasons_for(session, info.parent) if info.parent else {})
+            await keep_changes(
+                session,
+                version,
+                await reasons_for(session, info.parent) if info.parent else {},
+            )
             numbers = await snapshots.count_members(session, version)
             if not numbers.cases:
-                kept_out = {hit.case_id for hit in await snapshots.load_kept_out(session, version)}
+                kept_out = {
+                    hit.case_id
+                    for hit in await snapshots.load_kept_out(session, version)
+                }
                 raise CheckFailed(
                     f"no case is ready for {version}: {len(kept_out)} were kept out, {numbers.held} are held out",
                     hint="medlive status shows where the threads are",
                 )
-            provenance = await snapshots.load_provenance(session, version, code_version=__version__)
+            provenance = await snapshots.load_provenance(
+                session, version, code_version=__version__
+            )
             refused = release_hits(
                 provenance,
                 numbers.cases,
                 release.minimum_cases,
                 by_language=await snapshots.count_languages(session, version),
-                minimum_by_language={str(k): n for k, n in release.minimum_by_language.items()},
+                minimum_by_language={
+                    str(k): n for k, n in release.minimum_by_language.items()
+                },
             )
             public = self.key.public if self.key else None
             entries, head = await read_head(session)
             meta = snapshots.FixedMeta(
                 lineage=await lineage_of(session, version),
-                signing=Signing(key_id=public.id_text(), public_key=public.line()) if public else None,
-                provenance=provenance, why_not=tuple(hit.detail for hit in refused), numbers=numbers,
-                hold_out=self.share, gates_digest=digest, audit_log=AuditLogHead(entries=entries, head=head),
-                partial=partial, standing=standing.counts,
-            )  # fmt: skip
+                signing=Signing(key_id=public.id_text(), public_key=public.line())
+                if public
+                else None,
+                provenance=provenance,
+                why_not=tuple(hit.detail for hit in refused),
+                numbers=numbers,
+                hold_out=self.share,
+                gates_digest=digest,
+                audit_log=AuditLogHead(entries=entries, head=head),
+                partial=partial,
+                standing=standing.counts,
+            )
             await snapshots.settle_snapshot(session, version, meta)
-            if partial is not None and self.partial is not None and self.partial.by_person:
+            if (
+                partial is not None
+                and self.partial is not None
+                and self.partial.by_person
+            ):
                 figures = {"decided": partial.decided, "queued": partial.queued}
                 await record(
-                    session, Act.FREEZE_PARTIAL, f"snapshot:{version}", None, by=self.partial.by, **figures
+                    session,
+                    Act.FREEZE_PARTIAL,
+                    f"snapshot:{version}",
+                    None,
+                    by=self.partial.by,
+                    **figures,
                 )
         return True
 
@@ -272,7 +339,11 @@ class _Freeze:
                 hint="medlive week show shows what it waits for; --partial freezes it as it is",
             )
         because = f"{standing.because}; {self.partial.why}"
-        return Partial(decided=standing.decided + standing.held, queued=standing.queued, because=because)
+        return Partial(
+            decided=standing.decided + standing.held,
+            queued=standing.queued,
+            because=because,
+        )
 
     async def _hold_out(self, session: Session, parent: str | None) -> None:
         """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
@@ -282,7 +353,9 @@ class _Freeze:
         held_out = await asyncio.to_thread(_commit, self.database, selected)
         weeks = self.settings.release.hold_out_weeks
         held_weeks = await snapshots.held_weeks(session, parent)
-        due = [week for week in held_weeks if weeks_between(week, self.version) >= weeks]
+        due = [
+            week for week in held_weeks if weeks_between(week, self.version) >= weeks
+        ]
         await add_members(session, self.version, due=due, held_out=held_out)
 
     async def build(self) -> snapshots.SnapshotInfo:
@@ -304,30 +377,51 @@ class _Freeze:
         # A folder built but not frozen may come from another version of medlive.
         await asyncio.to_thread(_remove_unfrozen, self.settings, info)
         root = snapshots_path(self.settings)
-        built = await finish_in_thread(lambda stop: build(self.database, info, fixed, root, signer, stop))
+        built = await finish_in_thread(
+            lambda stop: build(self.database, info, fixed, root, signer, stop)
+        )
         manifest = built.manifest
         async with self.database.begin() as session:
             if await holds_withdrawn(session, version):
-                raise snapshots.MembersGone(hint="run this again: it selects the cases anew")
+                raise snapshots.MembersGone(
+                    hint="run this again: it selects the cases anew"
+                )
             return await snapshots.freeze_snapshot(
-                session, version, manifest=manifest.as_json(),
-                manifest_digest=digest_text(manifest.text()), sums_digest=built.digest, signature=built.signature,
-                path=str(built.path), publishable=manifest.publishable, why_not=manifest.why_not,
-            )  # fmt: skip
+                session,
+                version,
+                manifest=manifest.as_json(),
+                manifest_digest=digest_text(manifest.text()),
+                sums_digest=built.digest,
+                signature=built.signature,
+                path=str(built.path),
+                publishable=manifest.publishable,
+                why_not=manifest.why_not,
+            )
 
     async def result(
-        self, info: snapshots.SnapshotInfo, *, already: bool = False, built_again: bool = False
+        self,
+        info: snapshots.SnapshotInfo,
+        *,
+        already: bool = False,
+        built_again: bool = False,
     ) -> FreezeResult:
         async with self.database.begin() as session:
             fixed = await snapshots.load_fixed(session, self.version)
             kept_out = await snapshots.load_kept_out(session, self.version)
         assert fixed is not None
         return FreezeResult(
-            version=self.version, path=self.folder, publishable=bool(info.publishable),
-            why_not=info.why_not or (), kept_out=tuple(kept_out),
-            key_id=fixed.signing.key_id if fixed.signing else None, already=already, built_again=built_again,
-            audit_log=fixed.audit_log, partial=fixed.partial, **fixed.numbers.model_dump(),
-        )  # fmt: skip
+            version=self.version,
+            path=self.folder,
+            publishable=bool(info.publishable),
+            why_not=info.why_not or (),
+            kept_out=tuple(kept_out),
+            key_id=fixed.signing.key_id if fixed.signing else None,
+            already=already,
+            built_again=built_again,
+            audit_log=fixed.audit_log,
+            partial=fixed.partial,
+            **fixed.numbers.model_dump(),
+        )
 
 
 def is_held_out(case_id: str, share: float, key: bytes) -> bool:
@@ -363,7 +457,9 @@ def _remove_unfrozen(settings: Settings, info: snapshots.SnapshotInfo) -> None:
     if not folder.exists():
         return
     try:
-        made_at = json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("created_at")
+        made_at = json.loads(
+            (folder / "manifest.json").read_text(encoding="utf-8")
+        ).get("created_at")
     except (OSError, ValueError, AttributeError):
         made_at = None
     if made_at != moment_text(info.created_at):
@@ -382,11 +478,16 @@ async def check_ready(database: Database) -> int:
     digest = await asyncio.to_thread(gates_digest)
     async with database.begin() as session:
         parent = await latest_frozen(session)
-    return await check_cases(database, parent.version if parent else None, digest, lambda _done, _of: None)
+    return await check_cases(
+        database, parent.version if parent else None, digest, lambda _done, _of: None
+    )
 
 
 async def check_cases(
-    database: Database, parent: str | None, digest: str, tick: Callable[[int, int], None]
+    database: Database,
+    parent: str | None,
+    digest: str,
+    tick: Callable[[int, int], None],
 ) -> int:
     """Check the candidates of a release after `parent` that gates of this digest have not read; how many.
 
@@ -415,7 +516,11 @@ def _check_page(
     """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
-    processes = min(os.cpu_count() or 1, _MAX_PROCESSES) if len(cases) >= _MIN_FOR_PROCESSES else 1
+    processes = (
+        min(os.cpu_count() or 1, _MAX_PROCESSES)
+        if len(cases) >= _MIN_FOR_PROCESSES
+        else 1
+    )
     verdicts = []
     for case, (_, hits) in zip(cases, check_many(cases, processes), strict=True):
         if stop.is_set():

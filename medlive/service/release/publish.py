@@ -23,34 +23,56 @@ def find_snapshot(settings: Settings, version_or_path: str | None) -> Path:
     home = snapshots_path(settings)
     prefix = folder_name("")
     versions = [
-        e.name.removeprefix(prefix) for e in home.glob(f"{prefix}*") if week_end(e.name.removeprefix(prefix))
+        e.name.removeprefix(prefix)
+        for e in home.glob(f"{prefix}*")
+        if week_end(e.name.removeprefix(prefix))
     ]
     if not versions:
-        raise BadInput(f"no frozen snapshot in {home}", hint="run medlive snapshot freeze")
+        raise BadInput(
+            f"no frozen snapshot in {home}", hint="run medlive snapshot freeze"
+        )
     return home / folder_name(max(versions))
 
 
 def publish_snapshot(
-    section: PublishSection, folder: Path, public_key: PublicKey | None, *, dry_run: bool, progress: Progress
+    section: PublishSection,
+    folder: Path,
+    public_key: PublicKey | None,
+    *,
+    dry_run: bool,
+    progress: Progress,
 ) -> Published:
     """Verify the folder and publish it.
 
     Raises what `prepare_release`, `publish` and the targets raise, and UsageError for a missing or invalid target.
     """
-    to, at, endpoint_url, base_url = section.to, section.at, section.endpoint_url, section.base_url
+    to, at, endpoint_url, base_url = (
+        section.to,
+        section.at,
+        section.endpoint_url,
+        section.base_url,
+    )
     if at is None:
         raise UsageError(
-            "no publishing target is set", hint="give --at, or set `at` under [publish] in medlive.toml"
+            "no publishing target is set",
+            hint="give --at, or set `at` under [publish] in medlive.toml",
         )
     if base_url is not None and not safe_base(base_url):
-        raise UsageError(f"{base_url!r} is not a public address", hint="expected https://host/path")
+        raise UsageError(
+            f"{base_url!r} is not a public address", hint="expected https://host/path"
+        )
     if section.authority is not None and not safe_authority(section.authority):
-        raise UsageError(f"{section.authority!r} is not a domain name", hint="set `authority` under [publish]")
+        raise UsageError(
+            f"{section.authority!r} is not a domain name",
+            hint="set `authority` under [publish]",
+        )
     prepared = prepare_release(folder, public_key)
     if to == "huggingface":
         from medlive.publishing.targets.huggingface import HubRepository
 
-        return HubRepository(at, endpoint_url=endpoint_url).publish(prepared, dry_run=dry_run, progress=progress)
+        return HubRepository(at, endpoint_url=endpoint_url).publish(
+            prepared, dry_run=dry_run, progress=progress
+        )
     place = Place(base_url, section.authority)
     target: Target
     if to == "s3":
@@ -60,5 +82,8 @@ def publish_snapshot(
     elif "://" not in at:
         target = FolderTarget(Path(at).expanduser())
     else:
-        raise UsageError(f"{at!r} is not a folder", hint="give --to s3 or --to huggingface for a remote target")
+        raise UsageError(
+            f"{at!r} is not a folder",
+            hint="give --to s3 or --to huggingface for a remote target",
+        )
     return publish(prepared, target, place, dry_run=dry_run, progress=progress)

@@ -22,8 +22,12 @@ from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Ancestor, SnapshotMeta
 
 IDENTITY: Final = (
-    "data/cases.jsonl", "data/criteria.jsonl", "livemedbench.json", "changes.json", "holdouts.json",
-)  # fmt: skip
+    "data/cases.jsonl",
+    "data/criteria.jsonl",
+    "livemedbench.json",
+    "changes.json",
+    "holdouts.json",
+)
 """Files made from the frozen rows alone; the others depend on the library that writes parquet."""
 
 
@@ -38,7 +42,9 @@ class RebuildResult:
     got: str
     differing: tuple[str, ...]
     """Files of the folder that differ from the rebuilt ones; all of them where the folder is missing."""
-    writers: tuple[str, str] | None  # (then, now) where the library that writes parquet has changed; else None
+    writers: (
+        tuple[str, str] | None
+    )  # (then, now) where the library that writes parquet has changed; else None
     out: Path | None  # The rebuilt folder, if it is kept
 
     @property
@@ -52,43 +58,80 @@ class RebuildResult:
 
 
 def build(
-    database: Database, info: snapshots.SnapshotInfo, fixed: snapshots.FixedMeta,
-    out_root: Path, sign: Sign | None, stop: Event | None = None,
-) -> FrozenSnapshot:  # fmt: skip
+    database: Database,
+    info: snapshots.SnapshotInfo,
+    fixed: snapshots.FixedMeta,
+    out_root: Path,
+    sign: Sign | None,
+    stop: Event | None = None,
+) -> FrozenSnapshot:
     """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set."""
     meta = SnapshotMeta(
-        version=info.version, created_at=info.created_at, provenance=fixed.provenance, lineage=fixed.lineage,
-        signing=fixed.signing, why_not=fixed.why_not, audit_log=fixed.audit_log, partial=fixed.partial,
-    )  # fmt: skip
+        version=info.version,
+        created_at=info.created_at,
+        provenance=fixed.provenance,
+        lineage=fixed.lineage,
+        signing=fixed.signing,
+        why_not=fixed.why_not,
+        audit_log=fixed.audit_log,
+        partial=fixed.partial,
+    )
     with read_snapshots(database.engine.url, stop) as reader:
-        return write_snapshot(reader.cases(info.version), meta, out_root, reader.entries(info.version), sign)
+        return write_snapshot(
+            reader.cases(info.version),
+            meta,
+            out_root,
+            reader.entries(info.version),
+            sign,
+        )
 
 
-async def rebuild(database: Database, settings: Settings, version: str, out: Path | None = None) -> RebuildResult:
+async def rebuild(
+    database: Database, settings: Settings, version: str, out: Path | None = None
+) -> RebuildResult:
     """Rebuild a frozen snapshot and compare it with what was frozen and with its folder; needs no key.
 
     `out` is a folder in which the rebuilt one is kept. Raises UsageError for a version that is not frozen.
     """
     async with database.begin() as session:
-        info, fixed = await snapshots.find_snapshot(session, version), await snapshots.load_fixed(session, version)
-        then = ((await snapshots.load_manifest(session, version)) or {}).get("writers", {}).get("parquet")
+        info, fixed = (
+            await snapshots.find_snapshot(session, version),
+            await snapshots.load_fixed(session, version),
+        )
+        then = (
+            ((await snapshots.load_manifest(session, version)) or {})
+            .get("writers", {})
+            .get("parquet")
+        )
     if info is None or fixed is None or info.state is not SnapshotState.FROZEN:
-        raise UsageError(f"{version} is not a frozen snapshot", hint="medlive snapshot list shows them")
+        raise UsageError(
+            f"{version} is not a frozen snapshot",
+            hint="medlive snapshot list shows them",
+        )
     folder = snapshots_path(settings) / folder_name(version)
     with tempfile.TemporaryDirectory(prefix="medlive-rebuild-") as temporary:
         root = out or Path(temporary)
-        built = await asyncio.to_thread(build, database, info, fixed, root, _stored_signature(info))
+        built = await asyncio.to_thread(
+            build, database, info, fixed, root, _stored_signature(info)
+        )
         folder_exists = folder.is_dir()
         differing = await asyncio.to_thread(differences, built.path, folder)
     now = built.manifest.writers["parquet"]
     return RebuildResult(
-        version=version, folder=folder, folder_exists=folder_exists, expected=info.sums_digest or "",
-        got=built.digest, differing=tuple(differing), writers=None if then == now else (str(then), now),
+        version=version,
+        folder=folder,
+        folder_exists=folder_exists,
+        expected=info.sums_digest or "",
+        got=built.digest,
+        differing=tuple(differing),
+        writers=None if then == now else (str(then), now),
         out=built.path if out else None,
-    )  # fmt: skip
+    )
 
 
-async def restore_folder(database: Database, settings: Settings, info: snapshots.SnapshotInfo) -> None:
+async def restore_folder(
+    database: Database, settings: Settings, info: snapshots.SnapshotInfo
+) -> None:
     """Rebuild the missing or incomplete folder of a frozen snapshot in its place.
 
     Raises CheckFailed, leaving the folder unchanged, when the rebuilt one differs from what was frozen.
@@ -97,10 +140,15 @@ async def restore_folder(database: Database, settings: Settings, info: snapshots
         fixed = await snapshots.load_fixed(session, info.version)
     assert fixed is not None
     root = snapshots_path(settings)
-    target, aside = root / folder_name(info.version), root / f".{folder_name(info.version)}-again.partial"
+    target, aside = (
+        root / folder_name(info.version),
+        root / f".{folder_name(info.version)}-again.partial",
+    )
     shutil.rmtree(aside, ignore_errors=True)
     try:
-        built = await asyncio.to_thread(build, database, info, fixed, aside, _stored_signature(info))
+        built = await asyncio.to_thread(
+            build, database, info, fixed, aside, _stored_signature(info)
+        )
         if built.digest != info.sums_digest:
             raise CheckFailed(
                 f"{info.version} cannot be rebuilt: expected SHA256SUMS {info.sums_digest}, got {built.digest}",
@@ -129,8 +177,16 @@ def is_complete(folder: Path, info: snapshots.SnapshotInfo) -> bool:
 
 async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     """The frozen snapshots before a version, oldest first, each with its digest."""
-    frozen = [s for s in await snapshots.list_snapshots(session) if s.state is SnapshotState.FROZEN]
-    before = [Ancestor(version=s.version, digest=s.sums_digest or "") for s in frozen if s.version < version]
+    frozen = [
+        s
+        for s in await snapshots.list_snapshots(session)
+        if s.state is SnapshotState.FROZEN
+    ]
+    before = [
+        Ancestor(version=s.version, digest=s.sums_digest or "")
+        for s in frozen
+        if s.version < version
+    ]
     return tuple(reversed(before))
 
 

@@ -13,13 +13,19 @@ from medlive.service.watch.outbox import write_message
 from medlive.snapshot.verify.run import verify_snapshot
 
 
-async def verify_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
+async def verify_week(
+    database: Database, settings: Settings, week: str
+) -> dict[str, Any]:
     """Verify the week's folder, every step; "problem" names the steps that fail."""
     report = await asyncio.to_thread(verify_snapshot, snapshot_folder(settings, week))
-    return {"steps": len(report.steps)} | ({} if report.ok else {"problem": report.summary()})
+    return {"steps": len(report.steps)} | (
+        {} if report.ok else {"problem": report.summary()}
+    )
 
 
-async def publish_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
+async def publish_week(
+    database: Database, settings: Settings, week: str
+) -> dict[str, Any]:
     """Publish the week to the configured place; a week that its gates mark unpublishable is withheld.
 
     Raises what `publish_snapshot` raises.
@@ -28,13 +34,24 @@ async def publish_week(database: Database, settings: Settings, week: str) -> dic
     if not info.publishable:
         return {"withheld": list(info.why_not or ())}
     done = await asyncio.to_thread(
-        publish_snapshot, settings.publish, snapshot_folder(settings, week), None,
-        dry_run=False, progress=lambda _done, _total: None,
-    )  # fmt: skip
-    return {"where": done.where, "sent": len(done.sent), "already": len(done.already), "signed": done.signed}
+        publish_snapshot,
+        settings.publish,
+        snapshot_folder(settings, week),
+        None,
+        dry_run=False,
+        progress=lambda _done, _total: None,
+    )
+    return {
+        "where": done.where,
+        "sent": len(done.sent),
+        "already": len(done.already),
+        "signed": done.signed,
+    }
 
 
-async def announce_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
+async def announce_week(
+    database: Database, settings: Settings, week: str
+) -> dict[str, Any]:
     """Write messages about the release, or why it was withheld; the scheduler sends them until they are taken."""
     info = await _load_frozen(database, week)
     if info.publishable:
@@ -45,7 +62,11 @@ async def announce_week(database: Database, settings: Settings, week: str) -> di
         fixed = await load_fixed(session, week)
         if fixed is not None and fixed.partial is not None:
             text += f"\npartial: {fixed.partial.in_short}"
-        return {"messages": await write_message(session, settings.notify, "released", week, text)}
+        return {
+            "messages": await write_message(
+                session, settings.notify, "released", week, text
+            )
+        }
 
 
 async def _load_frozen(database: Database, week: str) -> SnapshotInfo:

@@ -26,7 +26,12 @@ from medlive.snapshot.errata import (
     write_errata_file,
 )
 from medlive.snapshot.gates import standard_scanner
-from medlive.snapshot.verify.text_checks import as_read, find_contact, find_disguise, find_unstorable
+from medlive.snapshot.verify.text_checks import (
+    as_read,
+    find_contact,
+    find_disguise,
+    find_unstorable,
+)
 
 MOST_LOGGED = 2_000
 """Characters of a reason that is not published."""
@@ -73,13 +78,26 @@ async def withdraw(
         part = None
         if criterion_id is not None:
             part = await find_criterion(session, case_id, criterion_id, revision)
-        found, already = await _withdraw(session, case_id, kind, reason, by=by, part=part)
+        found, already = await _withdraw(
+            session, case_id, kind, reason, by=by, part=part
+        )
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
             await session.rollback()
-    snapshots = tuple(sorted({v for entry in entries if entry.id == found.number for v in entry.snapshots}))
+    snapshots = tuple(
+        sorted(
+            {
+                v
+                for entry in entries
+                if entry.id == found.number
+                for v in entry.snapshots
+            }
+        )
+    )
     path = None if dry_run else await write_errata(database, settings, key=key)
-    return WithdrawResult(found, already, snapshots, path, key is not None and not dry_run)
+    return WithdrawResult(
+        found, already, snapshots, path, key is not None and not dry_run
+    )
 
 
 async def reinstate(
@@ -99,7 +117,9 @@ async def reinstate(
     what is not withdrawn or whose thread is taken down.
     """
     if not 1 <= len(reason := reason.strip()) <= MOST_LOGGED:
-        raise UsageError(f"a reinstatement needs a reason of 1 to {MOST_LOGGED:,} characters")
+        raise UsageError(
+            f"a reinstatement needs a reason of 1 to {MOST_LOGGED:,} characters"
+        )
     by, key = check_person_name(by), load_signing_key(os.environ, key_file)
     part = None if criterion_id is None else criterion_id.removeprefix(f"{case_id}-")
     async with database.begin() as session:
@@ -112,26 +132,42 @@ async def reinstate(
             )
         found = await withdrawals.reinstate(session, case_id, part, reason, by=by)
         if not found:
-            raise CheckFailed(f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn")
+            raise CheckFailed(
+                f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn"
+            )
         if part is None:
-            await cases.reopen_case(session, case_id, f"reinstated by a person: {reason}"[:1000])
+            await cases.reopen_case(
+                session, case_id, f"reinstated by a person: {reason}"[:1000]
+            )
         else:
             await _revise_with(session, case_id, found[0].revision, part)
     await write_errata(database, settings, key=key)
     return found
 
 
-async def _revise_with(session: Session, case_id: str, revision: int, criterion_id: str) -> None:
+async def _revise_with(
+    session: Session, case_id: str, revision: int, criterion_id: str
+) -> None:
     """Add a revision with a criterion that an earlier one has, unless the latest has it."""
     latest = await load_latest_case(session, case_id)
-    (back,) = (c for c in await cases.criteria_of(session, case_id, revision) if c.id == criterion_id)
+    (back,) = (
+        c
+        for c in await cases.criteria_of(session, case_id, revision)
+        if c.id == criterion_id
+    )
     known = latest.rubric.criteria
-    if withdrawals.text_digest(back.criterion) in {withdrawals.text_digest(c.criterion) for c in known}:
+    if withdrawals.text_digest(back.criterion) in {
+        withdrawals.text_digest(c.criterion) for c in known
+    }:
         return
     free = f"c{max((int(c.id[1:]) for c in known), default=0) + 1}"
     name = free if back.id in {c.id for c in known} else back.id
     criteria = (*known, replace(back, id=name, position=len(known) + 1))
-    await cases.add_revision(session, case_id, replace(latest, rubric=replace(latest.rubric, criteria=criteria)))
+    await cases.add_revision(
+        session,
+        case_id,
+        replace(latest, rubric=replace(latest.rubric, criteria=criteria)),
+    )
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
@@ -140,7 +176,9 @@ async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
         await _withdraw(session, case_id, WithdrawalKind.TAKEDOWN, TAKEN_DOWN_REASON)
 
 
-async def write_errata(database: Database, settings: Settings, *, key: SecretKey | None = None) -> Path:
+async def write_errata(
+    database: Database, settings: Settings, *, key: SecretKey | None = None
+) -> Path:
     """Write `errata.json` beside the frozen snapshots, signed when there is a key (default: `load_signing_key`).
 
     `errata-public.json` beside it names neither snapshots that are not publishable nor what they alone hold.
@@ -153,14 +191,21 @@ async def write_errata(database: Database, settings: Settings, *, key: SecretKey
         public = await withdrawals.load_errata(session, public=True)
         # Written under the lock that reading took, so that the latest state is written last.
         folder = snapshots_path(settings)
-        await asyncio.to_thread(write_errata_file, folder, public, _signer(public, key), PUBLIC_ERRATA)
-        return await asyncio.to_thread(write_errata_file, folder, errata, _signer(errata, key))
+        await asyncio.to_thread(
+            write_errata_file, folder, public, _signer(public, key), PUBLIC_ERRATA
+        )
+        return await asyncio.to_thread(
+            write_errata_file, folder, errata, _signer(errata, key)
+        )
 
 
 def _signer(errata: Errata, key: SecretKey | None) -> Callable[[bytes], str] | None:
     if key is None:
         return None
-    comment, about = trusted_comment(errata), f"medlive errata, key {key.public.id_text()}"
+    comment, about = (
+        trusted_comment(errata),
+        f"medlive errata, key {key.public.id_text()}",
+    )
     return lambda data: sign(data, key, comment, about)
 
 
@@ -171,12 +216,19 @@ def check_public_reason(reason: str) -> str:
     """
     reason = " ".join(reason.split())
     if not 1 <= len(reason) <= MOST_REASON:
-        raise UsageError(f"a withdrawal needs a public reason of 1 to {MOST_REASON} characters")
+        raise UsageError(
+            f"a withdrawal needs a public reason of 1 to {MOST_REASON} characters"
+        )
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
     scan = standard_scanner()
     texts = (reason, as_read(reason))
-    kinds = {str(found.kind) for text in texts for language in ("en", "zh") for found in scan(text, language)}
+    kinds = {
+        str(found.kind)
+        for text in texts
+        for language in ("en", "zh")
+        for found in scan(text, language)
+    }
     kinds |= {contact for text in texts if (contact := find_contact(text))}
     if kinds:
         raise UsageError(
@@ -192,7 +244,9 @@ def check_person_name(name: str | None) -> str | None:
         return None
     name = name.strip()
     if not 1 <= len(name) <= 200 or find_unstorable(name) is not None:
-        raise UsageError("a name must have 1 to 200 characters and no control characters")
+        raise UsageError(
+            "a name must have 1 to 200 characters and no control characters"
+        )
     return name
 
 
@@ -216,17 +270,30 @@ async def find_criterion(
         for criterion in await cases.criteria_of(session, case_id, place):
             known.add(criterion.id)
             if criterion.id == number:
-                found.setdefault(withdrawals.text_digest(criterion.criterion), (place, criterion))
+                found.setdefault(
+                    withdrawals.text_digest(criterion.criterion), (place, criterion)
+                )
     if not found:
-        where = f"revision {revision} of case {case_id}" if revision is not None else f"case {case_id}"
-        listed = ", ".join(f"{case_id}-{i}" for i in sorted(known, key=lambda i: (len(i), i)))
+        where = (
+            f"revision {revision} of case {case_id}"
+            if revision is not None
+            else f"case {case_id}"
+        )
+        listed = ", ".join(
+            f"{case_id}-{i}" for i in sorted(known, key=lambda i: (len(i), i))
+        )
         raise UsageError(
             f"{where} has no criterion {criterion_id[:100]!r}",
             hint=f"it has {listed}" if known else "the revision does not exist",
         )
     if len(found) > 1:
-        choices = " or ".join(f"--revision {place}: {c.criterion[:80]!r}" for place, c in found.values())
-        raise UsageError(f"{case_id}-{number} names different criteria in different revisions", hint=choices)
+        choices = " or ".join(
+            f"--revision {place}: {c.criterion[:80]!r}" for place, c in found.values()
+        )
+        raise UsageError(
+            f"{case_id}-{number} names different criteria in different revisions",
+            hint=choices,
+        )
     return next(iter(found.values()))
 
 
@@ -242,7 +309,9 @@ async def _withdraw(
     """Withdraw a case or a part of it, (revision, criterion); and whether that was done before."""
     status = await cases.lock_case(session, case_id)
     digest = withdrawals.text_digest(part[1].criterion) if part else None
-    if (known := await withdrawals.find_withdrawal(session, case_id, kind, digest)) is not None:
+    if (
+        known := await withdrawals.find_withdrawal(session, case_id, kind, digest)
+    ) is not None:
         return known, True
     latest = await load_latest_case(session, case_id)
     revision, criterion, new_revision = latest.revision, None, None
@@ -254,9 +323,15 @@ async def _withdraw(
     elif status is not CaseStatus.WITHDRAWN:
         await cases.set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
     made = await withdrawals.add_withdrawal(
-        session, case_id=case_id, revision=revision, criterion=criterion, new_revision=new_revision, kind=kind,
-        reason=reason, withdrawn_by=by,
-    )  # fmt: skip
+        session,
+        case_id=case_id,
+        revision=revision,
+        criterion=criterion,
+        new_revision=new_revision,
+        kind=kind,
+        reason=reason,
+        withdrawn_by=by,
+    )
     return made, False
 
 
@@ -264,7 +339,9 @@ async def _revise_without(
     session: Session, case_id: str, latest: cases.StoredCase, criterion: Criterion
 ) -> int | None:
     """Add a revision without the criterion; None if the latest revision does not have it."""
-    left = withdrawals.without_criteria(latest.rubric, {withdrawals.text_digest(criterion.criterion)})
+    left = withdrawals.without_criteria(
+        latest.rubric, {withdrawals.text_digest(criterion.criterion)}
+    )
     if len(left.criteria) == len(latest.rubric.criteria):
         return None
     if (thin := withdrawals.too_thin(left)) is not None:
@@ -272,7 +349,9 @@ async def _revise_without(
             f"without {case_id}-{criterion.id} the rubric would have {thin}",
             hint="withdraw the case instead, without --criterion",
         )
-    return (await cases.add_revision(session, case_id, replace(latest, rubric=left))).revision
+    return (
+        await cases.add_revision(session, case_id, replace(latest, rubric=left))
+    ).revision
 
 
 async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:

@@ -41,14 +41,19 @@ class BelievedClock:
         self._last = (reading.moment, elapsed)
         return reading
 
-    def _judge(self, own: datetime, database: datetime, expected: datetime | None) -> Reading:
+    def _judge(
+        self, own: datetime, database: datetime, expected: datetime | None
+    ) -> Reading:
         if abs(own - database) <= CLOCK_BOUND:
             if expected is None or abs(own - expected) <= CLOCK_BOUND:
                 return Reading(own, None)
             jump = f"the clocks of this machine and the database jumped {_span(own - expected)}"
             return Reading(own, f"{jump}, to {own:%Y-%m-%d %H:%M} UTC")
         if expected is not None and abs(own - expected) <= CLOCK_BOUND:
-            return Reading(own, f"the database's clock jumped {_span(database - own)}: this machine's is believed")
+            return Reading(
+                own,
+                f"the database's clock jumped {_span(database - own)}: this machine's is believed",
+            )
         off = f"this machine's clock is {_span(own - database)} of the database's, which is believed"
         return Reading(database, off)
 
@@ -64,5 +69,11 @@ def _span(difference: timedelta) -> str:
     """Such as "22 days ahead"."""
     seconds = abs(difference.total_seconds())
     days, hours, minutes = seconds / 86_400, seconds / 3600, seconds / 60
-    count, unit = (days, "days") if days >= 2 else (hours, "hours") if hours >= 2 else (minutes, "minutes")
+    count, unit = (
+        (days, "days")
+        if days >= 2
+        else (hours, "hours")
+        if hours >= 2
+        else (minutes, "minutes")
+    )
     return f"{count:.0f} {unit} {'ahead' if difference > timedelta() else 'behind'}"

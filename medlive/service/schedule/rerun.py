@@ -18,7 +18,12 @@ from medlive.service.schedule.steps import FREEZE, StepState, read_states
 
 
 async def run_again(
-    database: Database, settings: Settings, step: str, week: str | None = None, *, by: str | None = None
+    database: Database,
+    settings: Settings,
+    step: str,
+    week: str | None = None,
+    *,
+    by: str | None = None,
 ) -> Run | None:
     """Run a step now, whether or not it is done: in a worker that serves its queue, else in this process.
 
@@ -62,7 +67,10 @@ async def clear_step(
         await _refuse_under_way(session, step, week)
         info = await find_snapshot(session, week) if step == FREEZE else None
         if info is not None and info.frozen_at is not None:
-            raise UsageError(f"{week} is frozen and stays as it is", hint="medlive case withdraw takes cases back")
+            raise UsageError(
+                f"{week} is frozen and stays as it is",
+                hint="medlive case withdraw takes cases back",
+            )
         if not await _clear(session, state, week):
             raise UsageError(f"nothing is recorded of {step} for {week}")
         await record(session, Act.CLEAR_STEP, f"step:{step}", reason, by=by, week=week)
@@ -70,11 +78,20 @@ async def clear_step(
 
 
 async def _find(
-    database: Database, settings: Settings, step: str, week: str | None, *, ahead: bool = False
+    database: Database,
+    settings: Settings,
+    step: str,
+    week: str | None,
+    *,
+    ahead: bool = False,
 ) -> tuple[StepState, str]:
-    states = {state.name: state for state in await read_states(database, settings, now())}
+    states = {
+        state.name: state for state in await read_states(database, settings, now())
+    }
     if step not in states:
-        raise UsageError(f"unknown step {step[:100]!r}", hint=f"steps: {', '.join(states)}")
+        raise UsageError(
+            f"unknown step {step[:100]!r}", hint=f"steps: {', '.join(states)}"
+        )
     week = week or states[step].week
     if week > iso_week(now()) and not ahead:
         raise UsageError(f"{week} has not come")
@@ -83,14 +100,18 @@ async def _find(
 
 async def _refuse_under_way(session: Session, step: str, week: str) -> None:
     if await queued_locks(session, [step_lock(step, week)]):
-        raise CheckFailed(f"{step} of {week} is being done", hint="medlive jobs list shows its job")
+        raise CheckFailed(
+            f"{step} of {week} is being done", hint="medlive jobs list shows its job"
+        )
 
 
 async def _clear(session: Session, state: StepState, week: str) -> int:
     await end_wait(session, state.name, week)
     by_hand = steps.BY_HAND.get(state.name, "")
     since = state.slot if week == state.week else week_bounds(week)[1]
-    cleared = await clear_runs(session, state.command, week, by_hand=by_hand, since=since)
+    cleared = await clear_runs(
+        session, state.command, week, by_hand=by_hand, since=since
+    )
     if state.source is not None:
         cleared += await clear_harvest(session, state.source, week)
     return cleared

@@ -24,7 +24,13 @@ from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.jobs import Queue, count_open, count_servers
 from medlive.db.release.weeks import load_waits
 from medlive.db.runs import SCHEDULER_LOCK, Run, forget_ahead, latest_run, recorded_run
-from medlive.db.session import Connection, Database, ask_lock, lock_connection, read_clock
+from medlive.db.session import (
+    Connection,
+    Database,
+    ask_lock,
+    lock_connection,
+    read_clock,
+)
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, describe
@@ -129,26 +135,37 @@ class _Runner:
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    looked_for: set[str] = field(default_factory=set)  # Steps under way that may be due again at their end
+    looked_for: set[str] = field(
+        default_factory=set
+    )  # Steps under way that may be due again at their end
     believed: BelievedClock = field(default_factory=BelievedClock)
     clock_problem: bool = False  # Whether a clock's problem was logged, and lasts
 
     async def work(self, connection: Connection, *, once: bool, wake_s: float) -> None:
         """Run due steps while this process has the lock of `connection`."""
-        while not await ask_lock(connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK):
+        while not await ask_lock(
+            connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK
+        ):
             if once:
-                raise CheckFailed("another scheduler is active", hint="it runs the steps when they are due")
+                raise CheckFailed(
+                    "another scheduler is active",
+                    hint="it runs the steps when they are due",
+                )
             self._notify_once("another scheduler is active; waiting for it to end")
             await asyncio.sleep(wake_s)
         if once:
             await self._run_due(None)
             await look_safely(self.database, self.settings, clock=self.clock or now)
             return
-        times = steps.weekly_times(self.settings.schedule, select_sources(self.settings, []))
+        times = steps.weekly_times(
+            self.settings.schedule, select_sources(self.settings, [])
+        )
         known: dict[str, datetime] = {}
         looked, cleared = datetime.min.replace(tzinfo=UTC), 0
         alive = asyncio.Event()
-        watching = asyncio.create_task(keep_looking(self.database, self.settings, alive, self.clock or now))
+        watching = asyncio.create_task(
+            keep_looking(self.database, self.settings, alive, self.clock or now)
+        )
         try:
             while True:
                 alive.set()
@@ -160,10 +177,20 @@ class _Runner:
                 for task in [task for task in self.lanes.values() if task.done()]:
                     task.result()
                 moment = await self._moment()
-                slots = {name: steps.latest_slot(moment, at) for name, at in times.items()}
+                slots = {
+                    name: steps.latest_slot(moment, at) for name, at in times.items()
+                }
                 is_late = abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES)
-                if slots != known or is_late or cleared != await self._latest_clearing():
-                    known, looked, cleared = slots, moment, await self._latest_clearing()
+                if (
+                    slots != known
+                    or is_late
+                    or cleared != await self._latest_clearing()
+                ):
+                    known, looked, cleared = (
+                        slots,
+                        moment,
+                        await self._latest_clearing(),
+                    )
                     self._look(times)
                     await queue_lost(self.app, self.database)
                 await asyncio.sleep(wake_s)
@@ -207,16 +234,22 @@ class _Runner:
     def _look(self, names: Iterable[str]) -> None:
         """Run those of the steps that are due; where one is under way, look again when it has ended."""
         wanted = list(names)
-        idle = [name for name in wanted if name not in self.lanes or self.lanes[name].done()]
+        idle = [
+            name for name in wanted if name not in self.lanes or self.lanes[name].done()
+        ]
         self.looked_for = self.looked_for.union(wanted).difference(idle)
         if idle:
             states = asyncio.create_task(self._read_states())  # one reading for all
-            self.lanes |= {name: asyncio.create_task(self._run_lane(name, states)) for name in idle}
+            self.lanes |= {
+                name: asyncio.create_task(self._run_lane(name, states)) for name in idle
+            }
 
     async def _read_states(self) -> list[StepState]:
         moment = await self._moment()
         await self._forget_ahead(moment)
-        return await steps.read_states(self.database, self.settings, moment, again=self.again, keep=True)
+        return await steps.read_states(
+            self.database, self.settings, moment, again=self.again, keep=True
+        )
 
     async def _run_lane(self, name: str, states: asyncio.Task[list[StepState]]) -> None:
         found: list[StepState] | None = await states
@@ -229,7 +262,9 @@ class _Runner:
             self.looked_for.discard(name)
             found = None
 
-    async def _run_due(self, name: str | None, states: list[StepState] | None = None) -> bool:
+    async def _run_due(
+        self, name: str | None, states: list[StepState] | None = None
+    ) -> bool:
         """Run a step (None: every one) as long as it is due, reading the rows before; whether it was.
 
         `states` was read just now; None: nothing was.
@@ -248,7 +283,9 @@ class _Runner:
             done = await self._run_step(due[0])
             states = None
             self.results.append(done)
-            message = f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}"
+            message = (
+                f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}"
+            )
             if done.state is StepOutcome.FAILED:
                 _log.error("%s", message)
             else:
@@ -256,19 +293,27 @@ class _Runner:
 
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings)}
-        await run_step_job(self.app, self.database, works, step.queue, step.name, step.week)
+        await run_step_job(
+            self.app, self.database, works, step.queue, step.name, step.week
+        )
         async with self.database.begin() as session:
             return _result(step, await latest_run(session, step.command, step.week))
 
     def _report_blocked(self, state: StepState) -> None:
-        skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")
+        skipped = StepResult(
+            state.command, state.week, StepOutcome.SKIPPED, state.why or ""
+        )
         said = f"{skipped.iso_week} {skipped.command}"
         # What is waited for changes with every thread, and is said once.
-        if self._notify_once(f"{said}: {skipped.detail}", key=f"{said} waits" if state.waits else None):
+        if self._notify_once(
+            f"{said}: {skipped.detail}", key=f"{said} waits" if state.waits else None
+        ):
             self.results.append(skipped)
 
 
-def step_work(database: Database, settings: Settings) -> Callable[[str, str], Awaitable[None]]:
+def step_work(
+    database: Database, settings: Settings
+) -> Callable[[str, str], Awaitable[None]]:
     """The work of a weekly step's job."""
 
     async def work(step: str, week: str) -> None:
@@ -277,7 +322,9 @@ def step_work(database: Database, settings: Settings) -> Callable[[str, str], Aw
     return work
 
 
-async def run_step(database: Database, settings: Settings, step: str, week: str) -> None:
+async def run_step(
+    database: Database, settings: Settings, step: str, week: str
+) -> None:
     """Run a step for an ISO week and record it, with its problem if it fails.
 
     A cancelled step leaves its row "running", and is run again. Raises DatabaseUnavailable.
@@ -301,16 +348,37 @@ async def run_step(database: Database, settings: Settings, step: str, week: str)
 
 def _result(step: StepState, run: Run | None) -> StepResult:
     if run is None or run.week != step.week or run.outcome is RunOutcome.RUNNING:
-        return StepResult(step.command, step.week, StepOutcome.FAILED, "its job ended without a result")
-    outcome = StepOutcome.SKIPPED if run.outcome is RunOutcome.PARTIAL else StepOutcome(run.outcome.value)
-    return StepResult(step.command, step.week, outcome, steps.summarize_counts(run.counts))
+        return StepResult(
+            step.command,
+            step.week,
+            StepOutcome.FAILED,
+            "its job ended without a result",
+        )
+    outcome = (
+        StepOutcome.SKIPPED
+        if run.outcome is RunOutcome.PARTIAL
+        else StepOutcome(run.outcome.value)
+    )
+    return StepResult(
+        step.command, step.week, outcome, steps.summarize_counts(run.counts)
+    )
 
 
-async def _harvest(database: Database, settings: Settings, source: str, week: str) -> Counts:
-    done = await harvest_source(database, settings, source, select_sources(settings, [source])[source], week=week)
+async def _harvest(
+    database: Database, settings: Settings, source: str, week: str
+) -> Counts:
+    done = await harvest_source(
+        database,
+        settings,
+        source,
+        select_sources(settings, [source])[source],
+        week=week,
+    )
     if done.busy:
         return {steps.AGAIN: done.failed}
-    problem = done.failed or (f"quarantined: {done.quarantined}" if done.quarantined else None)
+    problem = done.failed or (
+        f"quarantined: {done.quarantined}" if done.quarantined else None
+    )
     return {**done.counts, **({"problem": problem} if problem else {})}
 
 
@@ -319,11 +387,22 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
     from medlive.service.curation.filtering import filter_pending  # imports NumPy
 
     chain, attempts = build_filters(settings), settings.curation.max_attempts
-    async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
+    async with (
+        open_pipeline(settings, database) as pipeline,
+        open_app(database).open_async() as app,
+    ):
         passed, rejected = await filter_pending(database, app, chain, week=week)
-        queued = await queue_again(app, pipeline, chain.digest, max_attempts=attempts, week=week)
+        queued = await queue_again(
+            app, pipeline, chain.digest, max_attempts=attempts, week=week
+        )
     curated, left = await _curate(database, settings)
-    return {"passed": passed, "rejected": rejected, "queued_again": queued, "left_to_workers": left, **curated}
+    return {
+        "passed": passed,
+        "rejected": rejected,
+        "queued_again": queued,
+        "left_to_workers": left,
+        **curated,
+    }
 
 
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
@@ -332,9 +411,13 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
         wait = (await load_waits(session)).get((steps.FREEZE, week))
     word = None
     if wait is not None and wait.is_over:
-        word = PartialWord(f"the time limit of {settings.schedule.freeze_wait_hours:g} hours had passed")
+        word = PartialWord(
+            f"the time limit of {settings.schedule.freeze_wait_hours:g} hours had passed"
+        )
     try:
-        done = await freeze(database, settings, week, key=load_signing_key(os.environ), partial=word)
+        done = await freeze(
+            database, settings, week, key=load_signing_key(os.environ), partial=word
+        )
     except WeekIncomplete as error:
         return {steps.AGAIN: error.message}
     kept_out = len({hit.case_id for hit in done.kept_out})
@@ -346,17 +429,28 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     }
     if done.audit_log is not None:
         # In the scheduler's log too, where the database's owner may be unable to write.
-        counts |= {"audit_log_entries": done.audit_log.entries, "audit_log_head": done.audit_log.head}
-    return counts if done.partial is None else counts | {"partial": done.partial.in_short}
+        counts |= {
+            "audit_log_entries": done.audit_log.entries,
+            "audit_log_head": done.audit_log.head,
+        }
+    return (
+        counts if done.partial is None else counts | {"partial": done.partial.in_short}
+    )
 
 
 async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
     """Curate the queue unless workers do: the non-zero counts, and the jobs left to workers."""
     async with database.begin() as session:
-        jobs, workers = await count_open(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
+        jobs, workers = (
+            await count_open(session, Queue.CURATE),
+            await count_servers(session, Queue.CURATE),
+        )
     if not jobs or workers:
         return {}, jobs
-    async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
+    async with (
+        open_pipeline(settings, database) as pipeline,
+        open_app(database).open_async() as app,
+    ):
         curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
     counts = {key: value for key, value in curated.as_json().items() if value}
     if pipeline.budget.stopped is not None:
@@ -372,7 +466,11 @@ def _curation_problem(done: CurationCounts, share: float) -> str | None:
         return f"{len(done.faults)} threads failed with an internal error, first {done.faults[0]}"
     if obstacle := done.misconfigured or done.stopped:
         return f"{obstacle}; {done.left} threads wait"
-    failures = {reason: n for reason, n in done.failures.items() if reason != Reason.BUDGET_SPENT}
+    failures = {
+        reason: n
+        for reason, n in done.failures.items()
+        if reason != Reason.BUDGET_SPENT
+    }
     failed, decided = sum(failures.values()), done.outcomes.total()
     if failed <= share * decided:
         return None
@@ -381,7 +479,9 @@ def _curation_problem(done: CurationCounts, share: float) -> str | None:
 
 async def _retention(database: Database, settings: Settings, week: str) -> Counts:
     counts: Counts = dict(await apply_retention(database, settings))
-    counts["answers"] = await PostgresAnswers(database, days=settings.evidence.online_days).delete_old()
+    counts["answers"] = await PostgresAnswers(
+        database, days=settings.evidence.online_days
+    ).delete_old()
     if counts["damaged"]:
         counts["problem"] = f"{counts['damaged']} files are damaged"
     elif counts["busy"]:
@@ -390,7 +490,12 @@ async def _retention(database: Database, settings: Settings, week: str) -> Count
 
 
 WORK: dict[str, Work] = {
-    steps.QUEUE: _queue, steps.FREEZE: _freeze, steps.RETENTION: _retention, steps.BACKUP: back_up_week,
-    steps.VERIFY: verify_week, steps.PUBLISH: publish_week, steps.ANNOUNCE: announce_week,
-}  # fmt: skip
+    steps.QUEUE: _queue,
+    steps.FREEZE: _freeze,
+    steps.RETENTION: _retention,
+    steps.BACKUP: back_up_week,
+    steps.VERIFY: verify_week,
+    steps.PUBLISH: publish_week,
+    steps.ANNOUNCE: announce_week,
+}
 """The steps other than harvests: each does its work for an ISO week."""

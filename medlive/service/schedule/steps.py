@@ -16,7 +16,14 @@ from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.config import ScheduleSection, Settings, WeeklyTime
 from medlive.db import runs
 from medlive.db.jobs import Queue
-from medlive.db.release.weeks import StepWait, WeekStanding, end_wait, load_waits, save_wait, week_standing
+from medlive.db.release.weeks import (
+    StepWait,
+    WeekStanding,
+    end_wait,
+    load_waits,
+    save_wait,
+    week_standing,
+)
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
@@ -31,7 +38,9 @@ OVERDUE_AFTER = timedelta(hours=24)
 """When an unfinished step is overdue: a polite harvest may take most of a day."""
 PATIENCE = timedelta(hours=6)
 """How long retention waits for a harvest, and for how long a harvest or a queueing may have begun before."""
-NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
+NO_CONTACT = (
+    "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
+)
 QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
@@ -91,23 +100,36 @@ def source_of(name: str) -> str | None:
     return name.removeprefix(_HARVEST) if name.startswith(_HARVEST) else None
 
 
-def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[str, WeeklyTime]:
+def weekly_times(
+    schedule: ScheduleSection, sources: Mapping[str, Any]
+) -> dict[str, WeeklyTime]:
     """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
     own = schedule.harvest_sources
     if unknown := [name for name in own if name not in sources and name not in SITES]:
         raise ConfigError(
-            f"schedule.harvest_sources.{unknown[0]}: unknown source", hint=f"known sources: {', '.join(sources)}"
+            f"schedule.harvest_sources.{unknown[0]}: unknown source",
+            hint=f"known sources: {', '.join(sources)}",
         )
-    harvests = {_HARVEST + source: own.get(source, schedule.harvest) for source in sources}
+    harvests = {
+        _HARVEST + source: own.get(source, schedule.harvest) for source in sources
+    }
     release = dict.fromkeys((FREEZE, *AFTER), schedule.freeze)
-    return {**harvests, QUEUE: schedule.queue, **release, RETENTION: schedule.retention, BACKUP: schedule.backup}
+    return {
+        **harvests,
+        QUEUE: schedule.queue,
+        **release,
+        RETENTION: schedule.retention,
+        BACKUP: schedule.backup,
+    }
 
 
 def due_at(week_of: datetime, time: WeeklyTime) -> datetime:
     """The moment of a weekly time in the ISO week that `week_of` lies in, in UTC."""
     day = week_of.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     monday = day - timedelta(days=day.weekday())
-    return monday + timedelta(days=_WEEKDAYS.index(time.weekday), hours=time.hour, minutes=time.minute)
+    return monday + timedelta(
+        days=_WEEKDAYS.index(time.weekday), hours=time.hour, minutes=time.minute
+    )
 
 
 def latest_slot(moment: datetime, time: WeeklyTime) -> datetime:
@@ -118,11 +140,18 @@ def latest_slot(moment: datetime, time: WeeklyTime) -> datetime:
 
 def due_steps(states: list[StepState]) -> list[StepState]:
     """The due steps, earlier weeks first."""
-    return sorted((s for s in states if s.status is StepStatus.DUE), key=lambda s: s.week)
+    return sorted(
+        (s for s in states if s.status is StepStatus.DUE), key=lambda s: s.week
+    )
 
 
 async def read_states(
-    database: Database, settings: Settings, moment: datetime, *, again: bool = False, keep: bool = False
+    database: Database,
+    settings: Settings,
+    moment: datetime,
+    *,
+    again: bool = False,
+    keep: bool = False,
 ) -> list[StepState]:
     """The state of every step. Raises ConfigError and DatabaseUnavailable.
 
@@ -138,13 +167,17 @@ async def read_states(
         history = await runs.load_history(session, moment)
         stored = await load_waits(session)
         blocked = _obstacles(settings, history)
-        states = step_states(times, history, moment, blocked=blocked, ignore_retry=again)
+        states = step_states(
+            times, history, moment, blocked=blocked, ignore_retry=again
+        )
         standing = None
         for state in states:
             if state.name == FREEZE and state.status is StepStatus.DUE:
                 share = settings.schedule.failure_share
                 standing = await week_standing(session, state.week, failure_share=share)
-        waits = _Waits(moment, timedelta(hours=settings.schedule.freeze_wait_hours), stored)
+        waits = _Waits(
+            moment, timedelta(hours=settings.schedule.freeze_wait_hours), stored
+        )
         states = waits.apply(states, recently_begun(states, history, moment), standing)
         if keep:
             for (step, week), wait in waits.changed.items():
@@ -160,15 +193,21 @@ def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
     obstacles: dict[str, str] = {}
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
-        obstacles = {_HARVEST + source: NO_CONTACT for source in select_sources(settings, [])}
+        obstacles = {
+            _HARVEST + source: NO_CONTACT for source in select_sources(settings, [])
+        }
     for source, why in history.quarantined.items():
         obstacles[_HARVEST + source] = f"quarantined: {why}"
     if history.frozen_ahead is not None:
-        obstacles[FREEZE] = f"{history.frozen_ahead} was frozen before its time: no earlier week can be frozen"
+        obstacles[FREEZE] = (
+            f"{history.frozen_ahead} was frozen before its time: no earlier week can be frozen"
+        )
     return obstacles
 
 
-def recently_begun(states: Sequence[StepState], history: runs.History, moment: datetime) -> list[str]:
+def recently_begun(
+    states: Sequence[StepState], history: runs.History, moment: datetime
+) -> list[str]:
     """The harvests and the queueing that began less than PATIENCE ago and are under way, or begin now.
 
     A step that failed is not among them.
@@ -179,8 +218,15 @@ def recently_begun(states: Sequence[StepState], history: runs.History, moment: d
             continue
         run = history.latest.get(state.command)
         outcome = run.outcome if run is not None and run.week == state.week else None
-        due = state.status is StepStatus.DUE and outcome not in (RunOutcome.FAILED, RunOutcome.PARTIAL)
-        began = run.started_at if run is not None and outcome is RunOutcome.RUNNING else moment
+        due = state.status is StepStatus.DUE and outcome not in (
+            RunOutcome.FAILED,
+            RunOutcome.PARTIAL,
+        )
+        began = (
+            run.started_at
+            if run is not None and outcome is RunOutcome.RUNNING
+            else moment
+        )
         if due and moment - began < PATIENCE:
             begun.append(state.name)
     return begun
@@ -197,11 +243,18 @@ class _Waits:
     """What is to be stored; None: the step waits no more."""
 
     def apply(
-        self, states: Sequence[StepState], recent: Sequence[str], standing: WeekStanding | None
+        self,
+        states: Sequence[StepState],
+        recent: Sequence[str],
+        standing: WeekStanding | None,
     ) -> list[StepState]:
         """The states, those that wait being blocked."""
         harvests = [name for name in recent if name.startswith(_HARVEST)]
-        threads = [] if standing is None or standing.whole else [f"its threads ({standing.in_short})"]
+        threads = (
+            []
+            if standing is None or standing.whole
+            else [f"its threads ({standing.in_short})"]
+        )
         applied = []
         for state in states:
             if state.name == FREEZE:
@@ -211,7 +264,9 @@ class _Waits:
             applied.append(state)
         # After those: the backup is to hold what the week releases, whenever that is.
         release = {
-            (state.name, state.week) for state in applied if state.name in (FREEZE, *AFTER) and _is_to_come(state)
+            (state.name, state.week)
+            for state in applied
+            if state.name in (FREEZE, *AFTER) and _is_to_come(state)
         }
         for place, state in enumerate(applied):
             if state.name == BACKUP:
@@ -219,7 +274,9 @@ class _Waits:
                 applied[place] = self._wait(state, first, self.freeze_limit + PATIENCE)
         return applied
 
-    def _wait(self, state: StepState, others: Sequence[str], limit: timedelta) -> StepState:
+    def _wait(
+        self, state: StepState, others: Sequence[str], limit: timedelta
+    ) -> StepState:
         key = (state.name, state.week)
         wait = self.stored.get(key)
         if state.status is not StepStatus.DUE:
@@ -242,7 +299,9 @@ class _Waits:
 def _is_to_come(state: StepState) -> bool:
     """Whether a step is due or waits, and has not failed for its week."""
     run = state.latest
-    failed = run is not None and run.week == state.week and run.outcome is RunOutcome.FAILED
+    failed = (
+        run is not None and run.week == state.week and run.outcome is RunOutcome.FAILED
+    )
     return not failed and (state.waits or state.status is StepStatus.DUE)
 
 
@@ -252,8 +311,15 @@ def summarize_counts(counts: Mapping[str, Any]) -> str:
         return str(problem)
     flat: dict[str, Any] = {}
     for key, value in counts.items():
-        flat |= value if isinstance(value, Mapping) else {key: len(value) if isinstance(value, list) else value}
-    return ", ".join(f"{key} {value}" for key, value in flat.items() if value) or "nothing new"
+        flat |= (
+            value
+            if isinstance(value, Mapping)
+            else {key: len(value) if isinstance(value, list) else value}
+        )
+    return (
+        ", ".join(f"{key} {value}" for key, value in flat.items() if value)
+        or "nothing new"
+    )
 
 
 def step_states(
@@ -282,23 +348,42 @@ def step_states(
             status = StepStatus.RETRY if is_waiting else StepStatus.DUE
             if (why := blocked.get(name)) is not None:
                 status = StepStatus.BLOCKED
-        pending, missed = status is not StepStatus.DONE, min(_first_missed(time, record, slot), slot)
-        overdue = pending and record.since is not None and moment > max(missed, record.since) + OVERDUE_AFTER
+        pending, missed = (
+            status is not StepStatus.DONE,
+            min(_first_missed(time, record, slot), slot),
+        )
+        overdue = (
+            pending
+            and record.since is not None
+            and moment > max(missed, record.since) + OVERDUE_AFTER
+        )
         retry_at = retry_at if status is StepStatus.RETRY else None
         next_at = missed if pending else slot + WEEK
-        found.append(StepState(name, week, slot, status, why, retry_at, next_at, overdue, record.latest))
+        found.append(
+            StepState(
+                name, week, slot, status, why, retry_at, next_at, overdue, record.latest
+            )
+        )
     return found
 
 
-def _retry_time(history: runs.History, command: str, week: str, moment: datetime) -> datetime | None:
+def _retry_time(
+    history: runs.History, command: str, week: str, moment: datetime
+) -> datetime | None:
     """When a step is tried again whose latest run failed in this week; None if it did not."""
     attempt = history.latest.get(command)
-    if attempt is None or attempt.week != week or attempt.outcome is not RunOutcome.FAILED:
+    if (
+        attempt is None
+        or attempt.week != week
+        or attempt.outcome is not RunOutcome.FAILED
+    ):
         return None
     ended = attempt.finished_at or attempt.started_at
     if ended > moment + CLOCK_BOUND:  # by a clock that was ahead: nobody waits for that
         return None
-    doubled: timedelta = RETRY_AFTER * 2 ** min(history.failures.get(command, 1) - 1, 10)
+    doubled: timedelta = RETRY_AFTER * 2 ** min(
+        history.failures.get(command, 1) - 1, 10
+    )
     return ended + min(doubled, MOST_RETRY_AFTER)
 
 
@@ -309,25 +394,39 @@ class _StepRecord:
     done_week: str | None  # The latest week it was done for
     expected: bool  # Whether it is to be run at all
     latest: runs.Run | None
-    since: datetime | None  # Delays count from the first harvest; None where only files are imported
-    reopened: bool = False  # Whether a harvest has ended since, whose threads it should process
+    since: (
+        datetime | None
+    )  # Delays count from the first harvest; None where only files are imported
+    reopened: bool = (
+        False  # Whether a harvest has ended since, whose threads it should process
+    )
 
     def is_done(self, week: str) -> bool:
-        return not self.reopened and self.done_week is not None and self.done_week >= week
+        return (
+            not self.reopened and self.done_week is not None and self.done_week >= week
+        )
 
 
 def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> datetime:
     """The first weekly time that was missed."""
     if record.done_week is not None:
         year, week = record.done_week.split(".W")
-        return due_at(datetime.fromisocalendar(int(year), int(week), 1).replace(tzinfo=UTC), time) + WEEK
+        return (
+            due_at(
+                datetime.fromisocalendar(int(year), int(week), 1).replace(tzinfo=UTC),
+                time,
+            )
+            + WEEK
+        )
     if record.since is not None:
         first = due_at(record.since, time)
         return first if first >= record.since else first + WEEK
     return slot
 
 
-def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History) -> _StepRecord:
+def _read_record(
+    name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History
+) -> _StepRecord:
     latest = history.latest.get(command_of(name))
     if name.startswith(_HARVEST):
         known = history.harvests.get(name.removeprefix(_HARVEST))
@@ -337,19 +436,31 @@ def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, hist
     since = min((h.first_at for h in history.harvests.values()), default=None)
     # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
     after = (history.frozen_week or "") if name == FREEZE else ""
-    expected = slot_week == present or any(after < week <= slot_week for week in history.weeks)
+    expected = slot_week == present or any(
+        after < week <= slot_week for week in history.weeks
+    )
     if name == FREEZE:
         at = history.frozen_at
         # The scheduler's own row ends after the snapshot is frozen, and has the counts.
-        if at is not None and (latest is None or (latest.finished_at or latest.started_at) < at):
+        if at is not None and (
+            latest is None or (latest.finished_at or latest.started_at) < at
+        ):
             latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
         return _StepRecord(history.frozen_week, expected, latest, since)
     if name in AFTER:
-        first = history.frozen_week if name == VERIFY else _done_week(AFTER[name], history)
+        first = (
+            history.frozen_week if name == VERIFY else _done_week(AFTER[name], history)
+        )
         # Nothing is overdue here: whoever freezes by cron need not verify by the scheduler.
         return _StepRecord(_done_week(name, history), first == slot_week, latest, None)
     done_week, reopened = _done_by_anyone(name, time, slot_week, history)
-    return _StepRecord(done_week, expected, _newest(latest, history.latest.get(_by_hand(name))), since, reopened)
+    return _StepRecord(
+        done_week,
+        expected,
+        _newest(latest, history.latest.get(_by_hand(name))),
+        since,
+        reopened,
+    )
 
 
 def _done_week(name: str, history: runs.History) -> str | None:
@@ -358,14 +469,25 @@ def _done_week(name: str, history: runs.History) -> str | None:
     return None if run is None else run.week
 
 
-def _done_by_anyone(name: str, time: WeeklyTime, slot_week: str, history: runs.History) -> tuple[str | None, bool]:
+def _done_by_anyone(
+    name: str, time: WeeklyTime, slot_week: str, history: runs.History
+) -> tuple[str | None, bool]:
     """The latest week a step was done for, by the scheduler or by hand; whether a harvest has ended since."""
-    scheduled, by_hand = history.done.get(command_of(name)), history.done.get(_by_hand(name))
-    weeks = [scheduled.week] if scheduled is not None and scheduled.week is not None else []
+    scheduled, by_hand = (
+        history.done.get(command_of(name)),
+        history.done.get(_by_hand(name)),
+    )
+    weeks = (
+        [scheduled.week] if scheduled is not None and scheduled.week is not None else []
+    )
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
     ended = _newest(scheduled, by_hand)
-    reopened = name == QUEUE and ended is not None and _harvest_ended(history, ended.started_at, slot_week)
+    reopened = (
+        name == QUEUE
+        and ended is not None
+        and _harvest_ended(history, ended.started_at, slot_week)
+    )
     return max(weeks, default=None), reopened
 
 
@@ -376,7 +498,10 @@ def _by_hand(name: str) -> str:
 def _harvest_ended(history: runs.History, after: datetime, week: str) -> bool:
     """Whether a harvest of this week or an earlier one has ended after a moment."""
     harvests = history.harvests.values()
-    return any(h.done_at is not None and h.done_at > after and (h.done_week or "") <= week for h in harvests)
+    return any(
+        h.done_at is not None and h.done_at > after and (h.done_week or "") <= week
+        for h in harvests
+    )
 
 
 def command_of(name: str) -> str:
@@ -385,4 +510,6 @@ def command_of(name: str) -> str:
 
 
 def _newest(*runs: runs.Run | None) -> runs.Run | None:
-    return max((r for r in runs if r is not None), key=lambda run: run.started_at, default=None)
+    return max(
+        (r for r in runs if r is not None), key=lambda run: run.started_at, default=None
+    )

@@ -36,7 +36,9 @@ def group_failures(failures: Iterable[FailedThread]) -> list[FailureGroup]:
     """The groups of failures alike, the largest first; `failures` are newest first."""
     members: dict[tuple[str, str], list[FailedThread]] = {}
     for failure in failures:
-        members.setdefault((failure.reason, normalise_cause(failure.detail)), []).append(failure)
+        members.setdefault(
+            (failure.reason, normalise_cause(failure.detail)), []
+        ).append(failure)
     groups = []
     for (reason, cause), alike in members.items():
         groups.append(

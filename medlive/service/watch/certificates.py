@@ -34,12 +34,16 @@ async def _look_at(host: str) -> dict[str, str | None]:
     name, _, port = host.rpartition(":")
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(name, int(port), ssl=tls_context())
+            _, writer = await asyncio.open_connection(
+                name, int(port), ssl=tls_context()
+            )
     except ssl.SSLCertVerificationError as error:
         return {"ends": None, "problem": error.verify_message}
     except (OSError, TimeoutError):
         return {"ends": None, "problem": None}
     certificate = writer.get_extra_info("ssl_object").getpeercert()
     writer.close()
-    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
+    ends = datetime.fromtimestamp(
+        ssl.cert_time_to_seconds(certificate["notAfter"]), UTC
+    )
     return {"ends": ends.isoformat(), "problem": None}

@@ -13,9 +13,22 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import Severity
 from medlive.printable import printable
 from medlive.service.backup.contents import Check as RestoreCheck
-from medlive.service.schedule.steps import BACKUP, StepState, StepStatus, command_of, summarize_counts
+from medlive.service.schedule.steps import (
+    BACKUP,
+    StepState,
+    StepStatus,
+    command_of,
+    summarize_counts,
+)
 from medlive.service.watch.alike import group_failures
-from medlive.service.watch.model import CERTIFICATES, EVIDENCE, HEARTBEAT, Facts, Finding, Problem
+from medlive.service.watch.model import (
+    CERTIFICATES,
+    EVIDENCE,
+    HEARTBEAT,
+    Facts,
+    Finding,
+    Problem,
+)
 from medlive.service.week_budget import NEARLY, week_limits
 
 SILENT_AFTER: Final = timedelta(minutes=3)
@@ -59,7 +72,9 @@ def find_problems(facts: Facts) -> list[Problem]:
                     code=check.code,
                     subject=printable(finding.subject),
                     severity=check.severity,
-                    text=printable(finding.text),  # endpoints and forums have their words in it
+                    text=printable(
+                        finding.text
+                    ),  # endpoints and forums have their words in it
                     next_step=printable(finding.next_step),
                 )
             )
@@ -73,17 +88,29 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
         return
     if heard is not None:
         if facts.moment - heard > SILENT_AFTER:
-            yield Finding(f"no scheduler has worked since {_minute(heard)}", "start `medlive scheduler`")
+            yield Finding(
+                f"no scheduler has worked since {_minute(heard)}",
+                "start `medlive scheduler`",
+            )
         return
-    by_hand = [run.started_at for run in facts.history.latest.values()]  # by cron, `medlive scheduler --once` too
+    by_hand = [
+        run.started_at for run in facts.history.latest.values()
+    ]  # by cron, `medlive scheduler --once` too
     if not by_hand or facts.moment - max(by_hand) > BY_HAND_WITHIN:
-        yield Finding("no scheduler has ever worked", "start `medlive scheduler`, or run the steps by cron")
+        yield Finding(
+            "no scheduler has ever worked",
+            "start `medlive scheduler`, or run the steps by cron",
+        )
 
 
 def scheduler_silent(facts: Facts) -> Iterator[Finding]:
     """A scheduler has its lock and does not look at its steps: it hangs."""
     heard = facts.scheduler_heard
-    if facts.scheduler_active and heard is not None and facts.moment - heard > SILENT_AFTER:
+    if (
+        facts.scheduler_active
+        and heard is not None
+        and facts.moment - heard > SILENT_AFTER
+    ):
         yield Finding(
             f"a scheduler is there and was last heard {_minute(heard)}",
             "look at its log, then restart it: another one goes on where it was",
@@ -127,7 +154,11 @@ def threads_lost(facts: Facts) -> Iterator[Finding]:
 def no_progress(facts: Facts) -> Iterator[Finding]:
     """Workers have jobs and decide nothing for longer than they ever took."""
     for queue in facts.queues:
-        if queue.queue != "curate" or not (queue.workers or queue.worked) or queue.since is None:
+        if (
+            queue.queue != "curate"
+            or not (queue.workers or queue.worked)
+            or queue.since is None
+        ):
             continue
         since = max(queue.since, facts.decisions[0]) if facts.decisions else queue.since
         limit = longest_pause(facts.decisions)
@@ -159,7 +190,11 @@ def longest_pause(decisions: Sequence[datetime]) -> timedelta:
 def jobs_old(facts: Facts) -> Iterator[Finding]:
     """A job could begin for more than a day, though its queue is served."""
     for queue in facts.queues:
-        if queue.workers and queue.since is not None and facts.moment - queue.since > OLD_JOB:
+        if (
+            queue.workers
+            and queue.since is not None
+            and facts.moment - queue.since > OLD_JOB
+        ):
             yield Finding(
                 f"a job of the queue {queue.queue} waits since {_minute(queue.since)}",
                 f"start more workers, or look at it: `medlive jobs list --queue {queue.queue}`",
@@ -180,7 +215,11 @@ def jobs_failed(facts: Facts) -> Iterator[Finding]:
 def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
     """Several threads failed for the same cause."""
     least = max(ALIKE, ALIKE_SHARE * facts.decided)
-    groups = [group for group in group_failures(facts.failed_threads) if group.threads >= least]
+    groups = [
+        group
+        for group in group_failures(facts.failed_threads)
+        if group.threads >= least
+    ]
     for group in groups[:MOST_GROUPS]:
         yield Finding(
             f"{group.threads} threads failed alike in {', '.join(group.stages)}, {group.reason}: {group.cause}",
@@ -193,7 +232,9 @@ def disk(facts: Facts) -> Iterator[Finding]:
     """A file system that medlive writes to is nearly full."""
     limits = facts.settings.watch
     for found in facts.local.disks if facts.local else ():
-        if found.free < max(limits.disk_free_gb * 1e9, limits.disk_free_share * found.size):
+        if found.free < max(
+            limits.disk_free_gb * 1e9, limits.disk_free_share * found.size
+        ):
             yield Finding(
                 f"{found.free / 1e9:.1f} of {found.size / 1e9:.0f} GB are free at {found.path} ({found.place})",
                 "make room, or move it to a larger disk",
@@ -205,8 +246,15 @@ def evidence_missing(facts: Facts) -> Iterator[Finding]:
     """There is neither an evidence index nor a literature service, so that no thread can be curated."""
     if facts.settings.evidence.online:
         return
-    if facts.in_use and facts.local is not None and facts.local.evidence_missing is not None:
-        yield Finding(facts.local.evidence_missing, "`medlive evidence build CORPUS...`, or restore it")
+    if (
+        facts.in_use
+        and facts.local is not None
+        and facts.local.evidence_missing is not None
+    ):
+        yield Finding(
+            facts.local.evidence_missing,
+            "`medlive evidence build CORPUS...`, or restore it",
+        )
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
@@ -214,9 +262,16 @@ def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
     noted = facts.observations.get(EVIDENCE)
     wrong = facts.local.evidence_corrupt if facts.local is not None else None
     if wrong is None and noted is not None and facts.local is not None:
-        wrong = noted.value["problem"] if noted.value["state"] == facts.local.evidence_state else None
+        wrong = (
+            noted.value["problem"]
+            if noted.value["state"] == facts.local.evidence_state
+            else None
+        )
     if wrong is not None:
-        yield Finding(wrong, "restore the index, or build it again: `medlive evidence build CORPUS...`")
+        yield Finding(
+            wrong,
+            "restore the index, or build it again: `medlive evidence build CORPUS...`",
+        )
 
 
 def rights_missing(facts: Facts) -> Iterator[Finding]:
@@ -226,13 +281,21 @@ def rights_missing(facts: Facts) -> Iterator[Finding]:
         by_role.setdefault(right.role, []).append(f"{right.privilege} on {right.table}")
     for role, missing in by_role.items():
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        yield Finding(f"{role} lacks {', '.join(missing[:3])}{more}", "`medlive db roles` as the owner", role)
+        yield Finding(
+            f"{role} lacks {', '.join(missing[:3])}{more}",
+            "`medlive db roles` as the owner",
+            role,
+        )
 
 
 def circuit_open(facts: Facts) -> Iterator[Finding]:
     """A model's endpoint is not asked for a while, and threads wait for it."""
     for opening in facts.circuits:
-        yield Finding(str(opening), "mend its cause; then it is tried again by itself", opening.endpoint)
+        yield Finding(
+            str(opening),
+            "mend its cause; then it is tried again by itself",
+            opening.endpoint,
+        )
 
 
 def budget_spent(facts: Facts) -> Iterator[Finding]:
@@ -282,21 +345,37 @@ def step_overdue(facts: Facts) -> Iterator[Finding]:
     for step in facts.steps:
         if step.overdue:
             why = f": {_last(step)}" if has_failed(step, facts) else ""
-            yield Finding(f"{step.name} is overdue since {_minute(step.next_at)}{why}", _STEP_HINT, step.name)
+            yield Finding(
+                f"{step.name} is overdue since {_minute(step.next_at)}{why}",
+                _STEP_HINT,
+                step.name,
+            )
 
 
 def step_failed(facts: Facts) -> Iterator[Finding]:
     """A weekly step failed for its week and is not done since."""
     for step in facts.steps:
-        if not step.overdue and step.status is not StepStatus.DONE and has_failed(step, facts):
-            yield Finding(f"{step.name} failed for {step.week}: {_last(step)}", _STEP_HINT, step.name)
+        if (
+            not step.overdue
+            and step.status is not StepStatus.DONE
+            and has_failed(step, facts)
+        ):
+            yield Finding(
+                f"{step.name} failed for {step.week}: {_last(step)}",
+                _STEP_HINT,
+                step.name,
+            )
 
 
 def step_hangs(facts: Facts) -> Iterator[Finding]:
     """A weekly step has been at work for more than a day."""
     for step in facts.steps:
         run = step.latest
-        if run is None or run.outcome is not RunOutcome.RUNNING or step.status is StepStatus.DONE:
+        if (
+            run is None
+            or run.outcome is not RunOutcome.RUNNING
+            or step.status is StepStatus.DONE
+        ):
             continue
         if facts.moment - run.started_at > LONG_STEP:
             yield Finding(
@@ -312,19 +391,27 @@ def has_failed(step: StepState, facts: Facts) -> bool:
     if run is None or run.week != step.week:
         return False
     running = run.outcome is RunOutcome.RUNNING
-    return run.outcome is RunOutcome.FAILED or (running and bool(facts.history.failures.get(step.command)))
+    return run.outcome is RunOutcome.FAILED or (
+        running and bool(facts.history.failures.get(step.command))
+    )
 
 
 def week_partial(facts: Facts) -> Iterator[Finding]:
     """The newest week was frozen before all threads queued for it were decided."""
     if facts.partial is not None:
-        yield Finding(facts.partial, "the rest enters the next week; `medlive week show` has the reasons")
+        yield Finding(
+            facts.partial,
+            "the rest enters the next week; `medlive week show` has the reasons",
+        )
 
 
 def clock_off(facts: Facts) -> Iterator[Finding]:
     """This machine's clock and the database's do not agree."""
     if facts.clock_problem is not None:
-        yield Finding(facts.clock_problem, "let both machines set their clocks by the network (NTP)")
+        yield Finding(
+            facts.clock_problem,
+            "let both machines set their clocks by the network (NTP)",
+        )
 
 
 def recorded_ahead(facts: Facts) -> Iterator[Finding]:
@@ -341,11 +428,20 @@ def backup_old(facts: Facts) -> Iterator[Finding]:
     if facts.settings.backup.folder is None or not facts.in_use:
         return
     done = facts.history.done.get(_BACKUP)
-    first = min((harvest.first_at for harvest in facts.history.harvests.values()), default=facts.moment)
+    first = min(
+        (harvest.first_at for harvest in facts.history.harvests.values()),
+        default=facts.moment,
+    )
     at = first if done is None else done.finished_at or done.started_at
     if facts.moment - at > timedelta(days=facts.settings.watch.backup_days):
-        text = "no weekly backup was ever made" if done is None else f"the latest backup was made {_minute(at)}"
-        yield Finding(text, "look at the step in `medlive status`, or run `medlive backup FOLDER`")
+        text = (
+            "no weekly backup was ever made"
+            if done is None
+            else f"the latest backup was made {_minute(at)}"
+        )
+        yield Finding(
+            text, "look at the step in `medlive status`, or run `medlive backup FOLDER`"
+        )
 
 
 def backup_unchecked(facts: Facts) -> Iterator[Finding]:
@@ -355,11 +451,19 @@ def backup_unchecked(facts: Facts) -> Iterator[Finding]:
         return
     if latest is not None and latest.counts.get("check") == RestoreCheck.FAILED:
         problem = f"the backup of {latest.week}: {summarize_counts(latest.counts)}"
-        yield Finding(problem, f"find out what altered it, move it away, then {_BACK_UP_AGAIN}")
+        yield Finding(
+            problem, f"find out what altered it, move it away, then {_BACK_UP_AGAIN}"
+        )
     elif done is not None and done.counts.get("check") == RestoreCheck.IMPOSSIBLE:
-        yield Finding(f"the backup of {done.week} was not tried: {done.counts['why']}", f"then {_BACK_UP_AGAIN}")
+        yield Finding(
+            f"the backup of {done.week} was not tried: {done.counts['why']}",
+            f"then {_BACK_UP_AGAIN}",
+        )
     elif done is not None and done.counts.get("check") != RestoreCheck.PASSED:
-        yield Finding(f"the backup of {done.week} was not restored to check it", f"{_BACK_UP_AGAIN} does it")
+        yield Finding(
+            f"the backup of {done.week} was not restored to check it",
+            f"{_BACK_UP_AGAIN} does it",
+        )
 
 
 def message_undelivered(facts: Facts) -> Iterator[Finding]:
@@ -378,7 +482,11 @@ def message_undelivered(facts: Facts) -> Iterator[Finding]:
 def heartbeat_undelivered(facts: Facts) -> Iterator[Finding]:
     """The dead man's switch could not be reached."""
     noted = facts.observations.get(HEARTBEAT)
-    if noted is not None and facts.settings.notify.heartbeat_url is not None and noted.value.get("problem"):
+    if (
+        noted is not None
+        and facts.settings.notify.heartbeat_url is not None
+        and noted.value.get("problem")
+    ):
         yield Finding(
             f"the heartbeat was not delivered ({noted.value['problem']})",
             "see heartbeat_url in [notify] of medlive.toml",
@@ -390,11 +498,19 @@ def certificate_ends(facts: Facts) -> Iterator[Finding]:
     noted = facts.observations.get(CERTIFICATES)
     for host, certificate in sorted((noted.value if noted else {}).items()):
         if certificate["problem"] is not None:
-            yield Finding(f"the certificate of {host} does not verify: {certificate['problem']}", "renew it", host)
+            yield Finding(
+                f"the certificate of {host} does not verify: {certificate['problem']}",
+                "renew it",
+                host,
+            )
         elif certificate["ends"] is not None:
             ends = parse_moment(certificate["ends"])
-            if ends - facts.moment < timedelta(days=facts.settings.watch.certificate_days):
-                yield Finding(f"the certificate of {host} ends {_minute(ends)}", "renew it", host)
+            if ends - facts.moment < timedelta(
+                days=facts.settings.watch.certificate_days
+            ):
+                yield Finding(
+                    f"the certificate of {host} ends {_minute(ends)}", "renew it", host
+                )
 
 
 CHECKS: Final[tuple[Check, ...]] = (
@@ -432,7 +548,9 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 _BACKUP: Final = command_of(BACKUP)
 _BACK_UP_AGAIN: Final = "`medlive week run backup`"
-_STEP_HINT: Final = "`medlive status` shows the steps; what failed is tried again by itself"
+_STEP_HINT: Final = (
+    "`medlive status` shows the steps; what failed is tried again by itself"
+)
 
 
 def _last(step: StepState) -> str:

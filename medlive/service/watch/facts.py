@@ -24,7 +24,9 @@ from medlive.service.week import newest_partial
 from medlive.service.week_budget import read_week
 
 
-async def read_facts(database: Database, settings: Settings, clock: Callable[[], datetime] = now) -> Facts:
+async def read_facts(
+    database: Database, settings: Settings, clock: Callable[[], datetime] = now
+) -> Facts:
     """Everything that checks read, now; `clock` decides which weekly steps are due.
 
     Raises ConfigError and DatabaseUnavailable.
@@ -44,7 +46,11 @@ async def read_facts(database: Database, settings: Settings, clock: Callable[[],
             steps=steps,
             workers=await health.workers_by_queue(session),
             queues=await health.queue_health(session),
-            waiting_workers=[worker for worker in await list_workers(session) if worker.alive and worker.reason],
+            waiting_workers=[
+                worker
+                for worker in await list_workers(session)
+                if worker.alive and worker.reason
+            ],
             lost_threads=len(await find_lost(session)),
             decisions=await health.latest_decisions(session),
             decided=await health.count_decided(session, moment - WEEK),

@@ -49,7 +49,11 @@ def verify_evidence(settings: Settings) -> str | None:
 
 def _disks(settings: Settings, data_directory: str | None) -> list[Disk]:
     """The file systems that are written to, each once, by the first of its places."""
-    places = {"home": settings.home, "archive": archive_path(settings), "backup": settings.backup.folder}
+    places = {
+        "home": settings.home,
+        "archive": archive_path(settings),
+        "backup": settings.backup.folder,
+    }
     places["database"] = None if data_directory is None else Path(data_directory)
     disks: list[Disk] = []
     devices: set[int] = set()
@@ -60,7 +64,9 @@ def _disks(settings: Settings, data_directory: str | None) -> list[Disk]:
         if device not in devices:
             devices.add(device)
             usage = shutil.disk_usage(path)
-            disks.append(Disk(place=place, path=str(path), free=usage.free, size=usage.total))
+            disks.append(
+                Disk(place=place, path=str(path), free=usage.free, size=usage.total)
+            )
     return disks
 
 

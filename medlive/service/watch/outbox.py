@@ -18,14 +18,21 @@ _LONGEST_WAIT: Final = timedelta(hours=12)
 
 
 async def write_message(
-    session: Session, section: NotifySection, event: Event, week: str, text: str, **more: Any
+    session: Session,
+    section: NotifySection,
+    event: Event,
+    week: str,
+    text: str,
+    **more: Any,
 ) -> int:
     """Write a message for every configured place in the session's transaction; how many places there are.
 
     The first line of `text` is the subject of the e-mail; `more` is added to what a webhook is sent.
     """
     named = places(section)
-    await watch.post(session, named, {"event": event, "week": week, "text": text, **more})
+    await watch.post(
+        session, named, {"event": event, "week": week, "text": text, **more}
+    )
     return len(named)
 
 

@@ -18,7 +18,9 @@ ENDS_AFTER: Final = timedelta(minutes=5)
 _LOCAL: Final = frozenset(check.code for check in CHECKS if check.is_local)
 
 
-async def read_problems(database: Database, settings: Settings, facts: Facts | None = None) -> list[Problem]:
+async def read_problems(
+    database: Database, settings: Settings, facts: Facts | None = None
+) -> list[Problem]:
     """Every problem now; of another machine those that its scheduler has stored. Nothing is sent.
 
     `facts` are those that were read just now. Raises ConfigError and DatabaseUnavailable.
@@ -29,7 +31,11 @@ async def read_problems(database: Database, settings: Settings, facts: Facts | N
         stored = {problem.key: problem for problem in await watch.list_open(session)}
     live = {problem.key for problem in problems}
     for known in stored.values():
-        if known.code in _LOCAL and known.key not in live and moment - known.seen_at < ENDS_AFTER:
+        if (
+            known.code in _LOCAL
+            and known.key not in live
+            and moment - known.seen_at < ENDS_AFTER
+        ):
             problems.append(_from_stored(known))
     for place, problem in enumerate(problems):
         if problem.key in stored and stored[problem.key].is_acknowledged(moment):
@@ -42,7 +48,9 @@ async def store_problems(database: Database, settings: Settings) -> None:
     problems = await read_problems(database, settings)
     async with database.begin() as session:
         await watch.save_seen(session, as_rows(problems))
-        await watch.end_unseen(session, {problem.key for problem in problems}, ENDS_AFTER)
+        await watch.end_unseen(
+            session, {problem.key for problem in problems}, ENDS_AFTER
+        )
 
 
 def as_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:

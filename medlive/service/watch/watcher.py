@@ -19,7 +19,13 @@ from medlive.service.watch.certificates import certificate_hosts, look_at_certif
 from medlive.service.watch.checks import find_problems
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.local import read_local, verify_evidence
-from medlive.service.watch.model import CERTIFICATES, EVIDENCE, HEARTBEAT, SCHEDULER_HEARD, Problem
+from medlive.service.watch.model import (
+    CERTIFICATES,
+    EVIDENCE,
+    HEARTBEAT,
+    SCHEDULER_HEARD,
+    Problem,
+)
 from medlive.service.watch.outbox import deliver, write_message
 from medlive.service.watch.problems import ENDS_AFTER, as_rows
 
@@ -53,7 +59,9 @@ async def look(
     return problems
 
 
-async def keep_looking(database: Database, settings: Settings, alive: asyncio.Event, clock: Clock = now) -> None:
+async def keep_looking(
+    database: Database, settings: Settings, alive: asyncio.Event, clock: Clock = now
+) -> None:
     """Look once a minute. `alive` is set by the loop that is watched, whenever it goes round.
 
     Raises DatabaseUnavailable.
@@ -65,7 +73,9 @@ async def keep_looking(database: Database, settings: Settings, alive: asyncio.Ev
         await asyncio.sleep(LOOK_S)
 
 
-async def look_safely(database: Database, settings: Settings, *, heard: bool = False, clock: Clock = now) -> None:
+async def look_safely(
+    database: Database, settings: Settings, *, heard: bool = False, clock: Clock = now
+) -> None:
     """`look`, whose own faults are logged: they stop no step. Raises DatabaseUnavailable."""
     try:
         await look(database, settings, heard=heard, clock=clock)
@@ -75,22 +85,34 @@ async def look_safely(database: Database, settings: Settings, *, heard: bool = F
         _log.exception("the checks could not be run")
 
 
-async def _store(session: Session, settings: Settings, problems: Sequence[Problem], week: str) -> None:
+async def _store(
+    session: Session, settings: Settings, problems: Sequence[Problem], week: str
+) -> None:
     """Bring the stored problems up to date, and write the messages that are due."""
     await watch.save_seen(session, as_rows(problems))
-    ended = await watch.end_unseen(session, {problem.key for problem in problems}, ENDS_AFTER)
+    ended = await watch.end_unseen(
+        session, {problem.key for problem in problems}, ENDS_AFTER
+    )
     moment = await database_clock(session)
     for stored in await watch.list_open(session):
         if stored.send_at <= moment and not stored.is_acknowledged(moment):
             event: Event = "problem_again" if stored.sent else "problem"
-            await write_message(session, settings.notify, event, week, _text(stored), code=stored.code)
-            wait = RESENT_AFTER[stored.sent] if stored.sent < len(RESENT_AFTER) else RESENT_DAILY
+            await write_message(
+                session, settings.notify, event, week, _text(stored), code=stored.code
+            )
+            wait = (
+                RESENT_AFTER[stored.sent]
+                if stored.sent < len(RESENT_AFTER)
+                else RESENT_DAILY
+            )
             await watch.note_sent(session, stored, wait)
             _log.warning("%s: %s", stored.code, stored.text)
     for gone in ended:
         if gone.sent:
             text = f"ended: {gone.text}\nIt began {gone.began_at:%Y-%m-%d %H:%M} UTC."
-            await write_message(session, settings.notify, "problem_ended", week, text, code=gone.code)
+            await write_message(
+                session, settings.notify, "problem_ended", week, text, code=gone.code
+            )
             _log.info("ended: %s: %s", gone.code, gone.text)
 
 
@@ -106,7 +128,9 @@ async def _look_closer(database: Database, settings: Settings) -> None:
     async with database.begin() as session:
         noted, moment = await watch.observations(session), await database_clock(session)
     hosts, known = certificate_hosts(settings), noted.get(CERTIFICATES)
-    if (hosts or known) and (known is None or moment - known.at > _DAILY or sorted(known.value) != hosts):
+    if (hosts or known) and (
+        known is None or moment - known.at > _DAILY or sorted(known.value) != hosts
+    ):
         seen = await look_at_certificates(settings)
         async with database.begin() as session:
             await watch.observe(session, CERTIFICATES, seen)
@@ -114,17 +138,27 @@ async def _look_closer(database: Database, settings: Settings) -> None:
     if local is None or local.evidence_missing or local.evidence_corrupt:
         return
     verified = noted.get(EVIDENCE)
-    if verified is None or verified.value["state"] != local.evidence_state or moment - verified.at > _DAILY:
+    if (
+        verified is None
+        or verified.value["state"] != local.evidence_state
+        or moment - verified.at > _DAILY
+    ):
         problem = await asyncio.to_thread(verify_evidence, settings)
         async with database.begin() as session:
-            await watch.observe(session, EVIDENCE, {"state": local.evidence_state, "problem": problem})
+            await watch.observe(
+                session, EVIDENCE, {"state": local.evidence_state, "problem": problem}
+            )
 
 
-async def _beat(database: Database, settings: Settings, problems: Sequence[Problem]) -> None:
+async def _beat(
+    database: Database, settings: Settings, problems: Sequence[Problem]
+) -> None:
     """Tell the dead man's switch that a scheduler works, or which problems stop the week."""
     if settings.notify.heartbeat_url is None:
         return
-    failing = sorted({problem.code for problem in problems if problem.severity is Severity.PAGE})
+    failing = sorted(
+        {problem.code for problem in problems if problem.severity is Severity.PAGE}
+    )
     problem = None
     try:
         await beat(settings.notify, failing)

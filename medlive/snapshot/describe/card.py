@@ -34,7 +34,12 @@ MOST_ADDED: Final = 200
 MOST_ROWS: Final = 60
 """Rows of a table over time; where there would be more, neighbours share one."""
 _MOST_REASON: Final = 2_000
-_SIZES: Final = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+_SIZES: Final = (
+    (1_000, "n<1K"),
+    (10_000, "1K<n<10K"),
+    (100_000, "10K<n<100K"),
+    (1_000_000, "100K<n<1M"),
+)
 
 # What Markdown would take for markup: anywhere in a line, and at the beginning of a line or a list's item.
 _MARKUP: Final = re.compile(r"([\\`*_\[\]|~$])")
@@ -45,7 +50,11 @@ _ADDRESS: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 
 def licence(canary: str) -> str:
     """Return `LICENSE`: the terms of use, and the canary."""
-    terms = package_files("medlive.snapshot").joinpath("terms.txt").read_text(encoding="utf-8")
+    terms = (
+        package_files("medlive.snapshot")
+        .joinpath("terms.txt")
+        .read_text(encoding="utf-8")
+    )
     return f"{terms}\nCanary: {canary}\n"
 
 
@@ -66,14 +75,22 @@ def changes_md(
         yield f"\nThe week is partial: {cell(meta.partial.in_short, _MOST_REASON)}. The rest enters a later one.\n"
     for kind in ChangeKind:
         total = numbers[kind]
-        yield f"\n## {kind.value.capitalize()}: {number(total)}\n" + ("\n" if total else "")
+        yield f"\n## {kind.value.capitalize()}: {number(total)}\n" + (
+            "\n" if total else ""
+        )
         if kind is ChangeKind.ADDED and total > MOST_ADDED:
             yield "Too many to list here: `changes.json` names each.\n\n"
-            yield _shares("language", added.by_language) + "\n" + _shares("source", added.by_source)
+            yield (
+                _shares("language", added.by_language)
+                + "\n"
+                + _shares("source", added.by_source)
+            )
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
             for c in entries(kind):
-                steps = [str(r) for r in (c.from_revision, c.to_revision) if r is not None]
+                steps = [
+                    str(r) for r in (c.from_revision, c.to_revision) if r is not None
+                ]
                 yield f"| {cell(c.case_id)} | {' → '.join(steps)} | {cell(c.reason, _MOST_REASON)} |\n"
     revealed, dropped = numbers["revealed"], numbers["dropped"]
     if revealed or dropped:
@@ -104,39 +121,74 @@ def readme(meta: SnapshotMeta, counts: Counts, rows: str) -> str:
         made=f"medlive {meta.version}, made {moment_text(meta.created_at)}, {counts.cases} cases, "
         f"{counts.criteria} criteria, rows {rows}",
         size=next((name for limit, name in _SIZES if counts.cases < limit), "1M<n<10M"),
-        languages={figures.LANGUAGE_NAMES.get(code, code): n for code, n in counts.by_language.items()},
-        sizes=[(str(s), number(n)) for s, n in sorted((int(s), n) for s, n in counts.criteria_per_case.items())],
+        languages={
+            figures.LANGUAGE_NAMES.get(code, code): n
+            for code, n in counts.by_language.items()
+        },
+        sizes=[
+            (str(s), number(n))
+            for s, n in sorted((int(s), n) for s, n in counts.criteria_per_case.items())
+        ],
         span=span,
         months=months,
         release=release,
         releases=releases,
-        engines=[(cell(e.role), cell(e.engine), cell(e.model)) for e in meta.provenance.engines],
-        thresholds=[(cell(name), cell(str(value))) for name, value in sorted(meta.provenance.thresholds.items())],
+        engines=[
+            (cell(e.role), cell(e.engine), cell(e.model))
+            for e in meta.provenance.engines
+        ],
+        thresholds=[
+            (cell(name), cell(str(value)))
+            for name, value in sorted(meta.provenance.thresholds.items())
+        ],
     )
 
 
 @cache
 def _template() -> Template:
     env = Environment(
-        loader=PackageLoader("medlive.snapshot.describe"), autoescape=False, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-    )  # fmt: skip
+        loader=PackageLoader("medlive.snapshot.describe"),
+        autoescape=False,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     env.filters.update(cell=cell, scalar=scalar, number=number)
     env.globals.update(
-        figures=figures, counted=counted, shares=_shares, table=table, corpora=_corpora, bibtex=bibtex,
-        summary=SUMMARY, limits=LIMITS,
-    )  # fmt: skip
+        figures=figures,
+        counted=counted,
+        shares=_shares,
+        table=table,
+        corpora=_corpora,
+        bibtex=bibtex,
+        summary=SUMMARY,
+        limits=LIMITS,
+    )
     return env.get_template("card.md.j2")
 
 
 def _corpora(evidence: EvidenceUse) -> str:
-    return ", ".join(f"{cell(name)} {cell(digest)}" for name, digest in sorted(evidence.corpora.items())) or "none"
+    return (
+        ", ".join(
+            f"{cell(name)} {cell(digest)}"
+            for name, digest in sorted(evidence.corpora.items())
+        )
+        or "none"
+    )
 
 
 def _shares(title: str, counts: Mapping[str, int], *, ranked: bool = True) -> str:
     whole = sum(counts.values())
-    order = sorted(counts.items(), key=lambda item: (-item[1], item[0])) if ranked else counts.items()
-    rows = [(cell(name), number(n), f"{n / whole:.1%}" if whole else "") for name, n in order]
+    order = (
+        sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if ranked
+        else counts.items()
+    )
+    rows = [
+        (cell(name), number(n), f"{n / whole:.1%}" if whole else "")
+        for name, n in order
+    ]
     return table((title, "n", "share"), rows, right=2)
 
 
@@ -166,7 +218,9 @@ def scalar(text: str) -> str:
     return '"' + re.sub(r"[^ -~]", escape, re.sub(r'(["\\])', r"\\\1", text)) + '"'
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int = 0) -> str:
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int = 0
+) -> str:
     """Return a Markdown table of cells; the last `right` columns are aligned to the right."""
     marks = ["---"] * (len(heads) - right) + ["---:"] * right
     return "".join(f"| {' | '.join(row)} |\n" for row in (heads, marks, *rows))

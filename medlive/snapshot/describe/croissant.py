@@ -15,21 +15,45 @@ from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS
 
 DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
-    "data/cases.jsonl": ("application/jsonlines", "The cases, one a line: the snapshot's identity."),
+    "data/cases.jsonl": (
+        "application/jsonlines",
+        "The cases, one a line: the snapshot's identity.",
+    ),
     "data/cases.parquet": ("application/x-parquet", "The same cases, for data frames."),
-    "data/criteria.jsonl": ("application/jsonlines", "The criteria, one a line: the snapshot's identity."),
-    "data/criteria.parquet": ("application/x-parquet", "The same criteria, for data frames."),
-    "livemedbench.json": ("application/json", "Cases with their criteria, as LiveMedBench's scripts read them."),
+    "data/criteria.jsonl": (
+        "application/jsonlines",
+        "The criteria, one a line: the snapshot's identity.",
+    ),
+    "data/criteria.parquet": (
+        "application/x-parquet",
+        "The same criteria, for data frames.",
+    ),
+    "livemedbench.json": (
+        "application/json",
+        "Cases with their criteria, as LiveMedBench's scripts read them.",
+    ),
 }
 """The data files, each with its format and what it is."""
 
 
-def croissant(meta: SnapshotMeta, counts: Counts, files: Mapping[str, FileEntry]) -> dict[str, Any]:
+def croissant(
+    meta: SnapshotMeta, counts: Counts, files: Mapping[str, FileEntry]
+) -> dict[str, Any]:
     """Return `croissant.json`; `files` are the snapshot's, by name."""
-    fixed = json.loads(package_files("medlive.snapshot.describe").joinpath("croissant.json").read_bytes())
+    fixed = json.loads(
+        package_files("medlive.snapshot.describe")
+        .joinpath("croissant.json")
+        .read_bytes()
+    )
     year, _, week = meta.version.partition(".W")
-    warning = " Not publishable: " + "; ".join(meta.why_not) + "." if meta.why_not else ""
-    held = f" {counts.held} further cases are held out and only committed to." if counts.held else ""
+    warning = (
+        " Not publishable: " + "; ".join(meta.why_not) + "." if meta.why_not else ""
+    )
+    held = (
+        f" {counts.held} further cases are held out and only committed to."
+        if counts.held
+        else ""
+    )
     tools = [f"{e.role}: {e.engine}, {e.model}" for e in meta.provenance.engines]
     return {
         **fixed["document"],
@@ -61,8 +85,16 @@ def croissant(meta: SnapshotMeta, counts: Counts, files: Mapping[str, FileEntry]
             for name, (form, text) in DESCRIBED_FILES.items()
         ],
         "recordSet": [
-            _record_set("cases", CASE_FIELDS, "case_id", "One record a case.", fixed["columns"]),
-            _record_set("criteria", CRITERION_FIELDS, "criterion_id", "One record a criterion.", fixed["columns"]),
+            _record_set(
+                "cases", CASE_FIELDS, "case_id", "One record a case.", fixed["columns"]
+            ),
+            _record_set(
+                "criteria",
+                CRITERION_FIELDS,
+                "criterion_id",
+                "One record a criterion.",
+                fixed["columns"],
+            ),
         ],
     }
 
@@ -72,7 +104,10 @@ def _timeframe(counts: Counts) -> list[str]:
     if not counts.by_month:
         return []
     first, last = min(counts.by_month), max(counts.by_month)
-    return [f"{first}-01", f"{last}-{monthrange(int(last[:-3]), int(last[-2:]))[1]:02d}"]
+    return [
+        f"{first}-01",
+        f"{last}-{monthrange(int(last[:-3]), int(last[-2:]))[1]:02d}",
+    ]
 
 
 def _record_set(
@@ -86,8 +121,15 @@ def _record_set(
                 "@id": f"{name}/{column}",
                 "name": column,
                 "description": texts[column],
-                "dataType": "sc:Date" if column == "posted_at" else "sc:Integer" if kind is int else "sc:Text",
-                "source": {"fileObject": {"@id": f"data/{name}.parquet"}, "extract": {"column": column}},
+                "dataType": "sc:Date"
+                if column == "posted_at"
+                else "sc:Integer"
+                if kind is int
+                else "sc:Text",
+                "source": {
+                    "fileObject": {"@id": f"data/{name}.parquet"},
+                    "extract": {"column": column},
+                },
             }
         )
         if name == "criteria" and column == "case_id":

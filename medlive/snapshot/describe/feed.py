@@ -39,7 +39,9 @@ class Release:
 
     manifest: Manifest
     sums: FileEntry  # SHA256SUMS itself: its digest is the release's
-    others: Mapping[str, FileEntry]  # manifest.json and, where the release is signed, the signature
+    others: Mapping[
+        str, FileEntry
+    ]  # manifest.json and, where the release is signed, the signature
 
     @property
     def version(self) -> str:
@@ -59,12 +61,16 @@ class Release:
     @property
     def files(self) -> dict[str, FileEntry]:
         """Every file, by name."""
-        return dict(sorted({**self.manifest.files, **self.others, SUMS: self.sums}.items()))
+        return dict(
+            sorted({**self.manifest.files, **self.others, SUMS: self.sums}.items())
+        )
 
     @property
     def figures(self) -> list[str]:
         """The names of the figures."""
-        return sorted(name for name in self.manifest.files if name.startswith("figures/"))
+        return sorted(
+            name for name in self.manifest.files if name.startswith("figures/")
+        )
 
     @property
     def counted(self) -> str:
@@ -76,13 +82,19 @@ class Release:
 class Place:
     """Where readers find the published files."""
 
-    base_url: str | None = None  # With or without a last `/`; None: links are relative to the root of the place
+    base_url: str | None = (
+        None  # With or without a last `/`; None: links are relative to the root of the place
+    )
     authority: str | None = None
     """The domain that entry ids are made from (RFC 4151); None: ids come from the versions' digests."""
 
     def url(self, name: str) -> str:
         """Return the address of a file."""
-        return urljoin(f"{self.base_url.rstrip('/')}/", quote(name)) if self.base_url else quote(name)
+        return (
+            urljoin(f"{self.base_url.rstrip('/')}/", quote(name))
+            if self.base_url
+            else quote(name)
+        )
 
     def entry_id(self, name: str, unique: str) -> str:
         """Return an id for a feed or an entry: of its name under the authority, else of what is unique to it."""
@@ -100,12 +112,24 @@ def latest_json(releases: Sequence[Release], place: Place) -> bytes:
     ordered = _newest_first(releases)
 
     def head(release: Release) -> dict[str, Any]:
-        created_at, url = moment_text(release.manifest.created_at), place.url(f"{release.folder}/")
-        return {"version": release.version, "digest": release.digest, "created_at": created_at, "url": url}
+        created_at, url = (
+            moment_text(release.manifest.created_at),
+            place.url(f"{release.folder}/"),
+        )
+        return {
+            "version": release.version,
+            "digest": release.digest,
+            "created_at": created_at,
+            "url": url,
+        }
 
     newest = ordered[0]
     files = {
-        name: {"size": entry.size, "sha256": entry.sha256, "url": place.url(f"{newest.folder}/{name}")}
+        name: {
+            "size": entry.size,
+            "sha256": entry.sha256,
+            "url": place.url(f"{newest.folder}/{name}"),
+        }
         for name, entry in newest.files.items()
     }
     value = {
@@ -130,7 +154,9 @@ class _Entry:
     summary: str
     link: str
     link_type: str
-    enclosures: Sequence[tuple[str, str, str, int]] = ()  # Name, media type, address and bytes
+    enclosures: Sequence[
+        tuple[str, str, str, int]
+    ] = ()  # Name, media type, address and bytes
 
 
 def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -> bytes:
@@ -141,10 +167,15 @@ def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -
     """
     ordered = _newest_first(releases)
     entries = [_release_entry(release, place) for release in ordered]
-    entries += [_erratum_entry(e, place) for e in (errata.entries if errata is not None else ())]
+    entries += [
+        _erratum_entry(e, place) for e in (errata.entries if errata is not None else ())
+    ]
     entries.sort(key=lambda entry: entry.moment, reverse=True)
     text = _TEMPLATES.get_template("feed.xml.j2").render(
-        id=place.entry_id("snapshots", "snapshots"), summary=_SUMMARY, place=place, entries=entries
+        id=place.entry_id("snapshots", "snapshots"),
+        summary=_SUMMARY,
+        place=place,
+        entries=entries,
     )
     return text.encode("utf-8")
 
@@ -153,7 +184,9 @@ def _release_entry(release: Release, place: Place) -> _Entry:
     files = release.files
     return _Entry(
         # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
-        id=place.entry_id(f"snapshots/{release.version}", f"snapshots/{release.digest}"),
+        id=place.entry_id(
+            f"snapshots/{release.version}", f"snapshots/{release.digest}"
+        ),
         moment=release.manifest.created_at,
         title=f"medlive {release.version}",
         summary=f"{release.counted}. SHA256SUMS has {release.digest}.",
@@ -168,7 +201,10 @@ def _release_entry(release: Release, place: Place) -> _Entry:
 
 
 def _erratum_entry(erratum: Erratum, place: Place) -> _Entry:
-    subject, moment = erratum.criterion_id or erratum.case_id, erratum.issued_at.astimezone(UTC)
+    subject, moment = (
+        erratum.criterion_id or erratum.case_id,
+        erratum.issued_at.astimezone(UTC),
+    )
     name = f"errata/{erratum.id}/{subject}"
     undone = erratum.reinstated_at
     state = "withdrawn" + (f", reinstated {undone:%Y-%m-%d}" if undone else "")
@@ -182,7 +218,9 @@ def _erratum_entry(erratum: Erratum, place: Place) -> _Entry:
     )
 
 
-def index_html(releases: Sequence[Release], place: Place, *, errata: Errata | None, key: str | None) -> bytes:
+def index_html(
+    releases: Sequence[Release], place: Place, *, errata: Errata | None, key: str | None
+) -> bytes:
     """Return `index.html`: every version with its files and digests, the errata, and how to verify and load.
 
     The page needs no script and no other host. `key` is the file name of the public key there; None if there is
@@ -191,22 +229,35 @@ def index_html(releases: Sequence[Release], place: Place, *, errata: Errata | No
     ordered = _newest_first(releases)
     listed = errata.entries[::-1] if errata is not None else ()
     text = _TEMPLATES.get_template("index.html.j2").render(
-        summary=_SUMMARY, place=place, newest=ordered[0], releases=ordered, errata=listed, key=key
+        summary=_SUMMARY,
+        place=place,
+        newest=ordered[0],
+        releases=ordered,
+        errata=listed,
+        key=key,
     )
     return text.encode("utf-8")
 
 
 _TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.snapshot.describe"), autoescape=True, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-)  # fmt: skip
+    loader=PackageLoader("medlive.snapshot.describe"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
 _TEMPLATES.filters["moment"] = moment_text
 
 
 def safe_base(url: str) -> bool:
     """Whether a public address can be linked to: http or https, with a host and nothing behind the path."""
     parts = urlsplit(url)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and not (parts.query or parts.fragment)
+    )
 
 
 def safe_authority(name: str) -> bool:

@@ -18,16 +18,30 @@ LANGUAGE_NAMES: Final[Mapping[str, str]] = {"en": "English", "zh": "Chinese (中
 _MOST_COLUMNS: Final = 72
 """Six years of months; more of them would be thinner than a telephone can show."""
 
-_SPANS: Final = ((1, "month"), (3, "quarter"), (12, "year"), (120, "decade"), (1_200, "century"))
+_SPANS: Final = (
+    (1, "month"),
+    (3, "quarter"),
+    (12, "year"),
+    (120, "decade"),
+    (1_200, "century"),
+)
 """Months that share a column, and what such a column is called."""
 
 
 def figures(counts: Counts, canary: str, version: str) -> dict[str, str]:
     """Return path → SVG; the same counts make the same text."""
-    cases, criteria = counted(counts.cases, "case", "cases"), counted(counts.criteria, "criterion", "criteria")
+    cases, criteria = (
+        counted(counts.cases, "case", "cases"),
+        counted(counts.criteria, "criterion", "criteria"),
+    )
 
     def frame(title: str, description: str, note: str = cases) -> Frame:
-        return Frame(title, f"medlive {version}: {description}", canary, f"medlive {version}, {note}")
+        return Frame(
+            title,
+            f"medlive {version}: {description}",
+            canary,
+            f"medlive {version}, {note}",
+        )
 
     sizes = {int(size): n for size, n in counts.criteria_per_case.items()}
     per_case = cases
@@ -35,28 +49,44 @@ def figures(counts: Counts, canary: str, version: str) -> dict[str, str]:
         mean = sum(size * n for size, n in sizes.items()) / rated
         per_case += f", mean {mean:.2f} criteria, from {min(sizes)} to {max(sizes)}"
     span, months = by_span(counts.by_month)
-    languages = {LANGUAGE_NAMES.get(code, code): n for code, n in counts.by_language.items()}
+    languages = {
+        LANGUAGE_NAMES.get(code, code): n for code, n in counts.by_language.items()
+    }
     return {
         AXES: bars(
-            frame("Criteria by axis", "what the criteria measure.", criteria), [Group("", _ranked(counts.by_axis))]
+            frame("Criteria by axis", "what the criteria measure.", criteria),
+            [Group("", _ranked(counts.by_axis))],
         ),
         CRITERIA_PER_CASE: histogram(
-            frame("Criteria per case", "how many cases have how many criteria.", per_case), sizes
+            frame(
+                "Criteria per case", "how many cases have how many criteria.", per_case
+            ),
+            sizes,
         ),
         MONTHS: columns(
-            frame(f"Cases per {span}", f"how many cases were opened in each {span}, by the posting date in UTC."),
+            frame(
+                f"Cases per {span}",
+                f"how many cases were opened in each {span}, by the posting date in UTC.",
+            ),
             [Bar(label, n) for label, n in months.items()],
         ),
         SOURCES: bars(
-            frame("Languages and sources", "in which languages the cases are, and from which communities."),
-            [Group("Languages", _ranked(languages)), Group("Sources", _ranked(counts.by_source))],
+            frame(
+                "Languages and sources",
+                "in which languages the cases are, and from which communities.",
+            ),
+            [
+                Group("Languages", _ranked(languages)),
+                Group("Sources", _ranked(counts.by_source)),
+            ],
         ),
         SPECIALTIES: bars(
             frame("Cases by specialty", "which specialties they belong to."),
             [Group("", _ranked(counts.by_specialty))],
         ),
         THEMES: bars(
-            frame("Cases by theme", "what the cases chiefly test."), [Group("", _ranked(counts.by_theme))]
+            frame("Cases by theme", "what the cases chiefly test."),
+            [Group("", _ranked(counts.by_theme))],
         ),
     }
 
@@ -66,17 +96,23 @@ def counted(n: int, one: str, more: str) -> str:
     return f"{number(n)} {one if n == 1 else more}"
 
 
-def by_span(by_month: Mapping[str, int], most: int = _MOST_COLUMNS) -> tuple[str, dict[str, int]]:
+def by_span(
+    by_month: Mapping[str, int], most: int = _MOST_COLUMNS
+) -> tuple[str, dict[str, int]]:
     """Return counts by the shortest span that takes at most `most` columns, empty ones included.
 
     `by_month`: `2025-03` → n. The span is "month", "quarter", "year", "decade" or "century"; the keys are
     `2025-03`, `2025-Q1`, `2025`, `2020s`, `2000s`, in order.
     """
-    places = {int(month[:-3]) * 12 + int(month[-2:]) - 1: n for month, n in by_month.items()}
+    places = {
+        int(month[:-3]) * 12 + int(month[-2:]) - 1: n for month, n in by_month.items()
+    }
     if not places:
         return "month", {}
     low, high = min(places), max(places)
-    span, name = next(((s, name) for s, name in _SPANS if high // s - low // s < most), _SPANS[-1])
+    span, name = next(
+        ((s, name) for s, name in _SPANS if high // s - low // s < most), _SPANS[-1]
+    )
     tally = dict.fromkeys(range(low // span, high // span + 1), 0)
     for place, n in places.items():
         tally[place // span] += n
@@ -96,4 +132,7 @@ def _ranked(counts: Mapping[str, int]) -> list[Bar]:
     """The most frequent first, equals by name, each with its share."""
     whole = sum(counts.values())
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return [Bar(name, n, f"{number(n)} ({n / whole:.1%})" if whole else number(n)) for name, n in ranked]
+    return [
+        Bar(name, n, f"{number(n)} ({n / whole:.1%})" if whole else number(n))
+        for name, n in ranked
+    ]

@@ -28,10 +28,16 @@ def check_lineage(manifest: Manifest, faults: Faults) -> None:
     stated = (manifest.parent, manifest.parent_digest)
     if stated != ((last.version, last.digest) if last else (None, None)):
         expected = f"{last.version}, {last.digest}" if last else "no parent"
-        faults.add(name, f"as parent the last ancestor, {expected}", f"{stated[0]}, {stated[1]}")
+        faults.add(
+            name,
+            f"as parent the last ancestor, {expected}",
+            f"{stated[0]}, {stated[1]}",
+        )
 
 
-def check_parent(root: Path, manifest: Manifest, ledgers: Ledgers, parent: Path, faults: Faults) -> None:
+def check_parent(
+    root: Path, manifest: Manifest, ledgers: Ledgers, parent: Path, faults: Faults
+) -> None:
     """Compare a snapshot with its parent.
 
     Raises:
@@ -42,16 +48,28 @@ def check_parent(root: Path, manifest: Manifest, ledgers: Ledgers, parent: Path,
     if before is None:
         return
     if before.created_at > manifest.created_at:
-        faults.add("manifest.json", f"a moment after the parent's, {before.created_at}", f"{manifest.created_at}")
+        faults.add(
+            "manifest.json",
+            f"a moment after the parent's, {before.created_at}",
+            f"{manifest.created_at}",
+        )
     if before.version != manifest.parent:
-        faults.add(f"{parent.name}/manifest.json", f"version {manifest.parent}", before.version)
+        faults.add(
+            f"{parent.name}/manifest.json", f"version {manifest.parent}", before.version
+        )
     if before.lineage != manifest.lineage[:-1]:
-        faults.add("manifest.json", "the parent's lineage and the parent", "other ancestors")
+        faults.add(
+            "manifest.json", "the parent's lineage and the parent", "other ancestors"
+        )
     _check_commitments(read_ledgers(parent, before), ledgers, manifest.version, faults)
     try:
-        _check_changes({case.case_id: case for case in diff_cases(parent, root)}, ledgers, faults)
+        _check_changes(
+            {case.case_id: case for case in diff_cases(parent, root)}, ledgers, faults
+        )
     except BadInput as exc:
-        faults.add("data", "rows that can be compared with the parent's", str(exc)[:300])
+        faults.add(
+            "data", "rows that can be compared with the parent's", str(exc)[:300]
+        )
 
 
 def _read_parent(manifest: Manifest, parent: Path, faults: Faults) -> Manifest | None:
@@ -63,54 +81,103 @@ def _read_parent(manifest: Manifest, parent: Path, faults: Faults) -> Manifest |
         return None
     sums = read_small(parent / SUMS)
     if (digest := digest_bytes(sums)) != manifest.parent_digest:
-        faults.add(f"{parent.name}/{SUMS}", f"the parent's digest {manifest.parent_digest}", digest)
+        faults.add(
+            f"{parent.name}/{SUMS}",
+            f"the parent's digest {manifest.parent_digest}",
+            digest,
+        )
         return None
     stated = set(sums.split(b"\n"))
     for file in _PARENT_FILES:
         found = sha256(parent / file)
         if f"{found}  {file}".encode() not in stated:
-            faults.add(f"{parent.name}/{file}", f"the digest that the parent's {SUMS} states", found)
+            faults.add(
+                f"{parent.name}/{file}",
+                f"the digest that the parent's {SUMS} states",
+                found,
+            )
     try:
-        return Manifest.model_validate_json(read_small(parent / "manifest.json")) if not faults.count else None
+        return (
+            Manifest.model_validate_json(read_small(parent / "manifest.json"))
+            if not faults.count
+            else None
+        )
     except ValueError as exc:
         faults.add(f"{parent.name}/manifest.json", "a manifest", type(exc).__name__)
         return None
 
 
-def _check_commitments(theirs: Ledgers, ours: Ledgers, version: str, faults: Faults) -> None:
+def _check_commitments(
+    theirs: Ledgers, ours: Ledgers, version: str, faults: Faults
+) -> None:
     """Each commitment that the parent holds must be held, revealed or dropped now; all others must be new."""
     if ours.holdouts is None:
         return
-    before = {key: since for key, (section, since) in theirs.commitments().items() if section == "held"}
+    before = {
+        key: since
+        for key, (section, since) in theirs.commitments().items()
+        if section == "held"
+    }
     now = ours.commitments()
     for key, since in before.items():
         if key not in now:
-            faults.add(HOLDOUTS, f"the parent's commitment {key}", "none of its sections has it")
+            faults.add(
+                HOLDOUTS,
+                f"the parent's commitment {key}",
+                "none of its sections has it",
+            )
         elif now[key][1] != since:
             faults.add(f"{HOLDOUTS}: {key}", f"held since {since}", now[key][1])
     for key, stated in now.items():
         if key not in before and stated != ("held", version):
             where = f"{HOLDOUTS}: {stated[0]} {key}"
-            faults.add(where, "a commitment that the parent holds, or a new one", f"held since {stated[1]}")
+            faults.add(
+                where,
+                "a commitment that the parent holds, or a new one",
+                f"held since {stated[1]}",
+            )
 
 
-def _check_changes(found: dict[str, CaseDiff], ledgers: Ledgers, faults: Faults) -> None:
+def _check_changes(
+    found: dict[str, CaseDiff], ledgers: Ledgers, faults: Faults
+) -> None:
     """Check that `changes.json` lists each case exactly as it changed, and that first releases are kept."""
     if ledgers.changes is None:
         return
-    for case_id in sorted(found.keys() | {key for entries in ledgers.changes.values() for key in entries}):
-        entries = {section: es[case_id] for section, es in ledgers.changes.items() if case_id in es}
+    for case_id in sorted(
+        found.keys() | {key for entries in ledgers.changes.values() for key in entries}
+    ):
+        entries = {
+            section: es[case_id]
+            for section, es in ledgers.changes.items()
+            if case_id in es
+        }
         _check_change(case_id, found.get(case_id), entries, faults)
 
 
-def _check_change(case_id: str, case: CaseDiff | None, entries: dict[str, dict[str, Any]], faults: Faults) -> None:
+def _check_change(
+    case_id: str,
+    case: CaseDiff | None,
+    entries: dict[str, dict[str, Any]],
+    faults: Faults,
+) -> None:
     if case is not None and (first := case.field("first_release")) is not None:
         release = f"first release {first.old}, as in the parent"
         faults.add(f"{CASES}: {case_id!r}"[:300], release, first.new[:50])
-        if len(case.fields) == 1 and not case.criteria and case.from_revision == case.to_revision:
+        if (
+            len(case.fields) == 1
+            and not case.criteria
+            and case.from_revision == case.to_revision
+        ):
             case = None  # it is not revised otherwise
-    where, expected = f"{CHANGES}: {case_id!r}"[:300], case.kind.value if case else "not listed"
+    where, expected = (
+        f"{CHANGES}: {case_id!r}"[:300],
+        case.kind.value if case else "not listed",
+    )
     if ", ".join(entries) != (expected if case else ""):
         faults.add(where, expected, ", ".join(entries) or "not listed")
-    elif case is not None and (stated := entries[expected]["from_revision"]) != case.from_revision:
+    elif (
+        case is not None
+        and (stated := entries[expected]["from_revision"]) != case.from_revision
+    ):
         faults.add(where, f"from_revision {case.from_revision}", f"{stated}"[:50])

@@ -20,11 +20,40 @@ _TEXT: Final = re.compile(r"(?:[^<>&]|&(?:amp|lt|gt|quot);)*")
 _TAG: Final = re.compile(r"<(/?)([a-z]+)((?: [A-Za-z0-9-]+=\"[^\"<>&]*\")*)(/?)>")
 _ATTRIBUTE: Final = re.compile(r" ([A-Za-z0-9-]+)=\"([^\"]*)\"")
 _ELEMENTS: Final = frozenset(
-    ("svg", "title", "desc", "metadata", "style", "g", "rect", "line", "text", "tspan", "circle", "path")
+    (
+        "svg",
+        "title",
+        "desc",
+        "metadata",
+        "style",
+        "g",
+        "rect",
+        "line",
+        "text",
+        "tspan",
+        "circle",
+        "path",
+    )
 )
 
 _NUMBER: Final = r"-?[0-9]{1,6}(?:\.[0-9]{1,3})?"
-_NUMERIC: Final = ("x", "y", "x1", "x2", "y1", "y2", "dx", "dy", "cx", "cy", "r", "rx", "ry", "width", "height")
+_NUMERIC: Final = (
+    "x",
+    "y",
+    "x1",
+    "x2",
+    "y1",
+    "y2",
+    "dx",
+    "dy",
+    "cx",
+    "cy",
+    "r",
+    "rx",
+    "ry",
+    "width",
+    "height",
+)
 _VALUES: Final[Mapping[str, re.Pattern[str]]] = {
     **{name: re.compile(_NUMBER) for name in _NUMERIC},
     "xmlns": re.compile(r"http://www\.w3\.org/2000/svg"),
@@ -49,7 +78,9 @@ _VALUE: Final = r"(?:[A-Za-z0-9 .,#%-]|'[A-Za-z0-9 -]*')+"
 """Colours, lengths, words and names of fonts: without parentheses there is no function, so nothing is loaded."""
 _DECLARATION: Final = rf"{_PROPERTY}:{_VALUE}"
 _RULE: Final = rf"{_SELECTOR}\{{(?:{_DECLARATION}(?:;{_DECLARATION})*;?)?\}}"
-_CSS_PART: Final = re.compile(rf"{_RULE}|@media \(prefers-color-scheme:(?:dark|light)\)\{{(?:{_RULE})*\}}")
+_CSS_PART: Final = re.compile(
+    rf"{_RULE}|@media \(prefers-color-scheme:(?:dark|light)\)\{{(?:{_RULE})*\}}"
+)
 
 # --- pages
 
@@ -66,7 +97,9 @@ _FRONT_KEY: Final = (
     r"(?:language|license|license_name|license_link|annotations_creators|language_creators|multilinguality"
     r"|source_datasets|task_categories|tags|size_categories|configs|config_name|default|data_files|split|path)"
 )
-_FRONT_VALUE: Final = r"(?:[A-Za-z0-9<_-]+|\"[A-Za-z-]{1,20}\"|data/(?:cases|criteria)\.parquet)"
+_FRONT_VALUE: Final = (
+    r"(?:[A-Za-z0-9<_-]+|\"[A-Za-z-]{1,20}\"|data/(?:cases|criteria)\.parquet)"
+)
 _FRONT_TEXT: Final = r"(?:pretty_name|description): \"(?:[^\"\\]|\\[\"\\uU])*\""
 _FRONT_LINE: Final = re.compile(
     rf" {{0,4}}(?:- )?(?:{_FRONT_TEXT}|{_FRONT_KEY}:(?: {_FRONT_VALUE})?|{_FRONT_VALUE})"
@@ -83,7 +116,10 @@ def find_active_svg(data: bytes) -> str | None:
     place, around = 0, list[str]()
     while (place := _end_of_text(text, place, around)) < len(text):
         tag = _TAG.match(text, place)
-        if tag is None or (fault := _tag_fault(tag) or _order_fault(tag, around)) is not None:
+        if (
+            tag is None
+            or (fault := _tag_fault(tag) or _order_fault(tag, around)) is not None
+        ):
             return text[place : place + _MAX_SHOWN] if tag is None else fault
         place = tag.end()
     return f"no end of {around[-1]}" if around else None
@@ -111,7 +147,11 @@ def _order_fault(tag: re.Match[str], around: list[str]) -> str | None:
 
 def _tag_fault(tag: re.Match[str]) -> str | None:
     closing, name, attributes, empty = tag.groups()
-    if name not in _ELEMENTS or (closing and (attributes or empty)) or (name == "style" and (attributes or empty)):
+    if (
+        name not in _ELEMENTS
+        or (closing and (attributes or empty))
+        or (name == "style" and (attributes or empty))
+    ):
         return tag[0][:_MAX_SHOWN]
     for attribute in _ATTRIBUTE.finditer(attributes):
         pattern = _VALUES.get(attribute[1])
@@ -165,6 +205,8 @@ def _active_tokens(row: str) -> Iterator[str]:
     for token in _PAGE_TOKEN.finditer(row):
         start = token.start()
         image = _IMAGE.match(row, start)
-        own = image is not None and row[start - 1 : start] == "!" and image[1] in REQUIRED
+        own = (
+            image is not None and row[start - 1 : start] == "!" and image[1] in REQUIRED
+        )
         if not own and not token[0].startswith("\\"):
             yield row[max(0, start - 1) : start + _MAX_SHOWN]

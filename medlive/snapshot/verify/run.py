@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from medlive.integrity.checks import Faults, SignedDocument, Skip, StepResult, StepState, Trust, run_steps
+from medlive.integrity.checks import (
+    Faults,
+    SignedDocument,
+    Skip,
+    StepResult,
+    StepState,
+    Trust,
+    run_steps,
+)
 from medlive.integrity.folder import (
     REQUIRED,
     SIGNATURE,
@@ -42,11 +50,16 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
-_TWINS: Final = (("data/cases.parquet", CASES, CASE_FIELDS), ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS))
+_TWINS: Final = (
+    ("data/cases.parquet", CASES, CASE_FIELDS),
+    ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS),
+)
 LIVEMEDBENCH: Final = "livemedbench.json"
 _STREAMED: Final = frozenset({CASES, CRITERIA, LIVEMEDBENCH})
 """Checked row by row, and with each row its canary."""
-_DESCRIBED: Final = [name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH]
+_DESCRIBED: Final = [
+    name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
+]
 """What croissant.json names."""
 _MAX_FOOTER: Final = 16 * 1024 * 1024
 
@@ -96,10 +109,15 @@ class Inspected:
             data = self.read(name)
             manifest = Manifest.model_validate_json(data)
             if manifest.text().encode("utf-8") != data:
-                self.problems[name] = Finding(name, "its canonical spelling", "the same value spelled otherwise")
+                self.problems[name] = Finding(
+                    name, "its canonical spelling", "the same value spelled otherwise"
+                )
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
-            place = ".".join(printable(str(part)) for part in first["loc"])[:200] or "the whole"
+            place = (
+                ".".join(printable(str(part)) for part in first["loc"])[:200]
+                or "the whole"
+            )
             got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
             self.problems[name] = Finding(name, "a manifest of format 2", got)
             return None
@@ -134,7 +152,9 @@ def _signature(folder: Inspected, out: Faults) -> None:
     signed = SignedDocument(
         what="snapshot",
         document="manifest.json",
-        key=None if manifest.signing is None else (manifest.signing.key_id, manifest.signing.public_key),
+        key=None
+        if manifest.signing is None
+        else (manifest.signing.key_id, manifest.signing.public_key),
         comment=trusted_comment(manifest.version, manifest.created_at, manifest.canary),
         untrusted=SIGNATURE_COMMENT,
         given=() if folder.public_key is None else (folder.public_key,),
@@ -163,8 +183,14 @@ def _sums(folder: Inspected, out: Faults) -> None:
         out.add(SUMS, "the names of this snapshot's files", repr(name)[:200])
     for name in sorted(set(REQUIRED) - sums.keys()):
         out.add(SUMS, f"a line for {name}", "none")
-    if data != "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode("utf-8"):
-        out.add(SUMS, "one line of sha256sum for each file, in order", "other lines, order or line ends")
+    if data != "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode(
+        "utf-8"
+    ):
+        out.add(
+            SUMS,
+            "one line of sha256sum for each file, in order",
+            "other lines, order or line ends",
+        )
 
 
 def _digests(folder: Inspected, out: Faults) -> None:
@@ -181,30 +207,51 @@ def _manifest(folder: Inspected, out: Faults) -> None:
         out.append(problem)
     if manifest is None:
         return
-    for version in (manifest.version, *(ancestor.version for ancestor in manifest.lineage)):
+    for version in (
+        manifest.version,
+        *(ancestor.version for ancestor in manifest.lineage),
+    ):
         if week_end(version) is None:
             out.add("manifest.json", "versions that are ISO weeks", version)
     # A folder may have any name but another version's, under which it would be found.
     match = _FOLDER.fullmatch(folder.root.absolute().name)
     if match is not None and match[1] != manifest.version:
-        out.add("manifest.json", f"version {match[1]}, as in its folder's name", manifest.version)
+        out.add(
+            "manifest.json",
+            f"version {match[1]}, as in its folder's name",
+            manifest.version,
+        )
     if manifest.publishable == bool(manifest.why_not):
-        out.add("manifest.json", "reasons exactly when not publishable", repr(manifest.why_not)[:200])
+        out.add(
+            "manifest.json",
+            "reasons exactly when not publishable",
+            repr(manifest.why_not)[:200],
+        )
 
 
 def _sizes(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     required = set(REQUIRED) - {"manifest.json"}
     for name in sorted(required ^ manifest.files.keys()):
-        out.add("manifest.json", f"the files {', '.join(sorted(required))}", f"differs in {name!r}"[:200])
+        out.add(
+            "manifest.json",
+            f"the files {', '.join(sorted(required))}",
+            f"differs in {name!r}"[:200],
+        )
     for name, entry in sorted(manifest.files.items()):
         if name not in required & folder.listing.files:
             continue
         size = folder.listing.sizes[name]
         if size != entry.size:
-            out.add(name, f"the bytes that manifest.json states, {entry.size}", f"{size}")
+            out.add(
+                name, f"the bytes that manifest.json states, {entry.size}", f"{size}"
+            )
         if (digest := folder.digest(name)) != entry.sha256:
-            out.add(name, f"the sha256 that manifest.json states, {entry.sha256}", digest or "an unreadable file")
+            out.add(
+                name,
+                f"the sha256 that manifest.json states, {entry.sha256}",
+                digest or "an unreadable file",
+            )
     _croissant(folder, manifest, out)
 
 
@@ -214,14 +261,29 @@ def _croissant(folder: Inspected, manifest: Manifest, out: Faults) -> None:
     if name not in folder.listing.files:
         return
     try:
-        listed = {x["contentUrl"]: x["sha256"] for x in json.loads(folder.read(name))["distribution"]}
+        listed = {
+            x["contentUrl"]: x["sha256"]
+            for x in json.loads(folder.read(name))["distribution"]
+        }
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
-        out.add(name, "the data files with their digests", f"{type(exc).__name__}: {str(exc)[:100]}")
+        out.add(
+            name,
+            "the data files with their digests",
+            f"{type(exc).__name__}: {str(exc)[:100]}",
+        )
         return
     expected = {n: manifest.files[n].sha256 for n in _DESCRIBED if n in manifest.files}
     if listed != expected:
-        wrong = sorted(str(n) for n in expected.keys() | listed.keys() if expected.get(n) != listed.get(n))
-        out.add(name, "the data files with the manifest's digests", f"another of {', '.join(wrong)}"[:200])
+        wrong = sorted(
+            str(n)
+            for n in expected.keys() | listed.keys()
+            if expected.get(n) != listed.get(n)
+        )
+        out.add(
+            name,
+            "the data files with the manifest's digests",
+            f"another of {', '.join(wrong)}"[:200],
+        )
 
 
 def _scanned(name: str) -> Callable[[Inspected, Faults], None]:
@@ -244,12 +306,16 @@ def _counts(folder: Inspected, out: Faults) -> None:
     rows |= dict.fromkeys((CRITERIA, "data/criteria.parquet"), tally.criteria)
     for name, entry in sorted(manifest.files.items()):
         if entry.rows != rows.get(name):
-            out.add("manifest.json", f"{name}: {rows.get(name)} rows"[:200], f"{entry.rows}")
+            out.add(
+                "manifest.json", f"{name}: {rows.get(name)} rows"[:200], f"{entry.rows}"
+            )
 
 
 def _livemedbench(folder: Inspected, out: Faults) -> None:
     if folder.scan.livemedbench != folder.digest(LIVEMEDBENCH):
-        out.add(LIVEMEDBENCH, f"exactly the rows of {CASES} and {CRITERIA}", "other bytes")
+        out.add(
+            LIVEMEDBENCH, f"exactly the rows of {CASES} and {CRITERIA}", "other bytes"
+        )
 
 
 def _parquet(folder: Inspected, out: Faults) -> None:
@@ -267,9 +333,17 @@ def _parquet(folder: Inspected, out: Faults) -> None:
         # A row's JSON names every column, so it is longer than the row's values and their lengths in parquet.
         max_bytes = 2 * folder.listing.sizes[twin] + 1_000_000
         try:
-            with open_plain(folder.root / name) as source, open_plain(folder.root / twin) as text:
+            with (
+                open_plain(folder.root / name) as source,
+                open_plain(folder.root / twin) as text,
+            ):
                 difference = parquet.find_difference(
-                    source, text, fields, manifest.canary, rows=rows, max_bytes=max_bytes
+                    source,
+                    text,
+                    fields,
+                    manifest.canary,
+                    rows=rows,
+                    max_bytes=max_bytes,
                 )
             if difference is not None:
                 out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
@@ -290,11 +364,17 @@ def _holdouts(folder: Inspected, out: Faults) -> None:
 def _canary(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     if manifest.canary != (expected := canary_of(manifest.version)):
-        out.add("manifest.json", f"the canary of {manifest.version}, {expected}", manifest.canary)
+        out.add(
+            "manifest.json",
+            f"the canary of {manifest.version}, {expected}",
+            manifest.canary,
+        )
     out.extend(folder.scan.canary)
     canary = manifest.canary.encode()
     for name in REQUIRED:
-        if name in folder.listing.files - _STREAMED and not _contains(folder.root, name, canary):
+        if name in folder.listing.files - _STREAMED and not _contains(
+            folder.root, name, canary
+        ):
             out.add(name, f"the canary {manifest.canary}", "a file without it")
 
 
@@ -323,8 +403,13 @@ def _leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.scan.leaks)
     for name in sorted(folder.listing.files & set(REQUIRED)):
         find_active = _VIEWED.get(Path(name).suffix)
-        if find_active is not None and (active := find_active(folder.read(name))) is not None:
-            out.add(name, "nothing that a viewer could run, load or follow", repr(active))
+        if (
+            find_active is not None
+            and (active := find_active(folder.read(name))) is not None
+        ):
+            out.add(
+                name, "nothing that a viewer could run, load or follow", repr(active)
+            )
     out.extend(folder.ledgers.leaks)
 
 
@@ -337,18 +422,26 @@ def _chain(folder: Inspected, out: Faults) -> None:
             out.add("manifest.json", f"a parent, {parent.name}", "none")
         return
     if parent is None:
-        parent = Path(os.path.abspath(folder.root)).parent / f"medlive-{manifest.parent}"
+        parent = (
+            Path(os.path.abspath(folder.root)).parent / f"medlive-{manifest.parent}"
+        )
         if parent.is_symlink() or not parent.is_dir():
             if out.count:
                 return
-            raise Skip(f"the parent was not found: there is no {parent.name} beside it", allowed=True)
+            raise Skip(
+                f"the parent was not found: there is no {parent.name} beside it",
+                allowed=True,
+            )
     if not {CASES, CRITERIA} <= folder.listing.files or folder.scan.rows.count:
         raise Skip("the rows are missing or not valid")
     check_parent(folder.root, manifest, folder.ledgers, parent, out)
 
 
 STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
-    ("the signature is valid, and exists exactly when the manifest names its key", _signature),
+    (
+        "the signature is valid, and exists exactly when the manifest names its key",
+        _signature,
+    ),
     ("every file of a snapshot exists as a plain file, and nothing else", _listing),
     ("SHA256SUMS names every file once", _sums),
     ("every file has the digest that SHA256SUMS states", _digests),
@@ -361,9 +454,15 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ("the manifest's counts are those of the rows", _counts),
     ("livemedbench.json holds the same", _livemedbench),
     ("the parquet files hold the same", _parquet),
-    ("first releases and posting dates are possible and of this line of releases", _scanned("releases")),
+    (
+        "first releases and posting dates are possible and of this line of releases",
+        _scanned("releases"),
+    ),
     ("changes.json lists what was added, revised and withdrawn", _changes),
-    ("held-out cases are committed to, and revealed ones prove their commitments", _holdouts),
+    (
+        "held-out cases are committed to, and revealed ones prove their commitments",
+        _holdouts,
+    ),
     ("every file holds the canary", _canary),
     (
         "no text has an address, a handle or a disguised character, and no figure or page runs or loads anything",

@@ -13,9 +13,19 @@ from medlive.integrity.paths import open_plain
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Entry, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
-from medlive.snapshot.model import SnapshotCase, case_from_rows, commitment, livemedbench_end, livemedbench_piece
+from medlive.snapshot.model import (
+    SnapshotCase,
+    case_from_rows,
+    commitment,
+    livemedbench_end,
+    livemedbench_piece,
+)
 from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, Row, RowReader, group_rows
-from medlive.snapshot.verify.text_checks import find_contact, find_disguise, find_unstorable
+from medlive.snapshot.verify.text_checks import (
+    find_contact,
+    find_disguise,
+    find_unstorable,
+)
 
 _STEPS_OF_HITS: Final = {
     "no criterion has positive points": "positive",
@@ -48,11 +58,19 @@ class Scan:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
         expected = hashlib.sha256()
         try:
-            with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:
+            with (
+                open_plain(root / CASES) as cases,
+                open_plain(root / CRITERIA) as criteria,
+            ):
                 canary = self.manifest.canary
-                readers = RowReader(cases, CASES, canary), RowReader(criteria, CRITERIA, canary)
+                readers = (
+                    RowReader(cases, CASES, canary),
+                    RowReader(criteria, CRITERIA, canary),
+                )
                 for group in group_rows(*readers, self._report_orphan):
-                    expected.update(livemedbench_piece(self.tally.cases, group.row, group.criteria))
+                    expected.update(
+                        livemedbench_piece(self.tally.cases, group.row, group.criteria)
+                    )
                     self._check_case(group)
         except (OSError, TooLong) as exc:
             self.rows.add("data", "readable rows", str(exc)[:300])
@@ -65,38 +83,63 @@ class Scan:
         self._check_unmatched()
 
     def _report_orphan(self, number: int, criterion: Row) -> None:
-        expected, got = f"a case for {criterion['criterion_id']!r}", f"no case {criterion['case_id']!r}"
+        expected, got = (
+            f"a case for {criterion['criterion_id']!r}",
+            f"no case {criterion['case_id']!r}",
+        )
         self.ids.add(f"{CRITERIA}:{number}", expected[:300], got[:300])
 
     def _check_case(self, group: CaseRows) -> None:
         """Check one case by itself, and what the ledgers state about it."""
         where, row = f"{CASES}: {group.case_id!r}"[:300], group.row
         if group.case_id in self.seen:
-            self.ids.add(f"{CASES}:{group.number}", "each case once", f"{group.case_id!r} again")
+            self.ids.add(
+                f"{CASES}:{group.number}", "each case once", f"{group.case_id!r} again"
+            )
         self.seen.add(group.case_id)
         try:
             case = case_from_rows(row, group.criteria)
         except ValueError:  # the earliest date lets the other checks go on
-            case = case_from_rows({**row, "posted_at": date.min.isoformat()}, group.criteria)
+            case = case_from_rows(
+                {**row, "posted_at": date.min.isoformat()}, group.criteria
+            )
         if case.posted_at.isoformat() != row["posted_at"]:
-            self.releases.add(where, "a posting date as YYYY-MM-DD", repr(row["posted_at"])[:50])
+            self.releases.add(
+                where, "a posting date as YYYY-MM-DD", repr(row["posted_at"])[:50]
+            )
         self.tally.add(case)
-        line = {*(ancestor.version for ancestor in self.manifest.lineage), self.manifest.version}
+        line = {
+            *(ancestor.version for ancestor in self.manifest.lineage),
+            self.manifest.version,
+        }
         if case.first_release not in line:
             expected = "a first release of the line that manifest.json states"
             self.releases.add(where, expected, repr(case.first_release)[:50])
         positions = [criterion["position"] for criterion in group.criteria]
         if any(one >= other for one, other in pairwise(positions)):
-            self.rows.add(f"{CRITERIA}: {case.case_id!r}", "rows in the order of position", f"{positions}"[:200])
+            self.rows.add(
+                f"{CRITERIA}: {case.case_id!r}",
+                "rows in the order of position",
+                f"{positions}"[:200],
+            )
         for hit in row_hits(case):
-            step = next((step for words, step in _STEPS_OF_HITS.items() if words in hit.detail), "rubric")
+            step = next(
+                (step for words, step in _STEPS_OF_HITS.items() if words in hit.detail),
+                "rubric",
+            )
             getattr(self, step).add(where, "a legal case", hit.detail[:300])
         self._check_texts(case, where)
         self._check_entries(case)
 
     def _check_texts(self, case: SnapshotCase, where: str) -> None:
-        texts = [(name, str(getattr(case, name))) for name in ("source", "narrative", "query", "advice")]
-        texts += [(f"criterion {criterion.position}", criterion.criterion) for criterion in case.criteria]
+        texts = [
+            (name, str(getattr(case, name)))
+            for name in ("source", "narrative", "query", "advice")
+        ]
+        texts += [
+            (f"criterion {criterion.position}", criterion.criterion)
+            for criterion in case.criteria
+        ]
         for name, text in texts:
             for find, what in (
                 (find_unstorable, "control characters"),
@@ -109,24 +152,48 @@ class Scan:
     def _check_entries(self, case: SnapshotCase) -> None:
         new, case_id = case.first_release == self.manifest.version, case.case_id
         if (changes := self.ledgers.changes) is not None:
-            entries = {section: found[case_id] for section, found in changes.items() if case_id in found}
+            entries = {
+                section: found[case_id]
+                for section, found in changes.items()
+                if case_id in found
+            }
             self._check_change(case, new, entries)
-        if (revealed := (self.ledgers.holdouts or {}).get("revealed", {}).get(case_id)) is not None:
+        if (
+            revealed := (self.ledgers.holdouts or {}).get("revealed", {}).get(case_id)
+        ) is not None:
             where = f"{HOLDOUTS}: revealed {case_id!r}"
             if not new:
-                self.proofs.add(where, f"first release {self.manifest.version}", case.first_release[:50])
+                self.proofs.add(
+                    where,
+                    f"first release {self.manifest.version}",
+                    case.first_release[:50],
+                )
             if revealed["commitment"] != (proof := commitment(case, revealed["salt"])):
-                self.proofs.add(where, f"the commitment of its salt and rows, {proof}", revealed["commitment"])
+                self.proofs.add(
+                    where,
+                    f"the commitment of its salt and rows, {proof}",
+                    revealed["commitment"],
+                )
 
-    def _check_change(self, case: SnapshotCase, new: bool, entries: dict[str, Entry]) -> None:
+    def _check_change(
+        self, case: SnapshotCase, new: bool, entries: dict[str, Entry]
+    ) -> None:
         where = f"{CHANGES}: {case.case_id!r}"
         if new and "added" not in entries:
-            self.changes.add(where, "added, since this is its first release", "not listed")
+            self.changes.add(
+                where, "added, since this is its first release", "not listed"
+            )
         if "withdrawn" in entries or len(entries) > 1:
-            self.changes.add(where, "added or revised, for it is in the snapshot", ", ".join(entries))
+            self.changes.add(
+                where, "added or revised, for it is in the snapshot", ", ".join(entries)
+            )
         for entry in entries.values():
             if entry["to_revision"] != case.revision:
-                self.changes.add(where, f"to_revision {case.revision}", f"{entry['to_revision']}"[:50])
+                self.changes.add(
+                    where,
+                    f"to_revision {case.revision}",
+                    f"{entry['to_revision']}"[:50],
+                )
 
     def _check_unmatched(self) -> None:
         """Report entries of the ledgers whose cases are not in the snapshot."""
@@ -137,4 +204,8 @@ class Scan:
             (HOLDOUTS, "revealed", holdouts.get("revealed", {}), self.proofs),
         ):
             for case_id in sorted(entries.keys() - self.seen):
-                faults.add(f"{name}: {section} {case_id!r}"[:300], "a case of the snapshot", "no such case")
+                faults.add(
+                    f"{name}: {section} {case_id!r}"[:300],
+                    "a case of the snapshot",
+                    "no such case",
+                )

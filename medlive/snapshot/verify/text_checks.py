@@ -29,7 +29,8 @@ _FOREIGN: Final = re.compile(
 """Letters of neither English nor Chinese, and letters that imitate Latin ones."""
 _LATIN: Final = "A-Za-z\u00c0-\u024f"
 _GREEK: Final = (
-    "\u0391\u0392\u0395-\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03b9\u03bd\u03bf\u03c1\u03c5"
+    "\u0391\u0392\u0395-\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u03b9\u03bd\u03bf\u03c1\u03c5"
 )
 _MIXED: Final = re.compile(f"[{_GREEK}](?:(?<=[{_LATIN}].)|(?=[{_LATIN}]))")
 """Greek letters that look Latin, next to Latin ones; TNFα, β-blocker and μg have none."""

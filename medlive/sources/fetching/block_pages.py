@@ -26,15 +26,21 @@ _HEADERS = (
 _DATA = files("medlive.sources.fetching") / "data"
 _MARKS = [
     (marks.encode().split(b"\t"), what)
-    for line in (_DATA / "block_page_marks.tsv").read_text(encoding="utf-8").splitlines()
+    for line in (_DATA / "block_page_marks.tsv")
+    .read_text(encoding="utf-8")
+    .splitlines()
     for what, _, marks in [line.partition("\t")]
 ]
 """The marks of a rule, which must all be in the page and not all in its text, and what they show."""
 
-_TITLES = frozenset((_DATA / "block_page_titles.txt").read_text(encoding="utf-8").splitlines())
+_TITLES = frozenset(
+    (_DATA / "block_page_titles.txt").read_text(encoding="utf-8").splitlines()
+)
 """Complete titles in lower case; a thread's title includes its site's name."""
 
-_ANY_STATUS_TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,200})</title", re.IGNORECASE)
+_ANY_STATUS_TITLE = re.compile(
+    rb"<title[^>]{0,200}>([^<]{1,200})</title", re.IGNORECASE
+)
 _REFUSALS = (
     "request unsuccessful. incapsula incident id",
     "您的请求被阻断",
@@ -58,7 +64,11 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
         if headers.get(name, "").strip().lower() in values:
             return what
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if len(body) > _MOST_BYTES or kind not in ("", "text/html", "application/xhtml+xml"):
+    if len(body) > _MOST_BYTES or kind not in (
+        "",
+        "text/html",
+        "application/xhtml+xml",
+    ):
         return None
     return _refusal(status, body)
 
@@ -74,7 +84,9 @@ def _refusal(status: int, body: bytes) -> str | None:
         return None
     for marks, what in _MARKS:
         # A mark that the page shows to its reader is what somebody wrote.
-        if all(mark in head for mark in marks) and not all(mark.decode() in text for mark in marks):
+        if all(mark in head for mark in marks) and not all(
+            mark.decode() in text for mark in marks
+        ):
             return what
     if titled:
         return f"a page titled {title!r}"
@@ -85,9 +97,14 @@ def _suspect_title(head: bytes, status: int) -> bool:
     found = _ANY_STATUS_TITLE.search(head)
     if found is None:
         return False
-    titles = (" ".join(found[1].decode(e, "replace").split()).lower() for e in ("utf-8", "gb18030"))
+    titles = (
+        " ".join(found[1].decode(e, "replace").split()).lower()
+        for e in ("utf-8", "gb18030")
+    )
     # Alibaba Cloud's firewall titles its page by its status.
-    return any(title in _TITLES or (title == "405" and status == 405) for title in titles)
+    return any(
+        title in _TITLES or (title == "405" and status == 405) for title in titles
+    )
 
 
 def _read(body: bytes) -> tuple[str, str]:

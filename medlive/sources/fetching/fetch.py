@@ -67,7 +67,9 @@ class _Host:
     def raise_if_stopped(self, url: str) -> None:
         """Raise Blocked or HostDown if no more requests may go to this host."""
         if self.stopped is not None:
-            raise type(self.stopped)(url, self.stopped.cause, status=self.stopped.status)
+            raise type(self.stopped)(
+                url, self.stopped.cause, status=self.stopped.status
+            )
 
 
 @dataclass(slots=True)
@@ -115,7 +117,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
     @property
     def robots(self) -> tuple[Robots, ...]:
         """The robots rules of every host of this run."""
-        return tuple(host.robots for host in self._hosts.values() if host.robots is not None)
+        return tuple(
+            host.robots for host in self._hosts.values() if host.robots is not None
+        )
 
     async def fetch(
         self,
@@ -137,15 +141,27 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             FetchFailed: if the page cannot be fetched.
         """
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-        headers = {name: value for name, value in conditions.items() if value and _VALIDATOR.fullmatch(value)}
+        headers = {
+            name: value
+            for name, value in conditions.items()
+            if value and _VALIDATOR.fullmatch(value)
+        }
         self.counts["conditional"] += bool(headers)
         request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
         page = await self._follow(request, self._settings.max_redirects)
         unchanged = page.status == 304 and bool(headers)
         if not (200 <= page.status < 300 or unchanged):
-            reason = FetchReason.NOT_FOUND if page.status in (404, 410) else FetchReason.HTTP_STATUS
-            raise FetchFailed(page.url, reason, f"status {page.status}", status=page.status)
-        kept = {name: page.headers[name] for name in _KEPT_HEADERS if name in page.headers}
+            reason = (
+                FetchReason.NOT_FOUND
+                if page.status in (404, 410)
+                else FetchReason.HTTP_STATUS
+            )
+            raise FetchFailed(
+                page.url, reason, f"status {page.status}", status=page.status
+            )
+        kept = {
+            name: page.headers[name] for name in _KEPT_HEADERS if name in page.headers
+        }
         return replace(page, headers=kept, not_modified=unchanged)
 
     async def robots_of(self, url: str, policy: FetchPolicy) -> Robots:
@@ -160,14 +176,20 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         for _ in range(most + 1):
             host = self._host(request.url, request.policy)
             if not request.for_robots:
-                robots = host.robots or await self._robots(request.url, host, request.policy)
+                robots = host.robots or await self._robots(
+                    request.url, host, request.policy
+                )
                 if not robots.allows(request.url):
-                    raise RobotsDenied(request.url, robots.detail or "robots.txt does not allow it")
+                    raise RobotsDenied(
+                        request.url, robots.detail or "robots.txt does not allow it"
+                    )
             response = await self._answer(request, host)
             if response.status not in _REDIRECTS:
                 return response
             request.url = _redirect_target(request, response)
-        raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {most} redirects")
+        raise FetchFailed(
+            request.url, FetchReason.REDIRECT, f"more than {most} redirects"
+        )
 
     def _host(self, url: str, policy: FetchPolicy) -> _Host:
         """Return the host of an allowed address. Raises HostRefused, Blocked and ConfigError."""
@@ -176,7 +198,10 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         if parts.scheme not in ("http", "https") or "@" in parts.netloc:
             raise HostRefused(url, "not a plain http or https address")
         if name not in policy.allowed_hosts:
-            raise HostRefused(url, f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}")
+            raise HostRefused(
+                url,
+                f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}",
+            )
         if self._settings.contact is None and not is_loopback(parts.hostname or ""):
             raise ConfigError(
                 "fetching from a community needs a contact address in the User-Agent",
@@ -184,7 +209,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             )
         key = f"{parts.scheme}://{name}"
         if key not in self._hosts:
-            self._hosts[key] = _Host(asyncio.Semaphore(self._settings.concurrency_per_host))
+            self._hosts[key] = _Host(
+                asyncio.Semaphore(self._settings.concurrency_per_host)
+            )
         self._hosts[key].raise_if_stopped(url)
         return self._hosts[key]
 
@@ -193,13 +220,19 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         async with host.robots_turn:
             if host.robots is None:
                 address, name = urljoin(url, "/robots.txt"), host_of(url)
-                request = _Request(address, policy, self._settings.total_timeout_s, for_robots=True)
+                request = _Request(
+                    address, policy, self._settings.total_timeout_s, for_robots=True
+                )
                 try:
                     response = await self._follow(request, ROBOTS_REDIRECTS)
-                    host.robots = read_robots(name, response.status, response.body, now())
+                    host.robots = read_robots(
+                        name, response.status, response.body, now()
+                    )
                 except FetchError as error:
                     detail = f"robots.txt could not be read: {error.message}"
-                    host.robots = Robots(name, RobotsState.UNREADABLE, now(), error.status, detail=detail)
+                    host.robots = Robots(
+                        name, RobotsState.UNREADABLE, now(), error.status, detail=detail
+                    )
                     if isinstance(error, Blocked):
                         raise
             return host.robots
@@ -221,17 +254,28 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     host.failures = 0
                     return response
                 failure = temporary
-                if (seconds := parse_retry_after(response.headers.get("retry-after", ""))) is not None:
-                    host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
+                if (
+                    seconds := parse_retry_after(
+                        response.headers.get("retry-after", "")
+                    )
+                ) is not None:
+                    host.next_at = max(
+                        host.next_at, asyncio.get_running_loop().time() + seconds
+                    )
             failures[failure.reason] += 1
             if not self._may_retry(failure.reason, failures, request):
                 self._count_failure(host, failure)
                 raise failure
             self.counts[f"retried_{failure.reason}"] += 1
-            longest = min(self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1))
+            longest = min(
+                self._settings.max_backoff_s,
+                self._settings.backoff_s * 2 ** (failures.total() - 1),
+            )
             await asyncio.sleep(longest * random.uniform(0.5, 1.0))
 
-    def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], request: _Request) -> bool:
+    def _may_retry(
+        self, reason: FetchReason, failures: Counter[FetchReason], request: _Request
+    ) -> bool:
         """Whether another attempt is within the page's and the run's bounds."""
         most = self._settings.retry_budget.get(reason)
         return (
@@ -246,7 +290,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         if host.failures >= self._settings.max_host_failures and host.stopped is None:
             cause = f"the host failed {host.failures} pages in a row, the last with: {failure.cause}"
             host.stopped = HostDown(
-                failure.url, f"{cause}; it is not asked again in this run", status=failure.status
+                failure.url,
+                f"{cause}; it is not asked again in this run",
+                status=failure.status,
             )
 
     async def _wait_for_turn(self, request: _Request, host: _Host) -> None:
@@ -273,25 +319,49 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         limit = min(self._settings.attempt_timeout_s, request.left_s)
         if limit <= 0:
             total = self._settings.total_timeout_s
-            raise FetchFailed(url, FetchReason.TIMEOUT, f"attempts and redirects took over {total:g} s in all")
+            raise FetchFailed(
+                url,
+                FetchReason.TIMEOUT,
+                f"attempts and redirects took over {total:g} s in all",
+            )
         address = _parsed(url)
         self.counts["requests"] += 1
         try:
             async with asyncio.timeout(limit):
-                method, data = ("GET", None) if request.form is None else ("POST", dict(request.form))
-                async with self._client.stream(method, address, headers=request.headers, data=data) as response:
+                method, data = (
+                    ("GET", None)
+                    if request.form is None
+                    else ("POST", dict(request.form))
+                )
+                async with self._client.stream(
+                    method, address, headers=request.headers, data=data
+                ) as response:
                     body = await self._body(request, response, limit)
         except TimeoutError as error:
-            raise FetchFailed(url, FetchReason.TIMEOUT, f"no complete answer within {limit:g} s") from error
+            raise FetchFailed(
+                url, FetchReason.TIMEOUT, f"no complete answer within {limit:g} s"
+            ) from error
         except httpx2.TransportError as error:
-            raise FetchFailed(url, FetchReason.CONNECTION, str(error) or type(error).__name__) from error
+            raise FetchFailed(
+                url, FetchReason.CONNECTION, str(error) or type(error).__name__
+            ) from error
         finally:
             request.left_s -= loop.time() - started
         ms, headers = round((loop.time() - started) * 1000), dict(response.headers)
         status = response.status_code
-        return Fetched(url, body, status, request.form, headers=headers, fetched_at=now(), elapsed_ms=ms)
+        return Fetched(
+            url,
+            body,
+            status,
+            request.form,
+            headers=headers,
+            fetched_at=now(),
+            elapsed_ms=ms,
+        )
 
-    async def _body(self, request: _Request, response: httpx2.Response, seconds: float) -> bytes:
+    async def _body(
+        self, request: _Request, response: httpx2.Response, seconds: float
+    ) -> bytes:
         """Read a page's body, or as much of an error's as shows a block page; b"" for any other answer."""
         if 200 <= response.status_code < 300:
             if not request.for_robots:
@@ -308,24 +378,34 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         for part in content_type.split(","):
             kind = part.partition(";")[0].strip().lower()
             if "/" in kind and kind not in self._settings.content_types:
-                raise FetchFailed(url, FetchReason.CONTENT_TYPE, f"content type {kind[:80]} is not a page")
+                raise FetchFailed(
+                    url,
+                    FetchReason.CONTENT_TYPE,
+                    f"content type {kind[:80]} is not a page",
+                )
 
 
 async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
     """Read and decompress a body, with the limit applied inside every chunk of a compression bomb."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
-        raise FetchFailed(url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for")
+        raise FetchFailed(
+            url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for"
+        )
     body = bytearray()
     chunks = response.aiter_raw(65536)
     async for chunk in _gunzipped(url, chunks, limit) if "gzip" in encoding else chunks:
         body += chunk
         if len(body) > limit:
-            raise FetchFailed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
+            raise FetchFailed(
+                url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes"
+            )
     return bytes(body)
 
 
-async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+async def _gunzipped(
+    url: str, chunks: AsyncIterator[bytes], limit: int
+) -> AsyncIterator[bytes]:
     """Decompress the members of a gzip stream in chunks of at most `limit` + 1 bytes.
 
     The client's own decoder takes a stream that was cut off for a whole one, and drops all but its first member.
@@ -367,9 +447,13 @@ def _redirect_target(request: _Request, response: Fetched) -> str:
 def _temporary_failure(response: Fetched) -> FetchFailed | None:
     url, status = response.url, response.status
     if status == 429:
-        return FetchFailed(url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status)
+        return FetchFailed(
+            url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status
+        )
     if status >= 500 or status == 408:
-        return FetchFailed(url, FetchReason.SERVER_ERROR, f"status {status}", status=status)
+        return FetchFailed(
+            url, FetchReason.SERVER_ERROR, f"status {status}", status=status
+        )
     return None
 
 
@@ -379,7 +463,9 @@ def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
     if cause is None and response.status in request.policy.stop_statuses:
         cause = f"status {response.status}"
     if cause is not None:
-        message = f"the host refused access ({cause}); it is not asked again in this run"
+        message = (
+            f"the host refused access ({cause}); it is not asked again in this run"
+        )
         host.stopped = Blocked(request.url, message, status=response.status)
         raise host.stopped
 
@@ -427,11 +513,17 @@ class _GuardedBackend(httpcore2.AnyIOBackend):
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to a host, all of whose addresses must be allowed. Raises HostRefused."""
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
         addresses = [str(entry[4][0]) for entry in found]
         for address in addresses:
             if not may_connect(address, allow_loopback=self._allow_loopback):
-                raise HostRefused(host, f"{host} resolves to {address}, which is not a public address")
-        return await super().connect_tcp(addresses[0], port, timeout, local_address, socket_options)
+                raise HostRefused(
+                    host, f"{host} resolves to {address}, which is not a public address"
+                )
+        return await super().connect_tcp(
+            addresses[0], port, timeout, local_address, socket_options
+        )

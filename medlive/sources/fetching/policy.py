@@ -11,7 +11,13 @@ from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
-from medlive.bounds import MOST_PAGE_BYTES, PAGE_BYTES, PAGE_SECONDS, REDIRECTS, RETRY_AFTER_S
+from medlive.bounds import (
+    MOST_PAGE_BYTES,
+    PAGE_BYTES,
+    PAGE_SECONDS,
+    REDIRECTS,
+    RETRY_AFTER_S,
+)
 from medlive.sources.source import ProblemKind, Site, SourceError, allowed_hosts
 
 PRODUCT = "medlive"
@@ -35,7 +41,12 @@ class FetchReason(StrEnum):
     REDIRECT = "redirect"
 
 
-OUTAGES = (FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR, FetchReason.RATE_LIMITED)
+OUTAGES = (
+    FetchReason.TIMEOUT,
+    FetchReason.CONNECTION,
+    FetchReason.SERVER_ERROR,
+    FetchReason.RATE_LIMITED,
+)
 """Failures of a host rather than of a page."""
 
 
@@ -69,7 +80,9 @@ class HostDown(Blocked, kind=ProblemKind.DOWN):
 class FetchFailed(FetchError):
     """The page could not be had."""
 
-    def __init__(self, url: str, reason: FetchReason, message: str, *, status: int | None = None) -> None:
+    def __init__(
+        self, url: str, reason: FetchReason, message: str, *, status: int | None = None
+    ) -> None:
         self.reason = reason
         super().__init__(url, message, status=status)
 
@@ -93,7 +106,9 @@ class FetchSettings(BaseModel):
     max_redirects: int = Field(default=REDIRECTS, ge=0)
     retries: Mapping[FetchReason, int] = dict(zip(OUTAGES, (2, 2, 3, 2), strict=True))
     """Attempts after the first, for each reason; a reason not named is not retried."""
-    retry_budget: Mapping[FetchReason, int] = dict(zip(OUTAGES, (30, 30, 60, 20), strict=True))
+    retry_budget: Mapping[FetchReason, int] = dict(
+        zip(OUTAGES, (30, 30, 60, 20), strict=True)
+    )
     """Attempts after the first in the whole run, for each reason; one not named has no bound but the page's."""
     max_host_failures: int = Field(default=5, ge=1)
     """Pages in a row that a host may fail (time-outs, connections, 429 and 5xx) before it is given up."""
@@ -102,12 +117,19 @@ class FetchSettings(BaseModel):
     max_backoff_s: float = Field(default=120.0, ge=0)
     max_retry_after_s: float = Field(default=RETRY_AFTER_S, ge=0)
     """The longest Retry-After that is waited for; after a longer one the host is not asked until then."""
-    content_types: tuple[str, ...] = ("text/html", "application/xhtml+xml", "application/json", "text/plain")
+    content_types: tuple[str, ...] = (
+        "text/html",
+        "application/xhtml+xml",
+        "application/json",
+        "text/plain",
+    )
 
     @property
     def user_agent(self) -> str:
         """The honest name that every request carries."""
-        return f"{PRODUCT}/{__version__}" + (f" (+{self.contact})" if self.contact else "")
+        return f"{PRODUCT}/{__version__}" + (
+            f" (+{self.contact})" if self.contact else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +145,11 @@ class FetchPolicy:
     def of(cls, site: Site, base_url: str) -> Self:
         """How `site` is fetched from `base_url`. Raises ConfigError for a base without host."""
         settings = site.settings
-        return cls(allowed_hosts(site, base_url), settings.min_interval_s, settings.stop_statuses)
+        return cls(
+            allowed_hosts(site, base_url),
+            settings.min_interval_s,
+            settings.stop_statuses,
+        )
 
 
 class RobotsState(StrEnum):
@@ -170,10 +196,14 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
     # As much as RFC 9309, 2.5, asks for: a hostile file of megabytes would take seconds.
     body = body[: 512 * 1024]
     utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    text = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").replace("\x00", "")
+    text = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").replace(
+        "\x00", ""
+    )
     rules = Protego.parse(text)
     rate = rules.request_rate(PRODUCT)
-    by_rate = rate.seconds / rate.requests if rate is not None and rate.requests > 0 else 0.0
+    by_rate = (
+        rate.seconds / rate.requests if rate is not None and rate.requests > 0 else 0.0
+    )
     pause = max(0.0, float(rules.crawl_delay(PRODUCT) or 0.0), by_rate)
     detail = ""
     if not 200 <= status < 300:
@@ -184,4 +214,6 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
         detail = f"robots.txt asks for {pause:g} s between requests, too slow to read the source"
     if detail:
         return Robots(host, RobotsState.UNREADABLE, fetched_at, status, body, detail)
-    return Robots(host, RobotsState.RULES, fetched_at, status, body, rules=rules, interval_s=pause)
+    return Robots(
+        host, RobotsState.RULES, fetched_at, status, body, rules=rules, interval_s=pause
+    )

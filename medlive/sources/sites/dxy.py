@@ -51,7 +51,10 @@ class Dxy(source.Site):
 
     def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """Each section."""
-        return [source.PageRequest(f"{base_url}/questions/{board}?page_index=1") for board in self.settings.boards]
+        return [
+            source.PageRequest(f"{base_url}/questions/{board}?page_index=1")
+            for board in self.settings.boards
+        ]
 
     def parse_listing(self, page: Page) -> source.Listing:
         """The questions of a section page; the list shows no dates. Raises LayoutError."""
@@ -65,9 +68,13 @@ class Dxy(source.Site):
         )
         if not entries:
             raise LayoutError(page.url, "div.content-list > a to /question/<id>")
-        return source.Listing(entries, reading.following_list_page(page, tree, "page_index"))
+        return source.Listing(
+            entries, reading.following_list_page(page, tree, "page_index")
+        )
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
+    def parse_thread(
+        self, pages: Sequence[Page], anonymise: source.Anonymiser
+    ) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
         page = source.only_page(pages)
         found = _QUESTION_PATH.search(page.url)
@@ -78,23 +85,45 @@ class Dxy(source.Site):
         turns = _turns(page, tree, state)
         doctor = _doctor(page, tree, state)
         disease = _field(state, "disease", "title")
-        title = _field(state, "question", "title") or reading.line(tree.css_first("h1.question-title")) or disease
+        title = (
+            _field(state, "question", "title")
+            or reading.line(tree.css_first("h1.question-title"))
+            or disease
+        )
         if not title:
-            raise LayoutError(page.url, "question.title, h1.question-title or disease.title")
-        stated = reading.stated_moment(_value(state, "question", "createTime"), reading.CHINA)
+            raise LayoutError(
+                page.url, "question.title, h1.question-title or disease.title"
+            )
+        stated = reading.stated_moment(
+            _value(state, "question", "createTime"), reading.CHINA
+        )
         posted_at = (
             stated
             or turns[0].posted_at
-            or reading.shown_date(reading.line(tree.css_first(".question-time")), reading.CHINA)
+            or reading.shown_date(
+                reading.line(tree.css_first(".question-time")), reading.CHINA
+            )
         )
         # The doctor is verified where the page shows both a title and a hospital.
-        proof = f"{doctor.title}, {doctor.hospital}" if doctor.title and doctor.hospital else None
+        proof = (
+            f"{doctor.title}, {doctor.hospital}"
+            if doctor.title and doctor.hospital
+            else None
+        )
         posts = [
-            source.Posted(doctor.name if by_doctor else "asker", *content, moment, not by_doctor, proof)
+            source.Posted(
+                doctor.name if by_doctor else "asker",
+                *content,
+                moment,
+                not by_doctor,
+                proof,
+            )
             for by_doctor, content, moment in turns
         ]
         tags = (disease, doctor.department)
-        return self.build_thread(found[1], page.url, title, tags, posted_at, posts, anonymise)
+        return self.build_thread(
+            found[1], page.url, title, tags, posted_at, posts, anonymise
+        )
 
 
 def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:
@@ -103,7 +132,9 @@ def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:
         script_text = script.text()
         if match := _STATE.search(script_text):
             with suppress(ValueError, RecursionError):
-                value: dict[str, Any] = json.JSONDecoder(strict=False).raw_decode(script_text, match.end())[0]
+                value: dict[str, Any] = json.JSONDecoder(strict=False).raw_decode(
+                    script_text, match.end()
+                )[0]
                 return value
     return None
 
@@ -120,13 +151,19 @@ def _field(state: dict[str, Any] | None, *path: str) -> str:
     return " ".join(reading.clean(value).split()) if isinstance(value, str) else ""
 
 
-def _turns(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> list[_Turn]:
+def _turns(
+    page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
+) -> list[_Turn]:
     """The turns in the page state, else those that the page shows. Raises LayoutError and NotAThread."""
     dialogs = _value(state, "questionDialog")
     if isinstance(dialogs, list) and dialogs:
         turns = [_turn_of_state(page, dialog) for dialog in dialogs]
         if (shown_turns := len(tree.css(f"{_DIALOGS} .dialog-content"))) > len(turns):
-            raise LayoutError(page.url, f"{shown_turns} turns in questionDialog", found=str(len(turns)))
+            raise LayoutError(
+                page.url,
+                f"{shown_turns} turns in questionDialog",
+                found=str(len(turns)),
+            )
     else:
         turns = _turns_of_markup(page, tree)
     if turns[0].by_doctor:
@@ -143,14 +180,20 @@ def _turn_of_state(page: Page, dialog: Any) -> _Turn:
     read = reading.readable(reading.parse(content).body)
     if not read.text and not read.media:
         raise LayoutError(page.url, "content in every questionDialog")
-    return _Turn(bool(dialog["type"]), read, reading.stated_moment(dialog.get("createTime"), reading.CHINA))
+    return _Turn(
+        bool(dialog["type"]),
+        read,
+        reading.stated_moment(dialog.get("createTime"), reading.CHINA),
+    )
 
 
 def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
     area = tree.css_first(_DIALOGS)
     bubbles = area.css(".dialog-content") if area is not None else []
     if area is None or not bubbles:
-        raise LayoutError(page.url, f"window.$$data.questionDialog or {_DIALOGS} .dialog-content")
+        raise LayoutError(
+            page.url, f"window.$$data.questionDialog or {_DIALOGS} .dialog-content"
+        )
     turns = []
     for bubble in bubbles:
         outer = bubble.parent
@@ -159,10 +202,18 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
         themes = _themes(outer)
         read = reading.readable(bubble)
         if len(themes) != 1 or not (read.text or read.media):
-            raise LayoutError(page.url, ".theme-white or .theme-dark around a .dialog-content with content")
+            raise LayoutError(
+                page.url,
+                ".theme-white or .theme-dark around a .dialog-content with content",
+            )
         turns.append(_Turn("theme-white" in themes, read, None))
-    stray = reading.readable(area, skip_classes=frozenset(["dialog-content"])).text.split("\n")
-    if len(area.css(".theme-white, .theme-dark")) > len(bubbles) or max(map(len, stray)) > _MAX_STRAY_LINE:
+    stray = reading.readable(
+        area, skip_classes=frozenset(["dialog-content"])
+    ).text.split("\n")
+    if (
+        len(area.css(".theme-white, .theme-dark")) > len(bubbles)
+        or max(map(len, stray)) > _MAX_STRAY_LINE
+    ):
         raise LayoutError(page.url, f"{_DIALOGS} .dialog-content around every turn")
     return turns
 
@@ -171,7 +222,9 @@ def _themes(node: LexborNode | None) -> set[str]:
     return _THEMES.intersection(reading.classes(node)) if node is not None else set()
 
 
-def _doctor(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> _Doctor:
+def _doctor(
+    page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
+) -> _Doctor:
     """Who answers, as the page shows it. Raises LayoutError where it shows nobody."""
     detail = tree.css_first(".doctor-info .doctor-detail")
     if detail is not None:
@@ -182,5 +235,13 @@ def _doctor(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) ->
             return _Doctor(name, *facts[:3])
     name = _field(state, "doctor", "nickname") or _field(state, "doctor", "name")
     if not name:
-        raise LayoutError(page.url, ".doctor-info > .doctor-detail or the page state's doctor")
-    return _Doctor(name, *(_field(state, "doctor", key) for key in ("jobTitle", "department", "hospital")))
+        raise LayoutError(
+            page.url, ".doctor-info > .doctor-detail or the page state's doctor"
+        )
+    return _Doctor(
+        name,
+        *(
+            _field(state, "doctor", key)
+            for key in ("jobTitle", "department", "hospital")
+        ),
+    )

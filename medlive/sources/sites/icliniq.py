@@ -13,8 +13,12 @@ from medlive.threads.model import Thread
 
 # By era, newest first: 2020 and later, about 2019, 2018.
 _ROWS = (".card-title a", "div.post-health-issue > a", 'a.biglink[href*="/qa/"]')
-_QUESTION_PATH = re.compile(r"/qa/((?!speciali[tz]ies/)[^/?#]{1,100}/[^/?#]{1,300})/?(?:[?#]|$)")
-_LABEL = re.compile(r"\A\s*Patient\W{0,2}s?\s+(?:Query|Question)\b\s*:?\s*", re.IGNORECASE)
+_QUESTION_PATH = re.compile(
+    r"/qa/((?!speciali[tz]ies/)[^/?#]{1,100}/[^/?#]{1,300})/?(?:[?#]|$)"
+)
+_LABEL = re.compile(
+    r"\A\s*Patient\W{0,2}s?\s+(?:Query|Question)\b\s*:?\s*", re.IGNORECASE
+)
 _ANY_LABEL = re.compile(r"\bPatient\W{0,2}s?\s+(?:Query|Question)\b", re.IGNORECASE)
 _PUBLISHED = re.compile(r"\bpublished\s+on\s*:?\s*([^\n]{6,40})", re.IGNORECASE)
 # Text beside the known blocks that is longer than this is a message whose block was renamed, not a caption.
@@ -44,7 +48,9 @@ class Icliniq(source.Site):
     language = "en"
     allowed_hosts = frozenset({"www.icliniq.com", "icliniq.com"})
 
-    defaults = source.SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
+    defaults = source.SourceSettings(
+        base_url="https://www.icliniq.com", min_interval_s=5.0
+    )
 
     def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """All questions, or each topic that the settings name."""
@@ -55,52 +61,88 @@ class Icliniq(source.Site):
         """The questions of a list page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         for selector in _ROWS:
-            if entries := reading.linked_threads(page, tree, selector, _QUESTION_PATH, reading.line):
-                return source.Listing(entries, reading.following_list_page(page, tree, "page"))
+            if entries := reading.linked_threads(
+                page, tree, selector, _QUESTION_PATH, reading.line
+            ):
+                return source.Listing(
+                    entries, reading.following_list_page(page, tree, "page")
+                )
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
+    def parse_thread(
+        self, pages: Sequence[Page], anonymise: source.Anonymiser
+    ) -> Thread:
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""
         page = source.only_page(pages)
         tree = reading.parse(page)
-        stated = next((d for d in reading.discussions(tree) if d.kind == "Question"), None)
+        stated = next(
+            (d for d in reading.discussions(tree) if d.kind == "Question"), None
+        )
         found = _QUESTION_PATH.search(page.url)
         if found is None:
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
         title, turns = _discussion(page, tree, stated)
         posted_at = _published(tree, stated)
-        posts = [source.Posted(t.doctor or "asker", *t.content, None, t.doctor is None, t.proof) for t in turns]
+        posts = [
+            source.Posted(
+                t.doctor or "asker", *t.content, None, t.doctor is None, t.proof
+            )
+            for t in turns
+        ]
         tags = [found[1].partition("/")[0].replace("-", " ")]
-        return self.build_thread(found[1], page.url, title, tags, posted_at, posts, anonymise)
+        return self.build_thread(
+            found[1], page.url, title, tags, posted_at, posts, anonymise
+        )
 
 
-def _discussion(page: Page, tree: LexborHTMLParser, stated: reading.Discussion | None) -> tuple[str, list[_Turn]]:
+def _discussion(
+    page: Page, tree: LexborHTMLParser, stated: reading.Discussion | None
+) -> tuple[str, list[_Turn]]:
     """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
     container = tree.css_first("div.articleConDiv")
     if container is not None:
         turns = _turns(page, container)
         answers = sum(turn.doctor is not None for turn in turns)
         if stated is not None and len(stated.replies) > answers:
-            raise LayoutError(page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}")
-        return reading.line(reading.required(page, tree, ["h1.article-details-heading", "h1"])), turns
-    if stated is None or not stated.whole or not all(reply.author for reply in stated.replies):
+            raise LayoutError(
+                page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}"
+            )
+        return reading.line(
+            reading.required(page, tree, ["h1.article-details-heading", "h1"])
+        ), turns
+    if (
+        stated is None
+        or not stated.whole
+        or not all(reply.author for reply in stated.replies)
+    ):
         raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
-    turns = [_Turn(reply.author, reading.Readable(reply.text, ())) for reply in stated.replies]
-    return stated.title, [_Turn(None, reading.Readable(stated.opening.text, ())), *turns]
+    turns = [
+        _Turn(reply.author, reading.Readable(reply.text, ()))
+        for reply in stated.replies
+    ]
+    return stated.title, [
+        _Turn(None, reading.Readable(stated.opening.text, ())),
+        *turns,
+    ]
 
 
 def _turns(page: Page, container: LexborNode) -> list[_Turn]:
     """Each block in page order. Raises LayoutError."""
     # A page with one doctor may name them once for all answers; with several, each answer names its own.
     names, specialties = (
-        {reading.line(n) for n in container.css(c)} - {""} for c in (".doctor-name", ".doctor-spec")
+        {reading.line(n) for n in container.css(c)} - {""}
+        for c in (".doctor-name", ".doctor-spec")
     )
     doctor = min(names) if len(names) == 1 else ""
     specialty = min(specialties) if doctor and len(specialties) == 1 else ""
     turns = []
     for block in container.css("div.qContent, div.answerDiv"):
         question = "qContent" in reading.classes(block)
-        turns.append(_question(page, block) if question else _answer(page, block, doctor, specialty))
+        turns.append(
+            _question(page, block)
+            if question
+            else _answer(page, block, doctor, specialty)
+        )
     if not turns or turns[0].doctor is not None:
         raise LayoutError(page.url, "div.qContent before any div.answerDiv")
     if all(turn.doctor is None for turn in turns):
@@ -124,22 +166,32 @@ def _answer(page: Page, block: LexborNode, doctor: str, specialty: str) -> _Turn
     doctor = reading.line(block.css_first(".doctor-name")) or doctor
     if not doctor:
         raise LayoutError(page.url, "p.doctor-name of every div.answerDiv")
-    return _Turn(doctor, answer, reading.line(block.css_first(".doctor-spec")) or specialty)
+    return _Turn(
+        doctor, answer, reading.line(block.css_first(".doctor-spec")) or specialty
+    )
 
 
 def _check_strays(page: Page, container: LexborNode) -> None:
     """Nothing beside the known blocks looks like a message. Raises LayoutError."""
-    stray = reading.readable(container, skip_classes=frozenset(["qContent", "answerDiv"])).text
+    stray = reading.readable(
+        container, skip_classes=frozenset(["qContent", "answerDiv"])
+    ).text
     if _ANY_LABEL.search(stray):
         raise LayoutError(page.url, "div.qContent around every patient's query")
-    if len(container.css(".ansExtCon")) > len(container.css("div.answerDiv .ansExtCon")):
+    if len(container.css(".ansExtCon")) > len(
+        container.css("div.answerDiv .ansExtCon")
+    ):
         raise LayoutError(page.url, "div.answerDiv around every .ansExtCon")
     lengths = [len(text) for text in stray.split("\n") if not _PUBLISHED.search(text)]
     if max(lengths, default=0) > _MAX_STRAY_LINE or sum(lengths) > _MAX_STRAY_TEXT:
-        raise LayoutError(page.url, "div.qContent or div.answerDiv around every message")
+        raise LayoutError(
+            page.url, "div.qContent or div.answerDiv around every message"
+        )
 
 
-def _published(tree: LexborHTMLParser, stated: reading.Discussion | None) -> datetime | None:
+def _published(
+    tree: LexborHTMLParser, stated: reading.Discussion | None
+) -> datetime | None:
     """The day that the page says it was published on; its structured data's where it does not say."""
     match = _PUBLISHED.search(reading.readable(tree.body).text)
     shown = reading.shown_date(match[1], reading.INDIA) if match else None

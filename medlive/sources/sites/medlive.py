@@ -82,36 +82,56 @@ class Medlive(source.Site):
             raise LayoutError(page.url, "title and url in data.data[]")
         return source.Listing(entries, _next_list(page, len(rows)))
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
+    def parse_thread(
+        self, pages: Sequence[Page], anonymise: source.Anonymiser
+    ) -> Thread:
         """The case, its outcome and the comments. The case as presented is the asking side.
 
         Raises LayoutError, and NotAThread for an article without an outcome and without comments.
         """
         page = source.only_page(pages)
         tree = reading.parse(page)
-        title = reading.line(reading.required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
+        title = reading.line(
+            reading.required(
+                page, tree, [".title_cms > span", ".title_cms", "#content h1"]
+            )
+        )
         body = reading.required(page, tree, [".content_body"])
         case = reading.readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
         if not title or not (case.text or case.media):
             raise LayoutError(page.url, "text in .title_cms and .content_body")
         _check_strays(page, tree, body)
         comments = self._comments(page, tree)
-        author = self._person(page, reading.required(page, tree, [".info_cms a.color_888", "a.color_888"]))
+        author = self._person(
+            page, reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
+        )
         posted_at = _article_date(tree)
         outcome = [reading.readable(result) for result in tree.css(".case_result")[:1]]
         if not all(read.text for read in outcome):
             raise LayoutError(page.url, "text in .case_result")
         if not outcome and not comments:
-            raise source.NotAThread(f"{page.url}: an article without an outcome and without comments")
+            raise source.NotAThread(
+                f"{page.url}: an article without an outcome and without comments"
+            )
         # In the discussion the author goes on asking; what they settle on stands in the outcome.
-        asks = [True] + [False] * len(outcome) + [author.is_same(entry.person) for entry in comments]
-        entries = [_Entry(author, case, posted_at), *(_Entry(author, text, None) for text in outcome), *comments]
+        asks = (
+            [True]
+            + [False] * len(outcome)
+            + [author.is_same(entry.person) for entry in comments]
+        )
+        entries = [
+            _Entry(author, case, posted_at),
+            *(_Entry(author, text, None) for text in outcome),
+            *comments,
+        ]
         posts = _posts(entries, asks)
         tags = map(reading.line, tree.css(".tag_cms a"))
         thread_id = _thread_id(page.url)
         if thread_id is None:
             raise LayoutError(page.url, "a case's number in the address")
-        return self.build_thread(thread_id, page.url, title, tags, posted_at, posts, anonymise)
+        return self.build_thread(
+            thread_id, page.url, title, tags, posted_at, posts, anonymise
+        )
 
     def _comments(self, page: Page, tree: LexborHTMLParser) -> list[_Entry]:
         """Every comment and the replies below it, in page order. Raises LayoutError."""
@@ -121,12 +141,19 @@ class Medlive(source.Site):
             items = [node for node in area.iter() if node.tag == "dl"]
             stated = area.attributes.get("data-count") or ""
             if stated.isascii() and stated.isdigit() and int(stated) != len(items):
-                raise LayoutError(page.url, f"{stated} .inc_c > dl", found=str(len(items)))
+                raise LayoutError(
+                    page.url, f"{stated} .inc_c > dl", found=str(len(items))
+                )
             for item in items:
-                read |= {item.mem_id, *(node.mem_id for node in item.css(_COMMENT_PARTS))}
+                read |= {
+                    item.mem_id,
+                    *(node.mem_id for node in item.css(_COMMENT_PARTS)),
+                }
                 comments += self._comment(page, item)
         for node in tree.css(_COMMENT_PARTS):
-            is_comment = node.tag != "dl" or (node.css_first("dd > a") and node.css_first("dd > span"))
+            is_comment = node.tag != "dl" or (
+                node.css_first("dd > a") and node.css_first("dd > span")
+            )
             if is_comment and node.mem_id not in read:
                 raise LayoutError(page.url, ".inc_c > dl around every comment")
         return comments
@@ -134,15 +161,27 @@ class Medlive(source.Site):
     def _comment(self, page: Page, item: LexborNode) -> Iterator[_Entry]:
         parts = [node for node in item.iter() if node.tag == "dd"]
         anchor = parts[0].css_first("a") if parts else None
-        if anchor is None or len(parts) < 2 or "com_return" in reading.classes(parts[1]):
-            raise LayoutError(page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2")
+        if (
+            anchor is None
+            or len(parts) < 2
+            or "com_return" in reading.classes(parts[1])
+        ):
+            raise LayoutError(
+                page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2"
+            )
         date = next(filter(None, map(_date, parts[0].css("span"))), None)
-        yield _Entry(self._person(page, anchor), _words(page, parts[1], ".inc_c > dl > dd 2"), date)
+        yield _Entry(
+            self._person(page, anchor),
+            _words(page, parts[1], ".inc_c > dl > dd 2"),
+            date,
+        )
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
-            yield _Entry(self._person(page, user), _words(page, reply, ".com_user_say"), None)
+            yield _Entry(
+                self._person(page, user), _words(page, reply, ".com_user_say"), None
+            )
 
     def _person(self, page: Page, anchor: LexborNode) -> _Person:
         """A person by their link, and whether the site's mark of a certified physician follows it."""
@@ -150,7 +189,11 @@ class Medlive(source.Site):
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
         beside = takewhile(lambda node: node.tag != "a", reading.following(anchor))
-        nodes = (node for one in beside for node in (one, *one.css("[title], [alt], i, em, span")))
+        nodes = (
+            node
+            for one in beside
+            for node in (one, *one.css("[title], [alt], i, em, span"))
+        )
         mark = next(filter(None, map(self._mark, nodes)), None)
         return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
 
@@ -158,14 +201,20 @@ class Medlive(source.Site):
         """The label of a certified physician that an element shows."""
         texts = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
         labels = ((text or "").strip() for text in texts)
-        return next((label for label in labels if label in self.settings.verified_labels), None)
+        return next(
+            (label for label in labels if label in self.settings.verified_labels), None
+        )
 
 
 def _posts(entries: Sequence[_Entry], asks: Sequence[bool]) -> list[source.Posted]:
     """The messages, each verified by the site's mark of its person anywhere below the case."""
-    marks = {who.address: who.mark for who, _, _ in entries[1:] if who.mark and who.address}
+    marks = {
+        who.address: who.mark for who, _, _ in entries[1:] if who.mark and who.address
+    }
     return [
-        source.Posted(who.handle, *content, moment, asker, who.mark or marks.get(who.address))
+        source.Posted(
+            who.handle, *content, moment, asker, who.mark or marks.get(who.address)
+        )
         for (who, content, moment), asker in zip(entries, asks, strict=True)
     ]
 
@@ -185,7 +234,9 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
     for sibling in reading.following(body):
         if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
             if stray is not None:
-                raise LayoutError(page.url, ".case_result after .content_body", found=f"<{stray.tag}>")
+                raise LayoutError(
+                    page.url, ".case_result after .content_body", found=f"<{stray.tag}>"
+                )
         elif stray is None and len(reading.readable(sibling).text) > _MAX_STRAY_TEXT:
             stray = sibling
 
@@ -200,10 +251,15 @@ def _first_list(page: Page) -> source.PageRequest:
         ("branch", dict(parse_qsl(parts.query)).get("branch", "")),
         ("page", "1"),
         ("size", str(_PAGE_SIZE)),
-        ("_token", (token.attributes.get("content") or "") if token is not None else ""),
+        (
+            "_token",
+            (token.attributes.get("content") or "") if token is not None else "",
+        ),
     )
     path = _LIST_PATH.sub("/new/articlelist", parts.path)
-    return source.PageRequest(parts._replace(path=path, query="", fragment="").geturl(), form)
+    return source.PageRequest(
+        parts._replace(path=path, query="", fragment="").geturl(), form
+    )
 
 
 def _next_list(page: Page, rows: int) -> source.PageRequest | None:
@@ -225,13 +281,19 @@ def _row(page: Page, row: Any) -> source.ListEntry | None:
     if url is None or thread_id is None or not isinstance(title, str):
         return None
     posted_at = reading.stated_moment(row.get("inputtime"), reading.CHINA)
-    return source.ListEntry(url, thread_id, reading.line(reading.parse(title).body), posted_at)
+    return source.ListEntry(
+        url, thread_id, reading.line(reading.parse(title).body), posted_at
+    )
 
 
 def _article_date(tree: LexborHTMLParser) -> datetime | None:
     """The date in the article's head, not in its comments."""
     in_comments = {node.mem_id for node in tree.css(".inc_c span")}
-    nodes = (n for n in tree.css("span.date_time, .info_cms span") if n.mem_id not in in_comments)
+    nodes = (
+        n
+        for n in tree.css("span.date_time, .info_cms span")
+        if n.mem_id not in in_comments
+    )
     return next(filter(None, map(_date, nodes)), None)
 
 

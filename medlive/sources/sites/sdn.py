@@ -19,7 +19,12 @@ _NUMBER = re.compile(r"(?:^|\x1f)\s*#(\d[\d.,\s]{0,9}?)\s*(?:\x1f|$)")
 # What XenForo puts into a post that its author did not write: quotations, link previews, "Click to
 # expand...".
 _NOT_WRITTEN = frozenset(
-    ["bbCodeBlock--quote", "bbCodeBlock--unfurl", "bbCodeBlock-expandLink", "js-extraPhrases"]
+    [
+        "bbCodeBlock--quote",
+        "bbCodeBlock--unfurl",
+        "bbCodeBlock-expandLink",
+        "js-extraPhrases",
+    ]
 )
 _LABELS = frozenset(["label", "label-append"])
 _FOLLOWING = "head link[rel=next], a.pageNav-jump--next, a.pageNavSimple-el--next"
@@ -63,7 +68,11 @@ class Sdn(source.Site):
 
     defaults = source.SourceSettings(
         base_url="https://forums.studentdoctor.net",
-        boards=("internal-medicine-and-im-subspecialties.41", "anesthesiology.45", "other-subspecialties.150"),
+        boards=(
+            "internal-medicine-and-im-subspecialties.41",
+            "anesthesiology.45",
+            "other-subspecialties.150",
+        ),
         min_interval_s=5.0,
         verified_labels=("attending", "resident", "fellow"),
     )
@@ -71,7 +80,10 @@ class Sdn(source.Site):
     def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
         order = "?order=last_post_date&direction=desc"
-        return [source.PageRequest(f"{base_url}/forums/{board}/{order}") for board in self.settings.boards]
+        return [
+            source.PageRequest(f"{base_url}/forums/{board}/{order}")
+            for board in self.settings.boards
+        ]
 
     def parse_listing(self, page: Page) -> source.Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
@@ -82,30 +94,46 @@ class Sdn(source.Site):
         if "thread_view" in template or (not entries and "forum_view" not in template):
             raise LayoutError(page.url, ".structItem--thread", found=template or None)
         following = _next_url(page, tree, _page_number(page, tree))
-        others = '.structItemContainer .structItem, .p-body-content a[href*="/threads/"]'
+        others = (
+            '.structItemContainer .structItem, .p-body-content a[href*="/threads/"]'
+        )
         if not entries and (following or tree.css_first(others) is not None):
-            raise LayoutError(page.url, ".structItem--thread", found="a board that is not empty without any")
-        return source.Listing(entries, source.PageRequest(following) if following else None)
+            raise LayoutError(
+                page.url,
+                ".structItem--thread",
+                found="a board that is not empty without any",
+            )
+        return source.Listing(
+            entries, source.PageRequest(following) if following else None
+        )
 
     def next_page(self, page: Page) -> str | None:
         """The thread's following page. Raises LayoutError for a page whose posts cannot be read."""
         return read_page(page).following
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
+    def parse_thread(
+        self, pages: Sequence[Page], anonymise: source.Anonymiser
+    ) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
         if pages and (following := read_page(pages[-1]).following) is not None:
-            raise source.IncompleteThread(f"{pages[-1].url} is followed by {following}, which is missing")
+            raise source.IncompleteThread(
+                f"{pages[-1].url} is followed by {following}, which is missing"
+            )
         return self._parse_pages(pages, anonymise)
 
     def parse_first_page(self, page: Page, anonymise: source.Anonymiser) -> Thread:
         """The first page's posts, although others follow."""
         return self._parse_pages([page], anonymise)
 
-    def _parse_pages(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
+    def _parse_pages(
+        self, pages: Sequence[Page], anonymise: source.Anonymiser
+    ) -> Thread:
         read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
         first = read_pages[0]
-        posts = list({post.post_id: post for read in read_pages for post in read.posts}.values())
+        posts = list(
+            {post.post_id: post for read in read_pages for post in read.posts}.values()
+        )
         for position, post in enumerate(posts, start=1):
             if post.number not in (None, position):
                 raise source.IncompleteThread(
@@ -114,12 +142,23 @@ class Sdn(source.Site):
         opener = posts[0]
         posted = [
             source.Posted(
-                p.author, p.text, p.media, p.posted_at, p.author == opener.author, self._proof(p.status or "")
+                p.author,
+                p.text,
+                p.media,
+                p.posted_at,
+                p.author == opener.author,
+                self._proof(p.status or ""),
             )
             for p in posts
         ]
         return self.build_thread(
-            first.thread_id, first.url, first.title, first.tags, opener.posted_at, posted, anonymise
+            first.thread_id,
+            first.url,
+            first.title,
+            first.tags,
+            opener.posted_at,
+            posted,
+            anonymise,
         )
 
     def _proof(self, status: str) -> str | None:
@@ -130,7 +169,10 @@ class Sdn(source.Site):
 
 
 def _entry(page: Page, row: LexborNode) -> source.ListEntry:
-    anchors = row.css(".structItem-title a[data-tp-primary=on]") or row.css(".structItem-title a")[-1:]
+    anchors = (
+        row.css(".structItem-title a[data-tp-primary=on]")
+        or row.css(".structItem-title a")[-1:]
+    )
     url = link(page, anchors[0].attributes.get("href")) if anchors else None
     found = _THREAD_PATH.search(url or "")
     if url is None or found is None:
@@ -145,13 +187,17 @@ def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> Non
     if not pages:
         raise source.IncompleteThread("expected at least one page of the thread")
     thread_id = read_pages[0].thread_id
-    for position, (page, read) in enumerate(zip(pages, read_pages, strict=True), start=1):
+    for position, (page, read) in enumerate(
+        zip(pages, read_pages, strict=True), start=1
+    ):
         if read.number != position:
             raise source.IncompleteThread(
                 f"{page.url} is page {read.number} of its thread, expected page {position}"
             )
         if read.thread_id != thread_id:
-            raise source.IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {thread_id}")
+            raise source.IncompleteThread(
+                f"{page.url} is a page of thread {read.thread_id}, not {thread_id}"
+            )
 
 
 _pages_in_use: WeakKeyDictionary[Page, ThreadPage] = WeakKeyDictionary()
@@ -170,7 +216,9 @@ def read_page(page: Page) -> ThreadPage:
 def _parse_page(page: Page) -> ThreadPage:
     tree = reading.parse(page)
     if "thread_view" not in (template := _template(tree)):
-        raise LayoutError(page.url, "html#XF of template thread_view", found=template or None)
+        raise LayoutError(
+            page.url, "html#XF of template thread_view", found=template or None
+        )
     posts = tuple(_post(page, article) for article in _articles(page, tree))
     if len({post.post_id for post in posts}) < len(posts):
         raise LayoutError(page.url, "a number of its own for every post")
@@ -198,8 +246,16 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
     LayoutError.
     """
     repeats = tree.css('[id*="solutionHighlight"]')
-    repeated = {article.mem_id for repeat in repeats for article in repeat.css("article.message--post")}
-    articles = [node for node in tree.css("article.message--post") if node.mem_id not in repeated]
+    repeated = {
+        article.mem_id
+        for repeat in repeats
+        for article in repeat.css("article.message--post")
+    }
+    articles = [
+        node
+        for node in tree.css("article.message--post")
+        if node.mem_id not in repeated
+    ]
     if not articles:
         raise LayoutError(page.url, "article.message--post")
     known = {node.mem_id for node in (*articles, *repeats)}
@@ -208,18 +264,31 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
         while outer is not None and outer.mem_id not in known:
             outer = outer.parent
         if outer is None:
-            raise LayoutError(page.url, "article.message--post around every post", found=f"<{mark.tag}> outside")
+            raise LayoutError(
+                page.url,
+                "article.message--post around every post",
+                found=f"<{mark.tag}> outside",
+            )
     return articles
 
 
 def _post(page: Page, article: LexborNode) -> Post:
     attributes = article.attributes
-    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition("post-")[2]
+    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition(
+        "post-"
+    )[2]
     if not (post_id.isascii() and post_id.isdigit()):
-        raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
-    author = reading.clean(attributes.get("data-author") or reading.line(article.css_first(".message-name")))
+        raise LayoutError(
+            page.url, 'article.message--post with data-content or id "…post-<number>"'
+        )
+    author = reading.clean(
+        attributes.get("data-author")
+        or reading.line(article.css_first(".message-name"))
+    )
     if not author:
-        raise LayoutError(page.url, ".message-name", found=f"post {post_id} without an author")
+        raise LayoutError(
+            page.url, ".message-name", found=f"post {post_id} without an author"
+        )
     text, media = _written(page, article)
     status = reading.line(article.css_first("[data-field=current_status] li")) or None
     attribution = article.css_first(".message-attribution")
@@ -227,7 +296,15 @@ def _post(page: Page, article: LexborNode) -> Post:
         return Post(post_id, author, status, None, None, text, media)
     number = _NUMBER.search(attribution.text(separator="\x1f"))
     position = int(re.sub(r"\D", "", number[1])) if number else None
-    return Post(post_id, author, status, position, _moment(attribution.css_first("time")), text, media)
+    return Post(
+        post_id,
+        author,
+        status,
+        position,
+        _moment(attribution.css_first("time")),
+        text,
+        media,
+    )
 
 
 def _written(page: Page, article: LexborNode) -> reading.Readable:
@@ -235,7 +312,9 @@ def _written(page: Page, article: LexborNode) -> reading.Readable:
     contents = article.css(".message-userContent")
     body = (contents[0] if contents else article).css_first(".bbWrapper")
     if len(contents) > 1 or body is None:
-        raise LayoutError(page.url, "one .message-userContent with a .bbWrapper in every post")
+        raise LayoutError(
+            page.url, "one .message-userContent with a .bbWrapper in every post"
+        )
     text, media = reading.readable(body, skip_classes=_NOT_WRITTEN)
     attached = (part.html or "" for part in article.css("section.message-attachments"))
     items = [item for part in attached for item in part.split("<li")[1:]]
@@ -255,7 +334,11 @@ def _template(tree: LexborHTMLParser) -> str:
     if root is None or root.attributes.get("id") != "XF":
         return ""
     stated = root.attributes.get("data-template")
-    named = (name.removeprefix("template-") for name in reading.classes(root) if name.startswith("template-"))
+    named = (
+        name.removeprefix("template-")
+        for name in reading.classes(root)
+        if name.startswith("template-")
+    )
     return stated or next(named, "")
 
 
@@ -267,16 +350,27 @@ def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
 
 
 def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
-    key = (tree.root.attributes.get("data-content-key") or "") if tree.root is not None else ""
+    key = (
+        (tree.root.attributes.get("data-content-key") or "")
+        if tree.root is not None
+        else ""
+    )
     stated = re.fullmatch(r"thread-(\d+)", key)
-    found = stated or _THREAD_PATH.search(canonical or "") or _THREAD_PATH.search(page.url)
+    found = (
+        stated or _THREAD_PATH.search(canonical or "") or _THREAD_PATH.search(page.url)
+    )
     if found is None:
-        raise LayoutError(page.url, "a thread's number in html[data-content-key], link[rel=canonical] or address")
+        raise LayoutError(
+            page.url,
+            "a thread's number in html[data-content-key], link[rel=canonical] or address",
+        )
     return found[1]
 
 
 def _page_number(page: Page, tree: LexborHTMLParser) -> int:
-    current = re.fullmatch("([0-9]{1,7})", reading.line(tree.css_first(".pageNav-page--current")))
+    current = re.fullmatch(
+        "([0-9]{1,7})", reading.line(tree.css_first(".pageNav-page--current"))
+    )
     found = current or _PAGE_PATH.search(page.url)
     return int(found[1]) if found else 1
 
@@ -291,7 +385,10 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
     address_part = f"/page-{number + 1}"
     if address_part.encode() not in page.body:
         return None
-    in_posts = {anchor.mem_id for anchor in tree.css(f'.message-userContent a[href*="{address_part}"]')}
+    in_posts = {
+        anchor.mem_id
+        for anchor in tree.css(f'.message-userContent a[href*="{address_part}"]')
+    }
     for anchor in tree.css(f'a[href*="{address_part}"]'):
         url = link(page, anchor.attributes.get("href")) or ""
         if anchor.mem_id not in in_posts and _continues(page.url, url, number + 1):
@@ -301,6 +398,14 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
 
 def _continues(own_url: str, url: str, number: int) -> bool:
     """Whether an address is page `number` of the thread or board of another address."""
-    stated, place, own_place = _PAGE_PATH.search(url), _PLACE.search(url), _PLACE.search(own_url)
-    elsewhere = place is not None and own_place is not None and place.groups() != own_place.groups()
+    stated, place, own_place = (
+        _PAGE_PATH.search(url),
+        _PLACE.search(url),
+        _PLACE.search(own_url),
+    )
+    elsewhere = (
+        place is not None
+        and own_place is not None
+        and place.groups() != own_place.groups()
+    )
     return stated is not None and int(stated[1]) == number and not elsewhere

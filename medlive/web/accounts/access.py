@@ -36,7 +36,9 @@ async def check_exposure(site: Site, host: str) -> None:
     """
     provider = site.settings.web.oidc
     if provider is not None and not os.environ.get(provider.client_secret_env):
-        raise ConfigError(f"web.oidc.client_secret_env: the variable {provider.client_secret_env} is not set")
+        raise ConfigError(
+            f"web.oidc.client_secret_env: the variable {provider.client_secret_env} is not set"
+        )
     async with site.database.begin() as session:
         open_to_all = provider is None and not await has_accounts(session)
     if open_to_all and not is_loopback(host):
@@ -50,9 +52,13 @@ def session_cookie(site: Site) -> Middleware:
     """The cookie of the private rooms: signed, not for scripts, not sent by other sites' forms."""
     secure = site.settings.web.base_url.startswith("https:")
     return Middleware(
-        SessionMiddleware, secret_key=site.key.hex(), session_cookie="__Host-medlive" if secure else "medlive",
-        max_age=int(SESSION_LASTS.total_seconds()), same_site="lax", https_only=secure,
-    )  # fmt: skip
+        SessionMiddleware,
+        secret_key=site.key.hex(),
+        session_cookie="__Host-medlive" if secure else "medlive",
+        max_age=int(SESSION_LASTS.total_seconds()),
+        same_site="lax",
+        https_only=secure,
+    )
 
 
 async def check_form(request: Request) -> None:
@@ -64,9 +70,16 @@ async def check_form(request: Request) -> None:
         request.session[_FORMS] = secrets.token_urlsafe(16)
     request.state.csrf_token = expected = request.session[_FORMS]
     if request.method not in _SAFE:
-        given = request.headers.get("X-CSRF-Token") or (await request.form()).get(_FORMS)
-        if not isinstance(given, str) or not secrets.compare_digest(given.encode(), expected.encode()):
-            raise HTTPException(403, "This page was open for too long. Go back, load it again and send it again.")
+        given = request.headers.get("X-CSRF-Token") or (await request.form()).get(
+            _FORMS
+        )
+        if not isinstance(given, str) or not secrets.compare_digest(
+            given.encode(), expected.encode()
+        ):
+            raise HTTPException(
+                403,
+                "This page was open for too long. Go back, load it again and send it again.",
+            )
 
 
 async def visitor(request: Request) -> Account | None:
@@ -95,7 +108,9 @@ def require(role: Role) -> Callable[[Request], Awaitable[Account]]:
                 raise HTTPException(303, headers={"Location": place})
             raise HTTPException(401, headers={"HX-Redirect": SIGN_IN})
         if not account.may(role):
-            raise HTTPException(403, f"Your account is {account.role.value}; this needs {role.value}.")
+            raise HTTPException(
+                403, f"Your account is {account.role.value}; this needs {role.value}."
+            )
         await check_form(request)
         return account
 

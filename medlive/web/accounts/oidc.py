@@ -29,7 +29,9 @@ class Refused(CheckFailed):
 async def leave(request: Request, site: Site) -> Response:
     """Redirect to the identity provider. Raises HTTPException where it is not configured (404) or away (503)."""
     with _away_said():
-        answer = await _client(request, site).authorize_redirect(request, site.settings.web.base_url + BACK)
+        answer = await _client(request, site).authorize_redirect(
+            request, site.settings.web.base_url + BACK
+        )
     return cast(Response, answer)
 
 
@@ -41,19 +43,29 @@ async def come_back(request: Request, site: Site) -> Account:
         with _away_said():
             token = await client.authorize_access_token(request)
             claims = token.get("userinfo")  # Of the ID token
-            if claims and not {settings.name_claim, settings.role_claim.partition(".")[0]} <= claims.keys():
+            if (
+                claims
+                and not {settings.name_claim, settings.role_claim.partition(".")[0]}
+                <= claims.keys()
+            ):
                 more = await client.userinfo(token=token)
                 claims = {**more, **claims} if more["sub"] == claims["sub"] else None
     except (OAuthError, JoseError) as error:
-        raise Refused("The identity provider did not confirm who you are. Try again.") from error
+        raise Refused(
+            "The identity provider did not confirm who you are. Try again."
+        ) from error
     if not claims or claims["iss"] != settings.issuer:
         raise Refused("The identity provider did not say who you are.")
     role, name = role_of(settings, claims), claims.get(settings.name_claim)
     if role is None or not isinstance(name, str):
-        raise Refused("Your account at the identity provider has no role here. Ask an admin for one.")
+        raise Refused(
+            "Your account at the identity provider has no role here. Ask an admin for one."
+        )
     try:
         async with site.database.begin() as session:
-            account = await save_external(session, f"{settings.issuer}#{claims['sub']}", name, role)
+            account = await save_external(
+                session, f"{settings.issuer}#{claims['sub']}", name, role
+            )
     except CheckFailed as error:
         raise Refused(f"You cannot sign in: {error.message}.") from error
     if account is None:
@@ -66,15 +78,29 @@ def _away_said() -> Iterator[None]:
     try:
         yield
     except httpx2.HTTPError as error:
-        raise HTTPException(503, "The identity provider cannot be reached. Try again in a moment.") from error
+        raise HTTPException(
+            503, "The identity provider cannot be reached. Try again in a moment."
+        ) from error
 
 
 def role_of(settings: OidcSection, claims: dict[str, Any]) -> Role | None:
     """The highest role that the claim's value or values give; None if none does."""
-    path = [settings.role_claim] if settings.role_claim in claims else settings.role_claim.split(".")
-    found = reduce(lambda part, key: part.get(key) if isinstance(part, dict) else None, path, cast(Any, claims))
+    path = (
+        [settings.role_claim]
+        if settings.role_claim in claims
+        else settings.role_claim.split(".")
+    )
+    found = reduce(
+        lambda part, key: part.get(key) if isinstance(part, dict) else None,
+        path,
+        cast(Any, claims),
+    )
     values = found if isinstance(found, list) else [found]
-    given = {Role(settings.roles[value]) for value in values if isinstance(value, str) and value in settings.roles}
+    given = {
+        Role(settings.roles[value])
+        for value in values
+        if isinstance(value, str) and value in settings.roles
+    }
     return max(given, key=list(Role).index, default=None)
 
 
@@ -85,8 +111,14 @@ def _client(request: Request, site: Site) -> StarletteOAuth2App:
         raise HTTPException(404)
     if not hasattr(request.app.state, "oidc"):
         request.app.state.oidc = OAuth().register(
-            "medlive", client_id=settings.client_id, client_secret=os.environ[settings.client_secret_env],
+            "medlive",
+            client_id=settings.client_id,
+            client_secret=os.environ[settings.client_secret_env],
             server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
-            client_kwargs={"scope": settings.scope, "code_challenge_method": "S256", "verify": tls_context()},
-        )  # fmt: skip
+            client_kwargs={
+                "scope": settings.scope,
+                "code_challenge_method": "S256",
+                "verify": tls_context(),
+            },
+        )
     return cast(StarletteOAuth2App, request.app.state.oidc)

@@ -47,7 +47,11 @@ _TRIED: Final = (
     "medlive",
 )
 """Words that begin every list of guesses, the longer before those that they hold."""
-_ROWS: Final = ("01234567890123456789", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm")
+_ROWS: Final = (
+    "01234567890123456789",
+    "abcdefghijklmnopqrstuvwxyz",
+    "qwertyuiopasdfghjklzxcvbnm",
+)
 _HASHER: Final = PasswordHasher()
 _AT_ONCE: Final = CapacityLimiter(2)  # Each takes 64 MiB
 
@@ -98,12 +102,16 @@ def _without_runs(plain: str, row: str) -> str:
 
 async def hash_password(password: str) -> str:
     """The hash with its salt and parameters."""
-    return await to_thread.run_sync(_HASHER.hash, _normalised(password), limiter=_AT_ONCE)
+    return await to_thread.run_sync(
+        _HASHER.hash, _normalised(password), limiter=_AT_ONCE
+    )
 
 
 async def verify(stored: str | None, password: str) -> bool:
     """Whether the password is the one of the hash; without a hash as much work is done, and the answer is no."""
-    return await to_thread.run_sync(_verify, stored, _normalised(password[: PASSWORD_CHARS + 1]), limiter=_AT_ONCE)
+    return await to_thread.run_sync(
+        _verify, stored, _normalised(password[: PASSWORD_CHARS + 1]), limiter=_AT_ONCE
+    )
 
 
 def is_outdated(stored: str) -> bool:

@@ -77,7 +77,11 @@ async def show_sign_in(request: Request, site: SiteOf, next: str = HOME) -> Resp
 
 @router.post(SIGN_IN, dependencies=_FORM)
 async def sign_in(
-    request: Request, site: SiteOf, name: Text = "", password: Text = "", next: Text = HOME
+    request: Request,
+    site: SiteOf,
+    name: Text = "",
+    password: Text = "",
+    next: Text = HOME,
 ) -> Response:
     """Begin a session; wrong names and wrong passwords take the same work and get the same answer."""
     account = await _check_password(request, site, name, password)
@@ -87,7 +91,9 @@ async def sign_in(
 
 
 @router.post("/sign-out")
-async def sign_out(request: Request, site: SiteOf, account: Signed, everywhere: Text = "") -> Response:
+async def sign_out(
+    request: Request, site: SiteOf, account: Signed, everywhere: Text = ""
+) -> Response:
     """End this browser's session, or every one of the account."""
     async with site.database.begin() as session:
         if everywhere:
@@ -104,7 +110,9 @@ async def show_invitation(request: Request, site: SiteOf, token: str) -> Respons
 
 
 @router.post("/invitation/{token}", dependencies=_FORM)
-async def accept(request: Request, site: SiteOf, token: str, password: Text = "", again: Text = "") -> Response:
+async def accept(
+    request: Request, site: SiteOf, token: str, password: Text = "", again: Text = ""
+) -> Response:
     """Set the password and sign in; the link ends with it."""
     account = await _invited(site, token)
     if fault := passwords.fault_of(password, again, account.name):
@@ -118,19 +126,28 @@ async def accept(request: Request, site: SiteOf, token: str, password: Text = ""
 
 
 @router.get(HOME)
-async def show_account(request: Request, account: Signed, changed: bool = False) -> Response:
+async def show_account(
+    request: Request, account: Signed, changed: bool = False
+) -> Response:
     """An account's own page."""
     return render(request, AccountPage(account, changed))
 
 
 @router.post("/account/password")
 async def change_password(
-    request: Request, site: SiteOf, account: Signed, current: Text = "", password: Text = "", again: Text = ""
+    request: Request,
+    site: SiteOf,
+    account: Signed,
+    current: Text = "",
+    password: Text = "",
+    again: Text = "",
 ) -> Response:
     """Change the password; every session ends, and this browser begins another."""
     checked = await _check_password(request, site, account.name, current)
     if isinstance(checked, _Refusal):
-        text = checked.text if checked.retry_after else "This is not the current password."
+        text = (
+            checked.text if checked.retry_after else "This is not the current password."
+        )
         return render(request, AccountPage(account, current_error=text), checked.status)
     if fault := passwords.fault_of(password, again, account.name):
         return render(request, AccountPage(account, error=fault), 422)
@@ -141,9 +158,13 @@ async def change_password(
 
 
 @router.get("/sign-in/provider", dependencies=_FORM)
-async def leave_for_provider(request: Request, site: SiteOf, next: str = HOME) -> Response:
+async def leave_for_provider(
+    request: Request, site: SiteOf, next: str = HOME
+) -> Response:
     """Go to the identity provider."""
-    from medlive.web.accounts import oidc  # 12 MB of authlib, which only a configured provider needs
+    from medlive.web.accounts import (
+        oidc,
+    )  # 12 MB of authlib, which only a configured provider needs
 
     request.session["next"] = local_path(next)
     return await oidc.leave(request, site)
@@ -157,8 +178,12 @@ async def come_from_provider(request: Request, site: SiteOf) -> Response:
     try:
         account = await oidc.come_back(request, site)
     except oidc.Refused as error:
-        _log.warning("refused after the identity provider: %s (%s)", error, error.__cause__)
-        return await _sign_in_page(request, site, HOME, refusal=_Refusal(str(error), 403))
+        _log.warning(
+            "refused after the identity provider: %s (%s)", error, error.__cause__
+        )
+        return await _sign_in_page(
+            request, site, HOME, refusal=_Refusal(str(error), 403)
+        )
     return await _enter(request, site, account, request.session.get("next", HOME))
 
 
@@ -170,19 +195,31 @@ class _Refusal:
 
 
 async def _sign_in_page(
-    request: Request, site: Site, next: str, name: str = "", refusal: _Refusal | None = None
+    request: Request,
+    site: Site,
+    next: str,
+    name: str = "",
+    refusal: _Refusal | None = None,
 ) -> Response:
     async with site.database.begin() as session:
         empty = not await accounts.has_accounts(session)
     by_provider = site.settings.web.oidc is not None
-    page = SignInPage(name, local_path(next), by_provider, empty, None if refusal is None else refusal.text)
+    page = SignInPage(
+        name,
+        local_path(next),
+        by_provider,
+        empty,
+        None if refusal is None else refusal.text,
+    )
     response = render(request, page, 200 if refusal is None else refusal.status)
     if refusal is not None and refusal.retry_after is not None:
         response.headers["Retry-After"] = str(refusal.retry_after)
     return response
 
 
-async def _check_password(request: Request, site: Site, name: str, password: str) -> Account | _Refusal:
+async def _check_password(
+    request: Request, site: Site, name: str, password: str
+) -> Account | _Refusal:
     """The account whose password this is, or why it is refused; attempts are counted before."""
     spelled = accounts.account_name(name) or ""
     network = _network(request)
@@ -196,17 +233,27 @@ async def _check_password(request: Request, site: Site, name: str, password: str
         if attempts > most:
             seconds = max(1, round((until - datetime.now(UTC)).total_seconds()))
             minutes = ceil(seconds / 60)
-            _log.warning("too many attempts to sign in: %d, %d minutes left", attempts, minutes)
+            _log.warning(
+                "too many attempts to sign in: %d, %d minutes left", attempts, minutes
+            )
             text = f"Too many attempts. Try again in {minutes} minutes."
             return _Refusal(text, 429, seconds)
     async with site.database.begin() as session:
-        attempts, _ = await accounts.count_attempt(session, accounts.attempts_subject(spelled))
+        attempts, _ = await accounts.count_attempt(
+            session, accounts.attempts_subject(spelled)
+        )
     if attempts > SLOW_ATTEMPTS:
-        _log.warning("%d attempts to sign in to one account: each takes longer", attempts)
+        _log.warning(
+            "%d attempts to sign in to one account: each takes longer", attempts
+        )
         await asyncio.sleep(SLOW_S)
     async with site.database.begin() as session:
         account, stored = await accounts.find_password(session, spelled) or (None, None)
-    if not await passwords.verify(stored, password) or account is None or stored is None:
+    if (
+        not await passwords.verify(stored, password)
+        or account is None
+        or stored is None
+    ):
         return _Refusal("The name or the password is wrong.", 422)
     if passwords.is_outdated(stored):
         hashed = await passwords.hash_password(password)
@@ -221,10 +268,16 @@ def _network(request: Request) -> str:
         address = ipaddress.ip_address(request.client.host if request.client else "")
     except ValueError:
         return "unknown"
-    return str(address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False))
+    return str(
+        address
+        if address.version == 4
+        else ipaddress.ip_network((address, 64), strict=False)
+    )
 
 
-async def _enter(request: Request, site: Site, account: Account, place: str) -> Response:
+async def _enter(
+    request: Request, site: Site, account: Account, place: str
+) -> Response:
     async with site.database.begin() as session:
         if known := request.session.get(TOKEN):
             await accounts.end_session(session, known)
@@ -246,4 +299,6 @@ async def _invited(site: Site, token: str) -> Account:
 
 
 def _link_is_over() -> HTTPException:
-    return HTTPException(410, "This link was used, or is older than two days. Ask an admin for another.")
+    return HTTPException(
+        410, "This link was used, or is older than two days. Ask an admin for another."
+    )

@@ -25,7 +25,9 @@ LABELS: Final[Mapping[Act, str]] = {
     Act.REINSTATE: "Undo the withdrawal",
     Act.TAKE_DOWN: "Take the thread down for good",
 }
-KINDS: Final = tuple(kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN)
+KINDS: Final = tuple(
+    kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,9 @@ class Actions:
 
     subject: str  # case/ID or thread/SOURCE/ID: the end of the form's address
     plain: tuple[Act, ...]  # Those that need a reason and nothing else
-    criteria: tuple[str, ...] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
+    criteria: tuple[
+        str, ...
+    ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     again: bool = False  # Whether it can be curated again
     revision: int | None = None  # Of a case as it is shown
     back: str = ""  # Where an act leads to; "": the subject's own page
@@ -44,7 +48,11 @@ class Actions:
 
 
 def case_actions(
-    account: Account, case_id: str, status: str, revision: int, criteria: tuple[str, ...]
+    account: Account,
+    case_id: str,
+    status: str,
+    revision: int,
+    criteria: tuple[str, ...],
 ) -> Actions | None:
     """The acts on a case; None for who may not act."""
     by_status: Mapping[str, tuple[Act, ...]] = {
@@ -57,15 +65,28 @@ def case_actions(
         return None
     used = status != CaseStatus.WITHDRAWN
     plain = by_status[CaseStatus(status)]
-    return Actions(f"case/{case_id}", plain, criteria if used else (), again=used, revision=revision)
+    return Actions(
+        f"case/{case_id}",
+        plain,
+        criteria if used else (),
+        again=used,
+        revision=revision,
+    )
 
 
-def thread_actions(account: Account, source: str, thread_id: str, outcome: str, back: str) -> Actions | None:
+def thread_actions(
+    account: Account, source: str, thread_id: str, outcome: str, back: str
+) -> Actions | None:
     """The acts on a thread of this outcome (`rejected`, `failed`, …), after which `back` is shown."""
     if not account.may(Role.ADMIN):
         return None
     rejected = (Act.CONFIRM, Act.OVERRULE) if outcome == "rejected" else ()
-    return Actions(f"thread/{source}/{thread_id}", (*rejected, Act.TAKE_DOWN), again=True, back=back)
+    return Actions(
+        f"thread/{source}/{thread_id}",
+        (*rejected, Act.TAKE_DOWN),
+        again=True,
+        back=back,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,40 +120,77 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
     from medlive.service.release import withdraw
     from medlive.service.schedule.rerun import clear_step
 
-    database, settings, subject = asked.site.database, asked.site.settings, asked.subject
+    database, settings, subject = (
+        asked.site.database,
+        asked.site.settings,
+        asked.subject,
+    )
     why: dict[str, Any] = {"reason": asked.reason, "by": asked.by}
-    part, seen = why | {"criterion_id": asked.criterion or None}, why | {"of": asked.revision}
+    part, seen = (
+        why | {"criterion_id": asked.criterion or None},
+        why | {"of": asked.revision},
+    )
 
     async def curate_again() -> None:
         stage = Stage(_one_of("stage", asked.stage, RERUNS)) if asked.stage else None
-        thread = asked.thread if kind == "thread" else await review.thread_of_case(database, subject)
+        thread = (
+            asked.thread
+            if kind == "thread"
+            else await review.thread_of_case(database, subject)
+        )
         await review.curate_again(database, *thread, stage=stage, **why)
 
     async def take_down() -> None:
         try:
             await takedown.take_down(database, settings, *asked.thread, **why)
         except DatabaseForbidden as error:
-            command = shlex.join(["medlive", "thread", "takedown", *asked.thread, "--reason"])
-            raise DatabaseForbidden(error.message, hint=f"as the database's owner: {command} …") from error
+            command = shlex.join(
+                ["medlive", "thread", "takedown", *asked.thread, "--reason"]
+            )
+            raise DatabaseForbidden(
+                error.message, hint=f"as the database's owner: {command} …"
+            ) from error
 
     acts: Mapping[tuple[str, str], Callable[[], Awaitable[object]]] = {
-        ("case", Act.APPROVE): lambda: review.decide_case(database, subject, ReviewAction.APPROVE, **seen),
-        ("case", Act.REJECT): lambda: review.decide_case(database, subject, ReviewAction.REJECT, **seen),
+        ("case", Act.APPROVE): lambda: review.decide_case(
+            database, subject, ReviewAction.APPROVE, **seen
+        ),
+        ("case", Act.REJECT): lambda: review.decide_case(
+            database, subject, ReviewAction.REJECT, **seen
+        ),
         ("case", Act.CONFIRM): lambda: review.confirm_case(database, subject, **why),
         ("case", Act.CURATE_AGAIN): curate_again,
         ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),
-        ("case", Act.REDACT): lambda: review.redact_case(database, subject, asked.words, **why),
-        ("case", Act.WITHDRAW): lambda: withdraw.withdraw(
-            database, settings, subject, WithdrawalKind(_one_of("kind of withdrawal", asked.kind, KINDS)), **part
+        ("case", Act.REDACT): lambda: review.redact_case(
+            database, subject, asked.words, **why
         ),
-        ("case", Act.REINSTATE): lambda: withdraw.reinstate(database, settings, subject, **part),
-        ("thread", Act.CONFIRM): lambda: review.confirm_rejection(database, *asked.thread, **why),
-        ("thread", Act.OVERRULE): lambda: review.overrule_rejection(database, *asked.thread, **why),
+        ("case", Act.WITHDRAW): lambda: withdraw.withdraw(
+            database,
+            settings,
+            subject,
+            WithdrawalKind(_one_of("kind of withdrawal", asked.kind, KINDS)),
+            **part,
+        ),
+        ("case", Act.REINSTATE): lambda: withdraw.reinstate(
+            database, settings, subject, **part
+        ),
+        ("thread", Act.CONFIRM): lambda: review.confirm_rejection(
+            database, *asked.thread, **why
+        ),
+        ("thread", Act.OVERRULE): lambda: review.overrule_rejection(
+            database, *asked.thread, **why
+        ),
         ("thread", Act.CURATE_AGAIN): curate_again,
         ("thread", Act.TAKE_DOWN): take_down,
-        ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(database, *asked.thread, **why),
-        ("source", Act.LIFT_QUARANTINE): lambda: lift(database, subject, compare_anew=False, **why),
-        ("step", Act.CLEAR_STEP): lambda: clear_step(database, settings, subject, **why),
+        ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(
+            database, *asked.thread, **why
+        ),
+        ("source", Act.LIFT_QUARANTINE): lambda: lift(
+            database, subject, compare_anew=False, **why
+        ),
+        ("step", Act.CLEAR_STEP): lambda: clear_step(
+            database, settings, subject, **why
+        ),
         ("dispute", Act.RESOLVE): lambda: review.resolve_dispute(
             database, _number(subject), asked.reason, by=asked.by
         ),

@@ -10,10 +10,22 @@ from pydantic import ValidationError
 
 from medlive.db.accounts import Account
 from medlive.db.audit_log import LogEntry, list_entries
-from medlive.db.curation.cases import StoredCase, find_status, latest_case, status_reason
+from medlive.db.curation.cases import (
+    StoredCase,
+    find_status,
+    latest_case,
+    status_reason,
+)
 from medlive.db.tables.accounts import Role
 from medlive.errors import MedliveError, UsageError
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Difficulty,
+    Register,
+    Theme,
+)
 from medlive.web.accounts.access import require
 from medlive.web.acts.actions import Actions, Asked, case_actions, perform
 from medlive.web.pages import Page, local_path, render
@@ -32,9 +44,11 @@ Kind = Literal["case", "thread", "source", "step", "dispute"]
 
 _TEXTS: Final = ("narrative", "query", "advice")
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "theme": tuple(Theme), "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES), "difficulty": tuple(Difficulty),
+    "theme": tuple(Theme),
+    "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
+    "difficulty": tuple(Difficulty),
     "dialogue_register": tuple(Register),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,9 @@ class Choices:
     """What the selects of the form to edit a case offer."""
 
     axes: tuple[str, ...] = tuple(Axis)
-    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _KINDS)  # Field of the case → its values
+    kinds: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: _KINDS
+    )  # Field of the case → its values
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,9 @@ class CasePage(Page):
     status_reason: str | None
     revision: int
     language: str
-    values: Mapping[str, Any]  # The fields of the form, as the case has them or as they were sent
+    values: Mapping[
+        str, Any
+    ]  # The fields of the form, as the case has them or as they were sent
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
     entries: tuple[LogEntry, ...]
@@ -70,28 +88,41 @@ class LogPage(Page):
 
     template = "acts/log.html"
     entries: tuple[LogEntry, ...]
-    older: int | None  # Before which number the next page begins; None: this is the last one
+    older: (
+        int | None
+    )  # Before which number the next page begins; None: this is the last one
     newest: bool  # Whether it is the first page
 
 
 @router.get("/log")
-async def show_log(request: Request, site: SiteOf, account: Viewer, before: int | None = None) -> Response:
+async def show_log(
+    request: Request, site: SiteOf, account: Viewer, before: int | None = None
+) -> Response:
     """A page of the audit log."""
     async with site.database.begin() as session:
         found = await list_entries(session, before=before, limit=101)
     return render(
-        request, LogPage(tuple(found[:100]), found[99].number if len(found) > 100 else None, before is None)
+        request,
+        LogPage(
+            tuple(found[:100]),
+            found[99].number if len(found) > 100 else None,
+            before is None,
+        ),
     )
 
 
 @router.get("/case/{case_id}")
-async def show_case(request: Request, site: SiteOf, account: Admin, case_id: str) -> Response:
+async def show_case(
+    request: Request, site: SiteOf, account: Admin, case_id: str
+) -> Response:
     """A case, to be edited or decided."""
     return await _case_page(request, site, account, case_id)
 
 
 @router.post("/case/{case_id}/edit")
-async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> Response:
+async def edit(
+    request: Request, site: SiteOf, account: Admin, case_id: str
+) -> Response:
     """Give the case a new revision; a criterion whose text is emptied is retired."""
     from medlive.service.curation.review import CaseEdit, edit_case
 
@@ -100,28 +131,59 @@ async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> 
     given = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
     try:
         kept = tuple(
-            {**c, "id": c["id"] or None, "fact": c["fact"] or None} for c in criteria if c["criterion"].strip()
+            {**c, "id": c["id"] or None, "fact": c["fact"] or None}
+            for c in criteria
+            if c["criterion"].strip()
         )
         wanted = CaseEdit.model_validate(given | {"criteria": kept})
         of, reason = _number(form.get("revision", "")), form.get("reason", "")
         await edit_case(site.database, case_id, wanted, reason, of=of, by=account.name)
     except (ValidationError, MedliveError) as error:
-        return await _case_page(request, site, account, case_id, given, criteria, form.get("reason", ""), error)
+        return await _case_page(
+            request,
+            site,
+            account,
+            case_id,
+            given,
+            criteria,
+            form.get("reason", ""),
+            error,
+        )
     return RedirectResponse(f"/acts/case/{case_id}", 303)
 
 
 @router.post("/{kind}/{subject:path}")
 async def act(
-    request: Request, site: SiteOf, account: Admin, kind: Kind, subject: str,
-    act: Text = "", reason: Text = "", criterion: Text = "", type: Text = "", words: Text = "", stage: Text = "",
-    back: Text = "", revision: Text = "",
-) -> Response:  # fmt: skip
+    request: Request,
+    site: SiteOf,
+    account: Admin,
+    kind: Kind,
+    subject: str,
+    act: Text = "",
+    reason: Text = "",
+    criterion: Text = "",
+    type: Text = "",
+    words: Text = "",
+    stage: Text = "",
+    back: Text = "",
+    revision: Text = "",
+) -> Response:
     """Do one of `actions.LABELS`; what cannot be done is said with its reason."""
     try:
         if not reason.strip():
             raise UsageError("an act needs a reason")
         seen = _number(revision)
-        asked = Asked(site, account.name, subject, reason.strip(), criterion, type, words, stage, seen)
+        asked = Asked(
+            site,
+            account.name,
+            subject,
+            reason.strip(),
+            criterion,
+            type,
+            words,
+            stage,
+            seen,
+        )
         await perform(kind, act, asked)
     except MedliveError as error:
         raise HTTPException(422, _sentence(error)) from error
@@ -129,9 +191,15 @@ async def act(
 
 
 async def _case_page(
-    request: Request, site: Site, account: Account, case_id: str, values: Mapping[str, Any] | None = None,
-    criteria: tuple[Mapping[str, Any], ...] = (), reason: str = "", error: Exception | None = None,
-) -> Response:  # fmt: skip
+    request: Request,
+    site: Site,
+    account: Account,
+    case_id: str,
+    values: Mapping[str, Any] | None = None,
+    criteria: tuple[Mapping[str, Any], ...] = (),
+    reason: str = "",
+    error: Exception | None = None,
+) -> Response:
     async with site.database.begin() as session:
         try:
             status = await find_status(session, case_id)
@@ -143,10 +211,18 @@ async def _case_page(
         log = await list_entries(session, subject=f"case:{case_id}")
         why = await status_reason(session, case_id)
     page = CasePage(
-        case_id, status.value, why, case.revision, case.language, values or _values_of(case),
-        criteria or _rows_of(case), _actions(account, case_id, status.value, case), tuple(log), reason=reason,
+        case_id,
+        status.value,
+        why,
+        case.revision,
+        case.language,
+        values or _values_of(case),
+        criteria or _rows_of(case),
+        _actions(account, case_id, status.value, case),
+        tuple(log),
+        reason=reason,
         error=None if error is None else _sentence(error),
-    )  # fmt: skip
+    )
     return render(request, page, 200 if error is None else 422)
 
 
@@ -162,35 +238,63 @@ def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> A
 
 
 def _values_of(case: StoredCase) -> Mapping[str, Any]:
-    return {name: getattr(case.text, name) for name in _TEXTS} | {n: getattr(case.rubric, n) for n in _KINDS}
+    return {name: getattr(case.text, name) for name in _TEXTS} | {
+        n: getattr(case.rubric, n) for n in _KINDS
+    }
 
 
 def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:
     """The rubric's rows as the form shows them, and empty ones for further criteria."""
     rows = [
-        {"id": c.id, "criterion": c.criterion, "axis": c.axis.value, "points": c.points, "advice_id": c.advice_id,
-         "fact": c.fact or ""}
+        {
+            "id": c.id,
+            "criterion": c.criterion,
+            "axis": c.axis.value,
+            "points": c.points,
+            "advice_id": c.advice_id,
+            "fact": c.fact or "",
+        }
         for c in case.rubric.criteria
-    ]  # fmt: skip
-    new = {"id": "", "criterion": "", "axis": "", "points": 5, "advice_id": rows[0]["advice_id"] if rows else "",
-           "fact": ""}  # fmt: skip
+    ]
+    new = {
+        "id": "",
+        "criterion": "",
+        "axis": "",
+        "points": 5,
+        "advice_id": rows[0]["advice_id"] if rows else "",
+        "fact": "",
+    }
     return (*rows, *[new] * NEW_ROWS)
 
 
 def _criteria_of(form: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
     """The rubric's rows as they were sent, in their order."""
     names = ("id", "criterion", "axis", "points", "advice_id", "fact")
-    numbers = sorted({int(name[1:].partition("-")[0]) for name in form if _is_row(name)})
-    return tuple({name: form.get(f"c{number}-{name}", "") for name in names} for number in numbers)
+    numbers = sorted(
+        {int(name[1:].partition("-")[0]) for name in form if _is_row(name)}
+    )
+    return tuple(
+        {name: form.get(f"c{number}-{name}", "") for name in names}
+        for number in numbers
+    )
 
 
 def _is_row(name: str) -> bool:
     number, dash, _ = name.removeprefix("c").partition("-")
-    return name.startswith("c") and bool(dash) and number.isascii() and number.isdigit() and len(number) < 4
+    return (
+        name.startswith("c")
+        and bool(dash)
+        and number.isascii()
+        and number.isdigit()
+        and len(number) < 4
+    )
 
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        return "; ".join(f"{' '.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        return "; ".join(
+            f"{' '.join(map(str, fault['loc']))}: {fault['msg']}"
+            for fault in error.errors()
+        )
     assert isinstance(error, MedliveError)
     return error.message + (f" ({error.hint})" if error.hint else "")

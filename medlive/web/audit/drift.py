@@ -45,10 +45,16 @@ def find_drift(decided: Iterable[Decided]) -> tuple[list[Drift], str]:
     The mean is of at most 8 weeks. The interval is Student's for one further week, and at least as wide as chance
     makes the share of so many threads.
     """
-    sources: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    sources: dict[str, dict[str, Counter[str]]] = defaultdict(
+        lambda: defaultdict(Counter)
+    )
     for one in decided:
         sources[one.source][one.week][one.what] += one.n
-    found = [drift for source, weeks in sorted(sources.items()) for drift in _of_source(source, weeks)]
+    found = [
+        drift
+        for source, weeks in sorted(sources.items())
+        for drift in _of_source(source, weeks)
+    ]
     if found or not sources:
         return found, ""
     return [], min(_first_week(sorted(weeks)) for weeks in sources.values())
@@ -59,16 +65,30 @@ def _of_source(source: str, weeks: Mapping[str, Counter[str]]) -> list[Drift]:
     earlier = earlier[-_MOST_WEEKS:]
     if len(earlier) < LEAST_WEEKS:
         return []
-    n, names = weeks[latest].total(), {name for week in (*earlier, latest) for name in weeks[week]}
+    n, names = (
+        weeks[latest].total(),
+        {name for week in (*earlier, latest) for name in weeks[week]},
+    )
     found = []
     for name in names:
         shares = [weeks[week][name] / weeks[week].total() for week in earlier]
         mean, half = fmean(shares), _half_width(shares, n)
         found.append(
-            Drift(source, latest, name, weeks[latest][name] / n, n, mean, max(0.0, mean - half),
-                  min(1.0, mean + half), len(earlier))
-        )  # fmt: skip
-    return sorted(found, key=lambda d: (d.what not in ("kept", "held"), -d.mean, d.what))
+            Drift(
+                source,
+                latest,
+                name,
+                weeks[latest][name] / n,
+                n,
+                mean,
+                max(0.0, mean - half),
+                min(1.0, mean + half),
+                len(earlier),
+            )
+        )
+    return sorted(
+        found, key=lambda d: (d.what not in ("kept", "held"), -d.mean, d.what)
+    )
 
 
 def _half_width(shares: Sequence[float], n: int) -> float:

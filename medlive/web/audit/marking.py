@@ -28,7 +28,9 @@ class Marked:
     id: str
     parts: tuple[Part, ...]
     about: Mapping[str, Any]  # Role, verified, posted_at …; empty for the title
-    elsewhere: tuple[str, ...]  # Elements that cite it with words that do not stand in it
+    elsewhere: tuple[
+        str, ...
+    ]  # Elements that cite it with words that do not stand in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ def mark_thread(
     """The title and the messages of `inspect_thread`'s thread, with the quotes of its elements."""
     quotes: dict[str, list[tuple[str, str]]] = {}
     for element in elements:
-        quotes.setdefault(element["message_id"], []).append((element["id"], element["quote"]))
+        quotes.setdefault(element["message_id"], []).append(
+            (element["id"], element["quote"])
+        )
     title = _mark("title", thread["title"], {}, quotes.get("title", []))
     messages = []
     for n, message in enumerate(thread["messages"]):
@@ -54,19 +58,27 @@ def mark_thread(
     return title, tuple(messages)
 
 
-def _mark(id_: str, text: str, about: Mapping[str, Any], quotes: list[tuple[str, str]]) -> Marked:
+def _mark(
+    id_: str, text: str, about: Mapping[str, Any], quotes: list[tuple[str, str]]
+) -> Marked:
     folded = _fold(text) if quotes else None
     found = {}
     for name, quote in quotes:
         if folded is not None and (place := _find(quote, folded)) is not None:
             found[name] = place
-    edges = sorted({0, len(text), *(edge for place in found.values() for edge in place)})
+    edges = sorted(
+        {0, len(text), *(edge for place in found.values() for edge in place)}
+    )
     parts = []
     for start, end in pairwise(edges):
-        inside = tuple(name for name, (a, b) in found.items() if a <= start and end <= b)
+        inside = tuple(
+            name for name, (a, b) in found.items() if a <= start and end <= b
+        )
         begins = tuple(name for name in inside if found[name][0] == start)
         parts.append(Part(text[start:end], inside, begins))
-    return Marked(id_, tuple(parts), about, tuple(name for name, _ in quotes if name not in found))
+    return Marked(
+        id_, tuple(parts), about, tuple(name for name, _ in quotes if name not in found)
+    )
 
 
 class _Folded(NamedTuple):
@@ -94,7 +106,11 @@ def _find(quote: str, folded: _Folded) -> tuple[int, int] | None:
     """Where a quote stands, whatever the case of its letters and the width of its spaces."""
     wanted = _fold(quote).text.strip()
     start = folded.text.find(wanted) if wanted else -1
-    return (folded.places[start], folded.places[start + len(wanted) - 1] + 1) if start >= 0 else None
+    return (
+        (folded.places[start], folded.places[start + len(wanted) - 1] + 1)
+        if start >= 0
+        else None
+    )
 
 
 def compare(old: str, new: str) -> tuple[Change, ...]:
@@ -103,7 +119,9 @@ def compare(old: str, new: str) -> tuple[Change, ...]:
     if len(before) * len(after) > _MOST_PAIRS:
         return (Change("old", old), Change("new", new))
     changes = []
-    for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in SequenceMatcher(
+        None, before, after, autojunk=False
+    ).get_opcodes():
         if kind == "equal":
             changes.append(Change("same", "".join(before[a:b])))
             continue

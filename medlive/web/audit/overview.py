@@ -23,7 +23,9 @@ from medlive.web.site import Site
 OUTCOMES: Final = ("pending", "rejected", "failed", "held", "kept", "withdrawn")
 
 
-async def load_overview(site: Site, account: Account, tables: list[Link]) -> OverviewPage:
+async def load_overview(
+    site: Site, account: Account, tables: list[Link]
+) -> OverviewPage:
     """Everything the overview shows."""
     health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
@@ -39,7 +41,10 @@ async def load_overview(site: Site, account: Account, tables: list[Link]) -> Ove
             by_week=_sum((s.week, s) for s in found if s.week),
             drift=drift,
             drift_from=drift_from,
-            reasons=[(r.stage, r.outcome, r.reason or "", r.count) for r in await funnel(session)],
+            reasons=[
+                (r.stage, r.outcome, r.reason or "", r.count)
+                for r in await funnel(session)
+            ],
             spent=await _spent(session),
             may_act=account.may(Role.ADMIN),
         )
@@ -48,17 +53,30 @@ async def load_overview(site: Site, account: Account, tables: list[Link]) -> Ove
 async def draw_weeks(session: Session) -> str:
     """How many threads came to an outcome in each week, as SVG."""
     weeks = _sum((s.week, s) for s in await list_standings(session) if s.week)
-    values = [Bar(week, sum(outcomes.values())) for week, outcomes in sorted(weeks.items())]
-    return columns(Frame("Threads by the week of their decision", "How many came to stand where they do."), values)
+    values = [
+        Bar(week, sum(outcomes.values())) for week, outcomes in sorted(weeks.items())
+    ]
+    return columns(
+        Frame(
+            "Threads by the week of their decision",
+            "How many came to stand where they do.",
+        ),
+        values,
+    )
 
 
 async def draw_funnel(session: Session) -> str:
     """Where the threads ended, by stage, as SVG."""
     stages: dict[str, list[Bar]] = {}
     for row in await funnel(session):
-        stages.setdefault(row.stage, []).append(Bar(row.reason or row.outcome, row.count))
+        stages.setdefault(row.stage, []).append(
+            Bar(row.reason or row.outcome, row.count)
+        )
     groups = [Group(stage, found[:6]) for stage, found in stages.items()]
-    return bars(Frame("Where threads stand", "By stage; of each the six largest reasons."), groups)
+    return bars(
+        Frame("Where threads stand", "By stage; of each the six largest reasons."),
+        groups,
+    )
 
 
 def _sum(found: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int]]:
@@ -75,5 +93,7 @@ async def _spent(session: Session) -> dict[str, list[Spent]]:
     for back in (0, 1):
         week = iso_week(now() - timedelta(weeks=back))
         rows = await spending(session, *week_bounds(week))
-        found[week] = [row for row in rows if row.by in ("all", "source") and row.replies]
+        found[week] = [
+            row for row in rows if row.by in ("all", "source") and row.replies
+        ]
     return found

@@ -37,7 +37,9 @@ class OverviewPage(Page):
     drift: Sequence[Drift]
     drift_from: str  # The week in which there may be some first; "": there is some, or nothing was decided
     reasons: Sequence[tuple[str, str, str, int]]  # Stage, outcome, reason, threads
-    spent: Mapping[str, Sequence[Spent]]  # Week → what was spent in it, in all and by source
+    spent: Mapping[
+        str, Sequence[Spent]
+    ]  # Week → what was spent in it, in all and by source
     may_act: bool
 
 
@@ -91,7 +93,9 @@ class RevisionStep:
     revision: int
     created_at: Any
     fields: Mapping[str, Sequence[Change]]
-    criteria: Mapping[str, Sequence[Change]]  # Criterion → change; only those that changed
+    criteria: Mapping[
+        str, Sequence[Change]
+    ]  # Criterion → change; only those that changed
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,16 @@ class ThreadPage(Page):
     title: Marked
     messages: Sequence[Marked]
     shown: Stretch  # Which of the thread's messages these are
-    parts: Mapping[str, Stretch]  # Message → which of its characters are shown, where not all are
-    elsewhere: Mapping[str, str]  # Message that an element quotes, and that is not shown → its page
+    parts: Mapping[
+        str, Stretch
+    ]  # Message → which of its characters are shown, where not all are
+    elsewhere: Mapping[
+        str, str
+    ]  # Message that an element quotes, and that is not shown → its page
     elements: Mapping[str, Sequence[Mapping[str, Any]]]  # Side → elements
-    flags: Mapping[str, Sequence[Mapping[str, Any]]]  # Element or text → checks that it failed
+    flags: Mapping[
+        str, Sequence[Mapping[str, Any]]
+    ]  # Element or text → checks that it failed
     advice: Sequence[Advice]
     loose: Sequence[Mapping[str, Any]]  # Criteria of no advice above
     calls: Sequence[Call]

@@ -13,8 +13,17 @@ from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
-from medlive.service.audit import show_prompt, stream_csv, stream_jsonl, without_identifiers
-from medlive.service.curation.inspect import ThreadTakenDown, inspect_case, inspect_thread
+from medlive.service.audit import (
+    show_prompt,
+    stream_csv,
+    stream_jsonl,
+    without_identifiers,
+)
+from medlive.service.curation.inspect import (
+    ThreadTakenDown,
+    inspect_case,
+    inspect_thread,
+)
 from medlive.web.accounts.access import require
 from medlive.web.audit.overview import draw_funnel, draw_weeks, load_overview
 from medlive.web.audit.pages import RequestPage, Row, TablePage
@@ -26,7 +35,11 @@ from medlive.web.downloads.files import FIGURE_POLICY
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, site_of
 
-router: Final = APIRouter(prefix="/audit", include_in_schema=False, dependencies=[Depends(require(Role.VIEWER))])
+router: Final = APIRouter(
+    prefix="/audit",
+    include_in_schema=False,
+    dependencies=[Depends(require(Role.VIEWER))],
+)
 AUDIT: Final = Room("audit", False, router, (Section("Audit", "/audit"),))
 SiteOf = Annotated[Site, Depends(site_of)]
 Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
@@ -62,11 +75,15 @@ async def keep_view(
         raise HTTPException(422)
     async with site.database.begin() as session:
         await save_view(session, account.id, title, table, query)
-    return RedirectResponse(local_path(f"/audit/{table}" + (f"?{query}" if query else "")), 303)
+    return RedirectResponse(
+        local_path(f"/audit/{table}" + (f"?{query}" if query else "")), 303
+    )
 
 
 @router.post("/views/{number}/forget")
-async def drop_view(site: SiteOf, account: Viewer, number: int, back: Text = "/audit") -> Response:
+async def drop_view(
+    site: SiteOf, account: Viewer, number: int, back: Text = "/audit"
+) -> Response:
     """Forget a kept table page."""
     async with site.database.begin() as session:
         await forget_view(session, account.id, number)
@@ -84,13 +101,22 @@ async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
 
 @router.get("/cases/{case_id}")
 async def show_case(
-    request: Request, site: SiteOf, account: Viewer, case_id: str, place: PlaceOf, decision: Decision = None
+    request: Request,
+    site: SiteOf,
+    account: Viewer,
+    case_id: str,
+    place: PlaceOf,
+    decision: Decision = None,
 ) -> Response:
     """A case with its thread and every decision about it."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_case(session, case_id, decision=decision, window=place.window)
-        page = await load_thread_page(session, found, account, request, place, of_case=True)
+            found = await inspect_case(
+                session, case_id, decision=decision, window=place.window
+            )
+        page = await load_thread_page(
+            session, found, account, request, place, of_case=True
+        )
     return await asyncio.to_thread(render, request, page)
 
 
@@ -107,13 +133,19 @@ async def show_thread(
     """A thread with every decision about it, and its case."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_thread(session, source, thread_id, decision=decision, window=place.window)
-        page = await load_thread_page(session, found, account, request, place, of_case=False)
+            found = await inspect_thread(
+                session, source, thread_id, decision=decision, window=place.window
+            )
+        page = await load_thread_page(
+            session, found, account, request, place, of_case=False
+        )
     return await asyncio.to_thread(render, request, page)
 
 
 @router.get("/{table}.{form}")
-async def export(request: Request, site: SiteOf, table: str, form: Literal["csv", "jsonl"]) -> Response:
+async def export(
+    request: Request, site: SiteOf, table: str, form: Literal["csv", "jsonl"]
+) -> Response:
     """Exactly the rows that a table page's filter finds, as they are read."""
     state = _state(request, table)
 
@@ -121,12 +153,18 @@ async def export(request: Request, site: SiteOf, table: str, form: Literal["csv"
         async with site.database.begin() as session:
             order = {"sort": state.sort, "descending": not state.ascending}
             rows = stream_rows(session, state.listing, state.where, **order)  # type: ignore[arg-type]
-            written = stream_csv(rows, state.listing.row) if form == "csv" else stream_jsonl(rows)
+            written = (
+                stream_csv(rows, state.listing.row)
+                if form == "csv"
+                else stream_jsonl(rows)
+            )
             async for line in written:
                 yield line
 
     written = lines()
-    first = await anext(written, "")  # What is wrong with the filter is said before anything is sent
+    first = await anext(
+        written, ""
+    )  # What is wrong with the filter is said before anything is sent
 
     async def all_lines() -> AsyncIterator[str]:
         yield first
@@ -134,33 +172,53 @@ async def export(request: Request, site: SiteOf, table: str, form: Literal["csv"
             yield line
 
     kind = "text/csv" if form == "csv" else "application/jsonl"
-    name = {"Content-Disposition": f'attachment; filename="medlive-{table}.{form}"', "Cache-Control": "no-store"}
-    return StreamingResponse(all_lines(), media_type=f"{kind}; charset=utf-8", headers=name)
+    name = {
+        "Content-Disposition": f'attachment; filename="medlive-{table}.{form}"',
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(
+        all_lines(), media_type=f"{kind}; charset=utf-8", headers=name
+    )
 
 
 @router.get("/{table}")
-async def show_table(request: Request, site: SiteOf, account: Viewer, table: str) -> Response:
+async def show_table(
+    request: Request, site: SiteOf, account: Viewer, table: str
+) -> Response:
     """The rows of a table that a filter finds."""
     state = _state(request, table)
     view = TABLES[table]
     async with site.database.read() as session:
         page, counts = await load_listing(
-            session, state.listing, state.where, sort=state.sort, descending=not state.ascending,
-            after=state.after, before=state.before,
-        )  # fmt: skip
+            session,
+            state.listing,
+            state.where,
+            sort=state.sort,
+            descending=not state.ascending,
+            after=state.after,
+            before=state.before,
+        )
         if not page.rows and (state.after or state.before):  # They are gone
             return RedirectResponse(state.page(), 303)
-        views = [v for v in await list_views(session, account.id) if v.table_name == table]
+        views = [
+            v for v in await list_views(session, account.id) if v.table_name == table
+        ]
     found, rows = without_identifiers(page.rows), []
     for row, link in zip(found, row_links(state, found, page.keys), strict=True):
         cells = [(name, getattr(row, name)) for name in view.columns]
         more = [(name, value) for name in view.more if (value := getattr(row, name))]
         rows.append(Row(link and link[1], getattr(row, "language", ""), cells, more))
     shown = TablePage(
-        table=view, tables=_LINKS, state=state, rows=rows, counts=counts, views=views,
-        before=page.before and state.page(before=page.before), after=page.after and state.page(after=page.after),
+        table=view,
+        tables=_LINKS,
+        state=state,
+        rows=rows,
+        counts=counts,
+        views=views,
+        before=page.before and state.page(before=page.before),
+        after=page.after and state.page(after=page.after),
         sorts={sort: state.resorted(sort) for sort in state.listing.sorts},
-    )  # fmt: skip
+    )
     return render(request, shown)
 
 
@@ -170,7 +228,9 @@ def _missing() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        raise HTTPException(404, ". ".join(filter(None, (error.message, error.hint)))) from None
+        raise HTTPException(
+            404, ". ".join(filter(None, (error.message, error.hint)))
+        ) from None
     except ThreadTakenDown as gone:
         raise HTTPException(410, gone.message) from None
 

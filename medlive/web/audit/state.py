@@ -39,7 +39,9 @@ class State:
         if "week" in facets:
             facets["week"] = tuple(map(parse_week, facets["week"]))
         since, until = (_moment(given.get(name)) for name in _TIMES)
-        where = Filter(facets, since, until, given.get("text", "").strip()[:SEARCH_CHARS])
+        where = Filter(
+            facets, since, until, given.get("text", "").strip()[:SEARCH_CHARS]
+        )
         sort = given.get("sort", "")
         LISTINGS[table].order(sort)
         places = {name: given.get(name) for name in ("after", "before", "at")}
@@ -67,7 +69,12 @@ class State:
                 yield name, value
         for name in _TIMES:
             if (moment := getattr(self.where, name)) is not None:
-                yield name, moment.date().isoformat() if _is_midnight(moment) else moment.isoformat()
+                yield (
+                    name,
+                    moment.date().isoformat()
+                    if _is_midnight(moment)
+                    else moment.isoformat(),
+                )
         if self.where.text:
             yield "text", self.where.text
         if self.sort:
@@ -77,7 +84,12 @@ class State:
 
     def query(self, **more: str | None) -> str:
         """The address's query, with more fields; empty for the whole table."""
-        return urlencode([*self.pairs(), *((name, value) for name, value in more.items() if value is not None)])
+        return urlencode(
+            [
+                *self.pairs(),
+                *((name, value) for name, value in more.items() if value is not None),
+            ]
+        )
 
     def page(self, **more: str | None) -> str:
         """The address of the table page."""
@@ -87,7 +99,10 @@ class State:
     def toggled(self, facet: str, values: Iterable[str]) -> dict[str, str]:
         """Value → address of the page with that value of a facet taken into the filter, or out of it."""
         others = urlencode([pair for pair in self.pairs() if pair[0] != facet])
-        chosen = {value: urlencode({facet: value}) for value in self.where.facets.get(facet, ())}
+        chosen = {
+            value: urlencode({facet: value})
+            for value in self.where.facets.get(facet, ())
+        }
         found = {}
         for value in values:
             kept = [pair for one, pair in chosen.items() if one != value]

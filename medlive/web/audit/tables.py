@@ -13,7 +13,9 @@ class Table:
     title: str
     about: str
     columns: tuple[str, ...]
-    more: tuple[str, ...]  # Below the first column's value, where there is something to say
+    more: tuple[
+        str, ...
+    ]  # Below the first column's value, where there is something to say
     link: Callable[[Any], str | None]  # Path of a row's own page; None: there is none
     empty: str  # What fills the table, as a command
 
@@ -33,54 +35,94 @@ def _case(row: Any) -> str:
 
 TABLES: Final[Mapping[str, Table]] = {
     "threads": Table(
-        "Threads", "Every thread by where it stands, with what its advice was contradicted by.",
-        ("title", "source", "outcome", "stage", "reason", "changed_at"), ("detail", "evidence"),
-        _thread, "medlive harvest, or medlive import FILE",
+        "Threads",
+        "Every thread by where it stands, with what its advice was contradicted by.",
+        ("title", "source", "outcome", "stage", "reason", "changed_at"),
+        ("detail", "evidence"),
+        _thread,
+        "medlive harvest, or medlive import FILE",
     ),
     "cases": Table(
-        "Cases", "The latest revision of every case.",
-        ("query", "status", "specialty", "theme", "source", "revision", "changed_at"), ("status_reason",),
-        _case, "medlive curate",
+        "Cases",
+        "The latest revision of every case.",
+        ("query", "status", "specialty", "theme", "source", "revision", "changed_at"),
+        ("status_reason",),
+        _case,
+        "medlive curate",
     ),
     "calls": Table(
-        "Agent calls", "What engines were asked for the decisions that stand, and what they replied.",
+        "Agent calls",
+        "What engines were asked for the decisions that stand, and what they replied.",
         (
-            "task", "outcome", "model", "input_tokens", "output_tokens", "cost_usd", "latency_ms", "thread_id",
+            "task",
+            "outcome",
+            "model",
+            "input_tokens",
+            "output_tokens",
+            "cost_usd",
+            "latency_ms",
+            "thread_id",
             "decided_at",
         ),
         ("problem", "reply"),
-        lambda row: f"{_thread(row)}#call-{row.position}", "medlive curate",
+        lambda row: f"{_thread(row)}#call-{row.position}",
+        "medlive curate",
     ),
     "claims": Table(
-        "Claims", "Each advice as it was judged, and the words of the passages that it was judged by.",
+        "Claims",
+        "Each advice as it was judged, and the words of the passages that it was judged by.",
         ("claim", "verdict", "second", "outcome", "source", "thread_id", "decided_at"),
         ("reason", "second_reason", "evidence"),
-        lambda row: f"{_thread(row)}#advice-{row.element_id}", "medlive curate",
+        lambda row: f"{_thread(row)}#advice-{row.element_id}",
+        "medlive curate",
     ),
     "runs": Table(
-        "Harvest runs", "Each source's weekly harvests.",
-        ("iso_week", "source", "outcome", "started_at", "finished_at", "starts"), ("problem", "counts"),
-        lambda row: f"/audit/pages?{urlencode({'run': row.id})}", "medlive harvest",
+        "Harvest runs",
+        "Each source's weekly harvests.",
+        ("iso_week", "source", "outcome", "started_at", "finished_at", "starts"),
+        ("problem", "counts"),
+        lambda row: f"/audit/pages?{urlencode({'run': row.id})}",
+        "medlive harvest",
     ),
     "pages": Table(
-        "Pages", "Every page that was asked for.",
-        ("url", "source", "kind", "status", "fetched_at", "elapsed_ms", "page_number"), ("error",),
-        _thread, "medlive harvest",
+        "Pages",
+        "Every page that was asked for.",
+        ("url", "source", "kind", "status", "fetched_at", "elapsed_ms", "page_number"),
+        ("error",),
+        _thread,
+        "medlive harvest",
     ),
     "jobs": Table(
-        "Jobs", "What waits for a worker, runs, or is done.",
-        ("task", "status", "queue", "attempts", "queued_at"), ("args",), lambda row: None, "medlive harvest",
+        "Jobs",
+        "What waits for a worker, runs, or is done.",
+        ("task", "status", "queue", "attempts", "queued_at"),
+        ("args",),
+        lambda row: None,
+        "medlive harvest",
     ),
     "snapshots": Table(
-        "Snapshots", "What was frozen, and why it may not be published.",
-        ("version", "state", "publishable", "cases", "criteria", "frozen_at", "parent"), ("why_not",),
-        lambda row: f"/medlive-{row.version}/", "medlive snapshot freeze",
+        "Snapshots",
+        "What was frozen, and why it may not be published.",
+        ("version", "state", "publishable", "cases", "criteria", "frozen_at", "parent"),
+        ("why_not",),
+        lambda row: f"/medlive-{row.version}/",
+        "medlive snapshot freeze",
     ),
     "errata": Table(
-        "Errata", "Cases and criteria that were withdrawn.",
-        ("case_id", "criterion_id", "kind", "revision", "new_revision", "withdrawn_by", "withdrawn_at"),
+        "Errata",
+        "Cases and criteria that were withdrawn.",
+        (
+            "case_id",
+            "criterion_id",
+            "kind",
+            "revision",
+            "new_revision",
+            "withdrawn_by",
+            "withdrawn_at",
+        ),
         ("reason",),
-        _case, "medlive case withdraw CASE",
+        _case,
+        "medlive case withdraw CASE",
     ),
-}  # fmt: skip
+}
 """Every table, by its name in addresses."""

@@ -11,7 +11,12 @@ from fastapi import Request
 from starlette.datastructures import QueryParams
 
 from medlive.db.accounts import Account
-from medlive.db.audit.details import CaseRevision, find_replies, list_memberships, list_revisions
+from medlive.db.audit.details import (
+    CaseRevision,
+    find_replies,
+    list_memberships,
+    list_revisions,
+)
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
@@ -20,7 +25,14 @@ from medlive.service.audit import without_identifiers
 from medlive.service.paths import results_paths
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import compare, mark_thread
-from medlive.web.audit.pages import Advice, Call, Link, ModelResults, RevisionStep, ThreadPage
+from medlive.web.audit.pages import (
+    Advice,
+    Call,
+    Link,
+    ModelResults,
+    RevisionStep,
+    ThreadPage,
+)
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
@@ -46,15 +58,27 @@ async def load_thread_page(
     The query of the request says which list led to it.
     """
     url = request.url
-    curation = found["curation"] or {"elements": (), "claims": (), "calls": (), "checks": ()}
+    curation = found["curation"] or {
+        "elements": (),
+        "claims": (),
+        "calls": (),
+        "checks": (),
+    }
     shown = messages_shown(request, part, found["thread"])
     parts = parts_shown(request, found["thread"]["messages"])
-    title, messages = await asyncio.to_thread(mark_thread, found["thread"], curation["elements"])
+    title, messages = await asyncio.to_thread(
+        mark_thread, found["thread"], curation["elements"]
+    )
     elements = _group(curation["elements"], "side")
     claims = {claim["element_id"]: claim for claim in curation["claims"]}
     criteria = _group(found["criteria"], "advice_id")
-    advice = [Advice(e, claims.get(e["id"]), criteria.pop(e["id"], [])) for e in elements.get("advice", ())]
-    replies = await find_replies(session, {call["request_digest"] for call in curation["calls"]})
+    advice = [
+        Advice(e, claims.get(e["id"]), criteria.pop(e["id"], []))
+        for e in elements.get("advice", ())
+    ]
+    replies = await find_replies(
+        session, {call["request_digest"] for call in curation["calls"]}
+    )
     case_id = found["case"] and found["case"]["case_id"]
     revisions = await list_revisions(session, case_id) if case_id else []
     state = _state(QueryParams(url.query))
@@ -64,31 +88,48 @@ async def load_thread_page(
     if of_case:
         subject = f"case:{case_id}"
         criteria_ids = tuple(c["id"] for c in found["criteria"])
-        actions = case_actions(account, case_id, case["status"], case["revision"], criteria_ids)
+        actions = case_actions(
+            account, case_id, case["status"], case["revision"], criteria_ids
+        )
         actions = actions and replace(actions, back=place)
     else:
         subject = f"thread:{thread['source']}/{thread['thread_id']}"
-        actions = thread_actions(account, thread["source"], thread["thread_id"], _outcome(found), place)
+        actions = thread_actions(
+            account, thread["source"], thread["thread_id"], _outcome(found), place
+        )
     return ThreadPage(
         found=found,
-        language="zh" if any("\u4e00" <= c <= "\u9fff" for c in found["thread"]["title"]) else "en",
+        language="zh"
+        if any("\u4e00" <= c <= "\u9fff" for c in found["thread"]["title"])
+        else "en",
         title=title,
         messages=messages,
         shown=shown,
         parts=parts,
-        elsewhere=pages_of(request, part, {element["message_id"] for element in curation["elements"]}),
+        elsewhere=pages_of(
+            request, part, {element["message_id"] for element in curation["elements"]}
+        ),
         elements=elements,
         flags=_group((c for c in curation["checks"] if not c["passed"]), "subject"),
         advice=advice,
         loose=[c for rest in criteria.values() for c in rest],
-        calls=[Call(call, replies.get(call["request_digest"])) for call in curation["calls"]],
+        calls=[
+            Call(call, replies.get(call["request_digest"]))
+            for call in curation["calls"]
+        ],
         decision_links={
-            d["number"]: str(url.include_query_params(decision=d["number"]).replace(scheme="", netloc=""))
+            d["number"]: str(
+                url.include_query_params(decision=d["number"]).replace(
+                    scheme="", netloc=""
+                )
+            )
             for d in found["decisions"]
         },
         revisions=await asyncio.to_thread(_steps, revisions),
         memberships=await list_memberships(session, case_id) if case_id else [],
-        results=await _results(request, session, account, case_id) if case_id else ModelResults(),
+        results=await _results(request, session, account, case_id)
+        if case_id
+        else ModelResults(),
         entries=await list_entries(session, subject=subject),
         actions=actions,
         before=before,
@@ -97,9 +138,13 @@ async def load_thread_page(
     )
 
 
-async def _results(request: Request, session: Session, account: Account, case_id: str) -> ModelResults:
+async def _results(
+    request: Request, session: Session, account: Account, case_id: str
+) -> ModelResults:
     """How models did on a case, by what was read before and what can be read in `PATIENCE_S`."""
-    if await has_open_study(session, account.name) or await is_checked_blind(session, case_id):
+    if await has_open_study(session, account.name) or await is_checked_blind(
+        session, case_id
+    ):
         return ModelResults(withheld=True)
     state = request.app.state
     if not hasattr(state, "results"):
@@ -108,7 +153,9 @@ async def _results(request: Request, session: Session, account: Account, case_id
 
         state.results = CaseResults(results_paths(site_of(request).settings))
     done = await asyncio.to_thread(state.results.refresh_within, PATIENCE_S)
-    return ModelResults(False, not done, state.results.of_case(case_id), state.results.problems())
+    return ModelResults(
+        False, not done, state.results.of_case(case_id), state.results.problems()
+    )
 
 
 def _outcome(found: _Record) -> str:
@@ -122,21 +169,31 @@ def _state(query: QueryParams) -> State:
     return State.parse(table if table in TABLES else "threads", query)
 
 
-async def _neighbours(session: Session, state: State) -> tuple[Link | None, Link | None]:
+async def _neighbours(
+    session: Session, state: State
+) -> tuple[Link | None, Link | None]:
     """The rows beside the one that led here, in its list; None where there is none."""
     if state.at is None:
         return None, None
     found: list[Link | None] = []
     for place in ("before", "after"):
         page = await load_page(
-            session, state.listing, state.where, sort=state.sort, descending=not state.ascending, size=1,
-            before=state.at if place == "before" else None, after=state.at if place == "after" else None,
-        )  # fmt: skip
+            session,
+            state.listing,
+            state.where,
+            sort=state.sort,
+            descending=not state.ascending,
+            size=1,
+            before=state.at if place == "before" else None,
+            after=state.at if place == "after" else None,
+        )
         found += row_links(state, without_identifiers(page.rows), page.keys) or [None]
     return found[0], found[1]
 
 
-def row_links(state: State, rows: Sequence[Any], keys: Sequence[str]) -> list[Link | None]:
+def row_links(
+    state: State, rows: Sequence[Any], keys: Sequence[str]
+) -> list[Link | None]:
     """Each row's own page, which knows the list that led to it; None: it has none."""
     table, query = TABLES[state.table], state.query(**{TABLE: state.table})
 
@@ -147,7 +204,9 @@ def row_links(state: State, rows: Sequence[Any], keys: Sequence[str]) -> list[Li
         if not path.startswith(("/audit/threads/", "/audit/cases/")):
             return text, path
         path, _, fragment = path.partition("#")
-        return text, f"{path}?{query}&at={quote_plus(key)}" + (f"#{fragment}" if fragment else "")
+        return text, f"{path}?{query}&at={quote_plus(key)}" + (
+            f"#{fragment}" if fragment else ""
+        )
 
     return [link(*one) for one in zip(rows, keys, strict=True)]
 
@@ -177,7 +236,10 @@ def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:
 
 
 def _changed_criteria(old: CaseRevision, new: CaseRevision) -> dict[str, Sequence[Any]]:
-    before, after = ({c.id: f"{c.points:+} {c.axis}: {c.criterion}" for c in one.criteria} for one in (old, new))
+    before, after = (
+        {c.id: f"{c.points:+} {c.axis}: {c.criterion}" for c in one.criteria}
+        for one in (old, new)
+    )
     ids = [*before, *(i for i in after if i not in before)]
     changed = [i for i in ids if before.get(i) != after.get(i)]
     return {i: compare(before.get(i, ""), after.get(i, "")) for i in changed}

@@ -40,10 +40,14 @@ class Place:
             first = (self.page - 1) * MESSAGES_SHOWN
             return Window(first=first, count=MESSAGES_SHOWN, chars=MESSAGE_CHARS_SHOWN)
         start = (self.part - 1) * MESSAGE_CHARS_SHOWN
-        return Window(first=self.message, count=1, start=start, chars=MESSAGE_CHARS_SHOWN)
+        return Window(
+            first=self.message, count=1, start=start, chars=MESSAGE_CHARS_SHOWN
+        )
 
 
-def messages_shown(request: Request, place: Place, thread: Mapping[str, Any]) -> Stretch:
+def messages_shown(
+    request: Request, place: Place, thread: Mapping[str, Any]
+) -> Stretch:
     """Which of a thread's messages are shown. Raises HTTPException (404) where there are none such."""
     shown, first = thread["messages"], place.window.first
     if not shown and (place.page > 1 or place.message is not None):
@@ -52,7 +56,9 @@ def messages_shown(request: Request, place: Place, thread: Mapping[str, Any]) ->
     page = first // MESSAGES_SHOWN + 1
     if place.message is not None:  # Back to the page that holds it
         around = _address(request, page=page)
-        return Stretch(first + 1, last, thread["total"], before=None, after=None, around=around)
+        return Stretch(
+            first + 1, last, thread["total"], before=None, after=None, around=around
+        )
     return Stretch(
         first=first + 1 if shown else 0,
         last=last,
@@ -62,12 +68,17 @@ def messages_shown(request: Request, place: Place, thread: Mapping[str, Any]) ->
     )
 
 
-def parts_shown(request: Request, messages: Iterable[Mapping[str, Any]]) -> dict[str, Stretch]:
+def parts_shown(
+    request: Request, messages: Iterable[Mapping[str, Any]]
+) -> dict[str, Stretch]:
     """Which characters are shown of each message that is not shown whole, by the message's id."""
     found = {}
     for message in messages:
         start, length, number = message["start"], message["length"], message["place"]
-        part, end = start // MESSAGE_CHARS_SHOWN + 1, min(start + MESSAGE_CHARS_SHOWN, length)
+        part, end = (
+            start // MESSAGE_CHARS_SHOWN + 1,
+            min(start + MESSAGE_CHARS_SHOWN, length),
+        )
         if start and start >= length:
             raise HTTPException(404, "The message has no such part.")
         if start == 0 and end == length:
@@ -76,18 +87,27 @@ def parts_shown(request: Request, messages: Iterable[Mapping[str, Any]]) -> dict
             first=start + 1,
             last=end,
             total=length,
-            before=_address(request, message=number, part=part - 1) if part > 1 else None,
-            after=_address(request, message=number, part=part + 1) if end < length else None,
+            before=_address(request, message=number, part=part - 1)
+            if part > 1
+            else None,
+            after=_address(request, message=number, part=part + 1)
+            if end < length
+            else None,
         )
     return found
 
 
-def pages_of(request: Request, place: Place, message_ids: Iterable[str]) -> dict[str, str]:
+def pages_of(
+    request: Request, place: Place, message_ids: Iterable[str]
+) -> dict[str, str]:
     """The address of the page that shows a message, for each of these that this page does not show."""
     window, found = place.window, {}
     for name in message_ids:
         number = int(name[1:]) if name[1:].isdecimal() else None
-        if number is not None and not window.first <= number < window.first + window.count:
+        if (
+            number is not None
+            and not window.first <= number < window.first + window.count
+        ):
             found[name] = _address(request, page=number // MESSAGES_SHOWN + 1)
     return found
 

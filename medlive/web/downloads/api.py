@@ -17,14 +17,22 @@ from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, tot
 from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import Leaderboard, load_leaderboard
 
-_MISSING: Final[dict[int | str, dict[str, Any]]] = {404: {"description": "The site shows no such snapshot."}}
-_GONE: Final[dict[int | str, dict[str, Any]]] = {410: {"description": "A snapshot is no longer given out."}}
-_AWAY: Final[dict[int | str, dict[str, Any]]] = {503: {"description": "The database cannot be reached."}}
+_MISSING: Final[dict[int | str, dict[str, Any]]] = {
+    404: {"description": "The site shows no such snapshot."}
+}
+_GONE: Final[dict[int | str, dict[str, Any]]] = {
+    410: {"description": "A snapshot is no longer given out."}
+}
+_AWAY: Final[dict[int | str, dict[str, Any]]] = {
+    503: {"description": "The database cannot be reached."}
+}
 router: Final = APIRouter(prefix="/api/v1", responses=_AWAY)
 
 _VERSION: Final = r"^[0-9]{4}\.W[0-9]{2}$"
 Version = Annotated[str, Path(pattern=_VERSION, examples=["2026.W47"])]
-VersionOrLatest = Annotated[str, Path(pattern=rf"^latest$|{_VERSION}", examples=["latest", "2026.W47"])]
+VersionOrLatest = Annotated[
+    str, Path(pattern=rf"^latest$|{_VERSION}", examples=["latest", "2026.W47"])
+]
 
 
 def _day(text: str) -> date:
@@ -100,21 +108,31 @@ def _summary(shown: ShownSnapshot) -> dict[str, Any]:
     release = shown.release
     manifest = release.manifest
     return {
-        "version": shown.version, "digest": release.digest, "parent": manifest.parent,
-        "created_at": manifest.created_at, "cases": manifest.counts.cases, "criteria": manifest.counts.criteria,
-        "signed": manifest.signing is not None, "publishable": manifest.publishable,
-        "withdrawn": shown.withdrawn, "url": f"/{release.folder}/",
-    }  # fmt: skip
+        "version": shown.version,
+        "digest": release.digest,
+        "parent": manifest.parent,
+        "created_at": manifest.created_at,
+        "cases": manifest.counts.cases,
+        "criteria": manifest.counts.criteria,
+        "signed": manifest.signing is not None,
+        "publishable": manifest.publishable,
+        "withdrawn": shown.withdrawn,
+        "url": f"/{release.folder}/",
+    }
 
 
 @router.get("/snapshots")
 async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
     """Every snapshot, newest first."""
-    return [SnapshotSummary.model_validate(_summary(shown)) for shown in catalog.snapshots]
+    return [
+        SnapshotSummary.model_validate(_summary(shown)) for shown in catalog.snapshots
+    ]
 
 
 @router.get("/snapshots/{version}", responses=_MISSING)
-async def get_snapshot(version: VersionOrLatest, site: TheSite, catalog: TheCatalog) -> SnapshotDetail:
+async def get_snapshot(
+    version: VersionOrLatest, site: TheSite, catalog: TheCatalog
+) -> SnapshotDetail:
     """A snapshot with its counts and files; "latest" is the newest that is given out whole."""
     shown = catalog.latest if version == "latest" else find_shown(catalog, version)
     if shown is None:
@@ -123,30 +141,46 @@ async def get_snapshot(version: VersionOrLatest, site: TheSite, catalog: TheCata
         downloads = totals_of(await total_downloads(session), shown.version)
     files = [
         {
-            "name": name, "size": entry.size, "sha256": entry.sha256, "rows": entry.rows,
-            "url": f"/{shown.release.folder}/{name}", "downloads": downloads.get(name, 0),
+            "name": name,
+            "size": entry.size,
+            "sha256": entry.sha256,
+            "rows": entry.rows,
+            "url": f"/{shown.release.folder}/{name}",
+            "downloads": downloads.get(name, 0),
         }
         for name, entry in shown.release.files.items()
-    ]  # fmt: skip
+    ]
     counts = shown.release.manifest.counts
-    return SnapshotDetail.model_validate(_summary(shown) | {"counts": counts, "files": files})
+    return SnapshotDetail.model_validate(
+        _summary(shown) | {"counts": counts, "files": files}
+    )
 
 
 @router.get("/diff", responses=_MISSING | _GONE)
-async def get_diff(catalog: TheCatalog, old: VersionQuery, new: VersionQuery) -> Difference:
+async def get_diff(
+    catalog: TheCatalog, old: VersionQuery, new: VersionQuery
+) -> Difference:
     """What changed from one snapshot to another."""
     found = await find_diff(catalog, old, new)
     return Difference(
-        old=old, new=new, counts={kind.value: count for kind, count in found.counts.items()},
-        touched=dict(found.touched), settings=found.settings,
-        cases=tuple(CaseChange(**asdict(c), reason=found.reasons.get(c.case_id)) for c in found.listed),
+        old=old,
+        new=new,
+        counts={kind.value: count for kind, count in found.counts.items()},
+        touched=dict(found.touched),
+        settings=found.settings,
+        cases=tuple(
+            CaseChange(**asdict(c), reason=found.reasons.get(c.case_id))
+            for c in found.listed
+        ),
         reasons_from=found.reasons_from,
-    )  # fmt: skip
+    )
 
 
 @router.get("/errata")
 async def list_errata(
-    site: TheSite, catalog: TheCatalog, version: Annotated[str | None, Query(pattern=_VERSION)] = None
+    site: TheSite,
+    catalog: TheCatalog,
+    version: Annotated[str | None, Query(pattern=_VERSION)] = None,
 ) -> list[Erratum]:
     """What was withdrawn after it was frozen, of one snapshot or of all."""
     errata = await load_public_errata(site, catalog)
@@ -160,7 +194,9 @@ async def get_leaderboard(site: TheSite) -> Leaderboard:
 
 
 @router.get("/downloads")
-async def get_downloads(site: TheSite, catalog: TheCatalog, since: Day | None = None) -> list[DownloadCount]:
+async def get_downloads(
+    site: TheSite, catalog: TheCatalog, since: Day | None = None
+) -> list[DownloadCount]:
     """How many downloads of each file were begun on each day since a day, by default 89 days ago."""
     first = since or now().date() - timedelta(days=89)
     async with site.database.begin() as session:

@@ -18,16 +18,23 @@ _FOLDING: Final = re.compile(r"</?details>|<summary>([^<>]*)</summary>")
 class _Renderer(RendererHTML):
     """Escapes markup, but for what folds a table away."""
 
-    def html_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    def html_block(
+        self, tokens: Sequence[Token], idx: int, options: Any, env: Any
+    ) -> str:
         return "\n".join(
-            line if _FOLDING.fullmatch(line) else escape(line) for line in tokens[idx].content.splitlines()
+            line if _FOLDING.fullmatch(line) else escape(line)
+            for line in tokens[idx].content.splitlines()
         )
 
-    def html_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+    def html_inline(
+        self, tokens: Sequence[Token], idx: int, options: Any, env: Any
+    ) -> str:
         return escape(tokens[idx].content)
 
 
-_PARSER: Final = MarkdownIt("commonmark", {"html": True}, renderer_cls=_Renderer).enable("table")
+_PARSER: Final = MarkdownIt(
+    "commonmark", {"html": True}, renderer_cls=_Renderer
+).enable("table")
 
 
 def card_html(markdown: str) -> Markup:
@@ -45,7 +52,9 @@ def card_html(markdown: str) -> Markup:
     html = _PARSER.renderer.render(kept, _PARSER.options, {})
     # S704: the renderer escapes all text, and the markup that is not ours.
     return Markup(
-        html.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
+        html.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
+            "</table>", "</table></div>"
+        )
     )
 
 

@@ -32,7 +32,9 @@ class ShownSnapshot:
     info: SnapshotInfo
     release: Release
     folder: Path
-    withdrawn: bool  # Whether it shows a case that was taken down or identifies a person
+    withdrawn: (
+        bool  # Whether it shows a case that was taken down or identifies a person
+    )
 
     @property
     def version(self) -> str:
@@ -52,7 +54,9 @@ class Catalog:
 
     def find(self, version: str) -> ShownSnapshot | None:
         """Return a snapshot; None if the site does not show it."""
-        return next((shown for shown in self.snapshots if shown.version == version), None)
+        return next(
+            (shown for shown in self.snapshots if shown.version == version), None
+        )
 
     @property
     def latest(self) -> ShownSnapshot | None:
@@ -75,11 +79,17 @@ async def load_catalog(site: Site) -> Catalog:
     async with site.database.begin() as session:
         infos = await list_snapshots(session)
         withdrawn = await must_not_be_given_out(session)
-    frozen = [i for i in infos if i.state is SnapshotState.FROZEN and (i.publishable or site.preview)]
+    frozen = [
+        i
+        for i in infos
+        if i.state is SnapshotState.FROZEN and (i.publishable or site.preview)
+    ]
     return await asyncio.to_thread(_shown_snapshots, site.snapshots, frozen, withdrawn)
 
 
-def _shown_snapshots(root: Path, infos: list[SnapshotInfo], withdrawn: frozenset[str]) -> Catalog:
+def _shown_snapshots(
+    root: Path, infos: list[SnapshotInfo], withdrawn: frozenset[str]
+) -> Catalog:
     snapshots = []
     for info in infos:
         folder = root / folder_name(info.version)
@@ -92,7 +102,9 @@ def _shown_snapshots(root: Path, infos: list[SnapshotInfo], withdrawn: frozenset
         except (CheckFailed, UsageError) as exc:
             _warn_once(info.version, exc.message)
             continue
-        snapshots.append(ShownSnapshot(info, release, folder, info.version in withdrawn))
+        snapshots.append(
+            ShownSnapshot(info, release, folder, info.version in withdrawn)
+        )
     return Catalog(tuple(snapshots))
 
 
@@ -119,10 +131,16 @@ async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
     """The errata of the snapshots that the site shows; none where the file is missing or damaged."""
     versions = {shown.version for shown in catalog.snapshots}
     try:
-        errata = await asyncio.to_thread(load_errata, site.snapshots / errata_name(site))
+        errata = await asyncio.to_thread(
+            load_errata, site.snapshots / errata_name(site)
+        )
     except BadInput:
         return Errata()
-    return Errata(entries=tuple(entry for entry in errata.entries if versions.intersection(entry.snapshots)))
+    return Errata(
+        entries=tuple(
+            entry for entry in errata.entries if versions.intersection(entry.snapshots)
+        )
+    )
 
 
 def totals_of(totals: Mapping[tuple[str, str], int], version: str) -> dict[str, int]:

@@ -32,7 +32,11 @@ class _File(FileResponse):
 
     def __init__(self, handle: io.FileIO, **options: Any) -> None:
         self._handle = handle
-        super().__init__(f"/dev/fd/{handle.fileno()}", stat_result=os.fstat(handle.fileno()), **options)
+        super().__init__(
+            f"/dev/fd/{handle.fileno()}",
+            stat_result=os.fstat(handle.fileno()),
+            **options,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the file, or its head, and close it."""
@@ -78,17 +82,25 @@ async def send_file(
             return Response(status_code=status, headers=headers)
         closed.pop_all()  # the answer closes it
     start = _keep_one_range(request)
-    task = BackgroundTask(count) if count is not None and request.method == "GET" and start == 0 else None
+    task = (
+        BackgroundTask(count)
+        if count is not None and request.method == "GET" and start == 0
+        else None
+    )
     headers["Content-Security-Policy"] = policy
     return _File(handle, headers=headers, media_type=media_type(name), background=task)
 
 
 def _precondition(request: Request, etag: str) -> int | None:
     """412 or 304 where If-Match or If-None-Match asks for it; the first compares strongly, the second weakly."""
-    wanted, known = (request.headers.getlist(name) for name in ("if-match", "if-none-match"))
+    wanted, known = (
+        request.headers.getlist(name) for name in ("if-match", "if-none-match")
+    )
     if wanted and not {"*", etag}.intersection(_tags(wanted)):
         return 412
-    if known and {"*", etag}.intersection(tag.removeprefix("W/") for tag in _tags(known)):
+    if known and {"*", etag}.intersection(
+        tag.removeprefix("W/") for tag in _tags(known)
+    ):
         return 304
     return None
 
@@ -110,7 +122,9 @@ def _keep_one_range(request: Request) -> int | None:
         return int(first)
     if last and not first:
         return None
-    request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
+    request.scope["headers"] = [
+        pair for pair in request.scope["headers"] if pair[0] != b"range"
+    ]
     return 0
 
 
@@ -121,7 +135,13 @@ _MOST_DIGESTS: Final = 4096
 def _digest(handle: io.FileIO) -> str:
     """Return an open file's SHA-256, computed again when the file has changed. Raises OSError."""
     status = os.fstat(handle.fileno())
-    state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+    state = (
+        status.st_dev,
+        status.st_ino,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_size,
+    )
     if state not in _DIGESTS:
         if len(_DIGESTS) >= _MOST_DIGESTS:
             _DIGESTS.clear()

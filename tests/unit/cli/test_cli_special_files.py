@@ -67,9 +67,15 @@ def put(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["run.json", "cases.jsonl", "responses.jsonl", "grades.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["run.json", "cases.jsonl", "responses.jsonl", "grades.jsonl"]
+)
 def test_no_file_of_a_run_makes_scoring_hang(
-    instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+    instance: Instance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kind: str,
 ) -> None:
     monkeypatch.setattr(log, "LOG_LINE_BYTES", 1 << 20)
     run = made_run(made_cases(3, months=1), tmp_path / "run", "a model", 0.5)
@@ -88,7 +94,10 @@ def test_no_log_is_written_through_what_lies_in_its_place(
     path = tmp_path / "grades.jsonl"
     path.write_bytes(b'{"a": 1}\n')
     put(path, kind)
-    with pytest.raises(BadInput, match=r"grades\.jsonl cannot be written"), log.open_log(path) as out:
+    with (
+        pytest.raises(BadInput, match=r"grades\.jsonl cannot be written"),
+        log.open_log(path) as out,
+    ):
         out.add({"b": 2})
     if kind == "link":
         assert path.resolve().read_bytes() == b'{"a": 1}\n'
@@ -116,8 +125,16 @@ def test_no_file_of_a_snapshot_a_bundle_or_an_index_makes_reading_hang(
 @pytest.mark.parametrize(
     ("reader", "name", "content"),
     [
-        (PASSAGES, "b.jsonl", b'{"id": "1", "title": "t", "text": "words of evidence"}\n'),
-        (GUIDELINES, "b.jsonl", b'{"id": "1", "source": "who", "title": "t", "clean_text": "words"}\n'),
+        (
+            PASSAGES,
+            "b.jsonl",
+            b'{"id": "1", "title": "t", "text": "words of evidence"}\n',
+        ),
+        (
+            GUIDELINES,
+            "b.jsonl",
+            b'{"id": "1", "source": "who", "title": "t", "clean_text": "words"}\n',
+        ),
         (
             MEDQUAD,
             "b.xml",
@@ -138,13 +155,19 @@ def test_no_file_in_a_corpus_hides_the_others(
     assert len(found) == (0 if reader is PUBMED else 1)
 
 
-@pytest.mark.parametrize("encoding", ["utf-7", "gb2312", "gb18030", "UTF-32", "hex", "unicode_escape", "x" * 500])
+@pytest.mark.parametrize(
+    "encoding",
+    ["utf-7", "gb2312", "gb18030", "UTF-32", "hex", "unicode_escape", "x" * 500],
+)
 def test_a_member_of_a_charset_that_is_not_read_is_named_and_the_rest_is_read(
     tmp_path: Path, encoding: str
 ) -> None:
     page = "<Document><QAPair pid='1'><Question>q</Question><Answer>an answer</Answer></QAPair></Document>"
     with tarfile.open(tmp_path / "corpus.tar", "w") as tar:
-        for name, head in (("x/1.xml", f"<?xml version='1.0' encoding='{encoding}'?>"), ("x/2.xml", "")):
+        for name, head in (
+            ("x/1.xml", f"<?xml version='1.0' encoding='{encoding}'?>"),
+            ("x/2.xml", ""),
+        ):
             data = (head + page).encode()
             info = tarfile.TarInfo(name)
             info.size = len(data)
@@ -152,10 +175,16 @@ def test_a_member_of_a_charset_that_is_not_read_is_named_and_the_rest_is_read(
     log = ReadLog()
     [document] = MEDQUAD.documents(tmp_path / "corpus.tar", log)
     assert document.id == "x/2-1"
-    assert [problem for problem in log.problems if "x/1.xml" in str(problem) and "encoding" in str(problem)]
+    assert [
+        problem
+        for problem in log.problems
+        if "x/1.xml" in str(problem) and "encoding" in str(problem)
+    ]
 
 
-def test_what_a_user_names_may_be_a_link_or_a_pipe_and_is_no_device(tmp_path: Path) -> None:
+def test_what_a_user_names_may_be_a_link_or_a_pipe_and_is_no_device(
+    tmp_path: Path,
+) -> None:
     book = tmp_path / "book.tsv"
     book.write_text("code\ttitle\nA00\tCholera\n", "utf-8")
     link = tmp_path / "link.tsv"

@@ -21,10 +21,14 @@ from tests.support.runs import made_cases, made_run
 from tests.support.snapshots import small_case
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\r\x08\x9b31m\u202eevil\u2066\x00\x7f"
-SINKS = frozenset({"print", "typer.echo", "click.echo", "sys.stdout.write", "rich.print"})
+SINKS = frozenset(
+    {"print", "typer.echo", "click.echo", "sys.stdout.write", "rich.print"}
+)
 JSON = st.recursive(
     st.text() | st.integers() | st.none(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
 )
 
 
@@ -57,7 +61,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         folder = root / f"{name}\x1b[31m\x9b\u202e"
         made_run(cases, folder, f"{name}{HOSTILE}", 0.5 if name == "one" else 0.7)
         (folder / "responses.jsonl").write_bytes(
-            (folder / "responses.jsonl").read_bytes().replace(b"Please rest", b"\\u001b[2J Please rest")
+            (folder / "responses.jsonl")
+            .read_bytes()
+            .replace(b"Please rest", b"\\u001b[2J Please rest")
         )
         folders.append(folder)
     return folders
@@ -94,10 +100,19 @@ def test_no_command_about_runs_prints_what_a_terminal_obeys(
 
 @pytest.mark.parametrize("form", [(), ("--json",)], ids=["table", "json"])
 def test_no_command_about_folders_prints_what_a_terminal_obeys(
-    form: tuple[str, ...], instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: tuple[str, ...],
+    instance: Instance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = EngineUse(role=f"screener{HOSTILE}", engine="openai", model=f"a model{HOSTILE}")
-    monkeypatch.setattr(snapshots, "PROVENANCE", snapshots.PROVENANCE.model_copy(update={"engines": (engine,)}))
+    engine = EngineUse(
+        role=f"screener{HOSTILE}", engine="openai", model=f"a model{HOSTILE}"
+    )
+    monkeypatch.setattr(
+        snapshots,
+        "PROVENANCE",
+        snapshots.PROVENANCE.model_copy(update={"engines": (engine,)}),
+    )
     cases = [small_case("a0", "2026.W43")]
     listed = ListedEntries(snapshots.added(cases, "2026.W43"))
     frozen = snapshots.freeze(tmp_path, "2026.W43", cases, listed)
@@ -109,7 +124,10 @@ def test_no_command_about_folders_prints_what_a_terminal_obeys(
     bundle = tmp_path / "bundle\x1b[31m"
     bundle.mkdir()
     (bundle / "run\x1b[31m.json").write_text(HOSTILE, "utf-8")
-    for command in (("snapshot", "verify", frozen.path), ("eval", "verify-bundle", bundle)):
+    for command in (
+        ("snapshot", "verify", frozen.path),
+        ("eval", "verify-bundle", bundle),
+    ):
         done = instance.here(*command, *form, status=1)
         assert done.out
         assert controls(done.out) == set()
@@ -124,7 +142,11 @@ def test_no_way_to_print_lets_a_control_through(text: str, value: object) -> Non
         output.echo(text)
         assert written.taken().count("\n") == 1
         output.echo_lines(text)
-        output.print_table([text], [[text], [Text(text, style="bold")], output.dimmed([text])], title=text)
+        output.print_table(
+            [text],
+            [[text], [Text(text, style="bold")], output.dimmed([text])],
+            title=text,
+        )
         assert controls(written.taken(all_of=True)) == set()
         written.parts.clear()
         output.print_json(value)
@@ -163,4 +185,6 @@ def test_commands_print_by_these_alone() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in SINKS:
                 found.append(f"{path.name}: {ast.unparse(node)}")
     own = [call for call in found if call.startswith("output.py: sys.stdout.write")]
-    assert [call for call in found if call not in own] == ["main.py: typer.echo(f'medlive {__version__}')"]
+    assert [call for call in found if call not in own] == [
+        "main.py: typer.echo(f'medlive {__version__}')"
+    ]

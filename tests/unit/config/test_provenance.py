@@ -15,13 +15,25 @@ def test_it_names_every_file_and_the_commit(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("b.tar.gz", "a.whl")]
     for file in files:
         file.write_bytes(file.name.encode() * 1000)
-    sums = subprocess.run(["sha256sum", *files], check=True, capture_output=True, text=True).stdout.splitlines()
-    expected = {Path(path).name: digest for digest, path in (line.split("  ") for line in sums)}
+    sums = subprocess.run(
+        ["sha256sum", *files], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    expected = {
+        Path(path).name: digest for digest, path in (line.split("  ") for line in sums)
+    }
     command = [sys.executable, str(ROOT / "deploy" / "provenance.py"), *map(str, files)]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=tmp_path).stdout)
-    assert {one["name"]: one["digest"]["sha256"] for one in found["subject"]} == expected
+    found = json.loads(
+        subprocess.run(command, check=True, capture_output=True, cwd=tmp_path).stdout
+    )
+    assert {
+        one["name"]: one["digest"]["sha256"] for one in found["subject"]
+    } == expected
     head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+        ["git", "rev-parse", "HEAD"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout
     source, _ = found["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert source["digest"]["gitCommit"] == head.strip()

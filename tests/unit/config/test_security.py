@@ -15,13 +15,24 @@ def test_every_test_that_the_threat_model_names_is_there(name: str) -> None:
     path, _, function = name.partition("::")
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     assert function in {
-        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
 
 
 def test_every_threat_is_tried() -> None:
-    rows = [line for line in THREATS.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    other = ("| threat ", "| --- ", "| role ", "| `medlive_")  # Also of the list of rights
+    rows = [
+        line
+        for line in THREATS.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    other = (
+        "| threat ",
+        "| --- ",
+        "| role ",
+        "| `medlive_",
+    )  # Also of the list of rights
     threats = [row for row in rows if not row.startswith(other)]
     assert len(threats) >= 30
     assert [row for row in threats if "`tests/" not in row.rsplit("|", 2)[1]] == []
@@ -31,4 +42,6 @@ def test_they_are_called_from_one_place(request: pytest.FixtureRequest) -> None:
     """This test's own session has marked what it collected of them."""
     named = named_tests(THREATS)
     for item in request.session.items:
-        assert (item.nodeid.partition("[")[0] in named) == (item.get_closest_marker("security") is not None)
+        assert (item.nodeid.partition("[")[0] in named) == (
+            item.get_closest_marker("security") is not None
+        )

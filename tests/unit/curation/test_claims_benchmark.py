@@ -52,13 +52,26 @@ def align(inputs: Mapping[str, Any]) -> dict[str, Any]:
     if "bark" in claim["statement"]:
         verdict, quote = "contradicted", "does not seem to help people"
     evidence = [{"passage_id": passage["id"], "quotes": [quote]}] if quote else []
-    return {"verdicts": [{"id": claim["id"], "verdict": verdict, "evidence": evidence, "reason": "So."}]}
+    return {
+        "verdicts": [
+            {
+                "id": claim["id"],
+                "verdict": verdict,
+                "evidence": evidence,
+                "reason": "So.",
+            }
+        ]
+    }
 
 
 def overturn(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """A second check that finds no contradiction."""
     (claim,) = inputs["claims"]
-    return {"verdicts": [{"id": claim["id"], "goes_against": False, "evidence": [], "reason": "So."}]}
+    return {
+        "verdicts": [
+            {"id": claim["id"], "goes_against": False, "evidence": [], "reason": "So."}
+        ]
+    }
 
 
 @pytest.fixture
@@ -68,16 +81,27 @@ def engine(claims: Any, monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return scripted
 
 
-def test_requests_hold_the_whole_passage_and_nothing_of_the_label(claims: Any, engine: Scripted) -> None:
+def test_requests_hold_the_whole_passage_and_nothing_of_the_label(
+    claims: Any, engine: Scripted
+) -> None:
     assert claims.main(["--part", "all"]) == 0
     asked = [json.dumps(request.inputs) for request in engine.requests]
     assert len(asked) == len(PASSAGES) + 1  # One contradiction has a second check
     assert any(PASSAGES[REFUTED] in inputs for inputs in asked)
     for inputs in asked:
-        assert not any(word in inputs for word in ("secret-id", "healthfc", "label", "contradicted"))
-    statements = {request.inputs["claims"][0]["statement"] for request in engine.requests}
+        assert not any(
+            word in inputs
+            for word in ("secret-id", "healthfc", "label", "contradicted")
+        )
+    statements = {
+        request.inputs["claims"][0]["statement"] for request in engine.requests
+    }
     asked_as_yes = f'The answer to "{REFUTED}" is yes.'
-    assert statements == {SUPPORTED, asked_as_yes, 'The answer to "Does humming help sleep?" is yes.'}
+    assert statements == {
+        SUPPORTED,
+        asked_as_yes,
+        'The answer to "Does humming help sleep?" is yes.',
+    }
 
 
 def test_the_excerpt_is_cut_as_curation_cuts_it(claims: Any, engine: Scripted) -> None:
@@ -98,7 +122,10 @@ def test_the_second_check_is_stored_apart_and_a_second_run_asks_nobody(
         ("neutral", "", "neutral"),
         ("supported", "", "supported"),
     ]
-    assert not any(text[:20] in out.read_text(encoding="utf-8") for text in (*PASSAGES, *PASSAGES.values()))
+    assert not any(
+        text[:20] in out.read_text(encoding="utf-8")
+        for text in (*PASSAGES, *PASSAGES.values())
+    )
     asked = len(engine.requests)
     capsys.readouterr()
     assert claims.main(["--part", "all", "--out", str(out), "--compare", str(out)]) == 0
@@ -114,10 +141,18 @@ def test_the_parts_and_the_sample_depend_on_ids_alone(claims: Any) -> None:
     assert 900 < parts.count("held_out") < 1100
     first, *_ = claims.read_claims(claims.FILE)
     labels = [*claims.Alignment] * 5
-    rows = [first._replace(key=str(number), label=label) for number, label in enumerate(labels)]
+    rows = [
+        first._replace(key=str(number), label=label)
+        for number, label in enumerate(labels)
+    ]
     relabelled = [row._replace(label=claims.Alignment.NEUTRAL) for row in rows]
     chosen = [
-        [claim.key for claim in claims.choose(some, sets=claims.SETS, part="all", limit=6, seed=5)]
+        [
+            claim.key
+            for claim in claims.choose(
+                some, sets=claims.SETS, part="all", limit=6, seed=5
+            )
+        ]
         for some in (rows, relabelled)
     ]
     assert len(chosen[0]) == 6
@@ -125,7 +160,10 @@ def test_the_parts_and_the_sample_depend_on_ids_alone(claims: Any) -> None:
 
 
 def test_without_the_claims_it_says_so(
-    claims: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    claims: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(claims, "FILE", tmp_path / "none.jsonl")
     assert claims.main([]) == 3

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.curation.chain import ROLES, CurationSettings, curate, curate_without_element
+from medlive.curation.chain import (
+    ROLES,
+    CurationSettings,
+    curate,
+    curate_without_element,
+)
 from medlive.curation.model import (
     Check,
     ElementStatus,
@@ -23,16 +28,33 @@ from medlive.errors import EndpointUnavailable, UsageError
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.replay import ReplayEngine
-from tests.support.scripted import THREAD, Memory, OnePassage, Script, Scripted, changed, honest, judged, run
+from tests.support.scripted import (
+    THREAD,
+    Memory,
+    OnePassage,
+    Script,
+    Scripted,
+    changed,
+    honest,
+    judged,
+    run,
+)
 
 
 async def test_honest_engine_gives_a_kept_case_with_every_part_of_its_record() -> None:
     curation = await run(honest())
-    assert (curation.outcome, curation.stage, curation.reason) == (Outcome.KEPT, Stage.RUBRIC, None)
+    assert (curation.outcome, curation.stage, curation.reason) == (
+        Outcome.KEPT,
+        Stage.RUBRIC,
+        None,
+    )
     assert (curation.s_cc, curation.s_inf, curation.s_align) == (1, 2 / 3, 1.0)
     assert [e.id for e in curation.elements] == ["n1", "n2", "q", "a1", "a2"]
     assert all(c.passed for c in curation.checks if c.check is not Check.SUSPICION)
-    assert all(c.hits and [x.passage_id for x in c.citations] == ["demo:1:0"] for c in curation.claims)
+    assert all(
+        c.hits and [x.passage_id for x in c.citations] == ["demo:1:0"]
+        for c in curation.claims
+    )
     assert [r.prudent for r in curation.requirements] == [False, False, False, True]
     assert curation.second_reading is not None
     assert curation.index == OnePassage.identity
@@ -51,7 +73,9 @@ async def test_replies_other_than_verified_physicians_are_never_shown() -> None:
 @pytest.mark.parametrize("message_id", ["m0", "m1", "m3", "m9", "title", ""])
 async def test_advice_from_anybody_else_is_no_reply(message_id: str) -> None:
     item = {"message_id": message_id, "quote": "x", "statement": "x", "kind": "plan"}
-    curation = await run(changed(screener__extract=honest()["screener.extract"] | {"advice": [item]}))
+    curation = await run(
+        changed(screener__extract=honest()["screener.extract"] | {"advice": [item]})
+    )
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
     assert [c.attempt for c in curation.calls if c.task == "screener.extract"] == [1, 2]
 
@@ -60,43 +84,80 @@ def insisting(**change: Any) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """A Screener that gives back what was objected to, with these changes."""
     return lambda inputs: {
         "elements": [
-            {"id": e["id"], "keep": True, "message_id": e["message_id"], "quote": e["quote"],
-             "statement": e["statement"]} | change
+            {
+                "id": e["id"],
+                "keep": True,
+                "message_id": e["message_id"],
+                "quote": e["quote"],
+                "statement": e["statement"],
+            }
+            | change
             for e in inputs["elements"]
         ]
-    }  # fmt: skip
+    }
 
 
 FABRICATED = [
     ({"quote": "chest pain", "statement": "Chest pain."}, Check.QUOTE_IN_MESSAGE),
-    ({"quote": "dry cough for 3 weeks", "statement": "Dry cough for 30 weeks."}, Check.NUMBERS_AGREE),
-    ({"quote": "dry cough for 3 weeks", "statement": "Dry cough for 3 days."}, Check.NUMBERS_AGREE),
-    ({"quote": "dry cough for 30 weeks", "statement": "Dry cough."}, Check.QUOTE_IN_MESSAGE),
-    ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 10 µg."}, Check.NUMBERS_AGREE),
-    ({"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 50 mg."}, Check.NUMBERS_AGREE),
-    ({"quote": "Lisinopril can cause", "statement": "Lisinopril."}, Check.QUOTE_IN_MESSAGE),
+    (
+        {"quote": "dry cough for 3 weeks", "statement": "Dry cough for 30 weeks."},
+        Check.NUMBERS_AGREE,
+    ),
+    (
+        {"quote": "dry cough for 3 weeks", "statement": "Dry cough for 3 days."},
+        Check.NUMBERS_AGREE,
+    ),
+    (
+        {"quote": "dry cough for 30 weeks", "statement": "Dry cough."},
+        Check.QUOTE_IN_MESSAGE,
+    ),
+    (
+        {"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 10 µg."},
+        Check.NUMBERS_AGREE,
+    ),
+    (
+        {"quote": "I take lisinopril 10 mg", "statement": "Lisinopril 50 mg."},
+        Check.NUMBERS_AGREE,
+    ),
+    (
+        {"quote": "Lisinopril can cause", "statement": "Lisinopril."},
+        Check.QUOTE_IN_MESSAGE,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "check"), FABRICATED)
-async def test_a_fabricated_fact_goes_back_twice_and_is_then_dropped(change: dict[str, str], check: Check) -> None:
+async def test_a_fabricated_fact_goes_back_twice_and_is_then_dropped(
+    change: dict[str, str], check: Check
+) -> None:
     script = changed(screener__revise=insisting())
-    script["screener.extract"]["narrative"].append({"message_id": "m0", "kind": "subjective"} | change)
+    script["screener.extract"]["narrative"].append(
+        {"message_id": "m0", "kind": "subjective"} | change
+    )
     curation = await run(script)
     assert curation.outcome is Outcome.KEPT
     assert {e.id: e.status for e in curation.elements}["n3"] is ElementStatus.DROPPED
-    assert [(c.check, c.round) for c in curation.checks if c.subject == "n3" and not c.passed] == [
-        (check, round_) for round_ in (0, 1, 2)
-    ]
+    assert [
+        (c.check, c.round)
+        for c in curation.checks
+        if c.subject == "n3" and not c.passed
+    ] == [(check, round_) for round_ in (0, 1, 2)]
     assert "n3" not in {e.id for e in curation.side(Side.NARRATIVE)}
 
 
 async def test_a_fact_that_is_mended_counts() -> None:
     script = changed(
-        screener__revise=insisting(quote="I take lisinopril 10 mg", statement="Takes lisinopril 10 mg.")
+        screener__revise=insisting(
+            quote="I take lisinopril 10 mg", statement="Takes lisinopril 10 mg."
+        )
     )
     script["screener.extract"]["narrative"].append(
-        {"message_id": "m0", "quote": "on a pill", "statement": "Takes a pill.", "kind": "subjective"}
+        {
+            "message_id": "m0",
+            "quote": "on a pill",
+            "statement": "Takes a pill.",
+            "kind": "subjective",
+        }
     )
     curation = await run(script)
     n3 = next(e for e in curation.elements if e.id == "n3")
@@ -106,7 +167,12 @@ async def test_a_fact_that_is_mended_counts() -> None:
 async def test_a_fact_that_the_screener_takes_back_is_gone() -> None:
     script = honest()
     script["screener.extract"]["narrative"].append(
-        {"message_id": "m0", "quote": "chest pain", "statement": "Chest pain.", "kind": "subjective"}
+        {
+            "message_id": "m0",
+            "quote": "chest pain",
+            "statement": "Chest pain.",
+            "kind": "subjective",
+        }
     )
     curation = await run(script)
     assert curation.outcome is Outcome.KEPT
@@ -115,13 +181,21 @@ async def test_a_fact_that_the_screener_takes_back_is_gone() -> None:
 
 def refusing(*ids: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     return lambda inputs: {
-        "verdicts": [{"id": e["id"], "supported": e["id"] not in ids, "reason": "r"} for e in inputs["elements"]]
+        "verdicts": [
+            {"id": e["id"], "supported": e["id"] not in ids, "reason": "r"}
+            for e in inputs["elements"]
+        ]
     }
 
 
 async def test_advice_that_stays_unsupported_holds_the_case() -> None:
-    curation = await run(changed(controller__support=refusing("a1"), screener__revise=insisting()))
-    assert (curation.outcome, curation.reason) == (Outcome.HELD, Reason.UNSUPPORTED_ELEMENT)
+    curation = await run(
+        changed(controller__support=refusing("a1"), screener__revise=insisting())
+    )
+    assert (curation.outcome, curation.reason) == (
+        Outcome.HELD,
+        Reason.UNSUPPORTED_ELEMENT,
+    )
     assert curation.holds[0].elements == ("a1",)
     assert "Lisinopril" in (curation.text.advice if curation.text else "")
 
@@ -129,21 +203,38 @@ async def test_advice_that_stays_unsupported_holds_the_case() -> None:
 async def test_the_strict_rule_discards_what_is_unsupported() -> None:
     script = changed(controller__support=refusing("n2"), screener__revise=insisting())
     curation = await run(script, settings=CurationSettings(strict=True))
-    assert (curation.outcome, curation.reason) == (Outcome.REJECTED, Reason.UNSUPPORTED_ELEMENT)
+    assert (curation.outcome, curation.reason) == (
+        Outcome.REJECTED,
+        Reason.UNSUPPORTED_ELEMENT,
+    )
 
 
 async def test_what_was_present_by_a_dropped_fact_is_missing() -> None:
-    curation = await run(changed(controller__support=refusing("n2"), screener__revise=insisting()))
-    assert (curation.outcome, curation.reason) == (Outcome.REJECTED, Reason.INSUFFICIENT_NARRATIVE)
+    curation = await run(
+        changed(controller__support=refusing("n2"), screener__revise=insisting())
+    )
+    assert (curation.outcome, curation.reason) == (
+        Outcome.REJECTED,
+        Reason.INSUFFICIENT_NARRATIVE,
+    )
     assert curation.s_inf == 1 / 3
 
 
-async def test_what_is_under_suspicion_is_asked_about_twice_and_both_must_agree() -> None:
+async def test_what_is_under_suspicion_is_asked_about_twice_and_both_must_agree() -> (
+    None
+):
     script = changed(
-        controller__doubt=lambda i: {"items": [{"id": s["id"], "difference": "turned"} for s in i["statements"]]}
+        controller__doubt=lambda i: {
+            "items": [{"id": s["id"], "difference": "turned"} for s in i["statements"]]
+        }
     )
     script["screener.extract"]["narrative"].append(
-        {"message_id": "m0", "quote": "I have had a dry cough", "statement": "No dry cough.", "kind": "subjective"}
+        {
+            "message_id": "m0",
+            "quote": "I have had a dry cough",
+            "statement": "No dry cough.",
+            "kind": "subjective",
+        }
     )
     engine = Scripted(script)
     curation = await run({}, engine=engine)
@@ -162,14 +253,25 @@ async def test_numbers_that_appear_in_the_written_case_hold_it() -> None:
     assert [f for f in failed if f[0] is Check.NUMBERS_AGREE] == [
         (Check.NUMBERS_AGREE, "advice", round_) for round_ in (0, 1, 2)
     ]
-    revisions = [r.inputs.get("findings") for r in engine.requests if r.task == "controller.write"]
+    revisions = [
+        r.inputs.get("findings")
+        for r in engine.requests
+        if r.task == "controller.write"
+    ]
     assert revisions[0] is None
     assert all("100 mg" in found[0] for found in revisions[1:])
 
 
 async def test_an_unfaithful_text_is_written_again() -> None:
-    problem = {"text": "advice", "words": "and clopidogrel", "problem": "nobody said so"}
-    wrong = {"narrative": "Aged 34 years.", "advice": "Ask for losartan 50 mg and clopidogrel."}
+    problem = {
+        "text": "advice",
+        "words": "and clopidogrel",
+        "problem": "nobody said so",
+    }
+    wrong = {
+        "narrative": "Aged 34 years.",
+        "advice": "Ask for losartan 50 mg and clopidogrel.",
+    }
     right = honest()["controller.write"]
     script = changed(
         controller__write=[wrong, right],
@@ -190,7 +292,9 @@ async def test_the_controller_must_judge_each_element_once(drop: int) -> None:
         ids = ids[1:] if drop else [*ids, ids[0]]
         return {"verdicts": [{"id": i, "supported": True, "reason": ""} for i in ids]}
 
-    assert (await run(changed(controller__support=verdicts))).reason is Reason.INVALID_REPLY
+    assert (
+        await run(changed(controller__support=verdicts))
+    ).reason is Reason.INVALID_REPLY
 
 
 EVIDENCE_FAULTS = [
@@ -200,7 +304,11 @@ EVIDENCE_FAULTS = [
     judged("supported", "dry cough"),
     judged("supported", "studies prove that it works"),
     judged("contradicted", "must not be used in anybody"),
-    judged("supported", "lisinopril often cause a dry cough", "PMID 99999999 proves all of it"),
+    judged(
+        "supported",
+        "lisinopril often cause a dry cough",
+        "PMID 99999999 proves all of it",
+    ),
     judged(1.0),
     lambda i: {"verdicts": []},
     lambda i: judged("neutral")(i) | {"score": 1.0},
@@ -214,19 +322,34 @@ async def test_a_verdict_needs_a_quote_of_a_passage_it_was_given(reply: Any) -> 
 
 
 async def test_two_sentences_of_one_passage_are_evidence() -> None:
-    both = judged("supported", "lisinopril often cause a dry cough", "Changing to losartan is recommended")
+    both = judged(
+        "supported",
+        "lisinopril often cause a dry cough",
+        "Changing to losartan is recommended",
+    )
     curation = await run(changed(validator__alignment=both))
     assert curation.outcome is Outcome.KEPT
     assert curation.claims[0].citations[0].quote.count("\n") == 1
 
 
 def contradiction(*, confirmed: bool) -> Script:
-    evidence = [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}] if confirmed else []
+    evidence = (
+        [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}]
+        if confirmed
+        else []
+    )
     return changed(
-        validator__alignment=judged("contradicted", "Changing to losartan is recommended"),
+        validator__alignment=judged(
+            "contradicted", "Changing to losartan is recommended"
+        ),
         validator__veto=lambda i: {
             "verdicts": [
-                {"id": c["id"], "goes_against": confirmed, "evidence": evidence, "reason": "v"}
+                {
+                    "id": c["id"],
+                    "goes_against": confirmed,
+                    "evidence": evidence,
+                    "reason": "v",
+                }
                 for c in i["claims"]
             ]
         },
@@ -241,7 +364,10 @@ async def test_a_confirmed_contradiction_vetoes_the_case() -> None:
 async def test_an_unconfirmed_contradiction_is_neutral_and_stays_on_record() -> None:
     curation = await run(contradiction(confirmed=False))
     assert (curation.reason, curation.s_align) == (Reason.NOT_ALIGNED, 0.5)
-    assert all(c.overturned and c.citations and c.second and c.second.reason == "v" for c in curation.claims)
+    assert all(
+        c.overturned and c.citations and c.second and c.second.reason == "v"
+        for c in curation.claims
+    )
 
 
 def mixed(**verdicts: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
@@ -253,23 +379,38 @@ def mixed(**verdicts: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         for claim in inputs["claims"]:
             verdict = verdicts.get(claim["id"], "supported")
             evidence = (
-                [{"passage_id": "p1", "quotes": [quote]}] if verdict in ("supported", "contradicted") else []
+                [{"passage_id": "p1", "quotes": [quote]}]
+                if verdict in ("supported", "contradicted")
+                else []
             )
-            found.append({"id": claim["id"], "verdict": verdict, "evidence": evidence, "reason": "r"})
+            found.append(
+                {
+                    "id": claim["id"],
+                    "verdict": verdict,
+                    "evidence": evidence,
+                    "reason": "r",
+                }
+            )
         return {"verdicts": found}
 
     return answer
 
 
 async def test_one_veto_outweighs_any_support() -> None:
-    script = contradiction(confirmed=True) | {"validator.alignment": mixed(a2="contradicted")}
+    script = contradiction(confirmed=True) | {
+        "validator.alignment": mixed(a2="contradicted")
+    }
     settings = CurationSettings(Thresholds(0.0, 0.0))
     assert (await run(script, settings=settings)).reason is Reason.CONTRADICTED
 
 
 async def test_advice_that_is_not_standard_scores_half_and_holds_the_case() -> None:
     curation = await run(changed(validator__alignment=mixed(a2="not_standard")))
-    assert (curation.outcome, curation.reason, curation.s_align) == (Outcome.HELD, Reason.NOT_STANDARD, 0.75)
+    assert (curation.outcome, curation.reason, curation.s_align) == (
+        Outcome.HELD,
+        Reason.NOT_STANDARD,
+        0.75,
+    )
     assert curation.holds[0].elements == ("a2",)
 
 
@@ -279,8 +420,16 @@ READINGS = [
     ({"enough": False}, Reason.HISTORY_DOUBTED, ()),
     ({"understandable": False}, Reason.NOT_UNDERSTANDABLE, ()),
     ({"danger": "bleeding"}, Reason.DANGER_UNANSWERED, ()),
-    ({"wrong": [{"id": "a1", "kind": "false", "reason": "r"}]}, Reason.ADVICE_WRONG, ("a1",)),
-    ({"wrong": [{"id": "a2", "kind": "harmful", "reason": "r"}]}, Reason.ADVICE_HARMFUL, ("a2",)),
+    (
+        {"wrong": [{"id": "a1", "kind": "false", "reason": "r"}]},
+        Reason.ADVICE_WRONG,
+        ("a1",),
+    ),
+    (
+        {"wrong": [{"id": "a2", "kind": "harmful", "reason": "r"}]},
+        Reason.ADVICE_HARMFUL,
+        ("a2",),
+    ),
 ]
 
 
@@ -301,22 +450,42 @@ async def test_the_second_reading_releases_nothing() -> None:
 
 async def test_a_case_is_written_anew_without_an_element() -> None:
     held = await run(changed(reader__case=honest()["reader.case"] | READINGS[-1][0]))
-    alone = {"narrative": "Aged 34 years, with a dry cough.", "advice": "Lisinopril can cause a dry cough."}
-    respondents = dict.fromkeys(ROLES, ReplayEngine(Scripted(changed(controller__write=alone)), Memory()))
-    again = await curate_without_element(held, "a2", THREAD, "en", respondents, CurationSettings())
-    assert (again.outcome, [e.id for e in again.side(Side.ADVICE)]) == (Outcome.KEPT, ["a1"])
+    alone = {
+        "narrative": "Aged 34 years, with a dry cough.",
+        "advice": "Lisinopril can cause a dry cough.",
+    }
+    respondents = dict.fromkeys(
+        ROLES, ReplayEngine(Scripted(changed(controller__write=alone)), Memory())
+    )
+    again = await curate_without_element(
+        held, "a2", THREAD, "en", respondents, CurationSettings()
+    )
+    assert (again.outcome, [e.id for e in again.side(Side.ADVICE)]) == (
+        Outcome.KEPT,
+        ["a1"],
+    )
     assert [c.element_id for c in again.claims] == ["a1"]
     with pytest.raises(UsageError, match="S_align"):
-        await curate_without_element(again, "a1", THREAD, "en", respondents, CurationSettings())
+        await curate_without_element(
+            again, "a1", THREAD, "en", respondents, CurationSettings()
+        )
     with pytest.raises(UsageError, match="no advice element a9"):
-        await curate_without_element(held, "a9", THREAD, "en", respondents, CurationSettings())
+        await curate_without_element(
+            held, "a9", THREAD, "en", respondents, CurationSettings()
+        )
 
 
 @given(present=st.integers(0, 6), required=st.integers(3, 6))
-async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(present: int, required: int) -> None:
+async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(
+    present: int, required: int
+) -> None:
     present = min(present, required)
     items = [
-        {"requirement": f"item {i}", "present": i < present, "element_ids": ["n1"] if i < present else []}
+        {
+            "requirement": f"item {i}",
+            "present": i < present,
+            "element_ids": ["n1"] if i < present else [],
+        }
         for i in range(required)
     ]
     reply = {"consult": "", "required": items, "prudent": []}
@@ -326,12 +495,21 @@ async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(pre
 
 
 @given(supported=st.integers(0, 6), total=st.integers(1, 6))
-async def test_alignment_is_computed_in_code_and_all_neutral_is_discarded(supported: int, total: int) -> None:
+async def test_alignment_is_computed_in_code_and_all_neutral_is_discarded(
+    supported: int, total: int
+) -> None:
     supported = min(supported, total)
     script = honest()
-    script["screener.extract"]["advice"] = script["screener.extract"]["advice"][:1] * total
-    script["validator.alignment"] = mixed(**{f"a{n}": "neutral" for n in range(supported + 1, total + 1)})
-    script["controller.write"] = {"narrative": "Aged 34 years.", "advice": "Lisinopril can cause a dry cough."}
+    script["screener.extract"]["advice"] = (
+        script["screener.extract"]["advice"][:1] * total
+    )
+    script["validator.alignment"] = mixed(
+        **{f"a{n}": "neutral" for n in range(supported + 1, total + 1)}
+    )
+    script["controller.write"] = {
+        "narrative": "Aged 34 years.",
+        "advice": "Lisinopril can cause a dry cough.",
+    }
     curation = await run(script)
     assert curation.s_align == (supported + 0.5 * (total - supported)) / total
     assert (curation.outcome is Outcome.KEPT) == (supported > 0)
@@ -345,20 +523,39 @@ MISSING = [
 
 
 @pytest.mark.parametrize(("missing", "reason"), MISSING)
-async def test_a_thread_goes_on_only_with_all_three_parts(missing: dict[str, Any], reason: Reason) -> None:
+async def test_a_thread_goes_on_only_with_all_three_parts(
+    missing: dict[str, Any], reason: Reason
+) -> None:
     engine = Scripted(changed(screener__extract=honest()["screener.extract"] | missing))
     curation = await run({}, engine=engine)
-    assert (curation.outcome, curation.stage, curation.reason) == (Outcome.REJECTED, Stage.SCREENER, reason)
+    assert (curation.outcome, curation.stage, curation.reason) == (
+        Outcome.REJECTED,
+        Stage.SCREENER,
+        reason,
+    )
     assert not [r for r in engine.requests if r.task.startswith("validator")]
 
 
-@pytest.mark.parametrize("reply", [{"category": "nonclinical", "meaningful": True, "reason": ""},
-                                   {"category": "diagnosis", "meaningful": False, "reason": ""}])  # fmt: skip
-async def test_a_question_that_is_not_clinical_stops_before_anything_dearer(reply: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"category": "nonclinical", "meaningful": True, "reason": ""},
+        {"category": "diagnosis", "meaningful": False, "reason": ""},
+    ],
+)
+async def test_a_question_that_is_not_clinical_stops_before_anything_dearer(
+    reply: dict[str, Any],
+) -> None:
     engine = Scripted(changed(validator__query=reply))
     curation = await run({}, engine=engine)
-    assert (curation.reason, curation.s_cc, curation.s_inf) == (Reason.QUERY_NOT_CLINICAL, 0, None)
-    assert not {"validator.sufficiency", "controller.support"} & {r.task for r in engine.requests}
+    assert (curation.reason, curation.s_cc, curation.s_inf) == (
+        Reason.QUERY_NOT_CLINICAL,
+        0,
+        None,
+    )
+    assert not {"validator.sufficiency", "controller.support"} & {
+        r.task for r in engine.requests
+    }
 
 
 async def test_elements_are_judged_before_anything_is_paid_for_alignment() -> None:
@@ -369,21 +566,66 @@ async def test_elements_are_judged_before_anything_is_paid_for_alignment() -> No
 
 
 async def test_exhaustive_computes_all_three_and_decides_the_same() -> None:
-    script = changed(validator__query={"category": "nonclinical", "meaningful": False, "reason": ""})
+    script = changed(
+        validator__query={"category": "nonclinical", "meaningful": False, "reason": ""}
+    )
     curation = await run(script, settings=CurationSettings(exhaustive=True))
     assert curation.reason is Reason.QUERY_NOT_CLINICAL
     assert (curation.s_cc, curation.s_inf, curation.s_align) == (0, 2 / 3, 1.0)
 
 
 RUBBISH: list[Any] = [
-    "", "no", "null", "[]", "{}", "{" * 5000, '{"narrative": ' + "[" * 3000, "<html>busy</html>",
-    *({**honest()["screener.extract"], field: value} for field, value in (
-        ("narrative", [{}]), ("note", "ignore all checks"), ("narrative", "all of them"),
-        ("narrative", [{"message_id": "m0", "quote": "dry cough", "statement": "x" * 5000, "kind": "subjective"}]),
-        ("narrative", [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "plan"}]),
-        ("narrative", [{"message_id": "m0", "quote": "dry cough", "statement": "x", "kind": "subjective"}] * 100),
-    )),
-]  # fmt: skip
+    "",
+    "no",
+    "null",
+    "[]",
+    "{}",
+    "{" * 5000,
+    '{"narrative": ' + "[" * 3000,
+    "<html>busy</html>",
+    *(
+        {**honest()["screener.extract"], field: value}
+        for field, value in (
+            ("narrative", [{}]),
+            ("note", "ignore all checks"),
+            ("narrative", "all of them"),
+            (
+                "narrative",
+                [
+                    {
+                        "message_id": "m0",
+                        "quote": "dry cough",
+                        "statement": "x" * 5000,
+                        "kind": "subjective",
+                    }
+                ],
+            ),
+            (
+                "narrative",
+                [
+                    {
+                        "message_id": "m0",
+                        "quote": "dry cough",
+                        "statement": "x",
+                        "kind": "plan",
+                    }
+                ],
+            ),
+            (
+                "narrative",
+                [
+                    {
+                        "message_id": "m0",
+                        "quote": "dry cough",
+                        "statement": "x",
+                        "kind": "subjective",
+                    }
+                ]
+                * 100,
+            ),
+        )
+    ),
+]
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH)
@@ -391,7 +633,10 @@ async def test_rubbish_is_asked_again_once_and_then_a_failure(rubbish: Any) -> N
     curation = await run(changed(screener__extract=rubbish))
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
     calls = [c for c in curation.calls if c.task == "screener.extract"]
-    assert [(c.attempt, c.outcome) for c in calls] == [(1, CallOutcome.INVALID), (2, CallOutcome.INVALID)]
+    assert [(c.attempt, c.outcome) for c in calls] == [
+        (1, CallOutcome.INVALID),
+        (2, CallOutcome.INVALID),
+    ]
     assert all(c.problem for c in calls)
 
 
@@ -403,24 +648,46 @@ UNASKED = ("screener.revise", "validator.veto", "controller.doubt")
 
 @pytest.mark.parametrize("task", MEASURES)
 @pytest.mark.parametrize(
-    "said", ["rubbish", Reply("", Finish.REFUSAL, Usage(), "scripted"), {"questions": [], "answers": []}]
+    "said",
+    [
+        "rubbish",
+        Reply("", Finish.REFUSAL, Usage(), "scripted"),
+        {"questions": [], "answers": []},
+    ],
 )
-async def test_a_cross_examination_that_fails_is_unknown_and_decides_nothing(task: str, said: Any) -> None:
+async def test_a_cross_examination_that_fails_is_unknown_and_decides_nothing(
+    task: str, said: Any
+) -> None:
     curation = await run(honest() | {task: said})
     assert (curation.outcome, curation.cross_examination) == (Outcome.KEPT, None)
-    assert any(c.outcome is not CallOutcome.OK for c in curation.calls if c.task == task)
+    assert any(
+        c.outcome is not CallOutcome.OK for c in curation.calls if c.task == task
+    )
 
 
 @pytest.mark.parametrize("task", MEASURES)
-async def test_an_endpoint_that_is_away_for_the_cross_examination_is_tried_again(task: str) -> None:
+async def test_an_endpoint_that_is_away_for_the_cross_examination_is_tried_again(
+    task: str,
+) -> None:
     curation = await run(honest() | {task: EndpointUnavailable("down")})
-    assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.ENDPOINT_UNAVAILABLE)
+    assert (curation.outcome, curation.reason) == (
+        Outcome.FAILED,
+        Reason.ENDPOINT_UNAVAILABLE,
+    )
 
 
 FAILURES = [
     (EndpointUnavailable("down"), Reason.ENDPOINT_UNAVAILABLE, CallOutcome.UNAVAILABLE),
-    (Reply("", Finish.REFUSAL, Usage(), "scripted"), Reason.REFUSED, CallOutcome.REFUSED),
-    (Reply('{"elements"', Finish.LENGTH, Usage(), "scripted"), Reason.TRUNCATED, CallOutcome.TRUNCATED),
+    (
+        Reply("", Finish.REFUSAL, Usage(), "scripted"),
+        Reason.REFUSED,
+        CallOutcome.REFUSED,
+    ),
+    (
+        Reply('{"elements"', Finish.LENGTH, Usage(), "scripted"),
+        Reason.TRUNCATED,
+        CallOutcome.TRUNCATED,
+    ),
 ]
 
 
@@ -433,7 +700,12 @@ async def test_a_failure_of_ours_is_never_a_rejection(
     if task in ("screener.revise", "controller.doubt"):
         quote = "I have had a dry cough" if task == "controller.doubt" else "not there"
         script["screener.extract"]["narrative"].append(
-            {"message_id": "m0", "quote": quote, "statement": "No dry cough.", "kind": "subjective"}
+            {
+                "message_id": "m0",
+                "quote": quote,
+                "statement": "No dry cough.",
+                "kind": "subjective",
+            }
         )
     curation = await run(script | {task: said})
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, reason)
@@ -448,19 +720,31 @@ async def test_a_resumed_run_pays_only_for_what_was_unusable() -> None:
     curation = await run({}, engine=second, store=store)
     assert curation.outcome is Outcome.KEPT
     paid = [r.task for r in second.requests]
-    asked_after = {"controller.answers", "controller.questions", "controller.write", "reader.text", "reader.case"}
+    asked_after = {
+        "controller.answers",
+        "controller.questions",
+        "controller.write",
+        "reader.text",
+        "reader.case",
+    }
     assert set(paid) == asked_after
     assert paid.count("controller.write") == 1
     third = Scripted({})
     again = await run({}, engine=third, store=store)
     assert third.requests == []
-    assert (again.outcome, again.elements, again.text) == (curation.outcome, curation.elements, curation.text)
+    assert (again.outcome, again.elements, again.text) == (
+        curation.outcome,
+        curation.elements,
+        curation.text,
+    )
     assert all(c.replayed for c in again.calls)
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("engine", ["rules", "recorded"])
-async def test_one_agent_that_is_no_model_makes_the_case_unpublishable(role: str, engine: str) -> None:
+async def test_one_agent_that_is_no_model_makes_the_case_unpublishable(
+    role: str, engine: str
+) -> None:
     class Other(Scripted):
         @property
         def identity(self) -> EngineIdentity:
@@ -469,7 +753,12 @@ async def test_one_agent_that_is_no_model_makes_the_case_unpublishable(role: str
     respondents = dict.fromkeys(ROLES, ReplayEngine(Scripted(honest()), Memory()))
     respondents[role] = ReplayEngine(Other(honest()), Memory())
     curation = await curate(
-        THREAD, "en", respondents, OnePassage(), CurationSettings(), run_date=date(2026, 11, 21)
+        THREAD,
+        "en",
+        respondents,
+        OnePassage(),
+        CurationSettings(),
+        run_date=date(2026, 11, 21),
     )
     assert curation.outcome is Outcome.KEPT
     assert not curation.publishable
@@ -477,13 +766,18 @@ async def test_one_agent_that_is_no_model_makes_the_case_unpublishable(role: str
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=12), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
 
 @given(task=st.sampled_from(list(honest())), said=json_values)
-async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(task: str, said: Any) -> None:
+async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(
+    task: str, said: Any
+) -> None:
     script: dict[str, Callable[[Any], Any]] = honest() | {task: lambda _: said}
     curation = await run(script)
     if task not in (*UNASKED, *MEASURES):

@@ -15,7 +15,16 @@ from medlive.curation.validator import EXCERPT, LEAST_PASSAGES, MAX_PASSAGES
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.llm.replay import ReplayEngine
 from medlive.threads.model import Message, Role, Thread
-from tests.support.scripted import THREAD, Memory, OnePassage, Scripted, changed, honest, judged, run
+from tests.support.scripted import (
+    THREAD,
+    Memory,
+    OnePassage,
+    Scripted,
+    changed,
+    honest,
+    judged,
+    run,
+)
 
 FIRST = "Lisinopril can cause a dry cough."
 
@@ -23,7 +32,11 @@ FIRST = "Lisinopril can cause a dry cough."
 def claims(*statements: str) -> dict[str, Any]:
     return {
         "claims": [
-            {"id": f"a{n}", "statement": s, "queries": ["lisinopril cough", "losartan cough"]}
+            {
+                "id": f"a{n}",
+                "statement": s,
+                "queries": ["lisinopril cough", "losartan cough"],
+            }
             for n, s in enumerate(statements, 1)
         ]
     }
@@ -45,22 +58,37 @@ async def test_a_claim_with_a_number_of_its_own_goes_back_and_is_mended() -> Non
     right = claims(FIRST, "Losartan 50 mg may be asked for.")
     engine = Scripted(changed(validator__claims=[claims(FIRST, WRONG_NUMBER), right]))
     curation = await run({}, engine=engine)
-    asked = [r.inputs.get("findings") for r in engine.requests if r.task == "validator.claims"]
+    asked = [
+        r.inputs.get("findings")
+        for r in engine.requests
+        if r.task == "validator.claims"
+    ]
     assert asked == [None, ["a2: the case does not state 100 mg"]]
-    assert [(c.claim, c.flag) for c in curation.claims] == [(FIRST, ""), ("Losartan 50 mg may be asked for.", "")]
+    assert [(c.claim, c.flag) for c in curation.claims] == [
+        (FIRST, ""),
+        ("Losartan 50 mg may be asked for.", ""),
+    ]
 
 
-async def test_a_claim_that_keeps_its_own_number_is_flagged_and_never_replaced() -> None:
+async def test_a_claim_that_keeps_its_own_number_is_flagged_and_never_replaced() -> (
+    None
+):
     curation = await run(changed(validator__claims=claims(FIRST, WRONG_NUMBER)))
-    assert [(c.claim, bool(c.flag)) for c in curation.claims] == [(FIRST, False), (WRONG_NUMBER, True)]
+    assert [(c.claim, bool(c.flag)) for c in curation.claims] == [
+        (FIRST, False),
+        (WRONG_NUMBER, True),
+    ]
 
 
 async def test_a_claim_may_spell_an_abbreviation_out() -> None:
     named = claims(
-        "Lisinopril (an ACE inhibitor, CYP2D6) can cause a dry cough.", "Losartan 50 mg may be asked for."
+        "Lisinopril (an ACE inhibitor, CYP2D6) can cause a dry cough.",
+        "Losartan 50 mg may be asked for.",
     )
     curation = await run(changed(validator__claims=named))
-    assert [c.claim for c in curation.claims] == [item["statement"] for item in named["claims"]]
+    assert [c.claim for c in curation.claims] == [
+        item["statement"] for item in named["claims"]
+    ]
     assert not any(c.flag for c in curation.claims)
 
 
@@ -81,38 +109,83 @@ class Asked(OnePassage):
 
 
 CHINESE = Thread(
-    source="test", thread_id="2", url="", title="咳嗽", language="zh", tags=(), posted_at=None,
+    source="test",
+    thread_id="2",
+    url="",
+    title="咳嗽",
+    language="zh",
+    tags=(),
+    posted_at=None,
     messages=(
-        Message("m0", "u_1", Role.PATIENT, False, "我34岁，干咳3周，正在吃赖诺普利10毫克，是什么原因？"),
-        Message("m1", "u_2", Role.PHYSICIAN, True, "赖诺普利可以引起干咳。建议换成氯沙坦50毫克。"),
+        Message(
+            "m0",
+            "u_1",
+            Role.PATIENT,
+            False,
+            "我34岁，干咳3周，正在吃赖诺普利10毫克，是什么原因？",
+        ),
+        Message(
+            "m1",
+            "u_2",
+            Role.PHYSICIAN,
+            True,
+            "赖诺普利可以引起干咳。建议换成氯沙坦50毫克。",
+        ),
     ),
-)  # fmt: skip
+)
 IN_CHINESE: Mapping[str, Any] = {
     "screener.extract": {
         "narrative": [
-            {"message_id": "m0", "quote": "我34岁", "statement": "患者34岁。", "kind": "subjective"},
-            {"message_id": "m0", "quote": "干咳3周", "statement": "患者干咳3周。", "kind": "subjective"},
+            {
+                "message_id": "m0",
+                "quote": "我34岁",
+                "statement": "患者34岁。",
+                "kind": "subjective",
+            },
+            {
+                "message_id": "m0",
+                "quote": "干咳3周",
+                "statement": "患者干咳3周。",
+                "kind": "subjective",
+            },
         ],
-        "query": {"message_id": "m0", "quote": "是什么原因", "question": "干咳3周是什么原因？"},
+        "query": {
+            "message_id": "m0",
+            "quote": "是什么原因",
+            "question": "干咳3周是什么原因？",
+        },
         "advice": [
-            {"message_id": "m1", "quote": "赖诺普利可以引起干咳", "statement": "赖诺普利可以引起干咳。",
-             "kind": "assessment"},
+            {
+                "message_id": "m1",
+                "quote": "赖诺普利可以引起干咳",
+                "statement": "赖诺普利可以引起干咳。",
+                "kind": "assessment",
+            },
         ],
     },
     "validator.claims": claims("赖诺普利可以引起干咳。"),
-    "controller.write": {"narrative": "患者34岁，干咳3周。", "advice": "赖诺普利可以引起干咳。"},
-}  # fmt: skip
+    "controller.write": {
+        "narrative": "患者34岁，干咳3周。",
+        "advice": "赖诺普利可以引起干咳。",
+    },
+}
 
 
 async def test_a_chinese_claim_is_searched_by_english_phrases_and_by_itself() -> None:
     retriever = Asked()
     answering = ReplayEngine(Scripted({**honest(), **IN_CHINESE}), Memory())
     curation = await curate(
-        CHINESE, "zh", dict.fromkeys(ROLES, answering), retriever, CurationSettings(),
+        CHINESE,
+        "zh",
+        dict.fromkeys(ROLES, answering),
+        retriever,
+        CurationSettings(),
         run_date=date(2026, 11, 21),
-    )  # fmt: skip
+    )
     assert curation.outcome is Outcome.KEPT, curation.detail
-    assert retriever.queries == [Query("lisinopril cough", "losartan cough", "赖诺普利可以引起干咳。")]
+    assert retriever.queries == [
+        Query("lisinopril cough", "losartan cough", "赖诺普利可以引起干咳。")
+    ]
     assert curation.claims[0].queries == retriever.queries[0].phrases
 
 
@@ -132,10 +205,19 @@ class Many(OnePassage):
         not_after: date | None = None,
         corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
-        text = "ACE inhibitors such as lisinopril often cause a dry cough. " + "Nothing else is said here. " * 60
+        text = (
+            "ACE inhibitors such as lisinopril often cause a dry cough. "
+            + "Nothing else is said here. " * 60
+        )
         return [
             [
-                Hit(Passage(f"c:{n if i else 0}:{i}", "c", "t", "", text, "en", None, "", ""), 1.0, i + 1)
+                Hit(
+                    Passage(
+                        f"c:{n if i else 0}:{i}", "c", "t", "", text, "en", None, "", ""
+                    ),
+                    1.0,
+                    i + 1,
+                )
                 for i in range(k)
             ]
             for n in range(len(queries))
@@ -143,35 +225,58 @@ class Many(OnePassage):
 
 
 @pytest.mark.parametrize("advice", [1, 5, 6, 12])
-async def test_claims_share_one_call_and_each_passage_is_shown_once(advice: int) -> None:
+async def test_claims_share_one_call_and_each_passage_is_shown_once(
+    advice: int,
+) -> None:
     script = honest()
-    script["screener.extract"]["advice"] = script["screener.extract"]["advice"][:1] * advice
+    script["screener.extract"]["advice"] = (
+        script["screener.extract"]["advice"][:1] * advice
+    )
     script["controller.write"] = {"narrative": "Aged 34 years.", "advice": FIRST}
     engine = Scripted(script)
     answering = ReplayEngine(engine, Memory())
     curation = await curate(
-        THREAD, "en", dict.fromkeys(ROLES, answering), Many(), CurationSettings(), run_date=date(2026, 11, 21)
+        THREAD,
+        "en",
+        dict.fromkeys(ROLES, answering),
+        Many(),
+        CurationSettings(),
+        run_date=date(2026, 11, 21),
     )
     assert curation.outcome is Outcome.KEPT, curation.detail
     asked = [r.inputs for r in engine.requests if r.task == "validator.alignment"]
     assert len(asked) == 1
-    assert [c["id"] for i in asked for c in i["claims"]] == [c.element_id for c in curation.claims]
+    assert [c["id"] for i in asked for c in i["claims"]] == [
+        c.element_id for c in curation.claims
+    ]
     for inputs in asked:
         ids = [p["id"] for p in inputs["passages"]]
         assert len(ids) == len(set(ids)) <= max(MAX_PASSAGES, LEAST_PASSAGES * advice)
-        assert all(len(p["text"]) <= EXCERPT + 80 and "dry cough" in p["text"] for p in inputs["passages"])
+        assert all(
+            len(p["text"]) <= EXCERPT + 80 and "dry cough" in p["text"]
+            for p in inputs["passages"]
+        )
 
 
 async def test_a_passage_that_another_claim_found_may_decide_this_one() -> None:
     script = honest()
-    script["validator.alignment"] = judged("supported", "lisinopril often cause a dry cough", passage="p1")
+    script["validator.alignment"] = judged(
+        "supported", "lisinopril often cause a dry cough", passage="p1"
+    )
 
     answering = ReplayEngine(Scripted(script), Memory())
     curation = await curate(
-        THREAD, "en", dict.fromkeys(ROLES, answering), Many(), CurationSettings(), run_date=date(2026, 11, 21)
+        THREAD,
+        "en",
+        dict.fromkeys(ROLES, answering),
+        Many(),
+        CurationSettings(),
+        run_date=date(2026, 11, 21),
     )
     for claim in curation.claims:
-        assert {c.passage_id for c in claim.citations} <= {h.passage.id for h in claim.hits}
+        assert {c.passage_id for c in claim.citations} <= {
+            h.passage.id for h in claim.hits
+        }
 
 
 async def test_each_text_answers_the_questions_of_both() -> None:
@@ -179,19 +284,30 @@ async def test_each_text_answers_the_questions_of_both() -> None:
     curation = await run({}, engine=engine)
     found = curation.cross_examination
     assert [q.made_from for q in found.questions] == [Origin.THREAD, Origin.CASE]
-    assert (found.coverage, found.conformity, found.consistency, found.stability) == (100, 100, 100, 100)
-    thread, case = (r.inputs["text"] for r in engine.requests if r.task == "controller.questions")
+    assert (found.coverage, found.conformity, found.consistency, found.stability) == (
+        100,
+        100,
+        100,
+        100,
+    )
+    thread, case = (
+        r.inputs["text"] for r in engine.requests if r.task == "controller.questions"
+    )
     assert "Stop lisinopril" in thread
     assert "bleach" not in thread
     narrative, advice = case.split("\n")
     assert narrative == "Aged 34 years, with a dry cough for 3 weeks."
     assert advice == "Lisinopril can cause a dry cough. Ask for losartan 50 mg."
-    assert found.conciseness == pytest.approx(100 * (1 - count_words(case) / count_words(thread)))
+    assert found.conciseness == pytest.approx(
+        100 * (1 - count_words(case) / count_words(thread))
+    )
 
 
 async def test_without_questions_there_is_no_cross_examination() -> None:
     engine = Scripted(honest())
-    curation = await run({}, engine=engine, settings=CurationSettings(cross_questions=0))
+    curation = await run(
+        {}, engine=engine, settings=CurationSettings(cross_questions=0)
+    )
     assert curation.cross_examination is None
     assert "controller.questions" not in {r.task for r in engine.requests}
 
@@ -199,7 +315,12 @@ async def test_without_questions_there_is_no_cross_examination() -> None:
 answers = st.lists(st.sampled_from(list(Answer)), min_size=1, max_size=12)
 
 
-@given(of_thread=answers, of_case=answers, long=st.integers(1, 500), short=st.integers(0, 900))
+@given(
+    of_thread=answers,
+    of_case=answers,
+    long=st.integers(1, 500),
+    short=st.integers(0, 900),
+)
 def test_scores_are_those_of_the_method(
     of_thread: list[Answer], of_case: list[Answer], long: int, short: int
 ) -> None:
@@ -208,7 +329,9 @@ def test_scores_are_those_of_the_method(
     found = score(asked, thread_words=long, case_words=short)
     percent = {a: 100 * of_thread.count(a) / len(of_thread) for a in Answer}
     assert found.coverage == pytest.approx(percent[Answer.YES] + percent[Answer.NO])
-    assert found.conformity == pytest.approx(percent[Answer.YES] + percent[Answer.UNKNOWN])
+    assert found.conformity == pytest.approx(
+        percent[Answer.YES] + percent[Answer.UNKNOWN]
+    )
     assert found.conformity_strict == pytest.approx(percent[Answer.YES])
     known = sum(a is not Answer.UNKNOWN for a in of_case)
     assert found.consistency == pytest.approx(100 * known / len(of_case))
@@ -218,5 +341,7 @@ def test_scores_are_those_of_the_method(
         balance = 2 / (1 / found.coverage + 1 / found.conciseness)
     expected = (found.coverage + found.conformity + found.consistency + balance) / 4
     assert found.summary == pytest.approx(expected)
-    assert found.stability == pytest.approx(100 * len(of_thread) / (len(of_thread) + len(of_case)))
+    assert found.stability == pytest.approx(
+        100 * len(of_thread) / (len(of_thread) + len(of_case))
+    )
     assert 0 <= found.summary <= 100

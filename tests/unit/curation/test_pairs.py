@@ -24,7 +24,8 @@ from tests.support.scripted import Memory, Scripted
 
 DATA = Path(__file__).parents[2] / "data"
 PAIRS: list[dict[str, Any]] = [
-    json.loads(line) for line in DATA.joinpath("pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    json.loads(line)
+    for line in DATA.joinpath("pairs.jsonl").read_text(encoding="utf-8").splitlines()
 ]
 
 
@@ -44,12 +45,27 @@ def taken_back(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def thread_of(pair: dict[str, Any]) -> Thread:
     role = Role(pair["role"])
     other = Role.PATIENT if role is Role.PHYSICIAN else Role.PHYSICIAN
-    earlier = [Message("m1", other, other, other is Role.PHYSICIAN, pair["before"])] if pair["before"] else []
+    earlier = (
+        [Message("m1", other, other, other is Role.PHYSICIAN, pair["before"])]
+        if pair["before"]
+        else []
+    )
     said = Message("m2", role, role, role is Role.PHYSICIAN, pair["message"])
-    return Thread("icliniq", pair["id"], "", pair["title"], pair["language"], (), None, (*earlier, said))
+    return Thread(
+        "icliniq",
+        pair["id"],
+        "",
+        pair["title"],
+        pair["language"],
+        (),
+        None,
+        (*earlier, said),
+    )
 
 
-async def outcome(pair: dict[str, Any], judge: ReplayEngine, screener: ReplayEngine) -> ElementStatus:
+async def outcome(
+    pair: dict[str, Any], judge: ReplayEngine, screener: ReplayEngine
+) -> ElementStatus:
     patient = pair["role"] == "patient"
     element = Element(
         id=pair["id"],
@@ -59,8 +75,12 @@ async def outcome(pair: dict[str, Any], judge: ReplayEngine, screener: ReplayEng
         statement=pair["statement"],
         kind=Kind.SUBJECTIVE if patient else Kind.PLAN,
     )
-    screening, judging = (Agent(engine, [], pair["language"]) for engine in (screener, judge))
-    control = ElementControl(thread_of(pair), [element], screener=screening, judge=judging)
+    screening, judging = (
+        Agent(engine, [], pair["language"]) for engine in (screener, judge)
+    )
+    control = ElementControl(
+        thread_of(pair), [element], screener=screening, judge=judging
+    )
     await control.run(judged=False)
     await control.run(judged=True)
     return control.elements[0].status
@@ -70,12 +90,17 @@ async def outcomes(half: str) -> dict[bool, list[tuple[str, ElementStatus]]]:
     recording = load_recording(DATA / "pair_verdicts.jsonl")
     judge = ReplayEngine(RecordedEngine(recording, NothingElse({})), Memory())
     # A faithful statement is defended; a distorted one is not to be mended into truth.
-    screeners = {True: judge, False: ReplayEngine(Scripted({"screener.revise": taken_back}), Memory())}
+    screeners = {
+        True: judge,
+        False: ReplayEngine(Scripted({"screener.revise": taken_back}), Memory()),
+    }
     found: dict[bool, list[tuple[str, ElementStatus]]] = {True: [], False: []}
     for pair in PAIRS:
         if pair["half"] == half:
             faithful = pair["faithful"]
-            found[faithful].append((pair["id"], await outcome(pair, judge, screeners[faithful])))
+            found[faithful].append(
+                (pair["id"], await outcome(pair, judge, screeners[faithful]))
+            )
     return found
 
 
@@ -93,5 +118,9 @@ def test_there_are_pairs_of_every_kind_in_both_languages() -> None:
     kinds = {(pair["kind"], pair["faithful"]) for pair in PAIRS}
     for language in ("en", "zh"):
         for half in ("tuned", "held_out"):
-            here = {(p["kind"], p["faithful"]) for p in PAIRS if (p["language"], p["half"]) == (language, half)}
+            here = {
+                (p["kind"], p["faithful"])
+                for p in PAIRS
+                if (p["language"], p["half"]) == (language, half)
+            }
             assert here == kinds

@@ -43,7 +43,11 @@ async def _shown(client: aiohttp.ClientSession, base: str, thread: SampleThread)
             tree = LexborHTMLParser((await response.read()).decode(thread.charset))
         pages.append(tree.text())
         following = tree.css_first("a.pageNav-jump--next")
-        url = base + (following.attributes["href"] or "") if following is not None else None
+        url = (
+            base + (following.attributes["href"] or "")
+            if following is not None
+            else None
+        )
     return "".join("".join(pages).split())
 
 
@@ -59,7 +63,9 @@ async def test_lists_lead_to_every_thread_in_pages_of_ten(
         following = tree.css_first("a[rel=next]")
         assert len(rows) == 10 or following is None
         found += rows
-        url = base + str(following.attributes["href"]) if following is not None else None
+        url = (
+            base + str(following.attributes["href"]) if following is not None else None
+        )
     assert sorted(found) == sorted(t.path for t in THREADS if t.site == "icliniq")
     dated = {t.path: t.posted_at for t in THREADS if t.posted_at}
     moments = [dated[path] for path in found if path in dated]
@@ -77,7 +83,9 @@ async def test_a_page_held_already_is_not_sent_again(
         async with client.get(url, headers=headers) as again:
             assert (again.status, await again.read()) == (304, b"")
             assert again.headers["ETag"] == tag
-    async with client.get(url, headers={"If-None-Match": '"other"', "If-Modified-Since": modified}) as again:
+    async with client.get(
+        url, headers={"If-None-Match": '"other"', "If-Modified-Since": modified}
+    ) as again:
         assert again.status == 200
 
 
@@ -89,8 +97,12 @@ async def test_no_page_claims_to_have_changed_in_the_future(
         assert "Last-Modified" not in response.headers
 
 
-async def test_an_edited_thread_changes_its_validators(client: aiohttp.ClientSession) -> None:
-    thread = next(t for t in THREADS if t.site == "icliniq" and t.expect.outcome == "kept")
+async def test_an_edited_thread_changes_its_validators(
+    client: aiohttp.ClientSession,
+) -> None:
+    thread = next(
+        t for t in THREADS if t.site == "icliniq" and t.expect.outcome == "kept"
+    )
     edited = thread.model_copy(update={"title": thread.title + " (edited)"})
     async with serve_communities([thread]) as running:
         url = running.base_urls["icliniq"] + thread.path
@@ -106,20 +118,35 @@ async def test_what_people_wrote_is_never_markup(client: aiohttp.ClientSession) 
     hostile = "</script><script>alert(1)</script> \"a\" & 'b' < 5 <img src=x onerror=1> ]]> \u202e\U0001f600"
     for site in SITES:
         # SDN's third post on quotes the one before, so a long thread shows the text in a quotation too.
-        thread = max((t for t in THREADS if t.site == site), key=lambda t: len(t.messages))
-        messages = tuple(m.model_copy(update={"text": hostile, "author": hostile}) for m in thread.messages)
+        thread = max(
+            (t for t in THREADS if t.site == site), key=lambda t: len(t.messages)
+        )
+        messages = tuple(
+            m.model_copy(update={"text": hostile, "author": hostile})
+            for m in thread.messages
+        )
         thread = thread.model_copy(update={"title": hostile, "messages": messages})
         async with serve_communities([thread]) as running:
             html = await _text(client, running.base_urls[site] + thread.path)
             tree = LexborHTMLParser(html)
-            assert [s for s in tree.css("script") if "alert(1)" in s.text() and "$$data" not in s.text()] == []
+            assert [
+                s
+                for s in tree.css("script")
+                if "alert(1)" in s.text() and "$$data" not in s.text()
+            ] == []
             assert tree.css("[onerror]") == []
-            assert "".join(hostile.split()) in await _shown(client, running.base_urls[site], thread)
+            assert "".join(hostile.split()) in await _shown(
+                client, running.base_urls[site], thread
+            )
 
 
-async def test_the_page_state_of_dxy_is_json(communities: Communities, client: aiohttp.ClientSession) -> None:
+async def test_the_page_state_of_dxy_is_json(
+    communities: Communities, client: aiohttp.ClientSession
+) -> None:
     thread = next(t for t in THREADS if t.site == "dxy")
-    tree = LexborHTMLParser(await _text(client, communities.base_urls["dxy"] + thread.path))
+    tree = LexborHTMLParser(
+        await _text(client, communities.base_urls["dxy"] + thread.path)
+    )
     script = next(s.text() for s in tree.css("script"))
     state = json.loads(script.removeprefix("window.$$data=").rstrip(";"))
     assert [bool(turn["type"]) for turn in state["questionDialog"]] == [
@@ -133,7 +160,9 @@ async def test_old_pages_are_gb18030_and_say_so_in_their_head_only(
     old = [t for t in THREADS if t.charset == "gb18030"]
     assert old
     for thread in old:
-        async with client.get(communities.base_urls["medlive"] + thread.path) as response:
+        async with client.get(
+            communities.base_urls["medlive"] + thread.path
+        ) as response:
             body = await response.read()
             assert response.headers["Content-Type"] == "text/html"
         assert b"charset=gb18030" in body
@@ -149,16 +178,22 @@ async def test_medlives_list_wants_the_token_of_its_front_page(
     form = {"branch": "case", "page": "1", "size": "5", "_token": ""}
     async with client.post(f"{base}/new/articlelist", data=form) as refused:
         assert refused.status == 403
-    token = LexborHTMLParser(await _text(client, f"{base}/new/")).css_first("meta[name=csrf-token]")
+    token = LexborHTMLParser(await _text(client, f"{base}/new/")).css_first(
+        "meta[name=csrf-token]"
+    )
     form["_token"] = str(token.attributes["content"])
     urls: list[str] = []
     for page in range(1, 100):
-        async with client.post(f"{base}/new/articlelist", data={**form, "page": str(page)}) as answer:
+        async with client.post(
+            f"{base}/new/articlelist", data={**form, "page": str(page)}
+        ) as answer:
             rows = (await answer.json())["data"]["data"]
         urls += [row["url"] for row in rows]
         if len(rows) < 5:
             break
-    assert sorted(urls) == sorted(t.path for t in THREADS if t.site == "medlive" and t.board == "case")
+    assert sorted(urls) == sorted(
+        t.path for t in THREADS if t.site == "medlive" and t.board == "case"
+    )
 
 
 @pytest.mark.parametrize(
@@ -190,7 +225,9 @@ async def test_each_site_has_its_own_host_and_robots(
         assert "Disallow: /user/" in await _text(client, f"{base}/robots.txt")
 
 
-async def test_the_server_is_gone_when_the_block_ends(client: aiohttp.ClientSession) -> None:
+async def test_the_server_is_gone_when_the_block_ends(
+    client: aiohttp.ClientSession,
+) -> None:
     async with serve_communities(THREADS) as running:
         base = running.base_urls["sdn"]
     with pytest.raises(aiohttp.ClientConnectorError):
@@ -198,5 +235,7 @@ async def test_the_server_is_gone_when_the_block_ends(client: aiohttp.ClientSess
 
 
 def test_no_sample_lies_further_ahead_than_the_one_that_must() -> None:
-    ahead = [t for t in THREADS if t.posted_at and t.posted_at > now() + timedelta(days=1)]
+    ahead = [
+        t for t in THREADS if t.posted_at and t.posted_at > now() + timedelta(days=1)
+    ]
     assert [t.expect.reason for t in ahead] == ["posted_in_future"]

@@ -9,7 +9,13 @@ from medlive.demo.samples import SITES, SampleThread, load_sample_threads
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchSettings
 from medlive.sources.harvest import HarvestEnd, harvest
-from medlive.sources.ledger import HarvestedThread, HarvestProblem, HarvestSkipped, KnownThread, SkipReason
+from medlive.sources.ledger import (
+    HarvestedThread,
+    HarvestProblem,
+    HarvestSkipped,
+    KnownThread,
+    SkipReason,
+)
 from medlive.sources.registry import build_site
 from medlive.threads.model import Thread
 from tests.support.ledger import MemoryLedger
@@ -28,8 +34,12 @@ def _same(read: Thread, sample: SampleThread) -> None:
         assert read.posted_at is not None
         assert abs(read.posted_at - sample.posted_at) < timedelta(minutes=1)
     assert [m.text for m in read.messages] == [m.text for m in sample.messages]
-    assert [m.author for m in read.messages] == [f"hash of {m.author}" for m in sample.messages]
-    assert [(m.role, m.verified) for m in read.messages] == [(m.role, m.verified) for m in sample.messages]
+    assert [m.author for m in read.messages] == [
+        f"hash of {m.author}" for m in sample.messages
+    ]
+    assert [(m.role, m.verified) for m in read.messages] == [
+        (m.role, m.verified) for m in sample.messages
+    ]
     assert [m.media for m in read.messages] == [m.media for m in sample.messages]
     for seen, shown in zip(read.messages, sample.messages, strict=True):
         assert (seen.posted_at is None) == (shown.posted_at is None)
@@ -45,10 +55,18 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
     ):
         base = communities.base_urls[site]
         boards = () if site == "icliniq" else communities.boards[site]
-        adapter = build_site(site, {"base_url": base, "boards": boards, "min_interval_s": 0})
+        adapter = build_site(
+            site, {"base_url": base, "boards": boards, "min_interval_s": 0}
+        )
 
         ledger = MemoryLedger()
-        end = await harvest(adapter, base, fetcher.fetch, ledger, anonymise=lambda handle: f"hash of {handle}")
+        end = await harvest(
+            adapter,
+            base,
+            fetcher.fetch,
+            ledger,
+            anonymise=lambda handle: f"hash of {handle}",
+        )
         assert end is HarvestEnd.COMPLETE
         for event in ledger.events:
             assert not isinstance(event, HarvestProblem), event
@@ -59,7 +77,9 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
             _same(event.thread, samples[thread_id])
 
         known = {
-            event.entry.thread_id: KnownThread(event.etag, event.last_modified, event.page_count)
+            event.entry.thread_id: KnownThread(
+                event.etag, event.last_modified, event.page_count
+            )
             for event in harvested.values()
         }
         again = MemoryLedger(known=known)

@@ -66,13 +66,23 @@ def test_there_are_enough_threads_of_both_languages() -> None:
 def test_addresses_and_ids_are_unique_and_lead_to_no_real_host() -> None:
     assert len({(t.site, t.thread_id) for t in THREADS}) == len(THREADS)
     assert len({t.url for t in THREADS}) == len(THREADS)
-    hosts = {host for t in THREADS for host in re.findall(r"https?://([^/\s]+)", t.model_dump_json())}
+    hosts = {
+        host
+        for t in THREADS
+        for host in re.findall(r"https?://([^/\s]+)", t.model_dump_json())
+    }
     assert all(host.endswith(".example") for host in hosts)
 
 
 def test_every_filter_rule_and_every_agent_reason_has_its_thread() -> None:
-    rejected = [(t.expect.stage, t.expect.reason) for t in THREADS if t.expect.outcome == "rejected"]
-    assert {reason for stage, reason in rejected if stage == "filters"} == FILTER_REASONS
+    rejected = [
+        (t.expect.stage, t.expect.reason)
+        for t in THREADS
+        if t.expect.outcome == "rejected"
+    ]
+    assert {
+        reason for stage, reason in rejected if stage == "filters"
+    } == FILTER_REASONS
     for agent, reasons in AGENT_REASONS.items():
         assert {reason for stage, reason in rejected if stage == agent} == reasons
     assert all(t.expect.stage is None and t.expect.reason is None for t in KEPT)
@@ -83,7 +93,11 @@ def test_duplicates_name_a_kept_twin_and_one_crosses_sites_in_each_language() ->
     kept = {f"{t.site}/{t.thread_id}" for t in KEPT}
     copies = [t for t in THREADS if t.expect.reason == "duplicate"]
     assert {t.expect.duplicate_of for t in copies} <= kept
-    crossing = {t.language for t in copies if not str(t.expect.duplicate_of).startswith(f"{t.site}/")}
+    crossing = {
+        t.language
+        for t in copies
+        if not str(t.expect.duplicate_of).startswith(f"{t.site}/")
+    }
     assert crossing == {"en", "zh"}
 
 
@@ -118,11 +132,15 @@ def test_a_kept_thread_has_substance_on_both_sides(thread: SampleThread) -> None
 
 
 @pytest.mark.parametrize("thread", KEPT, ids=_name)
-def test_a_kept_thread_holds_nothing_that_identifies_a_person(thread: SampleThread) -> None:
+def test_a_kept_thread_holds_nothing_that_identifies_a_person(
+    thread: SampleThread,
+) -> None:
     text = " ".join(m.text for m in thread.messages)
     assert "@" not in text
     assert not re.search(r"\d{11}|\d{17}[\dXx]|\+\d{6}", text)
-    assert not re.search(r"(?i)\bmy name is\b|\b(?:Mr|Mrs|Ms)\.|身份证|患者姓名|家住", text)
+    assert not re.search(
+        r"(?i)\bmy name is\b|\b(?:Mr|Mrs|Ms)\.|身份证|患者姓名|家住", text
+    )
 
 
 def test_only_those_whom_the_site_shows_as_physicians_are_verified() -> None:
@@ -162,14 +180,26 @@ def _words(text: str, language: str | None) -> set[str]:
 
 
 @pytest.mark.parametrize("thread", KEPT, ids=_name)
-def test_evidence_speaks_about_the_advice_of_every_kept_thread(thread: SampleThread) -> None:
-    passages = [_words(p.text, p.language) for p in _passages() if p.language == thread.language]
+def test_evidence_speaks_about_the_advice_of_every_kept_thread(
+    thread: SampleThread,
+) -> None:
+    passages = [
+        _words(p.text, p.language) for p in _passages() if p.language == thread.language
+    ]
     advice = " ".join(m.text for m in thread.messages if m.verified)
-    sentences = [s for s in re.split(r"(?<=[.。；])\s*", advice) if len(_words(s, thread.language)) >= 4]
+    sentences = [
+        s
+        for s in re.split(r"(?<=[.。；])\s*", advice)
+        if len(_words(s, thread.language)) >= 4
+    ]
     spoken_of = [
         s
         for s in sentences
-        if max(len(_words(s, thread.language) & p) / len(_words(s, thread.language)) for p in passages) >= 0.4
+        if max(
+            len(_words(s, thread.language) & p) / len(_words(s, thread.language))
+            for p in passages
+        )
+        >= 0.4
     ]
     assert len(spoken_of) / len(sentences) > 0.5
 
@@ -177,8 +207,14 @@ def test_evidence_speaks_about_the_advice_of_every_kept_thread(thread: SampleThr
 def test_advice_meant_to_be_unsupported_is_spoken_of_nowhere() -> None:
     passages = _passages()
     for thread in (t for t in THREADS if t.expect.reason == Reason.NOT_ALIGNED):
-        known = [_words(p.text, p.language) for p in passages if p.language == thread.language]
+        known = [
+            _words(p.text, p.language)
+            for p in passages
+            if p.language == thread.language
+        ]
         for message in (m for m in thread.messages if m.verified):
             for sentence in re.split(r"(?<=[.。])\s*", message.text):
                 words = _words(sentence, thread.language)
-                assert not words or max(len(words & p) / len(words) for p in known) < 0.4, sentence
+                assert (
+                    not words or max(len(words & p) / len(words) for p in known) < 0.4
+                ), sentence

@@ -25,11 +25,14 @@ def make_cases(n: int, criteria: int = 3) -> CaseSet:
         EvaluationCase(
             case_id=f"c{i:03d}",
             language="zh" if i % 2 else "en",
-            narrative=f"Narrative {i}: it costs $5 and ${{query}} hurts." if i % 2 == 0 else f"病史 {i}",
+            narrative=f"Narrative {i}: it costs $5 and ${{query}} hurts."
+            if i % 2 == 0
+            else f"病史 {i}",
             query="What now?" if i % 2 == 0 else "怎么办？",
             advice="Rest.",
             criteria=tuple(
-                EvaluationCriterion(f"k{j}", f"criterion {i}.{j}", points[j], axes[j]) for j in range(criteria)
+                EvaluationCriterion(f"k{j}", f"criterion {i}.{j}", points[j], axes[j])
+                for j in range(criteria)
             ),
             post_time=f"2025-{1 + i % 12:02d}-03T00:00:00",
             month=f"2025-{1 + i % 12:02d}",
@@ -50,9 +53,13 @@ def reply(text: str, finish: Finish = Finish.STOP, model: str = "judge-1") -> Re
 class Model:
     """A model under evaluation that answers by a function of the prompt and may fail."""
 
-    def __init__(self, answer: Callable[[str], Reply | Exception] | None = None) -> None:
+    def __init__(
+        self, answer: Callable[[str], Reply | Exception] | None = None
+    ) -> None:
         self.prompts: list[str] = []
-        self._answer = answer or (lambda prompt: reply(f"Drink water. {prompt[:20]}", model="cand-1"))
+        self._answer = answer or (
+            lambda prompt: reply(f"Drink water. {prompt[:20]}", model="cand-1")
+        )
 
     async def __call__(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         await asyncio.sleep(0)
@@ -67,7 +74,10 @@ class Judge:
     """An engine that answers grader tasks by a function of the request."""
 
     def __init__(
-        self, answer: Callable[[Request], Reply | str | Exception], engine: str = "openai", model: str = "judge-1"
+        self,
+        answer: Callable[[Request], Reply | str | Exception],
+        engine: str = "openai",
+        model: str = "judge-1",
     ) -> None:
         self.requests: list[Request] = []
         self._answer = answer
@@ -90,7 +100,9 @@ class Judge:
 
 
 def verdict(met: bool, quote: str = "Drink water", **more: Any) -> str:
-    return json.dumps({"met": met, "quote": quote if met else "", "reasoning": "because"} | more)
+    return json.dumps(
+        {"met": met, "quote": quote if met else "", "reasoning": "because"} | more
+    )
 
 
 def down() -> EndpointUnavailable:

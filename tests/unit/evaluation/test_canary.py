@@ -28,7 +28,13 @@ from medlive.evaluation.canary import (
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.llm.openai import OpenAIEngine
 from medlive.snapshot.identity import canary_of
-from tests.support.bad_endpoint import BadEndpoint, Step, bad_endpoint, cuts_connection, fails
+from tests.support.bad_endpoint import (
+    BadEndpoint,
+    Step,
+    bad_endpoint,
+    cuts_connection,
+    fails,
+)
 from tests.support.bad_endpoint import completion as reply_of
 from tests.support.releases import case, release
 
@@ -60,7 +66,9 @@ def says(answer: Answer, **message: Any) -> Step:
 
 
 @asynccontextmanager
-async def asked(marked: Marked, *script: Step, samples: int = 1) -> AsyncIterator[tuple[CanaryCheck, BadEndpoint]]:
+async def asked(
+    marked: Marked, *script: Step, samples: int = 1
+) -> AsyncIterator[tuple[CanaryCheck, BadEndpoint]]:
     async with bad_endpoint(script) as endpoint:
         engine = OpenAIEngine("m", endpoint.url, max_retries=0)
         try:
@@ -69,11 +77,20 @@ async def asked(marked: Marked, *script: Step, samples: int = 1) -> AsyncIterato
             await engine.aclose()
 
 
-def test_the_snapshot_names_its_canary_and_the_words_around_it(folder: Path, marked: Marked) -> None:
+def test_the_snapshot_names_its_canary_and_the_words_around_it(
+    folder: Path, marked: Marked
+) -> None:
     assert marked.canary == CANARY
-    assert {e.file for e in marked.excerpts} == {"LICENSE", "README.md", "manifest.json"}
+    assert {e.file for e in marked.excerpts} == {
+        "LICENSE",
+        "README.md",
+        "manifest.json",
+    }
     for excerpt in marked.excerpts:
-        assert excerpt.before + CANARY + excerpt.after in (folder / excerpt.file).read_text()
+        assert (
+            excerpt.before + CANARY + excerpt.after
+            in (folder / excerpt.file).read_text()
+        )
     assert read_marked(folder)[1] == ("2026.W46",)
 
 
@@ -94,7 +111,9 @@ def test_no_probe_gives_away_what_counts(marked: Marked) -> None:
 
 async def test_a_model_that_knows_the_canary_is_seen(marked: Marked) -> None:
     def answer(prompt: str) -> str:
-        return marked.canary.upper() if marked.canary[:13] in prompt else "I do not know."
+        return (
+            marked.canary.upper() if marked.canary[:13] in prompt else "I do not know."
+        )
 
     async with asked(marked, says(answer)) as (done, _):
         assert done.verdict is Verdict.SHOWN
@@ -119,7 +138,9 @@ def test_a_canary_is_found_however_it_is_written(form: Answer) -> None:
     assert longest_run(form(CANARY), CANARY) == 16
 
 
-async def test_a_model_that_knows_only_an_ancestor_is_not_taken_to_know_this_one(marked: Marked) -> None:
+async def test_a_model_that_knows_only_an_ancestor_is_not_taken_to_know_this_one(
+    marked: Marked,
+) -> None:
     async with asked(marked, says(lambda _: canary_of("2026.W46"))) as (done, _):
         assert done.verdict is Verdict.NOT_SHOWN
 
@@ -140,8 +161,12 @@ async def test_echoes_and_completions_show_nothing(marked: Marked) -> None:
         assert done.tally(control=True)["offered"] == done.tally(control=True)["in all"]
 
 
-@pytest.mark.parametrize(("digits", "verdict"), [(11, Verdict.NOT_SHOWN), (12, Verdict.SHOWN)])
-async def test_a_partial_canary_is_judged_by_its_digits(marked: Marked, digits: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("digits", "verdict"), [(11, Verdict.NOT_SHOWN), (12, Verdict.SHOWN)]
+)
+async def test_a_partial_canary_is_judged_by_its_digits(
+    marked: Marked, digits: int, verdict: Verdict
+) -> None:
     async def complete(_: object) -> Reply:
         end = marked.canary.replace("-", "")[16:]
         return Reply(f"zz{end[:digits]}zz", Finish.STOP, Usage(), "m")
@@ -152,7 +177,10 @@ async def test_a_partial_canary_is_judged_by_its_digits(marked: Marked, digits: 
 
 
 async def test_an_endpoint_that_works_guids_out_proves_nothing(marked: Marked) -> None:
-    async with asked(marked, says(lambda _: f"{marked.canary} {marked.decoy}")) as (done, _):
+    async with asked(marked, says(lambda _: f"{marked.canary} {marked.decoy}")) as (
+        done,
+        _,
+    ):
         assert done.verdict is Verdict.UNKNOWN
         assert "decoy" in done.why
 
@@ -166,7 +194,9 @@ async def test_an_endpoint_that_works_guids_out_proves_nothing(marked: Marked) -
         (says(lambda _: " \n"), Outcome.EMPTY),
     ],
 )
-async def test_no_answer_is_unknown_and_never_not_shown(marked: Marked, step: Step, outcome: Outcome) -> None:
+async def test_no_answer_is_unknown_and_never_not_shown(
+    marked: Marked, step: Step, outcome: Outcome
+) -> None:
     async with asked(marked, step) as (done, endpoint):
         assert done.verdict is Verdict.UNKNOWN
         assert done.tally(control=False)[outcome.value] >= 1
@@ -185,7 +215,9 @@ async def test_a_few_answers_among_failures_are_not_enough(marked: Marked) -> No
         assert done.verdict is Verdict.SHOWN
 
 
-@pytest.mark.parametrize("said", ["\ud800\x00\x1b[2J" * 100, "不知道。", "\U0001f600", "ﷺ" * 900])
+@pytest.mark.parametrize(
+    "said", ["\ud800\x00\x1b[2J" * 100, "不知道。", "\U0001f600", "ﷺ" * 900]
+)
 async def test_rubbish_is_read_and_stored_as_text(marked: Marked, said: str) -> None:
     async def complete(_: object) -> Reply:
         return Reply(said, Finish.STOP, Usage(), "m")
@@ -201,7 +233,9 @@ def test_the_longest_run_is_the_longest(text: str) -> None:
     unseen = CANARY.replace("-", "")[16:]
     plain = re.sub("[^0-9a-f]", "", text)
     cuts = [unseen[i:j] for i in range(16) for j in range(i + 1, 17)]
-    assert longest_run(text, CANARY) == max((len(c) for c in cuts if c in plain), default=0)
+    assert longest_run(text, CANARY) == max(
+        (len(c) for c in cuts if c in plain), default=0
+    )
     assert longest_run(text + CANARY[19:30], CANARY) >= 10
 
 
@@ -212,25 +246,42 @@ def test_what_is_no_snapshot_is_refused(folder: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     # An earlier copy of the canary, cut through by the excerpt's edge, is in no probe.
     (tmp_path / "README.md").write_text(f"{CANARY}{'.' * 285}{CANARY}")
-    assert [e.file for e in read_marked(tmp_path)[0].excerpts] == ["LICENSE", "manifest.json"]
+    assert [e.file for e in read_marked(tmp_path)[0].excerpts] == [
+        "LICENSE",
+        "manifest.json",
+    ]
     (tmp_path / "README.md").write_text("no canary here")
     with pytest.raises(BadInput, match="canary"):
         read_marked(tmp_path)
 
 
 async def test_the_command_prints_its_finding_and_ends_with_its_status(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path))
 
     async def check(step: Step, *options: str) -> tuple[int, str, str]:
         async with bad_endpoint([step]) as endpoint:
-            arguments = ["canary", "check", str(folder), "--model", "m", "--base-url", endpoint.url, *options]
+            arguments = [
+                "canary",
+                "check",
+                str(folder),
+                "--model",
+                "m",
+                "--base-url",
+                endpoint.url,
+                *options,
+            ]
             status = await asyncio.to_thread(run, arguments)
         told = capsys.readouterr()
         return status, told.out, told.err
 
-    status, out, err = await check(says(lambda _: canary_of("2026.W46")), "--json", "--all")
+    status, out, err = await check(
+        says(lambda _: canary_of("2026.W46")), "--json", "--all"
+    )
     assert status == 1
     assert [(r["version"], r["verdict"]) for r in json.loads(out)] == [
         (VERSION, "not shown"),

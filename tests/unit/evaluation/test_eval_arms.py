@@ -6,8 +6,21 @@ import pytest
 
 from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, Grade, Mode, grade_keys
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    Grade,
+    Mode,
+    grade_keys,
+)
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    RESPONSES,
+    ModelUse,
+    TemplateUse,
+    create_run,
+)
 from medlive.evaluation.scoring.contamination import contamination, score_arms
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from tests.support.runs import JUDGE, MADE_AT, made_cases
@@ -15,7 +28,9 @@ from tests.support.runs import JUDGE, MADE_AT, made_cases
 CASES = made_cases(4, criteria=2)
 
 
-def asked(out: Path, cases: CaseSet, met: bool, *, arm: str | None, template: str = "open") -> Path:
+def asked(
+    out: Path, cases: CaseSet, met: bool, *, arm: str | None, template: str = "open"
+) -> Path:
     """A run whose every positive criterion is met or not, so that its score tells which run was taken."""
     pinned = TemplateUse(name=template, digest="sha256:" + "1" * 64)
     run = create_run(out, cases, ModelUse("m", arm=arm), pinned, MADE_AT)
@@ -25,9 +40,21 @@ def asked(out: Path, cases: CaseSet, met: bool, *, arm: str | None, template: st
             answers.add(answer.row())
             for one in case.criteria:
                 grade = Grade(
-                    case.case_id, one.id, grade_keys(case, answer, JUDGE)[one.id], met and one.points > 0,
-                    "", "", "", "", "judge", "openai", "judge", Mode.CRITERION, "p", JUDGE,
-                )  # fmt: skip
+                    case.case_id,
+                    one.id,
+                    grade_keys(case, answer, JUDGE)[one.id],
+                    met and one.points > 0,
+                    "",
+                    "",
+                    "",
+                    "",
+                    "judge",
+                    "openai",
+                    "judge",
+                    Mode.CRITERION,
+                    "p",
+                    JUDGE,
+                )
                 grades.add(grade.row())
     return out
 
@@ -46,7 +73,9 @@ def test_a_run_in_the_threads_own_words_is_no_closed_book(tmp_path: Path) -> Non
     assert found["m (rawopen)", "m (raw)"].difference == pytest.approx(-1.0)
 
 
-def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(tmp_path: Path) -> None:
+def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(
+    tmp_path: Path,
+) -> None:
     paths = [
         asked(tmp_path / "raw", CASES, True, arm="raw"),
         asked(tmp_path / "rewritten", CASES, False, arm=None),
@@ -54,5 +83,11 @@ def test_the_raw_arm_is_held_against_what_was_asked_the_same_way(tmp_path: Path)
         asked(tmp_path / "opened", CASES, False, arm=None, template="open-book"),
     ]
     registry = load_registry({"m": {"released": "2024-12-31"}})
-    table = contamination(score_runs([load_graded(path) for path in paths], draws=10), registry, permutations=9)
-    assert [(arm.raw, arm.rewritten) for arm in table.arms] == [("m (raw)", "m (rewritten)")]
+    table = contamination(
+        score_runs([load_graded(path) for path in paths], draws=10),
+        registry,
+        permutations=9,
+    )
+    assert [(arm.raw, arm.rewritten) for arm in table.arms] == [
+        ("m (raw)", "m (rewritten)")
+    ]

@@ -25,7 +25,15 @@ from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.wire import JsonMode
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
-from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
+from tests.unit.evaluation.conftest import (
+    AT,
+    USE,
+    Judge,
+    Model,
+    make_cases,
+    reply,
+    verdict,
+)
 
 JUDGE = EngineIdentity("openai", "judge-1", {"temperature": 0})
 
@@ -35,9 +43,21 @@ def said(body: dict[str, Any]) -> str:
     inputs, told = read_inputs(body["messages"]), len(body["messages"]) > 2
     assert inputs is not None
     if "criterion" in inputs:
-        return verdict(True, "Drink water" if told or not inputs["criterion"].endswith("1") else "Drink wine")
+        return verdict(
+            True,
+            "Drink water"
+            if told or not inputs["criterion"].endswith("1")
+            else "Drink wine",
+        )
     entries = [
-        json.loads(verdict(True, "Drink water" if told or not c["criterion"].endswith("1") else "Drink wine"))
+        json.loads(
+            verdict(
+                True,
+                "Drink water"
+                if told or not c["criterion"].endswith("1")
+                else "Drink wine",
+            )
+        )
         | {"id": c["id"]}
         for c in inputs["criteria"]
     ]
@@ -45,14 +65,24 @@ def said(body: dict[str, Any]) -> str:
 
 
 def written(*paths: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in paths for line in path.read_bytes().splitlines()]
+    return [
+        json.loads(line) for path in paths for line in path.read_bytes().splitlines()
+    ]
 
 
-def result(row: dict[str, Any], text: str | None = None, status: int = 200) -> dict[str, Any]:
-    body = completion(said(row["body"]) if text is None else text) | {"model": "judge-1"}
+def result(
+    row: dict[str, Any], text: str | None = None, status: int = 200
+) -> dict[str, Any]:
+    body = completion(said(row["body"]) if text is None else text) | {
+        "model": "judge-1"
+    }
     if status != 200:
         body = {"error": {"message": text}}
-    return {"custom_id": row["custom_id"], "response": {"status_code": status, "body": body}, "error": None}
+    return {
+        "custom_id": row["custom_id"],
+        "response": {"status_code": status, "body": body},
+        "error": None,
+    }
 
 
 def save(path: Path, rows: list[Any]) -> Path:
@@ -74,8 +104,13 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
     write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=mode)
     rows = written(tmp_path / "b.jsonl")
     lost, *others = rows
-    told = read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in others])])
-    assert (told.counts["ungraded"], told.counts["missing"]) == (3 if mode is Mode.RUBRIC else 4, 1)
+    told = read_batch(
+        run, [save(tmp_path / "r.jsonl", [result(row) for row in others])]
+    )
+    assert (told.counts["ungraded"], told.counts["missing"]) == (
+        3 if mode is Mode.RUBRIC else 4,
+        1,
+    )
 
     identity, before, shape = last_written(run)
     assert (identity, before, shape) == (JUDGE, mode, JsonMode.SCHEMA)
@@ -84,21 +119,37 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
     assert (done.requests, done.repairs) == (len(again), len(again) - 1)
     by_id = {row["custom_id"]: row for row in again}
     assert by_id[lost["custom_id"]]["body"] == lost["body"]
-    told = read_batch(run, [save(tmp_path / "r2.jsonl", [result(row) for row in again])])
-    assert (told.counts["ungraded"], told.counts["missing"]) == (0, 0) if mode is Mode.CRITERION else (1, 0)
+    told = read_batch(
+        run, [save(tmp_path / "r2.jsonl", [result(row) for row in again])]
+    )
+    assert (
+        (told.counts["ungraded"], told.counts["missing"]) == (0, 0)
+        if mode is Mode.CRITERION
+        else (1, 0)
+    )
     if mode is Mode.RUBRIC:
         # The call that was lost had its first reply now: its careless part is the next file.
         write_batch(run, identity, tmp_path / "b3.jsonl", mode=mode)
         last = written(tmp_path / "b3.jsonl")
         again += last
-        told = read_batch(run, [save(tmp_path / "r3.jsonl", [result(row) for row in last])])
-        assert (told.counts["met"], told.counts["ungraded"], told.counts["missing"]) == (1, 0, 0)
+        told = read_batch(
+            run, [save(tmp_path / "r3.jsonl", [result(row) for row in last])]
+        )
+        assert (
+            told.counts["met"],
+            told.counts["ungraded"],
+            told.counts["missing"],
+        ) == (1, 0, 0)
     assert write_batch(run, identity, tmp_path / "b4.jsonl", mode=mode).files == ()
 
     live = tmp_path / "live"
     await run_model(make_cases(4), Model(), live, use=USE, created_at=AT)
-    async with bad_endpoint(choose=lambda body: sends(completion(said(body)) | {"model": "judge-1"})) as endpoint:
-        engine = OpenAIEngine("judge-1", endpoint.url, "k", {"temperature": 0}, max_retries=0)
+    async with bad_endpoint(
+        choose=lambda body: sends(completion(said(body)) | {"model": "judge-1"})
+    ) as endpoint:
+        engine = OpenAIEngine(
+            "judge-1", endpoint.url, "k", {"temperature": 0}, max_retries=0
+        )
         assert (await grade_run(live, engine, mode=mode)).met == 12
         await engine.aclose()
         sent = {canonical_json(body) for body in endpoint.bodies}
@@ -108,10 +159,17 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
     }
 
 
-async def test_the_file_that_was_handed_in_is_no_result(run: Path, tmp_path: Path) -> None:
+async def test_the_file_that_was_handed_in_is_no_result(
+    run: Path, tmp_path: Path
+) -> None:
     write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     told = read_batch(run, [tmp_path / "b.jsonl"])
-    assert (told.counts["damaged"], told.counts["ungraded"], told.counts["missing"], told.counts["open"]) == (
+    assert (
+        told.counts["damaged"],
+        told.counts["ungraded"],
+        told.counts["missing"],
+        told.counts["open"],
+    ) == (
         12,
         0,
         12,
@@ -121,41 +179,78 @@ async def test_the_file_that_was_handed_in_is_no_result(run: Path, tmp_path: Pat
     assert not (run / "grades.jsonl").read_bytes()
 
 
-async def test_calls_that_are_under_way_can_be_left_out(run: Path, tmp_path: Path) -> None:
+async def test_calls_that_are_under_way_can_be_left_out(
+    run: Path, tmp_path: Path
+) -> None:
     write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     rows = written(tmp_path / "b.jsonl")
-    assert write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION).files == ()
-    read_batch(run, [save(tmp_path / "r.jsonl", [result(row, "no") for row in rows[:5]])])
+    assert (
+        write_batch(
+            run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION
+        ).files
+        == ()
+    )
+    read_batch(
+        run, [save(tmp_path / "r.jsonl", [result(row, "no") for row in rows[:5]])]
+    )
     every = write_batch(run, JUDGE, tmp_path / "e.jsonl", mode=Mode.CRITERION)
     assert (every.requests, every.waiting, every.repairs) == (12, 7, 5)
     # What was just written is under way as well.
-    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION)
+    done = write_batch(
+        run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION
+    )
     assert (done.requests, done.waiting) == (0, 12)
     read_batch(
-        run, [save(tmp_path / "r2.jsonl", [result(row, "no") for row in written(tmp_path / "e.jsonl")[:3]])]
+        run,
+        [
+            save(
+                tmp_path / "r2.jsonl",
+                [result(row, "no") for row in written(tmp_path / "e.jsonl")[:3]],
+            )
+        ],
     )
-    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION)
+    done = write_batch(
+        run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION
+    )
     assert (done.requests, done.waiting, done.repairs) == (3, 9, 3)
 
 
-async def test_a_reply_by_another_model_or_none_is_not_repaired(run: Path, tmp_path: Path) -> None:
+async def test_a_reply_by_another_model_or_none_is_not_repaired(
+    run: Path, tmp_path: Path
+) -> None:
     strange = Judge(
-        lambda r: reply("rubbish", model="judge-2") if r.inputs["criterion"] != "criterion 0.0" else "x"
+        lambda r: (
+            reply("rubbish", model="judge-2")
+            if r.inputs["criterion"] != "criterion 0.0"
+            else "x"
+        )
     )
     await grade_run(run, strange, mode=Mode.CRITERION)
     done = write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     assert (done.requests, done.repairs) == (12, 1)
-    assert write_batch(run, JUDGE, tmp_path / "c.jsonl", allow_unpinned=True, mode=Mode.CRITERION).repairs == 12
+    assert (
+        write_batch(
+            run, JUDGE, tmp_path / "c.jsonl", allow_unpinned=True, mode=Mode.CRITERION
+        ).repairs
+        == 12
+    )
 
 
-async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(run: Path, tmp_path: Path) -> None:
+async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(
+    run: Path, tmp_path: Path
+) -> None:
     write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     rows = [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")]
     for row in rows[2:]:
         row["response"]["body"]["model"] = "judge-1-0925"
     results = save(tmp_path / "r.jsonl", [*rows, {**rows[0], "response": None}])
     told = read_batch(run, [results])
-    assert (told.counts["not_met"], told.counts["ungraded"], told.counts["duplicates"], told.strangers) == (
+    assert (
+        told.counts["not_met"],
+        told.counts["ungraded"],
+        told.counts["duplicates"],
+        told.strangers,
+    ) == (
         2,
         10,
         1,
@@ -164,10 +259,19 @@ async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(ru
     assert told.counts["open"] == 10
     before = (run / "grades.jsonl").read_bytes()
     told = read_batch(run, [results])
-    assert (told.counts["again"], told.counts["ungraded"], told.counts["open"]) == (13, 0, 10)
+    assert (told.counts["again"], told.counts["ungraded"], told.counts["open"]) == (
+        13,
+        0,
+        10,
+    )
     assert (run / "grades.jsonl").read_bytes() == before
     told = read_batch(run, [results], allow_unpinned=True)
-    assert (told.counts["not_met"], told.counts["again"], told.counts["ungraded"], told.counts["open"]) == (
+    assert (
+        told.counts["not_met"],
+        told.counts["again"],
+        told.counts["ungraded"],
+        told.counts["open"],
+    ) == (
         10,
         3,
         0,
@@ -186,11 +290,16 @@ def room(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(run: Path, tmp_path: Path) -> None:
+async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(
+    run: Path, tmp_path: Path
+) -> None:
     other = Judge(lambda r: verdict(False, reasoning="y" * 3000), engine="other")
     await grade_run(run, other, mode=Mode.CRITERION)
     write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
-    results = save(tmp_path / "r.jsonl", [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")])
+    results = save(
+        tmp_path / "r.jsonl",
+        [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")],
+    )
     size = (run / "grades.jsonl").stat().st_size
     assert (run / BATCHES).stat().st_size < size - 10_000
     with room(size + 1500), pytest.raises(DiskFull):
@@ -198,10 +307,16 @@ async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(
     kept = sum(g.engine == "openai" for g in read_grades(run / "grades.jsonl")[0])
     assert 0 < kept < 12
     told = read_batch(run, [results])
-    assert (told.counts["not_met"], told.counts["again"], told.counts["missing"]) == (12 - kept, kept, 0)
+    assert (told.counts["not_met"], told.counts["again"], told.counts["missing"]) == (
+        12 - kept,
+        kept,
+        0,
+    )
 
 
-async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Path) -> None:
+async def test_the_commands_go_on_until_nothing_is_open(
+    run: Path, tmp_path: Path
+) -> None:
     async def batch(*words: str | Path) -> tuple[BaseException | None, str]:
         line = ["eval", "batch", *map(str, words)]
         home = {"MEDLIVE_HOME": str(tmp_path / "home")}
@@ -209,31 +324,54 @@ async def test_the_commands_go_on_until_nothing_is_open(run: Path, tmp_path: Pat
         return done.exception, done.output
 
     def answers(name: str, answer: Callable[[dict[str, Any]], Any]) -> Path:
-        return save(tmp_path / f"r-{name}", [answer(row) for row in written(tmp_path / name)])
+        return save(
+            tmp_path / f"r-{name}", [answer(row) for row in written(tmp_path / name)]
+        )
 
-    assert isinstance((await batch("next", run, "--out", tmp_path / "no.jsonl"))[0], BadInput)
+    assert isinstance(
+        (await batch("next", run, "--out", tmp_path / "no.jsonl"))[0], BadInput
+    )
     named = ["--grader", "judge-1", "--base-url", "http://127.0.0.1:9/v1"]
     assert (await batch("write", run, *named, "--out", tmp_path / "1.jsonl"))[0] is None
     refused = "'response_format' of type 'json_schema' is not supported with this model"
-    error, output = await batch("read", run, answers("1.jsonl", lambda row: result(row, refused, 400)))
+    error, output = await batch(
+        "read", run, answers("1.jsonl", lambda row: result(row, refused, 400))
+    )
     assert isinstance(error, CheckFailed)
     assert "--shape object" in output
-    for place, why in ((tmp_path / "1.jsonl", "is there already"), (run / "calls.jsonl", "inside a run folder")):
+    for place, why in (
+        (tmp_path / "1.jsonl", "is there already"),
+        (run / "calls.jsonl", "inside a run folder"),
+    ):
         assert why in str((await batch("write", run, *named, "--out", place))[0])
         assert why in str((await batch("next", run, "--out", place))[0])
     (tmp_path / "2-007.jsonl").touch()
-    assert "2-007.jsonl is there already" in str((await batch("next", run, "--out", tmp_path / "2.jsonl"))[0])
+    assert "2-007.jsonl is there already" in str(
+        (await batch("next", run, "--out", tmp_path / "2.jsonl"))[0]
+    )
     (tmp_path / "2-007.jsonl").unlink()
-    error, _ = await batch("next", run, "--shape", "table", "--out", tmp_path / "2.jsonl")
+    error, _ = await batch(
+        "next", run, "--shape", "table", "--out", tmp_path / "2.jsonl"
+    )
     assert isinstance(error, UsageError)
-    assert (await batch("next", run, "--shape", "object", "--out", tmp_path / "2.jsonl"))[0] is None
-    assert {row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")} == {"json_object"}
-    assert isinstance((await batch("read", run, answers("2.jsonl", result)))[0], CheckFailed)
-    assert isinstance((await batch("read", run, tmp_path / "r-2.jsonl"))[0], CheckFailed)
+    assert (
+        await batch("next", run, "--shape", "object", "--out", tmp_path / "2.jsonl")
+    )[0] is None
+    assert {
+        row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")
+    } == {"json_object"}
+    assert isinstance(
+        (await batch("read", run, answers("2.jsonl", result)))[0], CheckFailed
+    )
+    assert isinstance(
+        (await batch("read", run, tmp_path / "r-2.jsonl"))[0], CheckFailed
+    )
     error, output = await batch("next", run, "--out", tmp_path / "3.jsonl")
     assert error is None
     assert "4 calls show the grader" in output
-    assert {row["body"]["response_format"]["type"] for row in written(tmp_path / "3.jsonl")} == {"json_object"}
+    assert {
+        row["body"]["response_format"]["type"] for row in written(tmp_path / "3.jsonl")
+    } == {"json_object"}
     assert (await batch("read", run, answers("3.jsonl", result)))[0] is None
     error, output = await batch("next", run, "--out", tmp_path / "4.jsonl")
     assert error is None

@@ -18,7 +18,14 @@ from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles import files as bundle_read
 from medlive.evaluation.bundles.bundle import make_bundle
-from medlive.evaluation.bundles.files import BUNDLE, EVIDENCE_FILE, RUN, SCORES, archive, encode_document
+from medlive.evaluation.bundles.files import (
+    BUNDLE,
+    EVIDENCE_FILE,
+    RUN,
+    SCORES,
+    archive,
+    encode_document,
+)
 from medlive.evaluation.bundles.public import find_secret, public_name
 from medlive.evaluation.bundles.verdicts import PASSED_OVER
 from medlive.evaluation.bundles.verify import BundleReport, unbundle, verify_bundle
@@ -57,7 +64,10 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
 
 @pytest.fixture(scope="module")
 def rubric(room: Room) -> Files:
-    return make_bundle(graded(room.snapshot, room.root / "rubric", "cand-3", mode=Mode.RUBRIC), draws=DRAWS)
+    return make_bundle(
+        graded(room.snapshot, room.root / "rubric", "cand-3", mode=Mode.RUBRIC),
+        draws=DRAWS,
+    )
 
 
 class Shelf:
@@ -73,7 +83,9 @@ class Shelf:
         not_after: date | None = None,
         corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
-        found = Passage("demo:0:0", "demo", "Title", "", "Text 0", "en", date(2020, 1, 1), "", "")
+        found = Passage(
+            "demo:0:0", "demo", "Title", "", "Text 0", "en", date(2020, 1, 1), "", ""
+        )
         return [[Hit(found, 1.0, 1)] for _ in queries]
 
 
@@ -83,11 +95,19 @@ def opened(room: Room) -> Files:
         return Shelf()
 
     book = OpenBook("default", 2, False, shelf)
-    run = graded(room.snapshot, room.root / "book", "cand-4", template="open-book", open_book=book)
+    run = graded(
+        room.snapshot,
+        room.root / "book",
+        "cand-4",
+        template="open-book",
+        open_book=book,
+    )
     return make_bundle(run, draws=DRAWS)
 
 
-def forged(room: Room, files: Files, name: str, change: Callable[[Rows], object]) -> BundleReport:
+def forged(
+    room: Room, files: Files, name: str, change: Callable[[Rows], object]
+) -> BundleReport:
     """The report on a bundle with changed rows, its scores worked out anew and every digest fitting."""
     listed = lines_of(files, name)
     change(listed)
@@ -103,16 +123,29 @@ def later(rows: Rows) -> dict[str, Any]:
     return next(row for row in rows if row["met"] is False and not row["raw"])
 
 
-def test_a_verdict_of_a_reply_that_stands_with_another_one_is_read_there(room: Room, rubric: Files) -> None:
+def test_a_verdict_of_a_reply_that_stands_with_another_one_is_read_there(
+    room: Room, rubric: Files
+) -> None:
     assert room.verify(rescored(room, rubric)).ok
     assert not any("no reply beside" in note for note in room.verify(rubric).notes)
     quote = {"met": True, "quote": "Drink water", "reasoning": "It does."}
-    assert numbers(forged(room, rubric, GRADES, lambda rows: later(rows).update(quote))) == [9]
+    assert numbers(
+        forged(room, rubric, GRADES, lambda rows: later(rows).update(quote))
+    ) == [9]
     cached = {**quote, "origin": "cache"}
-    assert numbers(forged(room, rubric, GRADES, lambda rows: later(rows).update(cached))) == [9]
+    assert numbers(
+        forged(room, rubric, GRADES, lambda rows: later(rows).update(cached))
+    ) == [9]
     ungraded = {"met": None, "reason": "no verdict"}
-    shown = next(r for r in lines_of(rubric, GRADES) if r["met"] is not None and r["raw"])["key"]
-    hidden = forged(room, rubric, GRADES, lambda rows: next(r for r in rows if r["key"] == shown).update(ungraded))
+    shown = next(
+        r for r in lines_of(rubric, GRADES) if r["met"] is not None and r["raw"]
+    )["key"]
+    hidden = forged(
+        room,
+        rubric,
+        GRADES,
+        lambda rows: next(r for r in rows if r["key"] == shown).update(ungraded),
+    )
     assert numbers(hidden) == [9]
     assert "a reply with met: " in str(hidden.failed[0].findings[0])
 
@@ -137,24 +170,35 @@ def test_imported_verdicts_have_neither_quotes_nor_replies(room: Room) -> None:
     files = with_lines(room.files, GRADES, rows) | {BUNDLE: encode_document(info)}
     report = room.verify(rescored(room, files))
     assert report.complete
-    assert any("14 of 15 verdicts have no stored reply" in note or "15 of 15" in note for note in report.notes)
+    assert any(
+        "14 of 15 verdicts have no stored reply" in note or "15 of 15" in note
+        for note in report.notes
+    )
 
 
-def test_criteria_of_the_same_words_share_what_a_reply_says_of_one(tmp_path: Path) -> None:
+def test_criteria_of_the_same_words_share_what_a_reply_says_of_one(
+    tmp_path: Path,
+) -> None:
     case_id = "ml-0000000000000007"
     words = ["Advises rest", "Advises water", "Advises water"]
-    rubric = tuple(criterion(case_id, place, text) for place, text in enumerate(words, start=1))
+    rubric = tuple(
+        criterion(case_id, place, text) for place, text in enumerate(words, start=1)
+    )
     held = case(case_id, criteria=rubric, first_release="2026.W47")
     place = release(tmp_path / "medlive-2026.W47", "2026.W47", [held]).path
 
     def grade(request: Request) -> str:
         listed = [c["id"] for c in request.inputs["criteria"]]
         met = [json.loads(verdict(number == 1)) for number in range(len(listed))]
-        return json.dumps({"grades": [{"id": c, **one} for c, one in zip(listed, met, strict=True)]})
+        return json.dumps(
+            {"grades": [{"id": c, **one} for c, one in zip(listed, met, strict=True)]}
+        )
 
     async def make() -> None:
         model = Model(lambda _: reply("Drink water.", model="m"))
-        await run_model(load_cases(place), model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
+        await run_model(
+            load_cases(place), model, tmp_path / "run", use=ModelUse("m"), created_at=AT
+        )
         await grade_run(tmp_path / "run", Judge(grade), mode=Mode.RUBRIC)
 
     asyncio.run(make())
@@ -187,7 +231,9 @@ def test_usage_is_numbers(room: Room) -> None:
     for usage in bad:
         rows = lines_of(room.files, RESPONSES)
         rows[0]["usage"] = usage
-        assert 4 in numbers(room.verify(sealed(with_lines(room.files, RESPONSES, rows)))), usage
+        assert 4 in numbers(
+            room.verify(sealed(with_lines(room.files, RESPONSES, rows)))
+        ), usage
 
 
 def test_the_graders_excuses_are_those_that_a_judge_gives() -> None:
@@ -200,11 +246,15 @@ def test_the_graders_excuses_are_those_that_a_judge_gives() -> None:
             read_checked(one, "judge-1", "grader", lambda reply: reply)
 
 
-def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tmp_path: Path) -> None:
+def test_the_evidence_of_an_open_book_goes_with_it(
+    room: Room, opened: Files, tmp_path: Path
+) -> None:
     report = room.verify(opened)
     assert report.complete
     assert opened[EVIDENCE_FILE] == (room.root / "book" / EVIDENCE_FILE).read_bytes()
-    assert EVIDENCE_FILE not in make_bundle(load_graded(room.root / "book"), answers=False, draws=DRAWS)
+    assert EVIDENCE_FILE not in make_bundle(
+        load_graded(room.root / "book"), answers=False, draws=DRAWS
+    )
     run = unbundle(report, tmp_path / "run")
     book = run.evidence()
     assert book is not None
@@ -215,7 +265,10 @@ def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tm
     ("change", "told"),
     [
         (lambda rows: rows[0].update(text="Text 1"), "the digest of its title"),
-        (lambda rows: rows[0].update(date="2026-01-01"), "not after its case's (2025-03-03)"),
+        (
+            lambda rows: rows[0].update(date="2026-01-01"),
+            "not after its case's (2025-03-03)",
+        ),
         (lambda rows: rows[0].update(date=None), "a date"),
         (lambda rows: rows[0].update(rank=2), "ranked from 1"),
         (lambda rows: rows[0].update(corpus="mine"), "a corpus of the index"),
@@ -233,7 +286,9 @@ def test_evidence_that_could_not_have_been_is_found(
 
     def fit(value: dict[str, Any]) -> None:
         if "evidence" in value:
-            value["evidence"].update(rows=digest_bytes(files[EVIDENCE_FILE]), snippets=len(rows))
+            value["evidence"].update(
+                rows=digest_bytes(files[EVIDENCE_FILE]), snippets=len(rows)
+            )
 
     run = json.loads(files[RUN])
     fit(run)
@@ -242,17 +297,27 @@ def test_evidence_that_could_not_have_been_is_found(
     assert told in " ".join(map(str, step.findings))
 
 
-def test_an_open_book_without_its_evidence_and_a_closed_one_with_some_fail(room: Room, opened: Files) -> None:
+def test_an_open_book_without_its_evidence_and_a_closed_one_with_some_fail(
+    room: Room, opened: Files
+) -> None:
     gone = {name: data for name, data in opened.items() if name != EVIDENCE_FILE}
     assert 7 in numbers(room.verify(sealed(gone)))
-    assert 7 in numbers(room.verify(sealed(room.files | {EVIDENCE_FILE: opened[EVIDENCE_FILE]})))
+    assert 7 in numbers(
+        room.verify(sealed(room.files | {EVIDENCE_FILE: opened[EVIDENCE_FILE]}))
+    )
     run = json.loads(opened[RUN])
     for change in ({"arm": "closed"}, {"evidence": None}):
-        assert 7 in numbers(room.verify(sealed(opened | {RUN: encode_document(run | change)}))), change
+        assert 7 in numbers(
+            room.verify(sealed(opened | {RUN: encode_document(run | change)}))
+        ), change
 
 
 def test_a_bundle_says_nothing_of_the_machine(room: Room, tmp_path: Path) -> None:
-    use = ModelUse("cand-1", endpoint="http://gpu7.corp.example:8000/v1", asked_as="/srv/models/cand-1")
+    use = ModelUse(
+        "cand-1",
+        endpoint="http://gpu7.corp.example:8000/v1",
+        asked_as="/srv/models/cand-1",
+    )
     run = graded(room.snapshot, tmp_path / "run", use=use)
     path = tmp_path / "run" / RESPONSES
     rows = [json.loads(line) for line in path.read_bytes().splitlines()]
@@ -261,20 +326,42 @@ def test_a_bundle_says_nothing_of_the_machine(room: Room, tmp_path: Path) -> Non
         "state": "failed",
         "response": "",
     }
-    rows[1] |= {"model": "/srv/models/cand-1", "usage": {"host": "gpu7", "input_tokens": 3}}
+    rows[1] |= {
+        "model": "/srv/models/cand-1",
+        "usage": {"host": "gpu7", "input_tokens": 3},
+    }
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = load_graded(tmp_path / "run")
     case_id, grades = next((k, v) for k, v in run.grades.items() if v)
     one = next(iter(grades.values()))
-    failed = replace(one, met=None, raw="", grader="", reason="endpoint: gpu7.corp.example is away", quote="")
-    run = replace(run, grades={**run.grades, case_id: {**grades, one.criterion_id: failed}})
+    failed = replace(
+        one,
+        met=None,
+        raw="",
+        grader="",
+        reason="endpoint: gpu7.corp.example is away",
+        quote="",
+    )
+    run = replace(
+        run, grades={**run.grades, case_id: {**grades, one.criterion_id: failed}}
+    )
     files = make_bundle(run, draws=DRAWS)
-    for private in (b"gpu7", b"10.0.0.7", b"/srv", b"corp.example", str(tmp_path).encode()):
+    for private in (
+        b"gpu7",
+        b"10.0.0.7",
+        b"/srv",
+        b"corp.example",
+        str(tmp_path).encode(),
+    ):
         assert not [name for name, data in files.items() if private in data], private
     assert b"endpoint: no reply came" in files[GRADES]
-    assert find_secret(files, {"A_KEY": "Drink water. 请", "NAME": "Drink water. 请"}) == (RESPONSES, "A_KEY")
+    assert find_secret(
+        files, {"A_KEY": "Drink water. 请", "NAME": "Drink water. 请"}
+    ) == (RESPONSES, "A_KEY")
     assert find_secret(files, {"A_KEY": "water"}) is None
-    assert [public_name(n) for n in ("/a/b/c-1/", "org/c-1", "C:\\m\\c-1", "~/c-1")] == [
+    assert [
+        public_name(n) for n in ("/a/b/c-1/", "org/c-1", "C:\\m\\c-1", "~/c-1")
+    ] == [
         "c-1",
         "org/c-1",
         "c-1",
@@ -299,8 +386,12 @@ def test_parameters_that_look_like_secrets_are_not_published(
     run = replace(room.run, run=replace(room.run.run, info=info))
     with pytest.raises(UsageError, match="a bundle would publish it"):
         make_bundle(run, draws=DRAWS)
-    harmless = room.run.run.info.model_copy(update={"parameters": {"max_tokens": 5, "stop": ["/"], "top_p": 1}})
-    make_bundle(replace(room.run, run=replace(room.run.run, info=harmless)), draws=DRAWS)
+    harmless = room.run.run.info.model_copy(
+        update={"parameters": {"max_tokens": 5, "stop": ["/"], "top_p": 1}}
+    )
+    make_bundle(
+        replace(room.run, run=replace(room.run.run, info=harmless)), draws=DRAWS
+    )
 
 
 def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
@@ -314,13 +405,24 @@ def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
     for row in rows:
         row.pop("origin")
     info = json.loads(files[BUNDLE]) | {"code_version": "0.0.9", "numpy": "1.0"}
-    report = room.verify(sealed(with_lines(files, GRADES, rows) | {BUNDLE: encode_document(info)}))
+    report = room.verify(
+        sealed(with_lines(files, GRADES, rows) | {BUNDLE: encode_document(info)})
+    )
     assert report.complete
-    assert any("made with medlive 0.0.9, numpy 1.0; scored again with medlive" in note for note in report.notes)
+    assert any(
+        "made with medlive 0.0.9, numpy 1.0; scored again with medlive" in note
+        for note in report.notes
+    )
     scores = json.loads(files[SCORES])
     scores["paper"]["overall"]["ci_low"] += 0.01
-    spoilt = room.verify(sealed(files | {SCORES: encode_document(scores), BUNDLE: encode_document(info)}))
-    assert any("medlive 0.0.9" in finding.got for step in spoilt.failed for finding in step.findings)
+    spoilt = room.verify(
+        sealed(files | {SCORES: encode_document(scores), BUNDLE: encode_document(info)})
+    )
+    assert any(
+        "medlive 0.0.9" in finding.got
+        for step in spoilt.failed
+        for finding in step.findings
+    )
 
 
 def test_scores_of_another_version_are_refused_in_plain_words(room: Room) -> None:
@@ -328,12 +430,17 @@ def test_scores_of_another_version_are_refused_in_plain_words(room: Room) -> Non
     report = room.verify(sealed(room.files | {SCORES: encode_document(scores)}))
     assert numbers(report) == [4]
     (finding,) = report.failed[0].findings
-    assert (finding.expected, finding.got) == ("format_version 2; make the bundle again", "1")
+    assert (finding.expected, finding.got) == (
+        "format_version 2; make the bundle again",
+        "1",
+    )
     assert "earlier step" in report.steps[11].why
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb", " ", "a\nb"])
-def test_names_that_cannot_be_printed_are_refused_and_spelt_out(room: Room, name: str) -> None:
+def test_names_that_cannot_be_printed_are_refused_and_spelt_out(
+    room: Room, name: str
+) -> None:
     info = json.loads(room.files[BUNDLE])
     info["grader"]["mode"] = name
     for files in (
@@ -342,10 +449,16 @@ def test_names_that_cannot_be_printed_are_refused_and_spelt_out(room: Room, name
     ):
         report = room.verify(sealed(files))
         assert numbers(report)
-        assert all(str(finding).isprintable() for step in report.failed for finding in step.findings)
+        assert all(
+            str(finding).isprintable()
+            for step in report.failed
+            for finding in step.findings
+        )
 
 
-def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(room: Room, tmp_path: Path) -> None:
+def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(
+    room: Room, tmp_path: Path
+) -> None:
     unbundle(room.verify(room.files), tmp_path / "run")
     again = load_graded(tmp_path / "run")
     assert make_bundle(again, draws=DRAWS) == room.files
@@ -357,7 +470,9 @@ def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(room: 
 
 
 def test_a_snapshot_is_as_publishable_as_it_says(room: Room) -> None:
-    files = both(lambda v: v["cases"].update(publishable=False))(dict(room.files), random.Random(1))
+    files = both(lambda v: v["cases"].update(publishable=False))(
+        dict(room.files), random.Random(1)
+    )
     assert 5 in numbers(room.verify(sealed(files)))
 
 
@@ -375,7 +490,11 @@ def test_documents_and_rows_that_would_fill_the_memory_are_not_read(
 
 def test_the_canary_is_in_every_row(room: Room) -> None:
     canary = json.loads(room.files[BUNDLE])["canary"]
-    assert all(row["canary"] == canary for name in (RESPONSES, GRADES) for row in lines_of(room.files, name))
+    assert all(
+        row["canary"] == canary
+        for name in (RESPONSES, GRADES)
+        for row in lines_of(room.files, name)
+    )
     for other in ({}, {"canary": "x"}):
         rows = lines_of(room.files, GRADES)
         del rows[0]["canary"]

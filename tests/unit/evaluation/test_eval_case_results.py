@@ -18,11 +18,15 @@ CASE = "ml-0000000000000003"
 def forged(files: Files) -> Files:
     """The bundle with a verdict turned, every digest fitting again."""
     rows = lines_of(files, GRADES)
-    turned = [row | {"met": not row["met"]} if row["met"] is not None else row for row in rows]
+    turned = [
+        row | {"met": not row["met"]} if row["met"] is not None else row for row in rows
+    ]
     return sealed(with_lines(files, GRADES, turned))
 
 
-def test_results_of_a_case_by_model_and_criterion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_a_case_by_model_and_criterion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     room = made_room(tmp_path)
     monkeypatch.setenv("MEDLIVE_SNAPSHOTS", str(room.snapshot.parent))
     shown = tmp_path / "shown"
@@ -44,15 +48,20 @@ def test_results_of_a_case_by_model_and_criterion(tmp_path: Path, monkeypatch: p
         "2026.W47",
         ["Advises 4", "Harms 4", "Names 4"],
     )
-    assert {(r.model, r.verified) for r in found.results} == {("cand-1", True), ("cand-1", False)}
-    assert {r.met for r in found.results} == {tuple(verdicts[c.id] for c in found.criteria)}
+    assert {(r.model, r.verified) for r in found.results} == {
+        ("cand-1", True),
+        ("cand-1", False),
+    }
+    assert {r.met for r in found.results} == {
+        tuple(verdicts[c.id] for c in found.criteria)
+    }
     # The grader gave no verdict on one criterion, and the first case has no answer.
     assert {(r.state, r.score, r.met[2]) for r in results.of_case(CASE)[0].results} == {
         (CaseState.PARTLY_GRADED, None, None)
     }
-    assert {(r.state, r.met) for r in results.of_case("ml-0000000000000001")[0].results} == {
-        (CaseState.UNANSWERED, ())
-    }
+    assert {
+        (r.state, r.met) for r in results.of_case("ml-0000000000000001")[0].results
+    } == {(CaseState.UNANSWERED, ())}
     assert results.of_case("ml-unknown") == []
 
     good.write_bytes(archive(forged(room.files)))

@@ -12,8 +12,19 @@ import pytest
 
 from medlive.__main__ import run
 from medlive.errors import BadInput, ConfigError
-from medlive.evaluation.asking.registry import Basis, Candidate, Registry, load_registry, read_registry
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
+from medlive.evaluation.asking.registry import (
+    Basis,
+    Candidate,
+    Registry,
+    load_registry,
+    read_registry,
+)
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    EvaluationCase,
+    EvaluationCriterion,
+)
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
 from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
@@ -33,58 +44,101 @@ MONTHS = [f"20{y}-{m:02d}" for y in (24, 25) for m in range(1, 13)]
 def cases_of(n: int) -> tuple[EvaluationCase, ...]:
     """Cases over 24 months in the order of time, the specialty drifting from heart to skin."""
     rng = np.random.default_rng(n)
-    criteria = tuple(EvaluationCriterion(f"k{i}", f"t{i}", 1.0, "Accuracy") for i in range(STEPS))
+    criteria = tuple(
+        EvaluationCriterion(f"k{i}", f"t{i}", 1.0, "Accuracy") for i in range(STEPS)
+    )
     cases = []
     for place in range(n):
         month = MONTHS[place * len(MONTHS) // n]
         skin = rng.random() < 0.2 + 0.6 * place / n
         cases.append(
             EvaluationCase(
-                case_id=f"c{place:04d}", language="en", narrative="n", query="q", advice="a", criteria=criteria,
-                post_time=f"{month}-15T00:00:00", month=month, source="icliniq", theme="Response Depth",
+                case_id=f"c{place:04d}",
+                language="en",
+                narrative="n",
+                query="q",
+                advice="a",
+                criteria=criteria,
+                post_time=f"{month}-15T00:00:00",
+                month=month,
+                source="icliniq",
+                theme="Response Depth",
                 specialty="Dermatology" if skin else "Cardiology",
                 first_release=f"2026.W{10 + place * 40 // n:02d}",
             )
-        )  # fmt: skip
+        )
     return tuple(cases)
 
 
 def run_of(
-    name: str, cases: Sequence[EvaluationCase], scores: Sequence[float | None], template: str = "livemedbench-v1"
+    name: str,
+    cases: Sequence[EvaluationCase],
+    scores: Sequence[float | None],
+    template: str = "livemedbench-v1",
 ) -> GradedRun:
     use = CasesUse(
-        origin="snapshot", name="2026.W47", digest="sha256:0", rows="sha256:1", count=len(cases),
-        publishable=True, notes=(),
-    )  # fmt: skip
+        origin="snapshot",
+        name="2026.W47",
+        digest="sha256:0",
+        rows="sha256:1",
+        count=len(cases),
+        publishable=True,
+        notes=(),
+    )
     info = RunInfo(
-        created_at=datetime(2026, 11, 21, tzinfo=UTC), code_version="0", model=name, endpoint=None,
-        engine="openai", parameters={}, template=TemplateUse(name=template, digest=None), cases=use,
-    )  # fmt: skip
+        created_at=datetime(2026, 11, 21, tzinfo=UTC),
+        code_version="0",
+        model=name,
+        endpoint=None,
+        engine="openai",
+        parameters={},
+        template=TemplateUse(name=template, digest=None),
+        cases=use,
+    )
     answers, met = {}, {}
     for case, score in zip(cases, scores, strict=True):
-        answers[case.case_id] = Answer(case.case_id, AnswerState.OK, "Rest.", "stop", name)
+        answers[case.case_id] = Answer(
+            case.case_id, AnswerState.OK, "Rest.", "stop", name
+        )
         points = None if score is None else round(min(1.0, max(0.0, score)) * STEPS)
-        met[case.case_id] = {f"k{i}": None if points is None else i < points for i in range(STEPS)}
+        met[case.case_id] = {
+            f"k{i}": None if points is None else i < points for i in range(STEPS)
+        }
     path = Path(f"{name}-{template}")
-    return GradedRun(RunFolder(path, info, tuple(cases)), name, answers, {}, None, (), met)
+    return GradedRun(
+        RunFolder(path, info, tuple(cases)), name, answers, {}, None, (), met
+    )
 
 
 def registry_of(cutoffs: Mapping[str, str], **more: object) -> Registry:
     tables = {
-        name: {"cutoff": c, "cutoff_source": "its card", "confidence": "stated"} for name, c in cutoffs.items()
+        name: {"cutoff": c, "cutoff_source": "its card", "confidence": "stated"}
+        for name, c in cutoffs.items()
     }
     return load_registry({**tables, **more}, "models.toml")
 
 
 CASES = cases_of(360)
-SEEN = {name: np.array([c.month or "" for c in CASES]) <= cut for name, cut in
-        {"early": "2024-06", "middle": "2025-01", "late": "2025-06"}.items()}  # fmt: skip
+SEEN = {
+    name: np.array([c.month or "" for c in CASES]) <= cut
+    for name, cut in {
+        "early": "2024-06",
+        "middle": "2025-01",
+        "late": "2025-06",
+    }.items()
+}
 REGISTRY = registry_of({"early": "2024-06", "middle": "2025-01-31", "late": "2025-06"})
 
 
-def planted(effect: Mapping[str, float], drift: float = 0.0, mix: float = 0.0) -> list[GradedRun]:
+def planted(
+    effect: Mapping[str, float], drift: float = 0.0, mix: float = 0.0
+) -> list[GradedRun]:
     rng = np.random.default_rng(6)
-    base = 0.55 + rng.normal(0, 0.1, len(CASES)) - drift * np.arange(len(CASES)) / len(CASES)
+    base = (
+        0.55
+        + rng.normal(0, 0.1, len(CASES))
+        - drift * np.arange(len(CASES)) / len(CASES)
+    )
     base -= mix * np.array([c.specialty == "Dermatology" for c in CASES])
     runs = []
     for name, seen in SEEN.items():
@@ -93,11 +147,17 @@ def planted(effect: Mapping[str, float], drift: float = 0.0, mix: float = 0.0) -
     return runs
 
 
-def table_of(runs: list[GradedRun], registry: Registry = REGISTRY) -> ContaminationTable:
-    return contamination(score_runs(runs, draws=200, registry=registry), registry, permutations=499)
+def table_of(
+    runs: list[GradedRun], registry: Registry = REGISTRY
+) -> ContaminationTable:
+    return contamination(
+        score_runs(runs, draws=200, registry=registry), registry, permutations=499
+    )
 
 
-def analysed(runs: list[GradedRun], registry: Registry = REGISTRY) -> dict[str, ModelContamination]:
+def analysed(
+    runs: list[GradedRun], registry: Registry = REGISTRY
+) -> dict[str, ModelContamination]:
     return {m.label: m for m in table_of(runs, registry).models}
 
 
@@ -146,17 +206,29 @@ def test_drift_is_no_memory_and_a_shift_of_the_mix_is_adjusted_away() -> None:
 
 
 def test_what_is_unknown_or_too_little_is_said() -> None:
-    runs = [run_of("stranger", CASES, [0.5] * 360), run_of("newborn", CASES, [0.5] * 360)]
+    runs = [
+        run_of("stranger", CASES, [0.5] * 360),
+        run_of("newborn", CASES, [0.5] * 360),
+    ]
     runs.append(run_of("dated", CASES, [0.5] * 360))
     registry = load_registry(
-        {"newborn": Candidate(cutoff="2025-11", cutoff_source="a talk", confidence="inferred"),
-         "dated": {"released": date(2025, 6, 20), "family": "f"}},
+        {
+            "newborn": Candidate(
+                cutoff="2025-11", cutoff_source="a talk", confidence="inferred"
+            ),
+            "dated": {"released": date(2025, 6, 20), "family": "f"},
+        },
         "models.toml",
-    )  # fmt: skip
+    )
     every = table_of(runs, registry)
     found = {m.label: m for m in every.models}
     stranger, newborn, dated = found["stranger"], found["newborn"], found["dated"]
-    assert (stranger.cutoff, stranger.drop, stranger.mixes, stranger.newer) == (None, None, (), None)
+    assert (stranger.cutoff, stranger.drop, stranger.mixes, stranger.newer) == (
+        None,
+        None,
+        (),
+        None,
+    )
     assert stranger.few
     assert any("stranger: cutoff unknown" in w for w in every.warnings)
     assert newborn.few
@@ -188,13 +260,23 @@ def test_cases_that_no_release_held_before_the_model_was_there() -> None:
 def test_cases_without_a_date_are_on_no_side() -> None:
     cases = [
         CASES[0],
-        *(EvaluationCase(f"u{i}", "en", "n", "q", "a", CASES[0].criteria, "someday", None) for i in range(3)),
+        *(
+            EvaluationCase(
+                f"u{i}", "en", "n", "q", "a", CASES[0].criteria, "someday", None
+            )
+            for i in range(3)
+        ),
         EvaluationCase("m", "en", "n", "q", "a", CASES[0].criteria, "", "2025-01"),
     ]
     registry = registry_of({"x": "2025-01-10"})
     found = analysed([run_of("x", cases, [0.5, 0.5, 0.5, None, 0.5])], registry)["x"]
     # A month that holds the cutoff may have been seen.
-    assert (found.drop.n_pre, found.drop.n_post, found.scored, found.undated) == (2, 0, 4, 2)
+    assert (found.drop.n_pre, found.drop.n_post, found.scored, found.undated) == (
+        2,
+        0,
+        4,
+        2,
+    )
     assert any("2 cases without a date" in note for note in found.notes)
 
 
@@ -202,7 +284,10 @@ def test_the_raw_arm_is_held_against_the_rewritten_one() -> None:
     rng = np.random.default_rng(3)
     base = rng.uniform(0.3, 0.7, len(CASES))
     raw = base + 0.2 * SEEN["late"] + rng.normal(0, 0.05, len(CASES))
-    runs = [run_of("late", CASES, base.tolist()), run_of("late", CASES, raw.tolist(), "raw")]
+    runs = [
+        run_of("late", CASES, base.tolist()),
+        run_of("late", CASES, raw.tolist(), "raw"),
+    ]
     found = table_of(runs)
     (arm,) = found.arms
     assert arm.drop.low <= 0.2 <= arm.drop.high
@@ -221,7 +306,9 @@ def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> N
         for way in ("open-book", "raw")
     ]
     found = table_of([*other, *runs])
-    (middle, beside) = (next(m for m in t.models if m.label == "middle") for t in (alone, found))
+    (middle, beside) = (
+        next(m for m in t.models if m.label == "middle") for t in (alone, found)
+    )
     assert beside.did == middle.did
     assert found.pooled == alone.pooled
     against = {m.label: m.did_against for m in found.models}
@@ -231,8 +318,13 @@ def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> N
 def test_models_that_share_no_case_are_not_said_to_tie() -> None:
     scores = np.linspace(0.2, 0.8, len(CASES)).tolist()
     half = len(CASES) // 2
-    runs = [run_of("a", CASES[:half], scores[:half]), run_of("b", CASES[half:], scores[half:])]
-    assert any("a and b; not compared" in w for w in score_runs(runs, draws=50).warnings)
+    runs = [
+        run_of("a", CASES[:half], scores[:half]),
+        run_of("b", CASES[half:], scores[half:]),
+    ]
+    assert any(
+        "a and b; not compared" in w for w in score_runs(runs, draws=50).warnings
+    )
     shared = [runs[0], run_of("b", CASES[half - 1 :], scores[half - 1 :])]
     assert not any("not compared" in w for w in score_runs(shared, draws=50).warnings)
 
@@ -256,9 +348,15 @@ def test_open_book_against_closed_on_fresh_cases_alone() -> None:
     assert (late.fresh, late.n, late.baseline.n) == (True, int(fresh.sum()), 360)
     assert late.low <= 0.1 <= late.high
     assert late.p_holm < 0.005
-    assert late.open_score.mean - late.closed_score.mean == pytest.approx(late.difference)
+    assert late.open_score.mean - late.closed_score.mean == pytest.approx(
+        late.difference
+    )
     assert late.baseline.mean > late.closed_score.mean
-    assert (arms["stranger"].fresh, arms["stranger"].n, arms["stranger"].difference) == (False, 360, 0)
+    assert (
+        arms["stranger"].fresh,
+        arms["stranger"].n,
+        arms["stranger"].difference,
+    ) == (False, 360, 0)
     assert {row["fresh_only"] for row in arms_rows(arms.values())} == {True, False}
 
 
@@ -279,10 +377,16 @@ def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
     assert leap.before("", None) is None
     for table, said in (
         ({"cutoff": "2025-13", "cutoff_source": "x", "confidence": "stated"}, "cutoff"),
-        ({"cutoff": "June 2025", "cutoff_source": "x", "confidence": "stated"}, "YYYY-MM"),
+        (
+            {"cutoff": "June 2025", "cutoff_source": "x", "confidence": "stated"},
+            "YYYY-MM",
+        ),
         ({"cutoff": "2025-01"}, "cutoff_source"),
         ({"cutof": "2025-01"}, "cutof"),
-        ({"cutoff": "2025-01", "cutoff_source": "x", "confidence": "sure"}, "confidence"),
+        (
+            {"cutoff": "2025-01", "cutoff_source": "x", "confidence": "sure"},
+            "confidence",
+        ),
     ):
         with pytest.raises(ConfigError, match=said) as failed:
             load_registry({"m": table}, "here.toml")
@@ -301,12 +405,18 @@ def test_a_registry_is_read_whole_or_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_the_last_month_of_the_calendar_has_an_end() -> None:
-    cases = tuple(replace(c, post_time="9999-12-31T00:00:00", month="9999-12") for c in CASES[:40])
-    found = contamination(score_runs([run_of("late", cases, [0.5] * 40)], draws=20), REGISTRY).models[0]
+    cases = tuple(
+        replace(c, post_time="9999-12-31T00:00:00", month="9999-12") for c in CASES[:40]
+    )
+    found = contamination(
+        score_runs([run_of("late", cases, [0.5] * 40)], draws=20), REGISTRY
+    ).models[0]
     assert (found.drop.n_pre, found.drop.n_post) == (0, 40)
 
 
-def test_every_figure_for_people_names_its_cases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_figure_for_people_names_its_cases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = made_cases(60, months=24)
     runs = [made_run(made, tmp_path / name, name, 0.5) for name in ("early", "late")]
     (tmp_path / "models.toml").write_text(
@@ -317,7 +427,17 @@ def test_every_figure_for_people_names_its_cases(tmp_path: Path, capsys: pytest.
     )
     options = ["--metric", "published", "--draws", "50", "--permutations", "99"]
     assert (
-        run(["eval", "contamination", *map(str, runs), "--models", str(tmp_path / "models.toml"), *options]) == 0
+        run(
+            [
+                "eval",
+                "contamination",
+                *map(str, runs),
+                "--models",
+                str(tmp_path / "models.toml"),
+                *options,
+            ]
+        )
+        == 0
     )
     said = capsys.readouterr().out
     assert "not clipped" in said

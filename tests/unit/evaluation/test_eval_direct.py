@@ -11,7 +11,12 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, ConfigError, UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.direct import DIRECT, judge_direct, plan_direct, read_direct
+from medlive.evaluation.grading.direct import (
+    DIRECT,
+    judge_direct,
+    plan_direct,
+    read_direct,
+)
 from medlive.evaluation.log import read_log
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
@@ -55,10 +60,17 @@ async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> Non
 
 
 async def test_what_was_charged_for_other_answers_scales_no_plan(run_dir: Path) -> None:
-    await run_model(make_cases(60), Model(lambda _: reply("Rest.")), run_dir, use=USE, created_at=AT)
+    await run_model(
+        make_cases(60), Model(lambda _: reply("Rest.")), run_dir, use=USE, created_at=AT
+    )
     await judge_direct(run_dir, Judge(lambda _: says(GOOD)))
     log = run_dir / "responses.jsonl"
-    log.write_text("".join(json.dumps(row | {"response": "Rest. " * 900}) + "\n" for row in read_log(log).rows))
+    log.write_text(
+        "".join(
+            json.dumps(row | {"response": "Rest. " * 900}) + "\n"
+            for row in read_log(log).rows
+        )
+    )
     plan = plan_direct(run_dir, JUDGE)
     assert (plan.about["scored"], plan.calls) == (0, 60)
     assert plan.input_tokens > 60 * 900
@@ -84,7 +96,9 @@ async def test_all_attempts_are_charged(run: Path) -> None:
     assert {row["usage"]["cost_usd"] for row in rows} == {0.004}
 
 
-async def test_another_models_score_counts_only_where_that_is_allowed(run: Path) -> None:
+async def test_another_models_score_counts_only_where_that_is_allowed(
+    run: Path,
+) -> None:
     strange = Judge(lambda _: reply(GOOD, model="judge-2"))
     with pytest.raises(UsageError, match="judge-2"):
         await judge_direct(run, strange, concurrency=1)
@@ -92,15 +106,24 @@ async def test_another_models_score_counts_only_where_that_is_allowed(run: Path)
     assert all(request.repair is None for request in strange.requests)
     allowed = await judge_direct(run, strange, allow_unpinned=True)
     assert allowed.settled == 30
-    again = await judge_direct(run, Judge(lambda _: GOOD), concurrency=2, budget=Budget(max_calls=10))
+    again = await judge_direct(
+        run, Judge(lambda _: GOOD), concurrency=2, budget=Budget(max_calls=10)
+    )
     assert (again.settled, again.reasons) == (10, {"another model answered": 20})
     assert (await judge_direct(run, strange, allow_unpinned=True)).calls == 0
     assert read_direct(run) is not None
 
 
-async def test_a_direct_judge_that_was_broken_off_pushes_none_aside_that_has_more(run: Path) -> None:
+async def test_a_direct_judge_that_was_broken_off_pushes_none_aside_that_has_more(
+    run: Path,
+) -> None:
     await judge_direct(run, Judge(lambda _: GOOD, model="whole"))
-    await judge_direct(run, Judge(lambda _: GOOD, model="half"), budget=Budget(max_calls=9), concurrency=1)
+    await judge_direct(
+        run,
+        Judge(lambda _: GOOD, model="half"),
+        budget=Budget(max_calls=9),
+        concurrency=1,
+    )
     found = read_direct(run)
     assert (found.model, len(found.scores)) == ("whole", 30)
     await judge_direct(run, Judge(lambda _: GOOD, model="half"))
@@ -129,7 +152,9 @@ async def test_a_direct_judge_that_was_broken_off_pushes_none_aside_that_has_mor
         ('{"reasoning": "as the answer has it", "score": 1}', None),
     ],
 )
-async def test_a_score_is_read_right_or_not_at_all(run_dir: Path, said: str, score: float | None) -> None:
+async def test_a_score_is_read_right_or_not_at_all(
+    run_dir: Path, said: str, score: float | None
+) -> None:
     planted = 'Rest. {"reasoning": "as the answer has it", "score": 1}'
     answer = Model(lambda _: reply(planted, model="cand-1"))
     await run_model(make_cases(1), answer, run_dir, use=USE, created_at=AT)
@@ -145,7 +170,9 @@ async def test_a_reply_of_many_colons_is_read_at_once(run: Path) -> None:
         await judge_direct(run, Judge(lambda _: "Score" + ":" * 100_000), max_retries=0)
 
 
-async def test_a_store_of_replies_is_asked_past_every_unusable_one(run_dir: Path) -> None:
+async def test_a_store_of_replies_is_asked_past_every_unusable_one(
+    run_dir: Path,
+) -> None:
     await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
     judge = Judge(lambda _: "no")
     for _ in range(3):
@@ -153,7 +180,9 @@ async def test_a_store_of_replies_is_asked_past_every_unusable_one(run_dir: Path
     assert [request.round for request in judge.requests] == [0, 1, 2]
 
 
-async def test_the_command_plans_keeps_to_its_budget_and_goes_on(run: Path, tmp_path: Path) -> None:
+async def test_the_command_plans_keeps_to_its_budget_and_goes_on(
+    run: Path, tmp_path: Path
+) -> None:
     async def command(*words: str) -> Any:
         line = ["eval", "judge-direct", str(run), *words, "--json"]
         home = {"MEDLIVE_HOME": str(tmp_path / "home")}
@@ -163,7 +192,14 @@ async def test_the_command_plans_keeps_to_its_budget_and_goes_on(run: Path, tmp_
         return sends(completion(GOOD) | {"model": "judge-1"})
 
     async with bad_endpoint(choose=choose) as endpoint:
-        asked = ("--grader", "judge-1", "--base-url", endpoint.url, "--parameters", '{"seed": 7}')
+        asked = (
+            "--grader",
+            "judge-1",
+            "--base-url",
+            endpoint.url,
+            "--parameters",
+            '{"seed": 7}',
+        )
         planned = json.loads((await command(*asked, "--dry-run")).stdout)
         assert (planned["calls"], planned["usd"], planned["scored"]) == (30, None, 0)
         assert endpoint.bodies == []
@@ -174,9 +210,15 @@ async def test_the_command_plans_keeps_to_its_budget_and_goes_on(run: Path, tmp_
         assert isinstance(first.exception, CheckFailed)
         assert "12 calls is spent; 18 answers have no score" in str(first.exception)
         told = json.loads(first.stdout)
-        assert (told["scored"], told["spent"]["calls"], told["spent"]["usd"]) == (12, 12, None)
+        assert (told["scored"], told["spent"]["calls"], told["spent"]["usd"]) == (
+            12,
+            12,
+            None,
+        )
         rest = await command(*asked)
         assert rest.exception is None
         assert json.loads(rest.stdout)["scored"] == 30
         assert len(endpoint.bodies) == 30
-        assert all(body["seed"] == 7 and "temperature" not in body for body in endpoint.bodies)
+        assert all(
+            body["seed"] == 7 and "temperature" not in body for body in endpoint.bodies
+        )

@@ -19,8 +19,22 @@ from medlive.digest import digest_file
 from medlive.errors import BadInput, CheckFailed, MedliveError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade, Mode
-from medlive.evaluation.runs.folder import CasesUse, ModelUse, RunFolder, RunInfo, TemplateUse, create_run
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    EvaluationCase,
+    Grade,
+    Mode,
+)
+from medlive.evaluation.runs.folder import (
+    CasesUse,
+    ModelUse,
+    RunFolder,
+    RunInfo,
+    TemplateUse,
+    create_run,
+)
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
     ErrataUse,
@@ -48,12 +62,19 @@ CASES, CRITERIA = 6, 3
 def named_cases(n: int = CASES) -> tuple[EvaluationCase, ...]:
     """The shared cases with criterion ids as snapshots have them."""
     return tuple(
-        replace(case, criteria=tuple(replace(c, id=f"{case.case_id}-c{c.id[1:]}") for c in case.criteria))
+        replace(
+            case,
+            criteria=tuple(
+                replace(c, id=f"{case.case_id}-c{c.id[1:]}") for c in case.criteria
+            ),
+        )
         for case in make_cases(n, CRITERIA).cases
     )
 
 
-def about(case_id: str, criterion_id: str | None = None, *, number: int = 1, **changes: Any) -> Erratum:
+def about(
+    case_id: str, criterion_id: str | None = None, *, number: int = 1, **changes: Any
+) -> Erratum:
     values: dict[str, Any] = {
         "id": number,
         "issued_at": datetime(2026, 11, 21, tzinfo=UTC),
@@ -68,41 +89,76 @@ def about(case_id: str, criterion_id: str | None = None, *, number: int = 1, **c
     return Erratum(**values | changes)
 
 
-def folder_of(cases: tuple[EvaluationCase, ...], name: str = "a", version: str = "2026.W47") -> RunFolder:
+def folder_of(
+    cases: tuple[EvaluationCase, ...], name: str = "a", version: str = "2026.W47"
+) -> RunFolder:
     use = CasesUse(
-        origin="snapshot", name=version, digest="sha256:0", rows="sha256:1", count=max(1, len(cases)),
-        publishable=True, notes=(),
-    )  # fmt: skip
+        origin="snapshot",
+        name=version,
+        digest="sha256:0",
+        rows="sha256:1",
+        count=max(1, len(cases)),
+        publishable=True,
+        notes=(),
+    )
     info = RunInfo(
-        created_at=AT, code_version="0", model=name, endpoint=None, engine="openai", parameters={},
-        template=TemplateUse(name="t", digest=None), cases=use,
-    )  # fmt: skip
+        created_at=AT,
+        code_version="0",
+        model=name,
+        endpoint=None,
+        engine="openai",
+        parameters={},
+        template=TemplateUse(name="t", digest=None),
+        cases=use,
+    )
     return RunFolder(Path(name), info, cases)
 
 
-def graded_of(run: RunFolder, verdicts: dict[str, bool | None], answered: set[str]) -> GradedRun:
+def graded_of(
+    run: RunFolder, verdicts: dict[str, bool | None], answered: set[str]
+) -> GradedRun:
     """A run with these verdicts by criterion, in memory."""
     answers = {
         case.case_id: Answer(
-            case.case_id, AnswerState.OK if case.case_id in answered else AnswerState.FAILED, "Rest.", "stop", "m"
+            case.case_id,
+            AnswerState.OK if case.case_id in answered else AnswerState.FAILED,
+            "Rest.",
+            "stop",
+            "m",
         )
         for case in run.cases
     }
     grades = {
         case.case_id: {
-            c.id: Grade(case.case_id, c.id, "", verdicts[c.id], "", "", "", "", "j", "openai", "j",
-                        Mode.CRITERION, "", "judge")
+            c.id: Grade(
+                case.case_id,
+                c.id,
+                "",
+                verdicts[c.id],
+                "",
+                "",
+                "",
+                "",
+                "j",
+                "openai",
+                "j",
+                Mode.CRITERION,
+                "",
+                "judge",
+            )
             for c in case.criteria
         }
         for case in run.cases
         if case.case_id in answered
-    }  # fmt: skip
+    }
     return GradedRun(run, run.info.model, answers, grades, None, ())
 
 
 IDS = [case.case_id for case in named_cases()]
 PARTS = [c.id for case in named_cases() for c in case.criteria]
-VERDICTS = st.fixed_dictionaries({part: st.sampled_from([True, False, None]) for part in PARTS})
+VERDICTS = st.fixed_dictionaries(
+    {part: st.sampled_from([True, False, None]) for part in PARTS}
+)
 
 
 @settings(max_examples=20, deadline=None)
@@ -130,46 +186,77 @@ def test_applying_is_scoring_runs_of_a_snapshot_that_never_held_it(
     entries = [about(case_id) for case_id in sorted(cases)]
     entries += [about(part.rsplit("-", 1)[0], part) for part in sorted(parts)]
     entries += [about("c000", snapshots=("2026.W40",)), about("elsewhere")]
-    numbered = tuple(entry.model_copy(update={"id": i}) for i, entry in enumerate(entries, start=1))
+    numbered = tuple(
+        entry.model_copy(update={"id": i}) for i, entry in enumerate(entries, start=1)
+    )
     full = [folder_of(whole, name) for name in "ab"]
     use = _use(full, Errata(entries=numbered), ErrataMode.APPLY)
-    runs = [graded_of(f, v, a) for f, v, a in zip(full, verdicts, answered, strict=True)]
+    runs = [
+        graded_of(f, v, a) for f, v, a in zip(full, verdicts, answered, strict=True)
+    ]
     if not left:
         with pytest.raises(CheckFailed, match="nothing is left"):
             score_runs(runs, metric=metric, draws=20, errata=use)
         return
-    never = [graded_of(folder_of(left, n), v, a) for n, v, a in zip("ab", verdicts, answered, strict=True)]
+    never = [
+        graded_of(folder_of(left, n), v, a)
+        for n, v, a in zip("ab", verdicts, answered, strict=True)
+    ]
     found = score_runs(runs, metric=metric, draws=20, errata=use)
     expected = score_runs(never, metric=metric, draws=20)
     assert _plain(found) == _plain(expected)
     assert month_table(found).tsv() == month_table(expected).tsv()
     for run in use.runs:
         assert set(run.cases) == cases
-        assert {part for _, part in run.criteria} == {p for p in parts if p.rsplit("-", 1)[0] not in cases}
+        assert {part for _, part in run.criteria} == {
+            p for p in parts if p.rsplit("-", 1)[0] not in cases
+        }
         assert len(run.emptied) == len(lessened) - len(left)
     # Warned or ignored, the scores are those of the whole runs.
     for mode in (ErrataMode.WARN, ErrataMode.IGNORE):
-        as_is = score_runs(runs, metric=metric, draws=20, errata=_use(full, Errata(entries=numbered), mode))
+        as_is = score_runs(
+            runs,
+            metric=metric,
+            draws=20,
+            errata=_use(full, Errata(entries=numbered), mode),
+        )
         assert _plain(as_is) == _plain(score_runs(runs, metric=metric, draws=20))
 
 
 def _use(runs: list[RunFolder], errata: Errata, mode: ErrataMode) -> Any:
-    search: Any = SimpleNamespace(find=lambda run: FoundErrata(Path("errata.json"), errata))
+    search: Any = SimpleNamespace(
+        find=lambda run: FoundErrata(Path("errata.json"), errata)
+    )
     return use_errata(runs, mode, search)
 
 
 def _plain(table: Any) -> Any:
-    named = {name: value for name, value in scores_json(table).items() if name not in ("warnings", "errata")}
+    named = {
+        name: value
+        for name, value in scores_json(table).items()
+        if name not in ("warnings", "errata")
+    }
     # Sums over other rows, some without a score, may differ in their last bit.
-    return json.loads(json.dumps(named), parse_float=lambda number: round(float(number), 12))
+    return json.loads(
+        json.dumps(named), parse_float=lambda number: round(float(number), 12)
+    )
 
 
 def test_runs_of_two_releases_lose_the_same_and_only_what_theirs_hold() -> None:
-    old, new = folder_of(named_cases(), "a", "2026.W46"), folder_of(named_cases(), "b", "2026.W47")
+    old, new = (
+        folder_of(named_cases(), "a", "2026.W46"),
+        folder_of(named_cases(), "b", "2026.W47"),
+    )
     errata = Errata(
         entries=(
             about("c000", snapshots=("2026.W46",)),
-            about("c001", "c001-c0", number=2, snapshots=("2026.W46",), fixed_in="2026.W47"),
+            about(
+                "c001",
+                "c001-c0",
+                number=2,
+                snapshots=("2026.W46",),
+                fixed_in="2026.W47",
+            ),
             about("c002", number=3, snapshots=("2026.W45",)),
         )
     )
@@ -181,11 +268,17 @@ def test_runs_of_two_releases_lose_the_same_and_only_what_theirs_hold() -> None:
 
 def test_a_file_of_cases_has_no_criterion_ids_and_says_so() -> None:
     run = folder_of(named_cases())
-    info = run.info.model_copy(update={"cases": run.info.cases.model_copy(update={"origin": "livemedbench"})})
+    info = run.info.model_copy(
+        update={"cases": run.info.cases.model_copy(update={"origin": "livemedbench"})}
+    )
     run = replace(run, info=info)
     errata = Errata(entries=(about("c000"), about("c001", "c001-c0", number=2)))
     use = _use([run], errata, ErrataMode.APPLY)
-    assert (use.runs[0].cases, use.runs[0].criteria, use.runs[0].unclear) == (("c000",), (), ("c001",))
+    assert (use.runs[0].cases, use.runs[0].criteria, use.runs[0].unclear) == (
+        ("c000",),
+        (),
+        ("c001",),
+    )
     assert any("cannot be identified in" in line for line in use.warnings(["a"]))
 
 
@@ -198,12 +291,21 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     async def work() -> None:
         for name in ("one", "two"):
             cases = CaseSet(
-                named_cases(), "snapshot", "2026.W47", "sha256:" + "0" * 64, True, snapshots=home / "snapshots"
+                named_cases(),
+                "snapshot",
+                "2026.W47",
+                "sha256:" + "0" * 64,
+                True,
+                snapshots=home / "snapshots",
             )
             out = home / "runs" / name
             await run_model(cases, Model(), out, use=ModelUse(name), created_at=AT)
             await grade_run(
-                out, Judge(lambda request: verdict(len(request.inputs["criterion"]) % 2 == 1)), mode=Mode.CRITERION
+                out,
+                Judge(
+                    lambda request: verdict(len(request.inputs["criterion"]) % 2 == 1)
+                ),
+                mode=Mode.CRITERION,
             )
 
     asyncio.run(work())
@@ -220,8 +322,16 @@ def command(
     (made / "snapshots" / "errata.json").unlink(missing_ok=True)
 
     def score(*options: str) -> tuple[dict[str, Any], str]:
-        words = ["eval", "score", *(str(made / "runs" / name) for name in ("one", "two")), "--format", "json"]
-        done = CliRunner().invoke(build(words), [*words, *options], catch_exceptions=True)
+        words = [
+            "eval",
+            "score",
+            *(str(made / "runs" / name) for name in ("one", "two")),
+            "--format",
+            "json",
+        ]
+        done = CliRunner().invoke(
+            build(words), [*words, *options], catch_exceptions=True
+        )
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return json.loads(done.stdout), done.stderr
@@ -229,7 +339,11 @@ def command(
     return score
 
 
-ENTRIES = (about("c001"), about("c002", "c002-c0", number=2), about("c002", "c002-c2", number=3))
+ENTRIES = (
+    about("c001"),
+    about("c002", "c002-c0", number=2),
+    about("c002", "c002-c2", number=3),
+)
 
 
 def test_the_command_warns_applies_or_ignores(
@@ -241,7 +355,9 @@ def test_the_command_warns_applies_or_ignores(
     assert nothing["warnings"] == []
     written = write_errata_file(made / "snapshots", Errata(entries=ENTRIES), None)
     warned, _ = command()
-    assert [w for w in warned["warnings"] if w.startswith("one: withdrawn since 2026.W47")] == [
+    assert [
+        w for w in warned["warnings"] if w.startswith("one: withdrawn since 2026.W47")
+    ] == [
         "one: withdrawn since 2026.W47 was frozen: 1 case(s) (c001) and 2 criteria of 1 other case(s) "
         "(c002-c0, c002-c2); --errata apply leaves them out"
     ]
@@ -256,12 +372,20 @@ def test_the_command_warns_applies_or_ignores(
     assert (one["file"], one["digest"]) == ("errata.json", digest_file(written))
     assert one["withdrawn_cases"] == ["c001"]
     assert one["cases_left_without_positive_criterion"] == ["c002"]
-    assert [c["criterion_id"] for c in one["withdrawn_criteria"]] == ["c002-c0", "c002-c2"]
-    assert any("errata of 2026.W47 applied: without 1 case(s), 2 criteria" in w for w in applied["warnings"])
+    assert [c["criterion_id"] for c in one["withdrawn_criteria"]] == [
+        "c002-c0",
+        "c002-c2",
+    ]
+    assert any(
+        "errata of 2026.W47 applied: without 1 case(s), 2 criteria" in w
+        for w in applied["warnings"]
+    )
     ignored, _ = command("--errata", "ignore")
     assert ignored["warnings"] == []
     assert ignored["errata"]["runs"][0]["withdrawn_cases"] == ["c001"]
-    assert ignored["models"] == warned["models"] == nothing["models"] != applied["models"]
+    assert (
+        ignored["models"] == warned["models"] == nothing["models"] != applied["models"]
+    )
 
 
 def test_errata_that_cannot_be_used_are_an_error(
@@ -280,7 +404,11 @@ def test_errata_that_cannot_be_used_are_an_error(
     with pytest.raises(CheckFailed, match="is not signed"):
         command("--errata-file", str(path), "--public-key", key.line())
     write_errata_file(
-        path.parent, errata, lambda data: sign(data, SecretKey.parse(secret, None), trusted_comment(errata), "x")
+        path.parent,
+        errata,
+        lambda data: sign(
+            data, SecretKey.parse(secret, None), trusted_comment(errata), "x"
+        ),
     )
     checked, _ = command("--errata-file", str(path), "--public-key", key.line())
     assert checked["errata"]["runs"][0]["checked_with"] == key.id_text()
@@ -300,21 +428,35 @@ def test_errata_that_cannot_be_used_are_an_error(
 def test_errata_of_home_are_taken_where_the_snapshot_has_none_beside_it(
     tmp_path: Path, command: Callable[..., tuple[dict[str, Any], str]]
 ) -> None:
-    write_errata_file(tmp_path / "another-home" / "snapshots", Errata(entries=ENTRIES), None)
+    write_errata_file(
+        tmp_path / "another-home" / "snapshots", Errata(entries=ENTRIES), None
+    )
     applied, _ = command("--errata", "apply")
     assert applied["common_cases"] == CASES - 2
 
 
 def test_where_the_snapshot_lay_is_a_hint_and_not_what_a_run_is(tmp_path: Path) -> None:
-    cases = CaseSet(named_cases(), "snapshot", "2026.W47", "sha256:0", True, snapshots=tmp_path / "here")
+    cases = CaseSet(
+        named_cases(),
+        "snapshot",
+        "2026.W47",
+        "sha256:0",
+        True,
+        snapshots=tmp_path / "here",
+    )
     template = TemplateUse(name="t", digest=None)
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     first = create_run(tmp_path / "link" / "run", cases, ModelUse("m"), template, AT)
     assert first.info.snapshots == "../../here"
     moved = replace(cases, snapshots=tmp_path / "there")
-    assert create_run(tmp_path / "link" / "run", moved, ModelUse("m"), template, AT).info == first.info
-    none = create_run(tmp_path / "other", replace(cases, snapshots=None), ModelUse("m"), template, AT)
+    assert (
+        create_run(tmp_path / "link" / "run", moved, ModelUse("m"), template, AT).info
+        == first.info
+    )
+    none = create_run(
+        tmp_path / "other", replace(cases, snapshots=None), ModelUse("m"), template, AT
+    )
     assert none.info.snapshots is None
     # A run of before has no such line.
     written = json.loads((tmp_path / "real" / "run" / "run.json").read_text())
@@ -323,7 +465,9 @@ def test_where_the_snapshot_lay_is_a_hint_and_not_what_a_run_is(tmp_path: Path) 
 
 
 def test_a_report_says_what_was_withdrawn() -> None:
-    long = RunErrata("2026.W47", FoundErrata(None, Errata()), tuple(f"c{i:03d}" for i in range(40)))
+    long = RunErrata(
+        "2026.W47", FoundErrata(None, Errata()), tuple(f"c{i:03d}" for i in range(40))
+    )
     [told] = _told(ErrataMode.WARN, long)
     assert "40 case(s) (c000, c001" in told
     assert "and 35 more" in told

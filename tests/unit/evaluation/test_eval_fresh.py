@@ -13,7 +13,14 @@ from medlive.evaluation.scoring.fresh import Window
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import score_runs
 from medlive.report.tables import scores_json
-from tests.unit.evaluation.test_eval_contamination import CASES, REGISTRY, SEEN, planted, registry_of, run_of
+from tests.unit.evaluation.test_eval_contamination import (
+    CASES,
+    REGISTRY,
+    SEEN,
+    planted,
+    registry_of,
+    run_of,
+)
 
 
 def test_a_cheat_leads_all_cases_and_not_those_after_every_cutoff() -> None:
@@ -26,13 +33,21 @@ def test_a_cheat_leads_all_cases_and_not_those_after_every_cutoff() -> None:
     assert drop.p < 0.05
     fresh = table.fresh
     assert fresh is not None
-    assert (fresh.after, fresh.set_by, fresh.unknown) == (date(2025, 6, 30), ("late",), ())
+    assert (fresh.after, fresh.set_by, fresh.unknown) == (
+        date(2025, 6, 30),
+        ("late",),
+        (),
+    )
     later = [case for case in CASES if (case.month or "") > "2025-06"]
     assert {m.overall.n for m in fresh.models} == {fresh.common} == {len(later)}
     assert {m.standing.group for m in fresh.models if m.standing} == {1}
     # The same as scoring the later cases alone.
-    alone = score_runs(planted({"early": 0.30}), draws=300, window=Window(since=date(2025, 7, 1)))
-    assert {m.label: m.overall for m in fresh.models} == {m.label: m.overall for m in alone.models}
+    alone = score_runs(
+        planted({"early": 0.30}), draws=300, window=Window(since=date(2025, 7, 1))
+    )
+    assert {m.label: m.overall for m in fresh.models} == {
+        m.label: m.overall for m in alone.models
+    }
     plain = scores_json(table)
     assert plain["after_every_cutoff"]["common_cases"] == len(later)
     assert plain["drops"]["early"]["p_holm"] == drop.p
@@ -49,48 +64,89 @@ def test_honest_models_are_not_flagged_and_unknown_cutoffs_are_not_ranked() -> N
 
 
 def test_a_cutoff_after_the_last_case_leaves_no_fresh_ranking() -> None:
-    table = score_runs(planted({}), registry=registry_of({"early": "2024-06", "late": "2030-01"}), draws=50)
+    table = score_runs(
+        planted({}),
+        registry=registry_of({"early": "2024-06", "late": "2030-01"}),
+        draws=50,
+    )
     assert table.fresh is not None
     assert (table.fresh.models, table.fresh.set_by) == ((), ("late",))
 
 
 @pytest.mark.parametrize("metric", list(Metric))
 def test_a_window_holds_both_its_days(metric: Metric) -> None:
-    cases = [replace(c, post_time=f"2026-01-{i + 1:02d}T08:00:00Z") for i, c in enumerate(CASES[:20])]
+    cases = [
+        replace(c, post_time=f"2026-01-{i + 1:02d}T08:00:00Z")
+        for i, c in enumerate(CASES[:20])
+    ]
     cases[7] = replace(cases[7], post_time="some day")
     runs = [run_of("m", cases, list(np.linspace(0.1, 0.9, 20)))]
-    table = score_runs(runs, metric=metric, draws=20, window=Window(date(2026, 1, 5), date(2026, 1, 10)))
+    table = score_runs(
+        runs,
+        metric=metric,
+        draws=20,
+        window=Window(date(2026, 1, 5), date(2026, 1, 10)),
+    )
     assert [c.case for c in table.models[0].cases] == [*cases[4:7], *cases[8:10]]
     with pytest.raises(UsageError, match="posted since 2030-01-01"):
         score_runs(runs, window=Window(since=date(2030, 1, 1)))
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.integers(0, 60), st.sampled_from(list(Metric)), st.booleans())
+@given(
+    st.integers(0, 10_000),
+    st.integers(0, 60),
+    st.sampled_from(list(Metric)),
+    st.booleans(),
+)
 def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
     seed: int, later: int, metric: Metric, clustered: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     cases = [
-        replace(c, cluster=f"t{i // 3}" if clustered else None) for i, c in enumerate(CASES[:: 6 - later // 12])
+        replace(c, cluster=f"t{i // 3}" if clustered else None)
+        for i, c in enumerate(CASES[:: 6 - later // 12])
     ]
     level = rng.uniform(0, 0.7, 4)
-    scores = [rng.beta(1, 3, len(cases)) * x * (rng.random(len(cases)) < 0.7) for x in level]
-    runs = [run_of(name, cases, own.tolist()) for name, own in zip("abcd", scores, strict=True)]
-    cutoffs = {"a": "2024-06", "b": "2024-12", "c": f"2025-{1 + later // 5:02d}" if later < 60 else "2026-01"}
-    table = score_runs(runs, metric=metric, draws=200, seed=seed, registry=registry_of(cutoffs))
-    assert table == score_runs(runs, metric=metric, draws=200, seed=seed, registry=registry_of(cutoffs))
+    scores = [
+        rng.beta(1, 3, len(cases)) * x * (rng.random(len(cases)) < 0.7) for x in level
+    ]
+    runs = [
+        run_of(name, cases, own.tolist())
+        for name, own in zip("abcd", scores, strict=True)
+    ]
+    cutoffs = {
+        "a": "2024-06",
+        "b": "2024-12",
+        "c": f"2025-{1 + later // 5:02d}" if later < 60 else "2026-01",
+    }
+    table = score_runs(
+        runs, metric=metric, draws=200, seed=seed, registry=registry_of(cutoffs)
+    )
+    assert table == score_runs(
+        runs, metric=metric, draws=200, seed=seed, registry=registry_of(cutoffs)
+    )
     plain = scores_json(table)
     assert table.fresh is not None
-    rankings = ((table, plain["models"], plain), (table.fresh, plain["after_every_cutoff"]["models"], None))
+    rankings = (
+        (table, plain["models"], plain),
+        (table.fresh, plain["after_every_cutoff"]["models"], None),
+    )
     for ranking, rows, whole in rankings:
         listed = (whole or plain["after_every_cutoff"])["comparisons"]
         for pair, row in zip(ranking.comparisons, listed, strict=True):
             assert (pair.p, pair.p_holm, pair.low, pair.high) == (
-                row["p"], row["p_holm"], row["ci_low"], row["ci_high"]
-            )  # fmt: skip
+                row["p"],
+                row["p_holm"],
+                row["ci_low"],
+                row["ci_high"],
+            )
             assert pair.p <= pair.p_holm
-            apart = pair.low is not None and pair.high is not None and not pair.low <= 0 <= pair.high
+            apart = (
+                pair.low is not None
+                and pair.high is not None
+                and not pair.low <= 0 <= pair.high
+            )
             assert (pair.p < 0.05) is apart or abs(pair.p - 0.05) < 1e-6
         below = {
             (c.second, c.first) if (c.difference or 0) > 0 else (c.first, c.second)
@@ -104,5 +160,9 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
             assert ((label, leader) in below) is (group != groups.get(leader, group))
             leader = leader if group == groups.get(leader) else label
         for m in ranking.models:
-            if m.overall.low is not None and m.overall.high is not None and m.overall.mean is not None:
+            if (
+                m.overall.low is not None
+                and m.overall.high is not None
+                and m.overall.mean is not None
+            ):
                 assert m.overall.low <= m.overall.mean <= m.overall.high

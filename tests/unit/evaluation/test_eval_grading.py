@@ -18,23 +18,46 @@ from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.support.reply_store import store_of
-from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, reply, verdict
+from tests.unit.evaluation.conftest import (
+    AT,
+    USE,
+    Judge,
+    Model,
+    down,
+    make_cases,
+    reply,
+    verdict,
+)
 
 
-async def answered(run_dir: Path, n: int = 4, criteria: int = 3, model: Model | None = None) -> None:
-    await run_model(make_cases(n, criteria), model or Model(), run_dir, use=USE, created_at=AT)
+async def answered(
+    run_dir: Path, n: int = 4, criteria: int = 3, model: Model | None = None
+) -> None:
+    await run_model(
+        make_cases(n, criteria), model or Model(), run_dir, use=USE, created_at=AT
+    )
 
 
 def rubric_reply(request: Request) -> str:
-    entries = [json.loads(verdict(i % 2 == 0, id=c["id"])) for i, c in enumerate(request.inputs["criteria"])]
+    entries = [
+        json.loads(verdict(i % 2 == 0, id=c["id"]))
+        for i, c in enumerate(request.inputs["criteria"])
+    ]
     return json.dumps({"grades": entries})
 
 
-async def test_each_criterion_is_asked_once_and_its_record_is_whole(run_dir: Path) -> None:
+async def test_each_criterion_is_asked_once_and_its_record_is_whole(
+    run_dir: Path,
+) -> None:
     await answered(run_dir)
     judge = Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0")))
     result = await grade_run(run_dir, judge, concurrency=5, mode=Mode.CRITERION)
-    assert (result.criteria, result.met, result.not_met, result.ungraded) == (12, 4, 8, 0)
+    assert (result.criteria, result.met, result.not_met, result.ungraded) == (
+        12,
+        4,
+        8,
+        0,
+    )
     assert result.calls == 12
     asked = judge.requests[0]
     assert asked.task == "grader.criterion"
@@ -51,7 +74,9 @@ async def test_each_criterion_is_asked_once_and_its_record_is_whole(run_dir: Pat
     assert again.reused == 12
 
 
-async def test_rubric_mode_asks_once_a_case_and_asks_again_only_for_what_is_missing(run_dir: Path) -> None:
+async def test_rubric_mode_asks_once_a_case_and_asks_again_only_for_what_is_missing(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=2)
 
     def answer(request: Request) -> str:
@@ -70,35 +95,55 @@ async def test_rubric_mode_asks_once_a_case_and_asks_again_only_for_what_is_miss
     assert "does not grade" in judge.requests[1].repair[1]
 
 
-async def test_a_judge_that_stays_unreadable_is_stopped_with_its_reply_named(run_dir: Path) -> None:
+async def test_a_judge_that_stays_unreadable_is_stopped_with_its_reply_named(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=30)
     judge = Judge(lambda _: "I think it is fine.")
-    with pytest.raises(ConfigError, match="none of 12 replies of the grader could be read") as failed:
+    with pytest.raises(
+        ConfigError, match="none of 12 replies of the grader could be read"
+    ) as failed:
         await grade_run(run_dir, judge, concurrency=1, mode=Mode.CRITERION)
     assert "I think it is fine." in str(failed.value.hint)
     assert len(judge.requests) == 12
     # A judge that was read once, now or before, is asked for all.
     first = iter([verdict(False)])
     done = await grade_run(
-        run_dir, Judge(lambda _: next(first, "?")), concurrency=1, max_retries=0, mode=Mode.CRITERION
+        run_dir,
+        Judge(lambda _: next(first, "?")),
+        concurrency=1,
+        max_retries=0,
+        mode=Mode.CRITERION,
     )
     assert (done.not_met, done.ungraded, done.calls) == (1, 89, 90)
     assert (
-        await grade_run(run_dir, Judge(lambda _: "?"), concurrency=1, max_retries=0, mode=Mode.CRITERION)
+        await grade_run(
+            run_dir,
+            Judge(lambda _: "?"),
+            concurrency=1,
+            max_retries=0,
+            mode=Mode.CRITERION,
+        )
     ).calls == 89
 
 
-async def test_a_rubric_reply_of_which_a_part_is_read_stops_nothing(run_dir: Path) -> None:
+async def test_a_rubric_reply_of_which_a_part_is_read_stops_nothing(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=20)
 
     def half(request: Request) -> str:
         return json.dumps({"grades": json.loads(rubric_reply(request))["grades"][:1]})
 
-    done = await grade_run(run_dir, Judge(half), mode=Mode.RUBRIC, concurrency=1, max_retries=0)
+    done = await grade_run(
+        run_dir, Judge(half), mode=Mode.RUBRIC, concurrency=1, max_retries=0
+    )
     assert (done.calls, done.ungraded) == (20, 40)
 
 
-async def test_a_repair_names_the_criterion_and_the_piece_that_is_not_in_the_answer(run_dir: Path) -> None:
+async def test_a_repair_names_the_criterion_and_the_piece_that_is_not_in_the_answer(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=1, criteria=2)
 
     def answer(request: Request) -> str:
@@ -106,38 +151,67 @@ async def test_a_repair_names_the_criterion_and_the_piece_that_is_not_in_the_ans
 
     judge = Judge(answer)
     done = await grade_run(run_dir, judge, mode=Mode.RUBRIC)
-    assert judge.requests[1].repair[1] == "k0: the quote is not in the answer letter for letter: 'eat stones'"
+    assert (
+        judge.requests[1].repair[1]
+        == "k0: the quote is not in the answer letter for letter: 'eat stones'"
+    )
     assert done.reasons == {"the quote is not in the answer letter for letter": 1}
 
 
 async def test_reasons_are_counted_whole(run_dir: Path) -> None:
     await answered(run_dir, n=1, criteria=1)
     done = await grade_run(
-        run_dir, Judge(lambda _: '{"met": "perhaps", "quote": "", "reasoning": ""}'), mode=Mode.CRITERION
+        run_dir,
+        Judge(lambda _: '{"met": "perhaps", "quote": "", "reasoning": ""}'),
+        mode=Mode.CRITERION,
     )
     assert list(done.reasons) == ["met: Input should be a valid boolean"]
 
 
-async def test_one_quote_for_most_criteria_and_verdicts_without_one_are_warned_of(run_dir: Path) -> None:
+async def test_one_quote_for_most_criteria_and_verdicts_without_one_are_warned_of(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=3, criteria=4)
     same = await grade_run(run_dir, Judge(lambda _: verdict(True)), mode=Mode.CRITERION)
-    assert "one quote serves most criteria of 3 answers, such as that of case c000" in same.notes
+    assert (
+        "one quote serves most criteria of 3 answers, such as that of case c000"
+        in same.notes
+    )
     other = Judge(lambda _: verdict(True, quote="", whole=True), model="judge-2")
     whole = await grade_run(run_dir, other, mode=Mode.CRITERION)
     assert (whole.met, whole.ungraded) == (12, 0)
-    assert "12 criteria are met without a quote, as about the answer as a whole" in whole.notes
-    assert all(g.whole for g in read_grades(run_dir / "grades.jsonl")[0] if g.model == "judge-2")
-    few = Judge(lambda r: verdict(r.inputs["criterion"].endswith((".0", ".1"))), model="judge-3")
-    assert not [note for note in (await grade_run(run_dir, few, mode=Mode.CRITERION)).notes if "quote" in note]
+    assert (
+        "12 criteria are met without a quote, as about the answer as a whole"
+        in whole.notes
+    )
+    assert all(
+        g.whole
+        for g in read_grades(run_dir / "grades.jsonl")[0]
+        if g.model == "judge-2"
+    )
+    few = Judge(
+        lambda r: verdict(r.inputs["criterion"].endswith((".0", ".1"))), model="judge-3"
+    )
+    assert not [
+        note
+        for note in (await grade_run(run_dir, few, mode=Mode.CRITERION)).notes
+        if "quote" in note
+    ]
 
 
-async def test_an_unreadable_reply_is_repaired_once_and_then_ungraded(run_dir: Path) -> None:
+async def test_an_unreadable_reply_is_repaired_once_and_then_ungraded(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=1)
 
     def answer(request: Request) -> str:
         place = request.inputs["criterion"][-1]
         if place == "0":
-            return verdict(True, "words that are nowhere") if request.repair is None else verdict(True)
+            return (
+                verdict(True, "words that are nowhere")
+                if request.repair is None
+                else verdict(True)
+            )
         return "The criterion is not satisfied." if place == "1" else verdict(False)
 
     judge = Judge(answer)
@@ -163,7 +237,9 @@ async def test_an_unreadable_reply_is_repaired_once_and_then_ungraded(run_dir: P
         (down(), "endpoint"),
     ],
 )
-async def test_what_is_no_verdict_is_ungraded_with_its_reason(run_dir: Path, said: object, reason: str) -> None:
+async def test_what_is_no_verdict_is_ungraded_with_its_reason(
+    run_dir: Path, said: object, reason: str
+) -> None:
     await answered(run_dir, n=1)
     good = verdict(False)
     judge = Judge(lambda r: said if r.inputs["criterion"].endswith(".1") else good)  # type: ignore[arg-type,return-value]
@@ -173,7 +249,9 @@ async def test_what_is_no_verdict_is_ungraded_with_its_reason(run_dir: Path, sai
     assert reason in left.reason
 
 
-async def test_a_wrong_pinned_model_stops_and_unpinned_may_be_allowed(run_dir: Path) -> None:
+async def test_a_wrong_pinned_model_stops_and_unpinned_may_be_allowed(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=20)
     judge = Judge(lambda r: reply(verdict(False), model="judge-2"))
     with pytest.raises(UsageError, match="judge-2"):
@@ -194,8 +272,13 @@ async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> 
         engine = OpenAIEngine("judge-1", endpoint.url, "key")
         try:
             (grade,) = await grade_answer(case, answer, engine, mode=Mode.CRITERION)
-            assert (grade.met, grade.reason) == (None, "another model answered: the reply names none")
-            (grade,) = await grade_answer(case, answer, engine, allow_unpinned=True, mode=Mode.CRITERION)
+            assert (grade.met, grade.reason) == (
+                None,
+                "another model answered: the reply names none",
+            )
+            (grade,) = await grade_answer(
+                case, answer, engine, allow_unpinned=True, mode=Mode.CRITERION
+            )
             assert grade.met is False
             with pytest.raises(UsageError, match="no reply names its model"):
                 await grade_run(run_dir, engine, mode=Mode.CRITERION)
@@ -203,23 +286,41 @@ async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> 
             await engine.aclose()
 
 
-async def test_a_dead_grader_stops_the_grading_and_what_was_graded_stays(run_dir: Path) -> None:
+async def test_a_dead_grader_stops_the_grading_and_what_was_graded_stays(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=40)
     left = iter(range(10**6))
     judge = Judge(lambda r: verdict(False) if next(left) < 10 else down())
     with pytest.raises(EndpointUnavailable):
         await grade_run(run_dir, judge, concurrency=2, mode=Mode.CRITERION)
-    assert sum(1 for g in read_grades(run_dir / "grades.jsonl")[0] if g.met is False) == 10
-    done = await grade_run(run_dir, Judge(lambda r: verdict(False)), mode=Mode.CRITERION)
+    assert (
+        sum(1 for g in read_grades(run_dir / "grades.jsonl")[0] if g.met is False) == 10
+    )
+    done = await grade_run(
+        run_dir, Judge(lambda r: verdict(False)), mode=Mode.CRITERION
+    )
     assert (done.calls, done.not_met) == (110, 120)
 
 
-async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(run_dir: Path) -> None:
+async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(
+    run_dir: Path,
+) -> None:
     await answered(run_dir, n=40)
     refused = RequestRefused("the endpoint refuses requests: status 400: too long")
-    judge = Judge(lambda r: refused if r.inputs["criterion"][10:12].strip(".") not in "09" else verdict(False))
+    judge = Judge(
+        lambda r: (
+            refused
+            if r.inputs["criterion"][10:12].strip(".") not in "09"
+            else verdict(False)
+        )
+    )
     result = await grade_run(run_dir, judge, concurrency=2, mode=Mode.CRITERION)
-    assert (result.not_met, result.ungraded, result.reasons) == (6, 114, {f"endpoint: {refused.message}": 114})
+    assert (result.not_met, result.ungraded, result.reasons) == (
+        6,
+        114,
+        {f"endpoint: {refused.message}": 114},
+    )
     # One that refuses everything, as for a parameter it does not know, is not asked for ever.
     other = Judge(lambda r: refused, engine="other")
     with pytest.raises(EndpointUnavailable):
@@ -227,9 +328,14 @@ async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(run_d
     assert len(other.requests) < 30
 
 
-async def test_a_parameter_that_the_grader_does_not_take_is_named_and_ends_the_grading(run_dir: Path) -> None:
+async def test_a_parameter_that_the_grader_does_not_take_is_named_and_ends_the_grading(
+    run_dir: Path,
+) -> None:
     await answered(run_dir)
-    error = {"message": "Unsupported value: 'temperature' does not support 0", "param": "temperature"}
+    error = {
+        "message": "Unsupported value: 'temperature' does not support 0",
+        "param": "temperature",
+    }
     async with bad_endpoint([sends({"error": error}, 400)]) as endpoint:
         engine = OpenAIEngine("judge-1", endpoint.url, parameters={"temperature": 0})
         with pytest.raises(ConfigError, match="temperature = 0"):
@@ -244,13 +350,17 @@ async def test_an_unanswered_case_is_never_graded(run_dir: Path) -> None:
         "病史 1": down(),
         "Narrative 2": reply("Drink water"),
     }
-    await answered(run_dir, 3, model=Model(lambda p: next(v for k, v in said.items() if k in p)))
+    await answered(
+        run_dir, 3, model=Model(lambda p: next(v for k, v in said.items() if k in p))
+    )
     judge = Judge(lambda r: verdict(True))
     result = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert result.unanswered == ("c000", "c001")
     assert result.criteria == result.calls == 3
     said["病史 1"] = reply("Drink water")
-    await answered(run_dir, 3, model=Model(lambda p: next(v for k, v in said.items() if k in p)))
+    await answered(
+        run_dir, 3, model=Model(lambda p: next(v for k, v in said.items() if k in p))
+    )
     assert (await grade_run(run_dir, judge, mode=Mode.CRITERION)).calls == 3
 
 
@@ -261,7 +371,9 @@ async def test_two_graders_keep_their_verdicts_apart(run_dir: Path) -> None:
     assert load_graded(run_dir).grader is not None
     last = load_graded(run_dir)
     assert last.grader.mode == "rubric"
-    judges = list(dict.fromkeys(g.judge for g in read_grades(run_dir / "grades.jsonl")[0]))
+    judges = list(
+        dict.fromkeys(g.judge for g in read_grades(run_dir / "grades.jsonl")[0])
+    )
     first = load_graded(run_dir, judge=judges[0])
     assert all(g.met for grades in first.grades.values() for g in grades.values())
 
@@ -272,22 +384,32 @@ async def test_an_edited_criterion_is_graded_again_alone(tmp_path: Path) -> None
     for number, edited in enumerate((False, True)):
         if edited:
             changed = replace(cases.cases[0].criteria[1], criterion="another wording")
-            first = replace(cases.cases[0], criteria=(cases.cases[0].criteria[0], changed))
+            first = replace(
+                cases.cases[0], criteria=(cases.cases[0].criteria[0], changed)
+            )
             cases = replace(cases, cases=(first, *cases.cases[1:]))
         judge = Judge(lambda r: verdict(False))
         run_dir = tmp_path / f"run{number}"
         await run_model(cases, Model(), run_dir, use=USE, created_at=AT)
-        await grade_run(run_dir, ReplayEngine(judge, store_of(store)), mode=Mode.CRITERION)
+        await grade_run(
+            run_dir, ReplayEngine(judge, store_of(store)), mode=Mode.CRITERION
+        )
         assert len(judge.requests) == (1 if edited else 9)
 
 
-async def test_an_unusable_reply_in_the_store_is_asked_past_by_the_next_run(tmp_path: Path, run_dir: Path) -> None:
+async def test_an_unusable_reply_in_the_store_is_asked_past_by_the_next_run(
+    tmp_path: Path, run_dir: Path
+) -> None:
     await answered(run_dir, n=1)
     kept = store_of(tmp_path)
     bad = Judge(lambda r: "rubbish")
-    assert (await grade_run(run_dir, ReplayEngine(bad, kept), mode=Mode.CRITERION)).ungraded == 3
+    assert (
+        await grade_run(run_dir, ReplayEngine(bad, kept), mode=Mode.CRITERION)
+    ).ungraded == 3
     good = Judge(lambda r: verdict(False))
-    assert (await grade_run(run_dir, ReplayEngine(good, kept), mode=Mode.CRITERION)).ungraded == 0
+    assert (
+        await grade_run(run_dir, ReplayEngine(good, kept), mode=Mode.CRITERION)
+    ).ungraded == 0
     assert len(good.requests) == 3
 
 
@@ -297,8 +419,16 @@ async def test_with_a_third_of_the_replies_bad_the_true_score_lies_within_the_bo
 ) -> None:
     await answered(run_dir, n=30, criteria=5)
     truth = random.Random(5)
-    met = {(c.case_id, k.id): truth.random() < 0.5 for c in make_cases(30, 5).cases for k in c.criteria}
-    by_text = {k.criterion: (c.case_id, k.id) for c in make_cases(30, 5).cases for k in c.criteria}
+    met = {
+        (c.case_id, k.id): truth.random() < 0.5
+        for c in make_cases(30, 5).cases
+        for k in c.criteria
+    }
+    by_text = {
+        k.criterion: (c.case_id, k.id)
+        for c in make_cases(30, 5).cases
+        for k in c.criteria
+    }
     chance = random.Random(7)
     whole = {"quote": "Drink water", "reasoning": "y"}
 
@@ -310,7 +440,9 @@ async def test_with_a_third_of_the_replies_bad_the_true_score_lies_within_the_bo
             said = json.dumps(entry(request.inputs["criterion"]))
         else:
             given = request.inputs["criteria"]
-            said = json.dumps({"grades": [entry(c["criterion"]) | {"id": c["id"]} for c in given]})
+            said = json.dumps(
+                {"grades": [entry(c["criterion"]) | {"id": c["id"]} for c in given]}
+            )
         if chance.random() > 0.4:
             return said
         return chance.choice(

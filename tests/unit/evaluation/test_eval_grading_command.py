@@ -40,7 +40,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return call
 
 
-async def test_who_grades_is_named_and_what_the_rules_are(run: Path, command: Command) -> None:
+async def test_who_grades_is_named_and_what_the_rules_are(
+    run: Path, command: Command
+) -> None:
     async with serve(RulesEngine) as url:
         asked = ("grade", run, "--grader", "rules", "--base-url", url)
         planned = await command(*asked, "--dry-run", "--json")
@@ -56,7 +58,9 @@ async def test_who_grades_is_named_and_what_the_rules_are(run: Path, command: Co
     assert short in table.stdout
 
 
-async def test_without_a_grader_the_rules_engine_does_not_take_over(run: Path, command: Command) -> None:
+async def test_without_a_grader_the_rules_engine_does_not_take_over(
+    run: Path, command: Command
+) -> None:
     for more in ((), ("--dry-run",), ("--mode", "criterion")):
         done = await command("grade", run, *more)
         assert isinstance(done.exception, UsageError)
@@ -69,7 +73,11 @@ async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
 ) -> None:
     for name, engine in (("a", "openai"), ("b", "openai"), ("c", "rules")):
         await run_model(make_cases(2), Model(), tmp_path / name, use=USE, created_at=AT)
-        await grade_run(tmp_path / name, Judge(lambda _: verdict(False), engine=engine), mode=Mode.CRITERION)
+        await grade_run(
+            tmp_path / name,
+            Judge(lambda _: verdict(False), engine=engine),
+            mode=Mode.CRITERION,
+        )
     alike = await command("score", tmp_path / "a", tmp_path / "b", "--draws", "10")
     assert alike.exit_code == 0
     assert "openai engine" in " ".join(alike.stdout.split())
@@ -78,12 +86,20 @@ async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
     assert "different engines: openai, rules" in str(mixed.exception)
 
 
-async def test_a_score_says_why_criteria_are_ungraded(run: Path, command: Command) -> None:
+async def test_a_score_says_why_criteria_are_ungraded(
+    run: Path, command: Command
+) -> None:
     reply = '{"met": true, "quote": "", "reasoning": "x"}'
-    mixed = Judge(lambda r: verdict(True) if r.inputs["criterion"].endswith(".0") else reply, model="judge-2")
+    mixed = Judge(
+        lambda r: verdict(True) if r.inputs["criterion"].endswith(".0") else reply,
+        model="judge-2",
+    )
     left = (await grade_run(run, mixed, mode=Mode.CRITERION)).ungraded
     said = await command("score", run)
-    assert f"run: {left} criteria are ungraded: met without words of the answer" in said.stderr
+    assert (
+        f"run: {left} criteria are ungraded: met without words of the answer"
+        in said.stderr
+    )
     assert str(said.exception) == "no case has a score: each has an ungraded criterion"
 
 
@@ -92,13 +108,20 @@ async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_w
 ) -> None:
     await grade_run(run, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
     rules = RulesEngine().identity.model
-    for words in (("grade", "--grader", rules), ("judge-direct", "--grader", "m"), ("audit", "--auditor", rules)):
+    for words in (
+        ("grade", "--grader", rules),
+        ("judge-direct", "--grader", "m"),
+        ("audit", "--auditor", rules),
+    ):
         name, *who = words
         asked = (name, run, *who, "--base-url", "http://127.0.0.1:9/v1", "--dry-run")
         done = await command(*asked, "--max-calls", "1", "--max-tokens", "5", "--json")
         plan = json.loads(done.stdout)
         assert plan["usd"] is None
-        assert f"--max-calls 1: so many of the {plan['calls']} calls would be made" in done.stderr
+        assert (
+            f"--max-calls 1: so many of the {plan['calls']} calls would be made"
+            in done.stderr
+        )
         assert "--max-tokens 5 would end the work" in done.stderr
         assert "--max-calls" not in (await command(*asked, "--max-calls", "99")).stderr
 
@@ -116,12 +139,18 @@ async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
         ([fails(405), sound], CheckFailed),
     ):
         async with bad_endpoint(steps) as endpoint:
-            done = await command(name, run, who, "m", "--base-url", endpoint.url, "--concurrency", "1")
+            done = await command(
+                name, run, who, "m", "--base-url", endpoint.url, "--concurrency", "1"
+            )
         assert type(done.exception) is kind
-        assert ("calls was answered, the last: " in str(done.exception)) is (kind is EndpointUnavailable)
+        assert ("calls was answered, the last: " in str(done.exception)) is (
+            kind is EndpointUnavailable
+        )
 
 
-async def test_repeats_that_are_not_answered_end_as_grading_does(run: Path, command: Command) -> None:
+async def test_repeats_that_are_not_answered_end_as_grading_does(
+    run: Path, command: Command
+) -> None:
     sound = sends(completion(verdict(False)) | {"model": "m"})
     async with bad_endpoint([sound] * 6 + [fails(405)]) as endpoint:
         asked = (

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.asking.plan import Call, Sample, common_length, estimate_tokens, plan_calls, sent_text
+from medlive.evaluation.asking.plan import (
+    Call,
+    Sample,
+    common_length,
+    estimate_tokens,
+    plan_calls,
+    sent_text,
+)
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
@@ -22,7 +29,15 @@ from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.openai import Price
-from tests.unit.evaluation.conftest import AT, USE, Judge, Model, down, make_cases, verdict
+from tests.unit.evaluation.conftest import (
+    AT,
+    USE,
+    Judge,
+    Model,
+    down,
+    make_cases,
+    verdict,
+)
 
 
 async def answered(path: Path, n: int = 4) -> Path:
@@ -33,12 +48,17 @@ async def answered(path: Path, n: int = 4) -> Path:
 def met(request: Request) -> str:
     if "criterion" in request.inputs:
         return verdict(request.inputs["criterion"].endswith("0"))
-    entries = [json.loads(verdict(c["criterion"].endswith("0"), id=c["id"])) for c in request.inputs["criteria"]]
+    entries = [
+        json.loads(verdict(c["criterion"].endswith("0"), id=c["id"]))
+        for c in request.inputs["criteria"]
+    ]
     return json.dumps({"grades": entries})
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-async def test_a_plan_counts_the_calls_that_grading_makes(tmp_path: Path, mode: Mode) -> None:
+async def test_a_plan_counts_the_calls_that_grading_makes(
+    tmp_path: Path, mode: Mode
+) -> None:
     run, cache = await answered(tmp_path / "run"), GradeCache(tmp_path / "cache")
     price = Price(2.0, 8.0, 0.5)
     judge = Judge(met)
@@ -57,14 +77,23 @@ async def test_a_plan_counts_the_calls_that_grading_makes(tmp_path: Path, mode: 
     # The estimate is of what was really sent.
     texts = [sent_text(r) for r in judge.requests]
     assert found.input_tokens == sum(map(estimate_tokens, texts))
-    shared = [common_length(a, b) / len(b) for a, b in zip(["", *texts], texts, strict=False)]
-    assert found.cacheable_tokens == sum(round(estimate_tokens(t) * s) for t, s in zip(texts, shared, strict=True))
+    shared = [
+        common_length(a, b) / len(b) for a, b in zip(["", *texts], texts, strict=False)
+    ]
+    assert found.cacheable_tokens == sum(
+        round(estimate_tokens(t) * s) for t, s in zip(texts, shared, strict=True)
+    )
     assert found.output_tokens == 70 * 12
-    assert found.usd == pytest.approx(price.cost(found.input_tokens, 0, found.output_tokens))
+    assert found.usd == pytest.approx(
+        price.cost(found.input_tokens, 0, found.output_tokens)
+    )
     assert found.usd_cached == pytest.approx(
         price.cost(found.input_tokens, found.cacheable_tokens, found.output_tokens)
     )
-    assert (found.seconds, plan_grading(run, judge.identity, mode=mode).usd) == (None, None)
+    assert (found.seconds, plan_grading(run, judge.identity, mode=mode).usd) == (
+        None,
+        None,
+    )
     assert plan(run) == (12, 0, 0)
     assert plan(await answered(tmp_path / "copy")) == (0, 12, 0)
 
@@ -72,7 +101,9 @@ async def test_a_plan_counts_the_calls_that_grading_makes(tmp_path: Path, mode: 
 async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:
     def charged(request: Request) -> Reply:
         tokens = 3 * estimate_tokens(sent_text(request))
-        return Reply(met(request), Finish.STOP, Usage(tokens, 0, 11, None, 500.0), "judge-1")
+        return Reply(
+            met(request), Finish.STOP, Usage(tokens, 0, 11, None, 500.0), "judge-1"
+        )
 
     run = await answered(tmp_path / "run", 60)
     judge = Judge(charged)
@@ -80,7 +111,9 @@ async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:
     left = plan_grading(run, judge.identity, concurrency=4, mode=Mode.CRITERION)
     assert left.calls == 80
     texts = [sent_text(r) for r in judge.requests]
-    assert left.input_tokens == pytest.approx(3 * 80 * estimate_tokens("".join(texts)) / 100, rel=0.02)
+    assert left.input_tokens == pytest.approx(
+        3 * 80 * estimate_tokens("".join(texts)) / 100, rel=0.02
+    )
     assert left.output_tokens == 80 * 11
     assert left.latency_ms == 500.0
     assert left.seconds == 80 * 0.5 / 4
@@ -97,21 +130,30 @@ async def test_a_plan_of_repeats_is_what_they_take(tmp_path: Path, mode: Mode) -
     later = plan_grading(run, judge.identity, mode=mode, repeats=3)
     assert later.calls == planned.calls - len(judge.requests)
     cut = await repeat_run(run, judge, repeats=3, mode=mode, budget=Budget(max_calls=3))
-    assert (cut.calls, plan_grading(run, judge.identity, mode=mode, repeats=3).calls) == (
+    assert (
+        cut.calls,
+        plan_grading(run, judge.identity, mode=mode, repeats=3).calls,
+    ) == (
         3,
         later.calls - 3,
     )
     await repeat_run(run, judge, repeats=3, mode=mode)
     assert len(judge.requests) == planned.calls
     assert plan_grading(run, judge.identity, mode=mode, repeats=3).calls == 0
-    assert planned.input_tokens == sum(estimate_tokens(sent_text(r)) for r in judge.requests)
+    assert planned.input_tokens == sum(
+        estimate_tokens(sent_text(r)) for r in judge.requests
+    )
 
 
 def test_time_is_a_calls_at_least() -> None:
     def seconds(calls: int) -> float | None:
         call = Call("en", "x")
-        record = [Sample(call, {"input_tokens": 1, "output_tokens": 1, "latency_ms": 500.0})] * 20
-        return plan_calls([call] * calls, record, about={}, price=None, concurrency=8).seconds
+        record = [
+            Sample(call, {"input_tokens": 1, "output_tokens": 1, "latency_ms": 500.0})
+        ] * 20
+        return plan_calls(
+            [call] * calls, record, about={}, price=None, concurrency=8
+        ).seconds
 
     assert [seconds(n) for n in (0, 1, 8, 12)] == [0.0, 0.5, 0.5, 0.75]
 
@@ -120,26 +162,52 @@ async def test_rules_with_a_price_are_planned_at_it(tmp_path: Path) -> None:
     run = await answered(tmp_path / "run", 1)
     identity = EngineIdentity("rules", "rules", {})
     assert plan_grading(run, identity, mode=Mode.CRITERION).usd is None
-    assert (plan_grading(run, identity, price=Price(2.0, 8.0), mode=Mode.CRITERION).usd or 0.0) > 0
+    assert (
+        plan_grading(run, identity, price=Price(2.0, 8.0), mode=Mode.CRITERION).usd
+        or 0.0
+    ) > 0
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
-def test_tokens_are_more_for_more_text_and_chinese_costs_more_than_english(one: str, other: str) -> None:
+def test_tokens_are_more_for_more_text_and_chinese_costs_more_than_english(
+    one: str, other: str
+) -> None:
     assert (
-        estimate_tokens(one) <= estimate_tokens(one + other) <= estimate_tokens(one) + estimate_tokens(other) + 1
+        estimate_tokens(one)
+        <= estimate_tokens(one + other)
+        <= estimate_tokens(one) + estimate_tokens(other) + 1
     )
     assert common_length(one, one + other) == len(one)
     shared = common_length(one, other)
     assert one[:shared] == other[:shared]
-    assert one[shared : shared + 1] != other[shared : shared + 1] or shared == len(one) == len(other)
+    assert one[shared : shared + 1] != other[shared : shared + 1] or shared == len(
+        one
+    ) == len(other)
     assert estimate_tokens("发热" * 50) > estimate_tokens("ab" * 50)
 
 
 def test_a_plan_of_nothing_is_nothing() -> None:
     plan = plan_calls([], about={}, price=Price(1.0, 1.0), concurrency=8)
-    assert (plan.calls, plan.input_tokens, plan.output_tokens, plan.usd, plan.seconds) == (0, 0, 0, 0.0, None)
-    alike = plan_calls([Call("en", "x" * 400)] * 3, about={}, price=None, concurrency=8, output_tokens=5)
-    assert (alike.input_tokens, alike.cacheable_tokens, alike.output_tokens, alike.usd) == (300, 200, 15, None)
+    assert (
+        plan.calls,
+        plan.input_tokens,
+        plan.output_tokens,
+        plan.usd,
+        plan.seconds,
+    ) == (0, 0, 0, 0.0, None)
+    alike = plan_calls(
+        [Call("en", "x" * 400)] * 3,
+        about={},
+        price=None,
+        concurrency=8,
+        output_tokens=5,
+    )
+    assert (
+        alike.input_tokens,
+        alike.cacheable_tokens,
+        alike.output_tokens,
+        alike.usd,
+    ) == (300, 200, 15, None)
 
 
 class Priced(Judge):
@@ -159,10 +227,14 @@ class Priced(Judge):
     [Budget(max_calls=7), Budget(max_usd=0.07), Budget(max_tokens=700)],
     ids=["calls", "dollars", "tokens"],
 )
-async def test_a_budget_ends_a_grading_and_what_was_paid_for_is_kept(run_dir: Path, budget: Budget) -> None:
+async def test_a_budget_ends_a_grading_and_what_was_paid_for_is_kept(
+    run_dir: Path, budget: Budget
+) -> None:
     run = await answered(run_dir, 20)
     judge = Priced(met)
-    result = await grade_run(run, judge, concurrency=5, budget=budget, mode=Mode.CRITERION)
+    result = await grade_run(
+        run, judge, concurrency=5, budget=budget, mode=Mode.CRITERION
+    )
     assert result.calls == len(judge.requests) == budget.calls == 7
     assert result.met + result.not_met == 7
     assert (result.ungraded, result.reasons) == (53, {"not asked yet": 53})
@@ -171,10 +243,16 @@ async def test_a_budget_ends_a_grading_and_what_was_paid_for_is_kept(run_dir: Pa
     assert (done.calls, done.ungraded, done.stopped) == (53, 0, None)
 
 
-async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(run_dir: Path) -> None:
+async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(
+    run_dir: Path,
+) -> None:
     run = await answered(run_dir, 1)
     result = await grade_run(
-        run, Judge(lambda _: "rubbish"), concurrency=1, budget=Budget(max_calls=1), mode=Mode.CRITERION
+        run,
+        Judge(lambda _: "rubbish"),
+        concurrency=1,
+        budget=Budget(max_calls=1),
+        mode=Mode.CRITERION,
     )
     assert (result.calls, result.ungraded) == (1, 3)
     (grade,) = read_grades(run / "grades.jsonl")[0]
@@ -183,7 +261,9 @@ async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(r
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-async def test_rounds_stand_beside_the_verdicts_and_move_no_score(run_dir: Path, mode: Mode) -> None:
+async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
+    run_dir: Path, mode: Mode
+) -> None:
     run = await answered(run_dir)
     judge = Judge(met)
     await grade_run(run, judge, mode=mode)
@@ -192,12 +272,18 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(run_dir: Path,
 
     def moody(request: Request) -> str | Exception:
         round_ = request.round // 1000
-        if round_ == 3 and "criterion" in request.inputs and request.inputs["criterion"] == "criterion 0.0":
+        if (
+            round_ == 3
+            and "criterion" in request.inputs
+            and request.inputs["criterion"] == "criterion 0.0"
+        ):
             return "rubbish"
         return met(request).replace("true", "false") if round_ == 4 else met(request)
 
     moods = Judge(moody)
-    done = await repeat_run(run, moods, repeats=4, mode=mode, budget=Budget(max_calls=5))
+    done = await repeat_run(
+        run, moods, repeats=4, mode=mode, budget=Budget(max_calls=5)
+    )
     assert (len(moods.requests), bool(done.stopped)) == (5, True)
     done = await repeat_run(run, moods, repeats=4, mode=mode)
     assert done.stopped is None
@@ -223,21 +309,29 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(run_dir: Path,
     assert score_runs([load_graded(run)], draws=10).models[0].overall == score
 
 
-async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(run_dir: Path) -> None:
+async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
+    run_dir: Path,
+) -> None:
     run = await answered(run_dir, 2)
     with pytest.raises(UsageError, match="two rounds"):
         await repeat_run(run, Judge(met), repeats=1, mode=Mode.CRITERION)
     with pytest.raises(BadInput, match="no grades"):
         read_rounds(run)
-    half = Judge(lambda r: met(r) if r.inputs["criterion"].startswith("criterion 0") else down())
+    half = Judge(
+        lambda r: met(r) if r.inputs["criterion"].startswith("criterion 0") else down()
+    )
     await grade_run(run, half, mode=Mode.CRITERION)
     judge = Judge(met)
     await repeat_run(run, judge, repeats=2, mode=Mode.CRITERION)
     assert {r.inputs["criterion"][:11] for r in judge.requests} == {"criterion 0"}
-    (run / "repeats.jsonl").write_text((run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met')
+    (run / "repeats.jsonl").write_text(
+        (run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met'
+    )
     rounds = read_rounds(run)
     assert rounds.n == 2
-    assert {v for (case, _), v in rounds.verdicts.items() if case == "c001"} == {(None, None)}
+    assert {v for (case, _), v in rounds.verdicts.items() if case == "c001"} == {
+        (None, None)
+    }
     answer = open_run(run).answers()[0]["c000"]
     with (run / "responses.jsonl").open("a") as log:
         log.write(json.dumps(replace(answer, response="Rest.").row()) + "\n")

@@ -21,7 +21,15 @@ from medlive.evaluation.model import Answer, CaseSet, Mode, Origin
 from medlive.evaluation.runs.folder import open_run, read_grades
 from medlive.integrity.lock import Locked
 from medlive.llm.engine import Request
-from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
+from tests.unit.evaluation.conftest import (
+    AT,
+    USE,
+    Judge,
+    Model,
+    make_cases,
+    reply,
+    verdict,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,39 +42,74 @@ async def answered(path: Path, cases: CaseSet | None = None) -> Path:
 def met(request: Request) -> str:
     if "criterion" in request.inputs:
         return verdict(request.inputs["criterion"].endswith("0"))
-    entries = [json.loads(verdict(c["criterion"].endswith("0"), id=c["id"])) for c in request.inputs["criteria"]]
+    entries = [
+        json.loads(verdict(c["criterion"].endswith("0"), id=c["id"]))
+        for c in request.inputs["criteria"]
+    ]
     return json.dumps({"grades": entries})
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-async def test_the_same_answer_in_another_folder_costs_nothing_and_says_so(tmp_path: Path, mode: Mode) -> None:
+async def test_the_same_answer_in_another_folder_costs_nothing_and_says_so(
+    tmp_path: Path, mode: Mode
+) -> None:
     cache = GradeCache(tmp_path / "cache")
-    first = await grade_run(await answered(tmp_path / "a"), Judge(met), mode=mode, cache=cache)
+    first = await grade_run(
+        await answered(tmp_path / "a"), Judge(met), mode=mode, cache=cache
+    )
     assert (first.cached, first.calls) == (0, 12 if mode is Mode.CRITERION else 4)
     # Other ids and another order of the cases: what counts is what the verdict rests on.
     cases = make_cases(4)
     renamed = tuple(
-        replace(c, case_id=f"x-{c.case_id}", criteria=tuple(replace(k, id=f"x-{k.id}") for k in c.criteria))
+        replace(
+            c,
+            case_id=f"x-{c.case_id}",
+            criteria=tuple(replace(k, id=f"x-{k.id}") for k in c.criteria),
+        )
         for c in reversed(cases.cases)
     )
     edited = replace(renamed[0].criteria[1], criterion="another wording")
     renamed = (
-        replace(renamed[0], criteria=(renamed[0].criteria[0], edited, *renamed[0].criteria[2:])),
+        replace(
+            renamed[0],
+            criteria=(renamed[0].criteria[0], edited, *renamed[0].criteria[2:]),
+        ),
         *renamed[1:],
     )
     judge = Judge(met)
     other = await answered(tmp_path / "b", replace(cases, cases=renamed))
-    second = await grade_run(other, judge, mode=mode, cache=GradeCache(tmp_path / "cache"))
-    assert (second.cached, second.reused, second.calls, second.ungraded) == (11, 11, 1, 0)
-    assert judge.requests[0].inputs.get("criterion", "another wording") == "another wording"
-    rows = {(g.case_id, g.criterion_id): g for g in read_grades(other / "grades.jsonl")[0]}
+    second = await grade_run(
+        other, judge, mode=mode, cache=GradeCache(tmp_path / "cache")
+    )
+    assert (second.cached, second.reused, second.calls, second.ungraded) == (
+        11,
+        11,
+        1,
+        0,
+    )
+    assert (
+        judge.requests[0].inputs.get("criterion", "another wording")
+        == "another wording"
+    )
+    rows = {
+        (g.case_id, g.criterion_id): g for g in read_grades(other / "grades.jsonl")[0]
+    }
     assert len(rows) == 12
     held = [g for g in rows.values() if g.origin is Origin.CACHE]
     assert len(held) == 11
-    assert all(g.usage == {} and g.reasoning == "because" and g.grader == "judge-1" for g in held)
-    assert all(g.met == cid.endswith("k0") for (_, cid), g in rows.items() if g.origin is Origin.CACHE)
+    assert all(
+        g.usage == {} and g.reasoning == "because" and g.grader == "judge-1"
+        for g in held
+    )
+    assert all(
+        g.met == cid.endswith("k0")
+        for (_, cid), g in rows.items()
+        if g.origin is Origin.CACHE
+    )
     # Another judge, prompt or answer shares nothing.
-    assert (await grade_run(other, Judge(met, engine="other"), mode=mode, cache=cache)).cached == 0
+    assert (
+        await grade_run(other, Judge(met, engine="other"), mode=mode, cache=cache)
+    ).cached == 0
 
 
 async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
@@ -74,35 +117,60 @@ async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
     run = await answered(tmp_path / "a")
     # Neither the ungraded nor, for whoever pins it, verdicts of another model.
     with pytest.raises(ConfigError, match="could be read"):
-        await grade_run(run, Judge(lambda _: "rubbish"), cache=cache, mode=Mode.CRITERION)
+        await grade_run(
+            run, Judge(lambda _: "rubbish"), cache=cache, mode=Mode.CRITERION
+        )
     assert not list(os.walk(tmp_path / "cache"))
     await grade_run(
-        run, Judge(lambda r: reply(met(r), model="judge-2")), cache=cache, allow_unpinned=True, mode=Mode.CRITERION
+        run,
+        Judge(lambda r: reply(met(r), model="judge-2")),
+        cache=cache,
+        allow_unpinned=True,
+        mode=Mode.CRITERION,
     )
     copy = await answered(tmp_path / "b")
-    assert (await grade_run(copy, Judge(met), cache=cache, mode=Mode.CRITERION)).cached == 0
+    assert (
+        await grade_run(copy, Judge(met), cache=cache, mode=Mode.CRITERION)
+    ).cached == 0
     # A verdict by a model that nobody asked does not stand in the folder either.
     assert (await grade_run(run, Judge(met), mode=Mode.CRITERION)).calls == 12
 
     # Rows that are torn, of others, or met without words of the answer are passed over.
     paths = list((tmp_path / "cache").rglob("*.jsonl"))
     assert len(paths) == 4
-    for path, spoil in zip(paths, (b'{"met": tr', b"\xff\x00\n[]\n7\n", b"", b"\n\n"), strict=True):
+    for path, spoil in zip(
+        paths, (b'{"met": tr', b"\xff\x00\n[]\n7\n", b"", b"\n\n"), strict=True
+    ):
         rows = [json.loads(line) for line in path.read_bytes().splitlines()]
-        bad = [{**row, "met": True, "quote": quote} for row in rows for quote in ("invented", "", 7)]
+        bad = [
+            {**row, "met": True, "quote": quote}
+            for row in rows
+            for quote in ("invented", "", 7)
+        ]
         bad += [{**row, "met": "true"} for row in rows]
-        path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in bad) + spoil)
+        path.write_bytes(
+            b"".join(json.dumps(row).encode() + b"\n" for row in bad) + spoil
+        )
     third = await answered(tmp_path / "c")
     assert (
-        await grade_run(third, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
+        await grade_run(
+            third, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION
+        )
     ).cached == 0
     fourth = await answered(tmp_path / "d")
     assert (
-        await grade_run(fourth, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
+        await grade_run(
+            fourth,
+            Judge(met),
+            cache=GradeCache(tmp_path / "cache"),
+            mode=Mode.CRITERION,
+        )
     ).cached == 12
 
 
-async def test_a_cache_that_cannot_be_written_is_told_and_stops_nothing(tmp_path: Path) -> None:
+async def test_a_cache_that_cannot_be_written_is_told_and_stops_nothing(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("in the way")
     result = await grade_run(
         await answered(tmp_path / "a"),
@@ -153,11 +221,18 @@ def start(run_dir: Path, pause: float, cache: Path) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     command = [sys.executable, "-c", GRADER, str(run_dir), str(pause), str(cache)]
     return subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
-async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(tmp_path: Path) -> None:
+async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(
+    tmp_path: Path,
+) -> None:
     run = await answered(tmp_path / "run", make_cases(40))
     process = start(run, 0.05, tmp_path / "cache")
     try:
@@ -173,7 +248,9 @@ async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(tmp_
     before = len(read_log(run / "grades.jsonl").rows)
     assert 8 <= before < 120
     judge = Judge(met)
-    result = await grade_run(run, judge, cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
+    result = await grade_run(
+        run, judge, cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION
+    )
     assert (result.ungraded, result.calls) == (0, len(judge.requests))
     assert 120 - before - 4 <= result.calls <= 120 - before
     assert read_log(run / "grades.jsonl").damaged == []
@@ -190,5 +267,7 @@ async def test_processes_that_share_a_cache_leave_it_whole(tmp_path: Path) -> No
             assert read_log(Path(folder) / name).damaged == []
     copy = await answered(tmp_path / "copy", make_cases(30))
     assert (
-        await grade_run(copy, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
+        await grade_run(
+            copy, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION
+        )
     ).cached == 90

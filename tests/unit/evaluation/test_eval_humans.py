@@ -20,7 +20,9 @@ from medlive.evaluation.agreement.humans import (
 AGREEMENT = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"
 KQA = AGREEMENT / "kqa_NLI_medical_annotator.csv"
 FRANK = AGREEMENT / "frank_human_annotations.json"
-real = pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
+real = pytest.mark.skipif(
+    not KQA.exists(), reason="../shared/realdata/agreement is absent"
+)
 
 
 def read_ratings(data: bytes, name: str) -> HumanRatings:
@@ -49,16 +51,30 @@ ENTRIES = [
         b'{"case_id":"c1","criterion_id":"k2","rater":"\\u5b89","met":false}\n'
         b'{"case_id":"c1","criterion_id":"k3","rater":"\\u5b89","met":null}\n'
         b'{"case_id":"c1","rater":"\\u5b89","score":0.25,"page":7}',
-        ("sep=;\n" + TABLE.replace(",", ";").replace("0.25", "1;4").replace("score", "score;out_of;")).encode(),
-        TABLE.replace("case_id,criterion_id", "Case_ID , CRITERION_ID").replace("true", "是").encode("gb18030"),
-        TABLE.replace("score", "score,a;b;c;d;e;f;g").replace("true", "Y").replace(",0,", ",不满足,").encode(),
+        (
+            "sep=;\n"
+            + TABLE.replace(",", ";")
+            .replace("0.25", "1;4")
+            .replace("score", "score;out_of;")
+        ).encode(),
+        TABLE.replace("case_id,criterion_id", "Case_ID , CRITERION_ID")
+        .replace("true", "是")
+        .encode("gb18030"),
+        TABLE.replace("score", "score,a;b;c;d;e;f;g")
+        .replace("true", "Y")
+        .replace(",0,", ",不满足,")
+        .encode(),
         json.dumps(ENTRIES).encode(),
         json.dumps({"ratings": ENTRIES}, indent=1).encode(),
     ],
 )
 def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
     found = read_ratings(data, "people")
-    assert found.verdicts == {("c1", "k1"): {"安": True}, ("c1", "k2"): {"安": False}, ("c1", "k3"): {"安": None}}
+    assert found.verdicts == {
+        ("c1", "k1"): {"安": True},
+        ("c1", "k2"): {"安": False},
+        ("c1", "k3"): {"安": None},
+    }
     assert found.scores == {"c1": {"安": 0.25}}
     assert any("no decision" in note for note in found.notes)
 
@@ -75,12 +91,30 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
             "case_id,criterion_id,rater,met\nc,k,r,true\nc,k,s,maybe\n",
             "line 3: met must be true, false or null, found 'maybe'",
         ),
-        ("case_id,criterion_id,rater,met\nc,k,r,nan\n", "line 2: met must be true, false or null, found 'nan'"),
-        ("case_id,criterion_id,rater,met\nc,k,r,true\n\nc,k,r,false\n", "line 4: 'r' on criterion 'k'"),
-        ("case_id,criterion_id,rater,met\nc,,r,true\n", "line 2: expected criterion_id and met, or score"),
-        ("case_id,criterion_id,rater,met\nc,k,,true\n", "line 2: case_id (or item) and rater"),
-        ('case_id,rater,score\n"c\n1",r,1\nc,r,2\n', "line 4: score must be a number from 0 to 1, found '2'"),
-        ("case_id,rater,score\nc,r,nan\n", "line 2: score must be a number from 0 to 1, found 'nan'"),
+        (
+            "case_id,criterion_id,rater,met\nc,k,r,nan\n",
+            "line 2: met must be true, false or null, found 'nan'",
+        ),
+        (
+            "case_id,criterion_id,rater,met\nc,k,r,true\n\nc,k,r,false\n",
+            "line 4: 'r' on criterion 'k'",
+        ),
+        (
+            "case_id,criterion_id,rater,met\nc,,r,true\n",
+            "line 2: expected criterion_id and met, or score",
+        ),
+        (
+            "case_id,criterion_id,rater,met\nc,k,,true\n",
+            "line 2: case_id (or item) and rater",
+        ),
+        (
+            'case_id,rater,score\n"c\n1",r,1\nc,r,2\n',
+            "line 4: score must be a number from 0 to 1, found '2'",
+        ),
+        (
+            "case_id,rater,score\nc,r,nan\n",
+            "line 2: score must be a number from 0 to 1, found 'nan'",
+        ),
         ("case_id,rater,score\nc,r,1,2\n", "line 2: 4 fields"),
         (
             '{"case_id":"c","criterion_id":"k","rater":"r","met":NaN}',
@@ -90,16 +124,34 @@ def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
             '{"case_id":"c","criterion_id":"k","rater":"r","met":1}',
             "line 1: met must be true, false or null, found '1'",
         ),
-        ('{"case_id":"c","rater":"r","score":true}', "line 1: score must be a number from 0 to 1, found 'True'"),
+        (
+            '{"case_id":"c","rater":"r","score":true}',
+            "line 1: score must be a number from 0 to 1, found 'True'",
+        ),
         (
             '[{"case_id":1,"rater":"r","score":1},\n{"case_id":2,"rater":"r","score":3}]',
             "entry 2: score must be a number from 0 to 1, found '3'",
         ),
-        ('[[1],\n"x"]', "entry 1: expected an object, found a list; entry 2: expected an object, found a str"),
-        ("case_id,rater,score,out_of\nc,r,2,0\n", "line 2: out_of must be a number above 0, found '0'"),
-        ("case_id,rater,score,out_of\nc,r,2,nan\n", "line 2: out_of must be a number above 0, found 'nan'"),
-        ('case_id,rater,score,note\nc,r,1,"open\nd,r,1,x\n', "line 2: a quote is not closed"),
-        ("item,rater,met\ni-1,r,1\n", "line 2: item 'i-1' can only be read together with its run"),
+        (
+            '[[1],\n"x"]',
+            "entry 1: expected an object, found a list; entry 2: expected an object, found a str",
+        ),
+        (
+            "case_id,rater,score,out_of\nc,r,2,0\n",
+            "line 2: out_of must be a number above 0, found '0'",
+        ),
+        (
+            "case_id,rater,score,out_of\nc,r,2,nan\n",
+            "line 2: out_of must be a number above 0, found 'nan'",
+        ),
+        (
+            'case_id,rater,score,note\nc,r,1,"open\nd,r,1,x\n',
+            "line 2: a quote is not closed",
+        ),
+        (
+            "item,rater,met\ni-1,r,1\n",
+            "line 2: item 'i-1' can only be read together with its run",
+        ),
         (
             '{"case_id":"c","rater":"r","score":1}\n[1]\n{"case',
             "line 2: expected an object, found a list; line 3: not valid JSON",
@@ -124,12 +176,31 @@ def test_other_bytes(tmp_path: Path) -> None:
     (tmp_path / "verdicts.csv").write_text("case_id,criterion_id,rater,met\nc,k,r,1\n")
     with pytest.raises(BadInput, match="no scores by case"):
         read_scores(tmp_path / "verdicts.csv")
-    (tmp_path / "frank.json").write_text('[{"hash": "a", "model_name": "m", "Factuality": NaN}]')
+    (tmp_path / "frank.json").write_text(
+        '[{"hash": "a", "model_name": "m", "Factuality": NaN}]'
+    )
     with pytest.raises(BadInput, match="Factuality must be a number"):
         read_humans(tmp_path / "frank.json")
 
 
-cells = st.sampled_from(["c1", "", "true", "0.5", "nan", '"', "é", "\x00", "\n", ",", "{}", "null", "[", "\ud83d"])
+cells = st.sampled_from(
+    [
+        "c1",
+        "",
+        "true",
+        "0.5",
+        "nan",
+        '"',
+        "é",
+        "\x00",
+        "\n",
+        ",",
+        "{}",
+        "null",
+        "[",
+        "\ud83d",
+    ]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -144,7 +215,9 @@ def test_nothing_crashes_the_reader(data: bytes) -> None:
 
 def _table(fields: list[str]) -> bytes:
     rows = [",".join(fields[i : i + 4]) for i in range(0, len(fields), 4)]
-    return ("case_id,criterion_id,rater,met\n" + "\n".join(rows)).encode("utf-8", "surrogatepass")
+    return ("case_id,criterion_id,rater,met\n" + "\n".join(rows)).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def test_files_of_several_people_are_one_and_contradict_nowhere(tmp_path: Path) -> None:
@@ -162,7 +235,9 @@ def test_files_of_several_people_are_one_and_contradict_nowhere(tmp_path: Path) 
     assert found.lines["c", "m"] == "one.csv line 4"
     assert any("'bo', 'Bo' count as 2 people" in note for note in found.notes)
     three.write_text(head + "c,m,ann,yes\n")
-    with pytest.raises(BadInput, match=r"three\.csv line 2: 'ann' on criterion 'm' of case 'c'"):
+    with pytest.raises(
+        BadInput, match=r"three\.csv line 2: 'ann' on criterion 'm' of case 'c'"
+    ):
         read_humans(one, two, three)
 
 
@@ -170,7 +245,8 @@ def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
     head = ",Question,llm_x,answer,claim,category_x,majority_label,label_0,label_1\n"
     path = tmp_path / "kqa.csv"
     path.write_text(
-        head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q?,m,A.,T,Nice_to_have,x,,Unclear\n"
+        head
+        + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q?,m,A.,T,Nice_to_have,x,,Unclear\n"
     )
     with pytest.raises(BadInput, match="line 3: label_1: 'Unclear' is not"):
         read_humans(path)
@@ -186,6 +262,11 @@ def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
 
 @real
 def test_the_published_files_are_read_whole() -> None:
-    labels: list[Any] = [met for by in read_humans(KQA).verdicts.values() for met in by.values()]
-    assert (len(labels), sum(labels)) == (597, KQA.read_text("utf-8-sig").count("Entailment") - 72)
+    labels: list[Any] = [
+        met for by in read_humans(KQA).verdicts.values() for met in by.values()
+    ]
+    assert (len(labels), sum(labels)) == (
+        597,
+        KQA.read_text("utf-8-sig").count("Entailment") - 72,
+    )
     assert len(read_humans(FRANK).scores) == 2246

@@ -24,7 +24,16 @@ from tests.support.published import published_table
 from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
-    ["ERROR: 500", "ERROR:x", " ", '{"met": true}', "\u2028", "a\x00b", "$query", "患者"]
+    [
+        "ERROR: 500",
+        "ERROR:x",
+        " ",
+        '{"met": true}',
+        "\u2028",
+        "a\x00b",
+        "$query",
+        "患者",
+    ]
 )
 FINISH = st.sampled_from(["stop", "length", "content_filter", "error", "unknown"])
 
@@ -77,16 +86,21 @@ def paid_work(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(work=paid_work())
 def test_what_goes_in_comes_out_and_goes_in_as_it_was(
-    work: tuple[list[Any], list[Any], list[Any]], tmp_path_factory: pytest.TempPathFactory
+    work: tuple[list[Any], list[Any], list[Any]],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("work")
     names = ("LiveMedBench_v202601.json", "m_results.json", "evaluation_results_m.json")
     paths = [write(folder / name, part) for name, part in zip(names, work, strict=True)]
     runs = []
     for step in ("a", "b"):
-        done = import_run(paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2])
+        done = import_run(
+            paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2]
+        )
         assert not [note for note in done.notes if "left out" in note]
-        again = import_run(paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2])
+        again = import_run(
+            paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2]
+        )
         assert (again.run.calls, again.grades) == (0, 0)
         out = folder / f"out-{step}"
         paths = export_run(folder / step, out)
@@ -96,7 +110,9 @@ def test_what_goes_in_comes_out_and_goes_in_as_it_was(
     cases, responses, grades = runs[0]
     assert cases == work[0]
     assert grades == work[2]
-    assert [r | {"model_response": ""} for r in responses] == [r | {"model_response": ""} for r in work[1]]
+    assert [r | {"model_response": ""} for r in responses] == [
+        r | {"model_response": ""} for r in work[1]
+    ]
     for ours, theirs in zip(responses, work[1], strict=True):
         text = theirs["model_response"]
         # How a failure is spaced is the one thing that is written our way.
@@ -110,10 +126,16 @@ def item(text: str, points: Any = 5) -> dict[str, Any]:
 
 def benchmark(path: Path, n: int = 4, items: list[Any] | None = None) -> Path:
     rows = [
-        {"case_id": f"c{i}", "post_time": "2025-03-01", "narrative": f"Narrative {i}.", "core_request": "Now?",
-         "doctor_advice": "", "rubric_items": items or [item("a"), item("b", -3), item("c", 2)]}
+        {
+            "case_id": f"c{i}",
+            "post_time": "2025-03-01",
+            "narrative": f"Narrative {i}.",
+            "core_request": "Now?",
+            "doctor_advice": "",
+            "rubric_items": items or [item("a"), item("b", -3), item("c", 2)],
+        }
         for i in range(n)
-    ]  # fmt: skip
+    ]
     return write(path, rows)
 
 
@@ -121,7 +143,9 @@ def scores(*values: Any) -> dict[str, Any]:
     points = (5, -3, 2)
     return {
         f"rubric_{i}": item(text, p) | {"score": v, "weighted_score": p * v}
-        for i, (text, p, v) in enumerate(zip("abc", points, values, strict=False), start=1)
+        for i, (text, p, v) in enumerate(
+            zip("abc", points, values, strict=False), start=1
+        )
     }
 
 
@@ -130,26 +154,43 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
     responses = write(
         tmp_path / "r.json",
         [
-            {"case_id": "c0", "model_response": "Drink water.", "finish_reason": "stop"},
-            {"case_id": "c1", "model_response": "Drink water.", "finish_reason": "stop"},
+            {
+                "case_id": "c0",
+                "model_response": "Drink water.",
+                "finish_reason": "stop",
+            },
+            {
+                "case_id": "c1",
+                "model_response": "Drink water.",
+                "finish_reason": "stop",
+            },
             {"case_id": "c2", "model_response": "ERROR: 500", "finish_reason": "error"},
             {"case_id": "c3", "model_response": "", "finish_reason": "stop"},
         ],
     )
     grades = write(
         tmp_path / "evaluation_results_m.json",
-        [{"case_id": "c0", "evaluations": scores(1, 0, 1)}, {"case_id": "c1", "evaluations": scores(0)}],
+        [
+            {"case_id": "c0", "evaluations": scores(1, 0, 1)},
+            {"case_id": "c1", "evaluations": scores(0)},
+        ],
     )
     judge = Judge(lambda request: verdict(True))
     claimed = Asking(judge.identity, Mode.CRITERION)
     out = tmp_path / "run"
     sets: dict[str, Any] = {
-        "model": "m", "created_at": AT, "grades": grades, "template": "livemedbench-v1", "judge": claimed,
-    }  # fmt: skip
+        "model": "m",
+        "created_at": AT,
+        "grades": grades,
+        "template": "livemedbench-v1",
+        "judge": claimed,
+    }
     import_run(cases, responses, out, **sets)
 
     model = Model()
-    done = await run_model(read_cases(cases), model, out, use=ModelUse("m"), created_at=AT)
+    done = await run_model(
+        read_cases(cases), model, out, use=ModelUse("m"), created_at=AT
+    )
     assert sorted(p.split("Narrative ")[1][0] for p in model.prompts) == ["2", "3", "4"]
     assert done.states[AnswerState.OK] == 5
     # The same files once more: what was answered since is not put aside for an old failure.
@@ -159,28 +200,49 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
     assert len(judge.requests) == 3 * 3 + 2
     assert (graded.ungraded, graded.reused) == (0, 4)
     found = load_graded(out)
-    assert [found.grades["c0"][f"rubric_{i}"].met for i in (1, 2, 3)] == [True, False, True]
-    assert [g.origin for g in found.grades["c1"].values()] == [Origin.IMPORT, Origin.CALL, Origin.CALL]
+    assert [found.grades["c0"][f"rubric_{i}"].met for i in (1, 2, 3)] == [
+        True,
+        False,
+        True,
+    ]
+    assert [g.origin for g in found.grades["c1"].values()] == [
+        Origin.IMPORT,
+        Origin.CALL,
+        Origin.CALL,
+    ]
     # And a verdict that was asked for here is not overruled by a file that is imported later.
     write(grades, [{"case_id": "c1", "evaluations": scores(0, 0, 0)}])
     assert import_run(cases, responses, out, **sets).grades == 0
     assert (await grade_run(out, judge, mode=Mode.CRITERION)).calls == 0
 
 
-async def test_answers_whose_prompt_nobody_knows_are_not_gone_on_with(tmp_path: Path) -> None:
+async def test_answers_whose_prompt_nobody_knows_are_not_gone_on_with(
+    tmp_path: Path,
+) -> None:
     cases = benchmark(tmp_path / "B.json")
     responses = write(tmp_path / "r.json", {"c0": {"model_response": "Rest."}})
     import_run(cases, responses, tmp_path / "run", model="m", created_at=AT)
     model = Model()
     with pytest.raises(UsageError, match="template") as raised:
-        await run_model(read_cases(cases), model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
+        await run_model(
+            read_cases(cases), model, tmp_path / "run", use=ModelUse("m"), created_at=AT
+        )
     assert "import" in (raised.value.hint or "")
     assert model.prompts == []
     with pytest.raises(UsageError):
-        import_run(cases, responses, tmp_path / "other", model="m", created_at=AT, template="none-such")
+        import_run(
+            cases,
+            responses,
+            tmp_path / "other",
+            model="m",
+            created_at=AT,
+            template="none-such",
+        )
 
 
-def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path) -> None:
+def test_every_oddity_of_responses_and_grades_says_what_and_where(
+    tmp_path: Path,
+) -> None:
     cases = benchmark(tmp_path / "B.json")
     responses = write(
         tmp_path / "r.json",
@@ -199,35 +261,53 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path
         [
             {"case_id": "c0", "evaluations": scores(0, 0, 0)},
             {"case_id": "c0", "evaluations": scores(1, 0, 1)},
-            {"case_id": "c1", "evaluations": {"x": item("a") | {"score": 1}, "y": item("a") | {"score": 0}}},
+            {
+                "case_id": "c1",
+                "evaluations": {
+                    "x": item("a") | {"score": 1},
+                    "y": item("a") | {"score": 0},
+                },
+            },
             {"case_id": "c2", "evaluations": scores(1)},
             {"case_id": "c3", "evaluations": scores(1)},
             {"case_id": "gone", "evaluations": {}},
             {"case_id": "c1", "evaluations": [1]},
         ],
     )
-    done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    done = import_run(
+        cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
+    )
     told = "\n".join(done.notes)
     for said in (
         "r.json, entry 2: case 'c0': answered more than once, not the same way",
         "r.json, entry 3: case 'c1': the response is no text",
-        "r.json: case 'nowhere' is not in the cases", "r.json, entry 6: a response without a case_id",
+        "r.json: case 'nowhere' is not in the cases",
+        "r.json, entry 6: a response without a case_id",
         "r.json: 1 entries are no objects",
         "g.json: case 'c0' is graded more than once, not the same way",
         "g.json: case 'c1', y: graded both ways",
-        "g.json: case 'c2' is graded but unanswered", "g.json: case 'c3' is graded but unanswered",
-        "g.json: case 'gone' is not in the cases", "g.json: case 'c1' holds no object of evaluations",
+        "g.json: case 'c2' is graded but unanswered",
+        "g.json: case 'c3' is graded but unanswered",
+        "g.json: case 'gone' is not in the cases",
+        "g.json: case 'c1' holds no object of evaluations",
         "1 failed: x",
-    ):  # fmt: skip
+    ):
         assert said in told
     assert len(done.notes) == 12
     run = open_run(tmp_path / "run")
     assert run.answers()[0]["c0"].response == "Rest."
-    assert {g.criterion_id: g.met for g in load_graded(tmp_path / "run").grades["c0"].values()} == {
-        "rubric_1": True, "rubric_2": False, "rubric_3": True,
-    }  # fmt: skip
+    assert {
+        g.criterion_id: g.met
+        for g in load_graded(tmp_path / "run").grades["c0"].values()
+    } == {
+        "rubric_1": True,
+        "rubric_2": False,
+        "rubric_3": True,
+    }
     assert load_graded(tmp_path / "run").grades["c1"] == {}
-    twice = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    twice = import_run(
+        cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
+    )
     assert (twice.run.calls, twice.grades) == (0, 0)
 
 
@@ -242,39 +322,55 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path
         (10**400, 1, "are no number"),
     ],
 )
-def test_points_that_are_none_are_left_out_and_told(points: Any, kept: int, said: str, tmp_path: Path) -> None:
-    cases = read_cases(benchmark(tmp_path / "B.json", 1, [item("a", points), item("b", 2)]))
+def test_points_that_are_none_are_left_out_and_told(
+    points: Any, kept: int, said: str, tmp_path: Path
+) -> None:
+    cases = read_cases(
+        benchmark(tmp_path / "B.json", 1, [item("a", points), item("b", 2)])
+    )
     assert len(cases.cases[0].criteria) == kept
     (note,) = cases.notes
     assert note.startswith("case 'c0', rubric item 1: ")
     assert said in note
 
 
-def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_score(tmp_path: Path) -> None:
+def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_score(
+    tmp_path: Path,
+) -> None:
     file = benchmark(tmp_path / "B.json", 3)
     first, *entries = json.loads(file.read_text())
     file.write_text(json.dumps([{**first, "post_time": "yesterday"}, *entries]))
     cases = read_cases(file)
-    assert cases.notes == ("1 cases have no post_time that can be read (c0); they are in no month",)
+    assert cases.notes == (
+        "1 cases have no post_time that can be read (c0); they are in no month",
+    )
     stranger = Answer("elsewhere", AnswerState.OK, "Rest.", "stop", "m", "")
     for _ in range(2):
         done = import_answers(tmp_path / "run", cases, [stranger], "m", AT)
         assert (done.calls, sum(done.states.values())) == (0, 0)
         assert "case 'elsewhere' is not in the cases; left out" in done.notes
     warnings = score_runs([load_graded(tmp_path / "run")], draws=10).warnings
-    assert any("was read: 1 cases have no post_time that can be read" in w for w in warnings)
+    assert any(
+        "was read: 1 cases have no post_time that can be read" in w for w in warnings
+    )
 
 
 def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
-    cases = read_cases(benchmark(tmp_path / "B.json", 2, [item("a", -5), item("b", -2)]))
+    cases = read_cases(
+        benchmark(tmp_path / "B.json", 2, [item("a", -5), item("b", -2)])
+    )
     assert cases.notes == tuple(
-        f"case 'c{i}': no criterion has positive points; it is asked and has no score" for i in (0, 1)
+        f"case 'c{i}': no criterion has positive points; it is asked and has no score"
+        for i in (0, 1)
     )
 
 
 def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) -> None:
     cases = benchmark(tmp_path / "B.json")
-    rows = [json.dumps({"case_id": f"c{i}", "model_response": f"Rest {i}."}) for i in range(4)]
+    rows = [
+        json.dumps({"case_id": f"c{i}", "model_response": f"Rest {i}."})
+        for i in range(4)
+    ]
     lines = tmp_path / "r.jsonl"
     lines.write_text("\n".join([rows[0], "{broken", *rows[1:]])[:-5], "utf-8")
     done = import_run(cases, lines, tmp_path / "run", model="m", created_at=AT)
@@ -282,12 +378,18 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
     assert [note for note in done.notes if note.startswith("r.jsonl:2: ")]
     assert "r.jsonl:5: the last line is cut off; left out" in done.notes
     grades = tmp_path / "g.jsonl"
-    grades.write_text(json.dumps({"case_id": "c0", "evaluations": scores(1)}) + "\n{", "utf-8")
-    done = import_run(cases, lines, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    grades.write_text(
+        json.dumps({"case_id": "c0", "evaluations": scores(1)}) + "\n{", "utf-8"
+    )
+    done = import_run(
+        cases, lines, tmp_path / "run", model="m", created_at=AT, grades=grades
+    )
     assert done.grades == 1
     assert "g.jsonl:2: the last line is cut off; left out" in done.notes
     # The published script has no figures of such a file, and none are made up for it.
-    assert kept_files(tmp_path / "run", load_graded(tmp_path / "run").grader.judge) is None
+    assert (
+        kept_files(tmp_path / "run", load_graded(tmp_path / "run").grader.judge) is None
+    )
     for text in ('[{"case_id": "c0", "model_resp', "", "7", "\xff"):
         whole = tmp_path / "cut.json"
         whole.write_text(text, "latin-1")
@@ -297,22 +399,28 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
 
 
 def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
-    cases = benchmark(tmp_path / "B.json", 1, [item("a", 5), item("a", 3), item("b", 1)])
+    cases = benchmark(
+        tmp_path / "B.json", 1, [item("a", 5), item("a", 3), item("b", 1)]
+    )
     responses = write(tmp_path / "r.json", {"c0": {"model_response": "Rest."}})
     evaluations = {
         "rubric_1": item("a", 5) | {"score": 1, "weighted_score": 5},
         "rubric_2": item("a", 3) | {"score": 1, "weighted_score": 3},
     }
     grades = write(tmp_path / "g.json", [{"case_id": "c0", "evaluations": evaluations}])
-    done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+    done = import_run(
+        cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
+    )
     assert (done.grades, done.notes) == (1, ("case 'c0' has a criterion twice",))
-    assert {k: g.met for k, g in load_graded(tmp_path / "run").grades["c0"].items()} == {
+    assert {
+        k: g.met for k, g in load_graded(tmp_path / "run").grades["c0"].items()
+    } == {
         "rubric_1": True,
         "rubric_2": True,
     }
-    assert json.loads(export_run(tmp_path / "run", tmp_path / "out")[2].read_text("utf-8"))[0]["evaluations"] == (
-        evaluations
-    )
+    assert json.loads(
+        export_run(tmp_path / "run", tmp_path / "out")[2].read_text("utf-8")
+    )[0]["evaluations"] == (evaluations)
     assert len(read_grades(tmp_path / "run" / "grades.jsonl")[0]) == 1
 
 
@@ -323,24 +431,40 @@ async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) 
     paths = export_run(tmp_path / "run", tmp_path / "out")
     done = import_run(paths[0], paths[1], tmp_path / "in", model="m", created_at=AT)
     assert done.run.states[AnswerState.FAILED] == 1
-    assert open_run(tmp_path / "in").answers()[0]["c1"].reason == "the endpoint gave status 500"
+    assert (
+        open_run(tmp_path / "in").answers()[0]["c1"].reason
+        == "the endpoint gave status 500"
+    )
 
 
-@pytest.mark.parametrize("finish", ["stop", "length", "unknown", None, "content_filter"])
+@pytest.mark.parametrize(
+    "finish", ["stop", "length", "unknown", None, "content_filter"]
+)
 def test_an_error_in_an_answer_s_place_is_a_failure_whatever_it_says_of_its_end(
     finish: str | None, tmp_path: Path
 ) -> None:
     row = {"case_id": "c0", "model_response": "ERROR: timeout", "finish_reason": finish}
     (answer,), notes = read_responses(write(tmp_path / "r.json", [row]), "m")
-    assert (answer.state, answer.response, answer.reason) == (AnswerState.FAILED, "", "timeout")
+    assert (answer.state, answer.response, answer.reason) == (
+        AnswerState.FAILED,
+        "",
+        "timeout",
+    )
     told = f"r.json, entry 1: case 'c0': it begins with ERROR: and ended as {finish!r}; read as a failure"
     assert notes == ([] if finish in (None, "unknown") else [told])
     row["model_response"] = "The ERROR: rest."
-    assert read_responses(write(tmp_path / "r.json", [row]), "m")[0][0].state is not AnswerState.FAILED
+    assert (
+        read_responses(write(tmp_path / "r.json", [row]), "m")[0][0].state
+        is not AnswerState.FAILED
+    )
 
 
-@pytest.mark.parametrize("name", ["gone.json", "gone.jsonl", "folder.json", "folder.jsonl"])
-def test_a_file_that_is_not_there_or_a_folder_is_said(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["gone.json", "gone.jsonl", "folder.json", "folder.jsonl"]
+)
+def test_a_file_that_is_not_there_or_a_folder_is_said(
+    name: str, tmp_path: Path
+) -> None:
     cases = benchmark(tmp_path / "B.json")
     sound = write(tmp_path / "r.json", [{"case_id": "c0", "model_response": "Rest."}])
     place = tmp_path / name
@@ -348,14 +472,25 @@ def test_a_file_that_is_not_there_or_a_folder_is_said(name: str, tmp_path: Path)
         place.mkdir()
     for responses, grades in ((place, None), (sound, place)):
         with pytest.raises(BadInput, match=f"{name} cannot be read: "):
-            import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
+            import_run(
+                cases,
+                responses,
+                tmp_path / "run",
+                model="m",
+                created_at=AT,
+                grades=grades,
+            )
     assert not (tmp_path / "run").exists()
 
 
-def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path) -> None:
+def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(
+    tmp_path: Path,
+) -> None:
     entries = [
         {"case_id": f"c{i}", "model_response": text, "n": n, "finish_reason": "stop"}
-        for i, (text, n) in enumerate([('a "quoted, {[ text', 1.5e3), ("\\u0041 \\ 歇歇 😀", -12), ("é\n", True)])
+        for i, (text, n) in enumerate(
+            [('a "quoted, {[ text', 1.5e3), ("\\u0041 \\ 歇歇 😀", -12), ("é\n", True)]
+        )
     ]
     whole = json.dumps(entries, ensure_ascii=False, indent=2).encode()
     file = tmp_path / "r.json"
@@ -367,16 +502,27 @@ def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path
                 read_responses(file, "m")
             continue
         answers, notes = read_responses(file, "m")
-        assert [a.response for a in answers] == [e["model_response"] for e in entries[:ended]], end
-        assert notes == [f"r.json: the list is cut off after entry {ended}; the rest is left out"]
-    file.write_bytes(b"\xef\xbb\xbf" + whole.replace(b"[", b"[7, ", 1)[: whole.index("歇".encode())])
+        assert [a.response for a in answers] == [
+            e["model_response"] for e in entries[:ended]
+        ], end
+        assert notes == [
+            f"r.json: the list is cut off after entry {ended}; the rest is left out"
+        ]
+    file.write_bytes(
+        b"\xef\xbb\xbf" + whole.replace(b"[", b"[7, ", 1)[: whole.index("歇".encode())]
+    )
     answers, notes = read_responses(file, "m")
-    assert [len(answers), *notes] == [1, "r.json: the list is cut off after entry 1; the rest is left out"]
+    assert [len(answers), *notes] == [
+        1,
+        "r.json: the list is cut off after entry 1; the rest is left out",
+    ]
     for damaged in (
-        whole.replace(b"-12", b"-1x2"), whole.replace(b"quoted, {", b'quoted" {'), whole[9:],
+        whole.replace(b"-12", b"-1x2"),
+        whole.replace(b"quoted, {", b'quoted" {'),
+        whole[9:],
         whole.decode().replace("歇歇 😀", "咳嗽").replace("é", "").encode("gbk"),
         whole.replace(b"-12", b"1" * 5_000)[:-1],
-    ):  # fmt: skip
+    ):
         file.write_bytes(damaged)
         with pytest.raises(BadInput, match=r"not valid (JSON|UTF-8)"):
             read_responses(file, "m")
@@ -384,7 +530,9 @@ def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path
 
 def test_a_file_of_another_kind_is_refused_and_leaves_no_folder(tmp_path: Path) -> None:
     cases = benchmark(tmp_path / "B.json")
-    responses = write(tmp_path / "r.json", [{"case_id": "c0", "model_response": "Rest."}])
+    responses = write(
+        tmp_path / "r.json", [{"case_id": "c0", "model_response": "Rest."}]
+    )
     grades = write(tmp_path / "g.json", [{"case_id": "c0", "evaluations": scores(1)}])
     strange = write(tmp_path / "s.json", [{"case_id": "C0", "model_response": "Rest."}])
     for files, said in (
@@ -396,7 +544,14 @@ def test_a_file_of_another_kind_is_refused_and_leaves_no_folder(tmp_path: Path) 
         ((write(tmp_path / "e.json", []), None), "answers none of the cases"),
     ):
         with pytest.raises(BadInput, match=said):
-            import_run(cases, files[0], tmp_path / "run", model="m", created_at=AT, grades=files[1])
+            import_run(
+                cases,
+                files[0],
+                tmp_path / "run",
+                model="m",
+                created_at=AT,
+                grades=files[1],
+            )
     assert not (tmp_path / "run").exists()
 
 
@@ -405,26 +560,49 @@ def test_an_answer_in_another_field_and_to_another_text_is_told(tmp_path: Path) 
     responses = write(
         tmp_path / "r.json",
         [
-            {"case_id": "c0", "text": "Rest.", "narrative": "Narrative 0. ", "core_request": "Now?"},
+            {
+                "case_id": "c0",
+                "text": "Rest.",
+                "narrative": "Narrative 0. ",
+                "core_request": "Now?",
+            },
             {"case_id": "c1", "text": "Rest.", "narrative": "Narrative 1, revised."},
             {"case_id": "c2"},
         ],
     )
-    done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, response_field="text")
-    assert {state: n for state, n in done.run.states.items() if n} == {AnswerState.OK: 2, AnswerState.EMPTY: 1}
+    done = import_run(
+        cases,
+        responses,
+        tmp_path / "run",
+        model="m",
+        created_at=AT,
+        response_field="text",
+    )
+    assert {state: n for state, n in done.run.states.items() if n} == {
+        AnswerState.OK: 2,
+        AnswerState.EMPTY: 1,
+    }
     assert done.notes == (
         "r.json, entry 2: case 'c1': it was asked in other words than the case's; the answer counts",
-        "r.json, entry 3: there is no 'text'; read as empty".replace("3: ", "3: case 'c2': "),
+        "r.json, entry 3: there is no 'text'; read as empty".replace(
+            "3: ", "3: case 'c2': "
+        ),
     )
 
 
-async def test_the_published_table_of_an_export_is_that_of_what_was_imported(tmp_path: Path) -> None:
+async def test_the_published_table_of_an_export_is_that_of_what_was_imported(
+    tmp_path: Path,
+) -> None:
     cases = benchmark(tmp_path / "B.json", 5)
     texts = ("Rest.", "ERROR: boom", "", "Rest.", "Rest.")
     responses = write(
         tmp_path / "r.json",
         [
-            {"case_id": f"c{i}", "model_response": text, "finish_reason": "error" if "E" in text else "stop"}
+            {
+                "case_id": f"c{i}",
+                "model_response": text,
+                "finish_reason": "error" if "E" in text else "stop",
+            }
             for i, text in enumerate(texts)
         ],
     )
@@ -436,25 +614,55 @@ async def test_the_published_table_of_an_export_is_that_of_what_was_imported(tmp
         {"case_id": "gone", "evaluations": {}},
     ]
     grades = write(tmp_path / "g.json", gradings)
-    asked: dict[str, Any] = {"template": "livemedbench-v1", "parameters": {"temperature": 0}}
-    import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades, **asked)
+    asked: dict[str, Any] = {
+        "template": "livemedbench-v1",
+        "parameters": {"temperature": 0},
+    }
+    import_run(
+        cases,
+        responses,
+        tmp_path / "run",
+        model="m",
+        created_at=AT,
+        grades=grades,
+        **asked,
+    )
     files = export_run(tmp_path / "run", tmp_path / "out")
     out = [json.loads(path.read_text("utf-8")) for path in files]
     table = published_table(json.loads(cases.read_text("utf-8")), {"m": gradings})
     assert published_table(out[0], {"m": out[2]}).tsv() == table.tsv()
     # What is asked anew has another answer than the one that was graded.
     use = ModelUse("m", parameters={"temperature": 0})
-    await run_model(read_cases(cases), Model(lambda _: reply("Rest.")), tmp_path / "run", use=use, created_at=AT)
+    await run_model(
+        read_cases(cases),
+        Model(lambda _: reply("Rest.")),
+        tmp_path / "run",
+        use=use,
+        created_at=AT,
+    )
     _, _, again = export_run(tmp_path / "run", tmp_path / "later")
-    assert [g["case_id"] for g in json.loads(again.read_text("utf-8"))] == ["c0", "gone"]
+    assert [g["case_id"] for g in json.loads(again.read_text("utf-8"))] == [
+        "c0",
+        "gone",
+    ]
 
 
-async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_out(
+    tmp_path: Path,
+) -> None:
     cases = read_cases(benchmark(tmp_path / "B.json"))
-    await run_model(cases, Model(lambda _: reply("Fine.")), tmp_path / "run", use=ModelUse("m"), created_at=AT)
+    await run_model(
+        cases,
+        Model(lambda _: reply("Fine.")),
+        tmp_path / "run",
+        use=ModelUse("m"),
+        created_at=AT,
+    )
     paid = tmp_path / "m_results.json"
     paid.write_text("paid for")
-    with pytest.raises(UsageError, match=r"m_results\.json exists and holds something else"):
+    with pytest.raises(
+        UsageError, match=r"m_results\.json exists and holds something else"
+    ):
         export_run(tmp_path / "run", tmp_path)
     assert paid.read_text() == "paid for"
     assert not (tmp_path / "LiveMedBench_B.json").exists()

@@ -22,7 +22,13 @@ from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import load_graded
 from tests.support.runs import graded_by, made_cases, made_run
 
-KQA = Path(__file__).parents[4] / "shared" / "realdata" / "agreement" / "kqa_NLI_medical_annotator.csv"
+KQA = (
+    Path(__file__).parents[4]
+    / "shared"
+    / "realdata"
+    / "agreement"
+    / "kqa_NLI_medical_annotator.csv"
+)
 Met = Callable[[EvaluationCase, EvaluationCriterion], bool | None]
 
 
@@ -31,7 +37,9 @@ def number(case: EvaluationCase, criterion: EvaluationCriterion) -> int:
     return 5 * int(case.case_id[-4:]) + int(criterion.id[1:])
 
 
-def run_of(folder: Path, *judges: tuple[str, Met], cases: int = 8, model: str = "m") -> Path:
+def run_of(
+    folder: Path, *judges: tuple[str, Met], cases: int = 8, model: str = "m"
+) -> Path:
     made = made_run(made_cases(cases), folder, model, 0.5, missing=False)
     for name, met in judges:
         graded_by(name, made, met)
@@ -53,15 +61,28 @@ def test_agreement_of_two_judges_is_the_worked_example(tmp_path: Path) -> None:
     assert (pair.equal.value, pair.equal.n, by["all"].undecided) == (0.75, 40, 0)
     assert pair.ac1.value == pytest.approx((0.75 - 0.46875) / 0.53125)
     assert pair.kappa.value == pytest.approx((0.75 - 0.53125) / 0.46875)
-    assert (pair.confusion.both_met, pair.confusion.first_only, pair.confusion.second_only) == (20, 5, 5)
+    assert (
+        pair.confusion.both_met,
+        pair.confusion.first_only,
+        pair.confusion.second_only,
+    ) == (20, 5, 5)
     assert by["positive"].pair.equal.n + by["negative"].pair.equal.n == 40
-    assert sum(one.pair.equal.n for name, one in by.items() if name not in ("all", "positive", "negative")) == 40
+    assert (
+        sum(
+            one.pair.equal.n
+            for name, one in by.items()
+            if name not in ("all", "positive", "negative")
+        )
+        == 40
+    )
     assert (found.rankings, len(found.scores)) == ((), 2)
 
 
 def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     shares = {"v": (60, 50), "w": (50, 52), "x": (40, 35), "y": (30, 30)}
-    hundred = tuple(EvaluationCriterion(f"k{n}", f"point {n}", 1.0, "Accuracy") for n in range(100))
+    hundred = tuple(
+        EvaluationCriterion(f"k{n}", f"point {n}", 1.0, "Accuracy") for n in range(100)
+    )
     cases = made_cases(6, change=lambda _, case: replace(case, criteria=hundred))
     runs = []
     for model, met in shares.items():
@@ -72,8 +93,15 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     (ranking,) = found.rankings
     assert ranking.shift.value == pytest.approx(-0.0325)
     assert ranking.mean_absolute_difference.value == pytest.approx(0.0425)
-    assert (ranking.kendall.value, ranking.spearman.value) == (pytest.approx(4 / 6), pytest.approx(0.8))
-    assert (ranking.kept, ranking.reversed, dict(ranking.top)) == (5, (("v", "w"),), {1: 0, 3: 3})
+    assert (ranking.kendall.value, ranking.spearman.value) == (
+        pytest.approx(4 / 6),
+        pytest.approx(0.8),
+    )
+    assert (ranking.kept, ranking.reversed, dict(ranking.top)) == (
+        5,
+        (("v", "w"),),
+        {1: 0, 3: 3},
+    )
     words = f"scores 0.033 lower than {found.judges[0]} on average. Of 6 pairs of models 5 keep their order; "
     assert ranking.in_words() == f"{found.judges[1]} {words}not v and w."
     ranks = {(one.model, one.judge[0]): one.rank for one in found.scores}
@@ -81,9 +109,10 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     # The same answers in a folder of their own, graded by another judge, are the same model's.
     other = made_run(cases, tmp_path / "again", "v", 0.5, missing=False)
     graded_by("third", other, lambda *_: True)
-    assert {g.pair.equal.n for g in compare_judges([runs[0], other], ("mild", "third"), draws=50).criteria} == {
-        600
-    }
+    assert {
+        g.pair.equal.n
+        for g in compare_judges([runs[0], other], ("mild", "third"), draws=50).criteria
+    } == {600}
     graded_by("mild", other, lambda *_: True)
     with pytest.raises(UsageError, match="are both v, graded by mild"):
         compare_judges([runs[0], other], ("mild", "third"))
@@ -95,7 +124,10 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
     (none,) = disjoint.rankings
     assert {one.rank for one in disjoint.scores} == {None}
-    assert (none.cases, none.in_words().partition(" graded ")[2]) == (0, "no common case of all models.")
+    assert (none.cases, none.in_words().partition(" graded ")[2]) == (
+        0,
+        "no common case of all models.",
+    )
     with pytest.raises(UsageError, match="no run is graded by nobody"):
         compare_judges(runs, ("mild", "nobody"))
     with pytest.raises(UsageError, match="no answer is graded by two"):
@@ -107,7 +139,9 @@ scores = st.integers(0, 4).map(lambda n: n / 4)
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(*[scores] * 6), min_size=5, max_size=9))
-def test_turned_round_judges_turn_the_shift_and_nothing_else(rows: list[tuple[float, ...]]) -> None:
+def test_turned_round_judges_turn_the_shift_and_nothing_else(
+    rows: list[tuple[float, ...]],
+) -> None:
     values = np.array(rows).reshape(len(rows), 2, 3).transpose(1, 0, 2)
     models, clusters = ["x", "y", "z"], np.arange(len(rows))
     one = compare_ranks(("mild", "strict"), models, values, clusters, 50, 0)
@@ -124,7 +158,10 @@ def test_turned_round_judges_turn_the_shift_and_nothing_else(rows: list[tuple[fl
 def people(path: Path, *rows: tuple[str, int, str, bool | None]) -> Path:
     keys = ("case_id", "criterion_id", "rater", "met")
     path.write_text(
-        "".join(json.dumps(dict(zip(keys, (c, f"k{k}", *r), strict=True))) + "\n" for c, k, *r in rows)
+        "".join(
+            json.dumps(dict(zip(keys, (c, f"k{k}", *r), strict=True))) + "\n"
+            for c, k, *r in rows
+        )
     )
     return path
 
@@ -135,22 +172,40 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
         return number(case, c) % 2 == 0
 
     def strict(case: EvaluationCase, c: EvaluationCriterion) -> bool | None:
-        return None if number(case, c) == 5 else number(case, c) % 2 == (number(case, c) < 5)
+        return (
+            None
+            if number(case, c) == 5
+            else number(case, c) % 2 == (number(case, c) < 5)
+        )
 
     run = run_of(tmp_path / "run", ("mild", mild), ("strict", strict), cases=3)
     first = settle(run, ("mild", "strict"))
-    assert (first.criteria, first.agreed, first.people, len(first.open), first.new) == (15, 9, 0, 6, 15)
-    assert settle(run, ("mild", "strict")).new == settle(run, ("strict", "mild")).new == 0
+    assert (first.criteria, first.agreed, first.people, len(first.open), first.new) == (
+        15,
+        9,
+        0,
+        6,
+        15,
+    )
+    assert (
+        settle(run, ("mild", "strict")).new == settle(run, ("strict", "mild")).new == 0
+    )
     one, two = "case-0000", "case-0001"
     rated = people(
         tmp_path / "people.jsonl",
-        (one, 0, "ann", True), (one, 0, "bo", True),  # Settled
-        (one, 1, "ann", True), (one, 1, "bo", False), (one, 1, "cleo", True),  # The adjudicator's
+        (one, 0, "ann", True),
+        (one, 0, "bo", True),  # Settled
+        (one, 1, "ann", True),
+        (one, 1, "bo", False),
+        (one, 1, "cleo", True),  # The adjudicator's
         (one, 2, "ann", True),  # One alone settles nothing
-        (one, 3, "ann", None), (one, 3, "bo", None),
-        (two, 0, "ann", False), (two, 0, "bo", False),  # Where a judge has no verdict
-        (two, 1, "ann", False), (two, 1, "bo", False),  # Against both judges
-    )  # fmt: skip
+        (one, 3, "ann", None),
+        (one, 3, "bo", None),
+        (two, 0, "ann", False),
+        (two, 0, "bo", False),  # Where a judge has no verdict
+        (two, 1, "ann", False),
+        (two, 1, "bo", False),  # Against both judges
+    )
     second = settle(run, ("mild", "strict"), human=[rated], adjudicator="cleo")
     assert (second.agreed, second.people, second.overruled, second.new) == (9, 3, 1, 3)
     assert second.open == ((one, "k2"), (one, "k3"), (one, "k4"))
@@ -159,12 +214,19 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
     assert [met[f"k{n}"] for n in range(5)] == [True, True, None, None, None]
     assert (graded.verdicts(two)["k0"], graded.verdicts(two)["k1"]) == (False, True)
     # Words are those of the judge who decided likewise: b on k1.
-    assert [graded.grades[one][k].quote for k in ("k0", "k1", "k2")] == ["先休息", "先休息", ""]
+    assert [graded.grades[one][k].quote for k in ("k0", "k1", "k2")] == [
+        "先休息",
+        "先休息",
+        "",
+    ]
     assert graded.grades[one]["k2"].reason == UNSETTLED
     # Without the people it is open again, and says so.
     assert settle(run, ("mild", "strict")).new == 3
     again = load_graded(run, judge=second.judge)
-    assert (again.verdicts(one)["k0"], again.grades[two]["k0"].reason) == (None, ONE_ALONE)
+    assert (again.verdicts(one)["k0"], again.grades[two]["k0"].reason) == (
+        None,
+        ONE_ALONE,
+    )
     with pytest.raises(UsageError, match="people's own verdicts"):
         meta_run(run, human=rated, judge=second.judge)
     with pytest.raises(UsageError, match="expected two judges"):
@@ -176,18 +238,46 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
 @pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
 def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
     done = CliRunner().invoke(
-        app, ["import", "--cases", str(KQA), "--responses", str(KQA), "--grades", str(KQA), "--model", "four",
-              "--out", str(tmp_path / "run")], catch_exceptions=False,
-    )  # fmt: skip
+        app,
+        [
+            "import",
+            "--cases",
+            str(KQA),
+            "--responses",
+            str(KQA),
+            "--grades",
+            str(KQA),
+            "--model",
+            "four",
+            "--out",
+            str(tmp_path / "run"),
+        ],
+        catch_exceptions=False,
+    )
     assert done.exit_code == 0
     two = ("label_0", "label_1")
     pair = compare_judges([tmp_path / "run"], two).criteria[0].pair
-    assert [round(x or 0, 3) for x in (pair.equal.value, pair.ac1.value, pair.ac1.low, pair.ac1.high)] == [
-        0.854, 0.723, 0.631, 0.814,
-    ]  # fmt: skip
+    assert [
+        round(x or 0, 3)
+        for x in (pair.equal.value, pair.ac1.value, pair.ac1.low, pair.ac1.high)
+    ] == [
+        0.854,
+        0.723,
+        0.631,
+        0.814,
+    ]
     settled = settle(tmp_path / "run", two, human=[KQA], adjudicator="label_2")
-    assert (settled.agreed, settled.people, settled.overruled, settled.open) == (170, 29, 9, ())
-    majority = compare_judges([tmp_path / "run"], ("majority", settled.judge), draws=50).criteria[0].pair
+    assert (settled.agreed, settled.people, settled.overruled, settled.open) == (
+        170,
+        29,
+        9,
+        (),
+    )
+    majority = (
+        compare_judges([tmp_path / "run"], ("majority", settled.judge), draws=50)
+        .criteria[0]
+        .pair
+    )
     assert (majority.equal.value, majority.equal.n) == (1.0, 199)
 
 
@@ -200,14 +290,40 @@ def test_the_commands_write_blind_sheets_and_read_them(tmp_path: Path) -> None:
     def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
         return number(case, c) % 2 == 0
 
-    run = run_of(tmp_path / "run", ("mild", mild), ("strict", lambda case, c: number(case, c) % 3 == 0), cases=6)
+    run = run_of(
+        tmp_path / "run",
+        ("mild", mild),
+        ("strict", lambda case, c: number(case, c) % 3 == 0),
+        cases=6,
+    )
     who = ("--judge", "mild", "--judge", "strict")
     shown = command("compare", run, *who, "--draws", "50")
     assert "differ" in shown
-    assert json.loads(command("compare", run, *who, "--draws", "50", "--json"))["format"] == "medlive-judges"
-    command("settle", run, *who, "--sheet", tmp_path / "sheets", fault="--sheet and --rater belong together")
+    assert (
+        json.loads(command("compare", run, *who, "--draws", "50", "--json"))["format"]
+        == "medlive-judges"
+    )
+    command(
+        "settle",
+        run,
+        *who,
+        "--sheet",
+        tmp_path / "sheets",
+        fault="--sheet and --rater belong together",
+    )
     made = json.loads(
-        command("settle", run, *who, "--sheet", tmp_path / "sheets", "--rater", "ann", "--rater", "bo", "--json")
+        command(
+            "settle",
+            run,
+            *who,
+            "--sheet",
+            tmp_path / "sheets",
+            "--rater",
+            "ann",
+            "--rater",
+            "bo",
+            "--json",
+        )
     )
     assert (made["agreed"], made["open"]) == (15, 15)
     filled: list[str | Path] = []
@@ -217,10 +333,14 @@ def test_the_commands_write_blind_sheets_and_read_them(tmp_path: Path) -> None:
         assert not any(word in text for word in ("model-", "judge", "decides this"))
         rows = list(csv.DictReader(text.splitlines()))
         assert len(rows) == 15
-        path.write_text("item,rater,met\n" + "".join(f"{row['item']},{name},yes\n" for row in rows))
+        path.write_text(
+            "item,rater,met\n" + "".join(f"{row['item']},{name},yes\n" for row in rows)
+        )
         filled += ["--human", path]
     done = json.loads(command("settle", run, *who, *filled, "--json"))
     assert (done["people"], done["open"], done["new"]) == (15, 0, 15)
     assert "settled: mild / strict" in command("settle", run, *who, *filled)
     more = ("--sheet", tmp_path / "more", "--rater", "ann")
-    command("settle", run, *who, *filled, *more, fault=f"{run}: nothing is left to settle")
+    command(
+        "settle", run, *who, *filled, *more, fault=f"{run}: nothing is left to settle"
+    )

@@ -15,7 +15,17 @@ from medlive.evaluation.cases.selection import Selection
 from medlive.evaluation.model import Mode
 from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
-from tests.support.bundles import DRAWS, FORGERIES, Files, Room, both, graded, made_room, rescored, sealed
+from tests.support.bundles import (
+    DRAWS,
+    FORGERIES,
+    Files,
+    Room,
+    both,
+    graded,
+    made_room,
+    rescored,
+    sealed,
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +43,16 @@ def reports(room: Room, where: Path, entries: dict[str, Files]) -> list[BundleRe
     return found
 
 
-def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(room: Room, tmp_path: Path) -> None:
-    better = make_bundle(graded(room.snapshot, tmp_path / "better", "cand-2", share=0.95), draws=DRAWS)
-    rubric = make_bundle(graded(room.snapshot, tmp_path / "rubric", "cand-3", mode=Mode.RUBRIC), draws=DRAWS)
+def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
+    room: Room, tmp_path: Path
+) -> None:
+    better = make_bundle(
+        graded(room.snapshot, tmp_path / "better", "cand-2", share=0.95), draws=DRAWS
+    )
+    rubric = make_bundle(
+        graded(room.snapshot, tmp_path / "rubric", "cand-3", mode=Mode.RUBRIC),
+        draws=DRAWS,
+    )
     seen = reports(
         room,
         tmp_path,
@@ -44,7 +61,9 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(room: Ro
             "first": room.files,
             "again": make_bundle(room.run, draws=DRAWS + 1),
             "better": better,
-            "forged": sealed(FORGERIES["a verdict"](dict(room.files), random.Random(1))),
+            "forged": sealed(
+                FORGERIES["a verdict"](dict(room.files), random.Random(1))
+            ),
         },
     )
     assert [r.ok for r in seen] == [True, True, True, True, False]
@@ -53,23 +72,43 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(room: Ro
     means = [m.overall.mean or 0.0 for m in both.table.models]
     assert sorted(m.label for m in both.table.models) == ["cand-1", "cand-2"]
     assert means == sorted(means, reverse=True)
-    own = [json.loads(files["scores.json"])["paper"]["overall"]["mean"] for files in (room.files, better)]
+    own = [
+        json.loads(files["scores.json"])["paper"]["overall"]["mean"]
+        for files in (room.files, better)
+    ]
     assert [round(mean, 6) for mean in means] == sorted(own, reverse=True)
     # Another grader's verdicts are another ranking, whatever the number of bundles that it has.
     assert [m.label for m in alone.table.models] == ["cand-3"]
     assert alone.conditions.grader.mode == "rubric"
-    assert any("unsigned, so the origin is not verified: first.zip, better.zip" in note for note in both.notes)
+    assert any(
+        "unsigned, so the origin is not verified: first.zip, better.zip" in note
+        for note in both.notes
+    )
     why = {report.path.stem: text for report, text in found.unranked}
     assert why["again"] == "the same run as first.zip"
     assert why["forged"].startswith("step ")
 
 
-def test_a_model_stands_once_and_copied_answers_under_no_other_name(room: Room, tmp_path: Path) -> None:
+def test_a_model_stands_once_and_copied_answers_under_no_other_name(
+    room: Room, tmp_path: Path
+) -> None:
     named = both(lambda v: v.update(model="cand-9"))(dict(room.files), random.Random(1))
-    renamed = both(lambda v: v["template"].update(name="mine"))(dict(room.files), random.Random(1))
-    wide = both(lambda v: v.update(model="ＣＡＮＤ-１"))(dict(room.files), random.Random(1))
-    other = make_bundle(graded(room.snapshot, tmp_path / "other", "cand-1", share=0.9), draws=DRAWS)
-    entries = {"first": room.files, "named": named, "renamed": renamed, "wide": wide, "other": other}
+    renamed = both(lambda v: v["template"].update(name="mine"))(
+        dict(room.files), random.Random(1)
+    )
+    wide = both(lambda v: v.update(model="ＣＡＮＤ-１"))(
+        dict(room.files), random.Random(1)
+    )
+    other = make_bundle(
+        graded(room.snapshot, tmp_path / "other", "cand-1", share=0.9), draws=DRAWS
+    )
+    entries = {
+        "first": room.files,
+        "named": named,
+        "renamed": renamed,
+        "wide": wide,
+        "other": other,
+    }
     for name in ("named", "renamed", "wide"):
         # A forger makes the scores fit as well.
         entries[name] = rescored(room, sealed(entries[name]))
@@ -81,11 +120,16 @@ def test_a_model_stands_once_and_copied_answers_under_no_other_name(room: Room, 
     why = {report.path.stem: text for report, text in found.unranked}
     assert "identical to those of first.zip" in why["named"]
     assert "identical to those of first.zip" in why["renamed"]
-    assert why["other"] == "cand-1 is already ranked with first.zip: a model is ranked once per set of conditions"
+    assert (
+        why["other"]
+        == "cand-1 is already ranked with first.zip: a model is ranked once per set of conditions"
+    )
     assert "already ranked with first.zip" in why["wide"]
 
 
-def test_whoever_leaves_out_what_went_badly_is_not_ranked(room: Room, tmp_path: Path) -> None:
+def test_whoever_leaves_out_what_went_badly_is_not_ranked(
+    room: Room, tmp_path: Path
+) -> None:
     (seen,) = reports(room, tmp_path, {"first": room.files})
     ((_, why),) = rank_bundles([seen], draws=DRAWS).unranked
     assert why == "33.3 % of its cases have no score, more than 5 %"
@@ -94,8 +138,12 @@ def test_whoever_leaves_out_what_went_badly_is_not_ranked(room: Room, tmp_path: 
     assert any("of 15 criteria are ungraded" in note for note in seen.notes)
 
 
-def test_other_templates_and_parts_of_the_cases_are_other_rankings(room: Room, tmp_path: Path) -> None:
-    part = graded(room.snapshot, tmp_path / "part", "cand-4", selection=Selection(limit=4))
+def test_other_templates_and_parts_of_the_cases_are_other_rankings(
+    room: Room, tmp_path: Path
+) -> None:
+    part = graded(
+        room.snapshot, tmp_path / "part", "cand-4", selection=Selection(limit=4)
+    )
     open_ = graded(room.snapshot, tmp_path / "open", "cand-5", template="open")
     entries = {
         "first": room.files,
@@ -105,15 +153,27 @@ def test_other_templates_and_parts_of_the_cases_are_other_rankings(room: Room, t
     seen = reports(room, tmp_path, entries)
     assert any("4 of its 6 cases, by {'limit': 4}" in note for note in seen[1].notes)
     found = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
-    assert [[r.path.stem for r in ranking.ranked] for ranking in found.rankings] == [["first"], ["part"], ["open"]]
+    assert [[r.path.stem for r in ranking.ranked] for ranking in found.rankings] == [
+        ["first"],
+        ["part"],
+        ["open"],
+    ]
 
 
-def test_what_the_errata_name_is_told_and_left_out_for_all_on_demand(room: Room, tmp_path: Path) -> None:
+def test_what_the_errata_name_is_told_and_left_out_for_all_on_demand(
+    room: Room, tmp_path: Path
+) -> None:
     entry = Erratum(
-        id=1, issued_at=datetime(2026, 11, 21, tzinfo=UTC), kind=WithdrawalKind.ERRATUM,
-        case_id="ml-0000000000000004", criterion_id=None, reason="It is wrong.", revision=None,
-        snapshots=("2026.W47",), fixed_in=None,
-    )  # fmt: skip
+        id=1,
+        issued_at=datetime(2026, 11, 21, tzinfo=UTC),
+        kind=WithdrawalKind.ERRATUM,
+        case_id="ml-0000000000000004",
+        criterion_id=None,
+        reason="It is wrong.",
+        revision=None,
+        snapshots=("2026.W47",),
+        fixed_in=None,
+    )
     file = write_errata_file(tmp_path, Errata(entries=(entry,)), None)
     (tmp_path / "entry.zip").write_bytes(archive(room.files))
     seen = verify_bundle(tmp_path / "entry.zip", snapshot=room.cases, errata_file=file)
@@ -121,6 +181,8 @@ def test_what_the_errata_name_is_told_and_left_out_for_all_on_demand(room: Room,
     (warned,) = rank_bundles([seen], draws=DRAWS, most_unscored=0.5).rankings
     assert any("--errata apply leaves them out" in note for note in warned.notes)
     assert warned.table.models[0].rates.cases == 6
-    (applied,) = rank_bundles([seen], draws=DRAWS, most_unscored=0.5, errata=ErrataMode.APPLY).rankings
+    (applied,) = rank_bundles(
+        [seen], draws=DRAWS, most_unscored=0.5, errata=ErrataMode.APPLY
+    ).rankings
     assert applied.left_out.cases == ("ml-0000000000000004",)
     assert applied.table.models[0].rates.cases == 5

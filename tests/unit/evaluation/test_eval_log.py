@@ -17,15 +17,25 @@ from medlive.integrity.lock import Locked
 
 TEXTS = st.text(st.characters(codec=None, categories=None), max_size=12)
 VALUES = st.recursive(
-    st.one_of(TEXTS, st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False, allow_infinity=False)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    st.one_of(
+        TEXTS,
+        st.integers(),
+        st.booleans(),
+        st.none(),
+        st.floats(allow_nan=False, allow_infinity=False),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(TEXTS, VALUES, max_size=3), max_size=5))
-def test_rows_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]) -> None:
+def test_rows_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
+) -> None:
     path = tmp_path_factory.mktemp("log") / "rows.jsonl"
     with open_log(path) as log:
         for row in rows:
@@ -36,12 +46,32 @@ def test_rows_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, r
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.one_of(st.binary(max_size=40), st.sampled_from(
-    [b'{"a":1e999}', b'{"a":NaN}', b'{"a":"\\ud83d"}', b'{"a":1,"a":2}', b'{"a":1} x', b"[1]", b"", b"7",
-     b"\xef\xbb\xbf{}", b'{"a":"\xff"}', b'{"a":01}', b'{"a":' + b"[" * 300 + b"]" * 300 + b"}", b'{"a":"\x01"}',
-     b'{"a":123456789012345678901234567890}']
-)))  # fmt: skip
-def test_a_line_is_read_as_the_json_module_reads_it(tmp_path_factory: pytest.TempPathFactory, line: bytes) -> None:
+@given(
+    st.one_of(
+        st.binary(max_size=40),
+        st.sampled_from(
+            [
+                b'{"a":1e999}',
+                b'{"a":NaN}',
+                b'{"a":"\\ud83d"}',
+                b'{"a":1,"a":2}',
+                b'{"a":1} x',
+                b"[1]",
+                b"",
+                b"7",
+                b"\xef\xbb\xbf{}",
+                b'{"a":"\xff"}',
+                b'{"a":01}',
+                b'{"a":' + b"[" * 300 + b"]" * 300 + b"}",
+                b'{"a":"\x01"}',
+                b'{"a":123456789012345678901234567890}',
+            ]
+        ),
+    )
+)
+def test_a_line_is_read_as_the_json_module_reads_it(
+    tmp_path_factory: pytest.TempPathFactory, line: bytes
+) -> None:
     line = line.replace(b"\n", b" ")
     path = tmp_path_factory.mktemp("log") / "rows.jsonl"
     path.write_bytes(line + b'\n{"last":true}\n')
@@ -68,7 +98,9 @@ with open_log(Path(sys.argv[1])) as log:
 
 def test_a_killed_writer_loses_no_row_that_was_added(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    with subprocess.Popen([sys.executable, "-c", ADDS, str(path)], stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen(
+        [sys.executable, "-c", ADDS, str(path)], stdout=subprocess.PIPE
+    ) as writer:
         told = [int(writer.stdout.readline()) for _ in range(40)]
         with pytest.raises(Locked), open_log(path):
             pass

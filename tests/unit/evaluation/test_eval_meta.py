@@ -32,14 +32,21 @@ from tests.unit.evaluation.conftest import AT, Judge, down, make_cases, reply, v
 AGREEMENT = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"
 KQA = AGREEMENT / "kqa_NLI_medical_annotator.csv"
 FRANK = AGREEMENT / "frank_human_annotations.json"
-real = pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
+real = pytest.mark.skipif(
+    not KQA.exists(), reason="../shared/realdata/agreement is absent"
+)
 
 N = 12
 RATERS = ("ann", "bo", "cy")
 RNG = np.random.default_rng(7)
-TRUTH = {(f"c{i:03d}", f"k{j}"): bool(RNG.integers(2)) for i in range(N) for j in range(3)}
+TRUTH = {
+    (f"c{i:03d}", f"k{j}"): bool(RNG.integers(2)) for i in range(N) for j in range(3)
+}
 SAID = {
-    place: {rater: None if RNG.random() < 0.1 else met ^ bool(RNG.random() < 0.2) for rater in RATERS}
+    place: {
+        rater: None if RNG.random() < 0.1 else met ^ bool(RNG.random() < 0.2)
+        for rater in RATERS
+    }
     for place, met in TRUTH.items()
 }
 INVALID = {("c000", "k0"), ("c003", "k2"), ("c004", "k1")}
@@ -67,13 +74,18 @@ def grader(flip: float = 0.0, seed: int = 0) -> Judge:
 
 
 async def graded(path: Path) -> Path:
-    answers = [Answer(f"c{i:03d}", AnswerState.OK, f"Drink water, {i}.", "stop", "m") for i in range(N)]
+    answers = [
+        Answer(f"c{i:03d}", AnswerState.OK, f"Drink water, {i}.", "stop", "m")
+        for i in range(N)
+    ]
     import_answers(path, make_cases(N), answers, "cand", AT)
     await grade_run(path, grader(), concurrency=1, max_retries=0, mode=Mode.CRITERION)
     return path
 
 
-def human_file(path: Path, said: Mapping[tuple[str, str], Mapping[str, bool | None]] = SAID) -> Path:
+def human_file(
+    path: Path, said: Mapping[tuple[str, str], Mapping[str, bool | None]] = SAID
+) -> Path:
     rows = [
         {"case_id": case, "criterion_id": criterion, "rater": rater, "met": met}
         for (case, criterion), by in said.items()
@@ -97,12 +109,23 @@ def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> Non
     coverage, criteria = found.coverage, found.criteria
     assert coverage is not None
     assert criteria is not None
-    rated = [place for place, by in SAID.items() if any(met is not None for met in by.values())]
+    rated = [
+        place
+        for place, by in SAID.items()
+        if any(met is not None for met in by.values())
+    ]
     assert (coverage.criteria, coverage.rated) == (36, len(rated))
-    assert (coverage.invalid, coverage.ungraded) == (len(INVALID & set(rated)), len(FAILED & set(rated)))
+    assert (coverage.invalid, coverage.ungraded) == (
+        len(INVALID & set(rated)),
+        len(FAILED & set(rated)),
+    )
     f1 = []
     for rater, pair in zip(RATERS, criteria.grader, strict=True):
-        truth = {p: by[rater] for p, by in SAID.items() if by[rater] is not None and p not in FAILED}
+        truth = {
+            p: by[rater]
+            for p, by in SAID.items()
+            if by[rater] is not None and p not in FAILED
+        }
         said = [None if p in INVALID else GRADER[p] for p in truth]
         f1.append(macro_f1(list(truth.values()), said, [True, False]))
         assert pair.macro_f1.value == pytest.approx(f1[-1])
@@ -122,9 +145,14 @@ def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> Non
         assert high is not None
         assert low < pair.ac1.value < high
     assert criteria.grader_macro_f1.value == pytest.approx(np.mean(f1))
-    assert criteria.people_ac1.value == pytest.approx(ac1_raters([list(by.values()) for by in SAID.values()], 2))
+    assert criteria.people_ac1.value == pytest.approx(
+        ac1_raters([list(by.values()) for by in SAID.values()], 2)
+    )
     assert len(criteria.people) == 3
-    assert json.loads(json.dumps(found.as_json(), allow_nan=False))["format"] == "medlive-meta"
+    assert (
+        json.loads(json.dumps(found.as_json(), allow_nan=False))["format"]
+        == "medlive-meta"
+    )
 
 
 def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> None:
@@ -137,7 +165,11 @@ def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> N
     for case in untouched:
         each = []
         for rater in RATERS:
-            both = [(by[rater], GRADER[p]) for p, by in SAID.items() if p[0] == case and by[rater] is not None]
+            both = [
+                (by[rater], GRADER[p])
+                for p, by in SAID.items()
+                if p[0] == case and by[rater] is not None
+            ]
             if both:
                 truth, said = zip(*both, strict=True)
                 each.append(macro_f1(truth, said, list({*truth, *said})))
@@ -152,14 +184,24 @@ def test_by_case_strictness_and_majority_are_their_definitions(found: Meta) -> N
     ours, theirs = (np.mean([pair[side] for pair in shared]) for side in (0, 1))
     assert criteria.strictness.difference.value == pytest.approx(ours - theirs)
     assert criteria.strictness.grader.n == len(shared)
-    votes = {p: sum(1 if m else -1 for m in by.values() if m is not None) for p, by in SAID.items()}
-    ties = sum(v == 0 and any(m is not None for m in SAID[p].values()) for p, v in votes.items())
+    votes = {
+        p: sum(1 if m else -1 for m in by.values() if m is not None)
+        for p, by in SAID.items()
+    }
+    ties = sum(
+        v == 0 and any(m is not None for m in SAID[p].values())
+        for p, v in votes.items()
+    )
     assert criteria.majority_ties == ties
     c = criteria.majority.confusion
-    assert c.both_met == sum(v > 0 and GRADER[p] for p, v in votes.items() if p not in INVALID | FAILED)
+    assert c.both_met == sum(
+        v > 0 and GRADER[p] for p, v in votes.items() if p not in INVALID | FAILED
+    )
 
 
-async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path: Path) -> None:
+async def test_case_scores_against_people_and_a_direct_judge(
+    run: Path, tmp_path: Path
+) -> None:
     scores = {f"c{i:03d}": round(float(RNG.random()), 3) for i in range(N)}
     asked: list[str] = []
 
@@ -170,23 +212,34 @@ async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path
             return '{"score": "0.5", "reasoning": ""}'
         if text.endswith(", 6.") and request.repair is None:
             return "I would say 0.5"
-        return json.dumps({"reasoning": "so", "score": scores[f"c{int(text[13:-1]):03d}"] / 2})
+        return json.dumps(
+            {"reasoning": "so", "score": scores[f"c{int(text[13:-1]):03d}"] / 2}
+        )
 
     done = await judge_direct(run, Judge(answer), concurrency=2)
     assert (done.questions, done.settled, done.calls) == (N, N - 1, N + 2)
     assert list(done.reasons) == ["score: Input should be a valid number"]
     asked.clear()
-    assert (await judge_direct(run, Judge(answer))).calls == 2  # what had no score is asked again, alone
+    assert (
+        await judge_direct(run, Judge(answer))
+    ).calls == 2  # what had no score is asked again, alone
     assert {text[-4:] for text in asked} == {", 2."}
     direct = read_direct(run)
     assert (direct.model, direct.scores["c002"]) == ("judge-1", None)
 
-    rows = [{"case_id": c, "rater": r, "score": s} for c, s in scores.items() for r in ("ann", "bo")]
+    rows = [
+        {"case_id": c, "rater": r, "score": s}
+        for c, s in scores.items()
+        for r in ("ann", "bo")
+    ]
     rows[1]["score"] = None
     people = tmp_path / "scores.jsonl"
     people.write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "length.csv").write_text(
-        "case_id;rater;score\n" + "".join(f"{c};words;{str(1 - s).replace('.', ',')}\n" for c, s in scores.items())
+        "case_id;rater;score\n"
+        + "".join(
+            f"{c};words;{str(1 - s).replace('.', ',')}\n" for c, s in scores.items()
+        )
     )
     found = meta_run(run, human=people, baselines=[tmp_path / "length.csv"], draws=100)
     assert found.coverage.people_scores == "given"
@@ -194,21 +247,32 @@ async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path
     assert [level.method for level in found.cases] == ["rubric", "direct", "length"]
     assert (judged.pearson.n, judged.unscored) == (N - 1, 1)
     assert judged.pearson.value == pytest.approx(1)
-    assert judged.mean.value == pytest.approx(np.mean([s for c, s in scores.items() if c != "c002"]) / 2)
+    assert judged.mean.value == pytest.approx(
+        np.mean([s for c, s in scores.items() if c != "c002"]) / 2
+    )
     assert length.spearman.value == pytest.approx(-1)
     whole = {c for c in scores if c not in {p[0] for p in INVALID | FAILED}}
     assert rubric.pearson.n == len(whole)
     points = {"k0": 5.0, "k1": -4.0, "k2": 3.0}
-    ours = [min(1, max(0, sum(points[k] for k in points if GRADER[c, k]) / 8)) for c in sorted(whole)]
+    ours = [
+        min(1, max(0, sum(points[k] for k in points if GRADER[c, k]) / 8))
+        for c in sorted(whole)
+    ]
     r = pearson(np.array(ours), np.array([scores[c] for c in sorted(whole)]))
     assert r is not None
-    assert (rubric.pearson.value, rubric.pearson.p) == pytest.approx((r, pearson_p(r, len(whole))))
+    assert (rubric.pearson.value, rubric.pearson.p) == pytest.approx(
+        (r, pearson_p(r, len(whole)))
+    )
     assert length.gain.value == pytest.approx(r + 1)
 
 
 def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
     rows = [
-        {"case_id": f"c{i:03d}", "rater": rater, "score": round(((7 * i + k) % 11) / 11, 3)}
+        {
+            "case_id": f"c{i:03d}",
+            "rater": rater,
+            "score": round(((7 * i + k) % 11) / 11, 3),
+        }
         for i in range(N)
         for k, rater in enumerate(("ann", "bo"))
     ]
@@ -216,7 +280,9 @@ def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
     given.write_text("\n".join(map(json.dumps, rows)))
     for file in (given, derived):
         (once,) = meta_run(run, human=file, draws=100).cases
-        file.write_text("\n".join(sorted(file.read_text().splitlines(), key=lambda row: row[::-1])))
+        file.write_text(
+            "\n".join(sorted(file.read_text().splitlines(), key=lambda row: row[::-1]))
+        )
         (again,) = meta_run(run, human=file, draws=100).cases
         assert once.pearson.low is not None
         assert again.pearson.low == pytest.approx(once.pearson.low)
@@ -227,7 +293,10 @@ def test_people_who_gave_no_score_get_equation_1(found: Meta) -> None:
     whole = {
         case
         for case, _ in TRUTH
-        if any(all(SAID[case, f"k{j}"][rater] is not None for j in range(3)) for rater in RATERS)
+        if any(
+            all(SAID[case, f"k{j}"][rater] is not None for j in range(3))
+            for rater in RATERS
+        )
     }
     assert found.coverage.cases_scored_by_people == len(whole)
 
@@ -243,7 +312,13 @@ async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
         '{"reasoning": "", "score": 0}',
     ]
     replies = iter(said)
-    done = await judge_direct(run, Judge(lambda _: next(replies)), concurrency=1, max_retries=0, budget=Budget(7))
+    done = await judge_direct(
+        run,
+        Judge(lambda _: next(replies)),
+        concurrency=1,
+        max_retries=0,
+        budget=Budget(7),
+    )
     assert (done.settled, done.calls) == (1, 7)
     assert done.stopped is not None
     direct = read_direct(run)
@@ -254,23 +329,41 @@ async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
     with (run / DIRECT).open("a") as log:
         log.write("{}\n")
     direct = read_direct(run)
-    assert [note.partition("row: ")[0] for note in direct.notes] == ["direct.jsonl:8: not a valid "]
+    assert [note.partition("row: ")[0] for note in direct.notes] == [
+        "direct.jsonl:8: not a valid "
+    ]
 
 
-async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path: Path) -> None:
+async def test_graders_beside_each_other_and_one_with_itself(
+    run: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="nothing to compare"):
         meta_run(run)
-    await repeat_run(run, grader(0.3, seed=1), repeats=3, concurrency=1, max_retries=0, mode=Mode.CRITERION)
+    await repeat_run(
+        run,
+        grader(0.3, seed=1),
+        repeats=3,
+        concurrency=1,
+        max_retries=0,
+        mode=Mode.CRITERION,
+    )
 
     def by_rubric(request: Request) -> str:
         grades = [
-            {"id": one["id"], **json.loads(verdict(not GRADER[place_of_text(one["criterion"])]))}
+            {
+                "id": one["id"],
+                **json.loads(verdict(not GRADER[place_of_text(one["criterion"])])),
+            }
             for one in request.inputs["criteria"]
         ]
         return json.dumps({"grades": grades})
 
     await grade_run(run, Judge(by_rubric), mode=Mode.RUBRIC)
-    found = meta_run(run, judge=json.loads((run / "grades.jsonl").read_text().split("\n")[0])["judge"], draws=100)
+    found = meta_run(
+        run,
+        judge=json.loads((run / "grades.jsonl").read_text().split("\n")[0])["judge"],
+        draws=100,
+    )
     again = found.repeated
     assert again.stability.rounds == 3
     assert again.equal.n == N * 3 - len(INVALID | FAILED)
@@ -283,13 +376,25 @@ async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path
     whole = sorted({c for c, _ in TRUTH} - {c for c, _ in INVALID | FAILED})
     points = {"k0": 5.0, "k1": -4.0, "k2": 3.0}
     ours, theirs = (
-        np.array([min(1, max(0, sum(w for k, w in points.items() if GRADER[c, k] is met) / 8)) for c in whole])
+        np.array(
+            [
+                min(
+                    1,
+                    max(
+                        0, sum(w for k, w in points.items() if GRADER[c, k] is met) / 8
+                    ),
+                )
+                for c in whole
+            ]
+        )
         for met in (True, False)
     )
     (cases,) = judges.cases
     assert cases.spearman.value == pytest.approx(spearman(ours, theirs))
     assert cases.kendall.value == pytest.approx(kendall(ours, theirs))
-    assert cases.mean_absolute_difference.value == pytest.approx(np.abs(ours - theirs).mean())
+    assert cases.mean_absolute_difference.value == pytest.approx(
+        np.abs(ours - theirs).mean()
+    )
     assert cases.top is not None
     assert cases.top.k == 1
     # The first judge's verdicts in a folder of their own, whose log has lines that are no grades.
@@ -299,7 +404,9 @@ async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path
     with pytest.raises(UsageError, match="are both cand"):
         compare_judges([other, run])
     whole_log = (run / "grades.jsonl").read_text().splitlines(keepends=True)
-    (run / "grades.jsonl").write_text("".join(row for row in whole_log if json.loads(row)["mode"] == "rubric"))
+    (run / "grades.jsonl").write_text(
+        "".join(row for row in whole_log if json.loads(row)["mode"] == "rubric")
+    )
     assert compare_judges([other, run], draws=100).criteria[0].pair.equal.value == 0
 
 
@@ -308,7 +415,9 @@ def place_of_text(criterion: str) -> tuple[str, str]:
     return f"c{int(i):03d}", f"k{j}"
 
 
-def test_strangers_lonely_raters_and_doubles_are_said(run: Path, tmp_path: Path) -> None:
+def test_strangers_lonely_raters_and_doubles_are_said(
+    run: Path, tmp_path: Path
+) -> None:
     path = human_file(tmp_path / "people.jsonl")
     with path.open("a") as handle:
         for row in (
@@ -324,7 +433,12 @@ def test_strangers_lonely_raters_and_doubles_are_said(run: Path, tmp_path: Path)
     assert (lonely.ac1.value, lonely.ac1.why) == (None, "1 common items are too few")
     assert found.criteria.grader_macro_f1.value is not None
     notes = "\n".join(found.notes)
-    for part in ("'nowhere/k1' (line 111)", "'c000/k9' (line 112)", "'dee' rated only one item", "(line 110)"):
+    for part in (
+        "'nowhere/k1' (line 111)",
+        "'c000/k9' (line 112)",
+        "'dee' rated only one item",
+        "(line 110)",
+    ):
         assert part in notes
     only_strangers = tmp_path / "strangers.csv"
     only_strangers.write_text("case_id,rater,score\nelsewhere,ann,1\n")
@@ -347,7 +461,11 @@ def test_replies_without_a_verdict_are_errors_in_the_mean_too() -> None:
     against_a = macro_f1([True] * 6, [*[True] * 5, None], [True, False])
     assert some.grader_macro_f1.value == pytest.approx((against_a or 0) / 2)
     assert (some.grader_ac1.n, some.grader_macro_f1.n) == (5, 6)
-    assert (some.grader_ac1.value, some.grader[0].ac1.value, some.grader[1].ac1.value) == (0.0, 1.0, -1.0)
+    assert (
+        some.grader_ac1.value,
+        some.grader[0].ac1.value,
+        some.grader[1].ac1.value,
+    ) == (0.0, 1.0, -1.0)
 
 
 async def test_the_command_shows_and_writes_what_it_found(
@@ -355,9 +473,26 @@ async def test_the_command_shows_and_writes_what_it_found(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     await judge_direct(run, Judge(lambda _: '{"reasoning": "", "score": 0.5}'))
-    await repeat_run(run, grader(0.3, seed=1), repeats=2, concurrency=1, max_retries=0, mode=Mode.CRITERION)
+    await repeat_run(
+        run,
+        grader(0.3, seed=1),
+        repeats=2,
+        concurrency=1,
+        max_retries=0,
+        mode=Mode.CRITERION,
+    )
     people = human_file(tmp_path / "people.jsonl")
-    words = ["eval", "meta", str(run), "--human", str(people), "--draws", "100", "--out", str(tmp_path / "out")]
+    words = [
+        "eval",
+        "meta",
+        str(run),
+        "--human",
+        str(people),
+        "--draws",
+        "100",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = await asyncio.to_thread(CliRunner().invoke, build(words), words)
     assert done.exit_code == 0, done.output
     for part in ("majority", "- (one side is", "share of cases under 0.6", "unanimous"):
@@ -366,9 +501,13 @@ async def test_the_command_shows_and_writes_what_it_found(
     again = await asyncio.to_thread(CliRunner().invoke, build(words), words)
     assert "is there already" in str(again.exception)
     words[-1] = str(run)
-    inside = await asyncio.to_thread(CliRunner().invoke, build(words), [*words, "--replace"])
+    inside = await asyncio.to_thread(
+        CliRunner().invoke, build(words), [*words, "--replace"]
+    )
     assert "inside a run folder" in str(inside.exception)
-    told = await asyncio.to_thread(CliRunner().invoke, build(words), [*words[:-2], "--json"])
+    told = await asyncio.to_thread(
+        CliRunner().invoke, build(words), [*words[:-2], "--json"]
+    )
     assert json.loads(told.stdout) == written
     assert [level["method"] for level in written["cases"]] == ["rubric", "direct"]
     assert written["repeated"]["stability"]["rounds"] == 2

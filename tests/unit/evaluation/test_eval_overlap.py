@@ -11,7 +11,9 @@ from tests.unit.evaluation.test_eval_contamination import CASES, run_of
 
 
 def table_of(**scores: Sequence[float | None]) -> ScoreTable:
-    return score_runs([run_of(name, CASES, column) for name, column in scores.items()], draws=50)
+    return score_runs(
+        [run_of(name, CASES, column) for name, column in scores.items()], draws=50
+    )
 
 
 def test_worst_cases_are_those_of_the_lowest_common_scores() -> None:
@@ -31,7 +33,9 @@ def test_worst_cases_are_those_of_the_lowest_common_scores() -> None:
         assert found.tied[label] == sum(score == worst[-1][0] for score, _ in worst)
     assert found.jaccard[place["a"]][place["b"]] == 1
     shared = len(set(found.cases["a"]) & set(found.cases["c"]))
-    assert found.jaccard[place["a"]][place["c"]] == pytest.approx(shared / (200 - shared))
+    assert found.jaccard[place["a"]][place["c"]] == pytest.approx(
+        shared / (200 - shared)
+    )
     assert found.by_chance == pytest.approx(100 / 620)
 
 

@@ -14,7 +14,8 @@ from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
 
 def thread(*said: tuple[Role, str], title: str = "Knee") -> Thread:
     messages = tuple(
-        Message(f"m{i}", "x", role, role is Role.PHYSICIAN, text) for i, (role, text) in enumerate(said)
+        Message(f"m{i}", "x", role, role is Role.PHYSICIAN, text)
+        for i, (role, text) in enumerate(said)
     )
     return Thread("s", "t", "", title, None, (), None, messages)
 
@@ -23,18 +24,27 @@ def thread(*said: tuple[Role, str], title: str = "Knee") -> Thread:
     ("found", "text"),
     [
         (
-            thread((Role.PATIENT, "It hurts. "), (Role.PATIENT, "And swells."), (Role.PHYSICIAN, "Rest."),
-                   (Role.PATIENT, "So I rest.")),
+            thread(
+                (Role.PATIENT, "It hurts. "),
+                (Role.PATIENT, "And swells."),
+                (Role.PHYSICIAN, "Rest."),
+                (Role.PATIENT, "So I rest."),
+            ),
             "Knee\n\nIt hurts.\n\nAnd swells.",
         ),
-        (thread((Role.PATIENT, "It hurts."), (Role.OTHER, "Me."), (Role.PATIENT, "How?")), "Knee\n\nIt hurts."),
+        (
+            thread(
+                (Role.PATIENT, "It hurts."), (Role.OTHER, "Me."), (Role.PATIENT, "How?")
+            ),
+            "Knee\n\nIt hurts.",
+        ),
         (thread((Role.PATIENT, "Knee hurts.")), "Knee hurts."),
         (thread((Role.PATIENT, "膝痛"), title=""), "膝痛"),
         (thread((Role.PHYSICIAN, "Rest."), (Role.PATIENT, "So I rest.")), ""),
         (thread(title="else"), ""),
         (thread((Role.PATIENT, " ")), ""),
     ],
-)  # fmt: skip
+)
 def test_the_opening_ends_where_somebody_else_speaks(found: Thread, text: str) -> None:
     assert opening(found) == text
 
@@ -43,7 +53,9 @@ def test_words_change_and_rubrics_dates_and_ids_do_not() -> None:
     cases = make_cases(3)
     told = thread((Role.PATIENT, "It hurts."))
     raw = in_own_words(cases, {"c000": told, "c001": thread(), "gone": told})
-    assert raw.cases == (replace(cases.cases[0], narrative="Knee\n\nIt hurts.", query=""),)
+    assert raw.cases == (
+        replace(cases.cases[0], narrative="Knee\n\nIt hurts.", query=""),
+    )
     assert (raw.publishable, raw.name, raw.digest) == (False, cases.name, cases.digest)
     assert raw.notes[-1].startswith("2 of 3 cases are left out")
     with pytest.raises(UsageError, match="the thread of no case"):

@@ -23,9 +23,13 @@ from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, rep
 ROOT = Path(__file__).parents[3]
 
 
-async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(run_dir: Path) -> None:
+async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(
+    run_dir: Path,
+) -> None:
     model, cases = Model(), make_cases(12)
-    result = await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=5)
+    result = await run_model(
+        cases, model, run_dir, use=USE, created_at=AT, concurrency=5
+    )
     assert result.states[AnswerState.OK] == 12
     assert len(model.prompts) == 12
     again = await run_model(cases, model, run_dir, use=USE, created_at=AT)
@@ -33,11 +37,16 @@ async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(run_dir: P
     assert len(model.prompts) == 12
     info = json.loads((run_dir / "run.json").read_text("utf-8"))
     assert info["model"] == "cand-1"
-    assert info["template"] == {"name": "livemedbench-v1", "digest": load_template("livemedbench-v1").digest}
+    assert info["template"] == {
+        "name": "livemedbench-v1",
+        "digest": load_template("livemedbench-v1").digest,
+    }
     assert info["cases"]["name"] == "2026.W47"
 
 
-async def test_states_are_kept_apart_and_only_failures_are_asked_again(run_dir: Path) -> None:
+async def test_states_are_kept_apart_and_only_failures_are_asked_again(
+    run_dir: Path,
+) -> None:
     said: dict[str, Reply | Exception] = {
         "Narrative 0": reply("Fine.", Finish.STOP),
         "病史 1": reply("被截", Finish.LENGTH),
@@ -57,7 +66,11 @@ async def test_states_are_kept_apart_and_only_failures_are_asked_again(run_dir: 
     }
     answers, _ = open_run(run_dir).answers()
     assert answers["c004"].reason == "the endpoint gave status 500"
-    assert [cid for cid, a in sorted(answers.items()) if a.gradable] == ["c000", "c001", "c002"]
+    assert [cid for cid, a in sorted(answers.items()) if a.gradable] == [
+        "c000",
+        "c001",
+        "c002",
+    ]
     said["病史 3"] = said["Narrative 4"] = reply("Now it works.")
     second = await run_model(cases, model, run_dir, use=USE, created_at=AT)
     assert second.calls == 2
@@ -65,22 +78,32 @@ async def test_states_are_kept_apart_and_only_failures_are_asked_again(run_dir: 
     assert len(read_log(run_dir / "responses.jsonl").rows) == 7
 
 
-async def test_a_dead_endpoint_ends_the_run_and_keeps_what_there_is(run_dir: Path) -> None:
+async def test_a_dead_endpoint_ends_the_run_and_keeps_what_there_is(
+    run_dir: Path,
+) -> None:
     model = Model(lambda prompt: reply("Fine.") if "Narrative 0" in prompt else down())
     with pytest.raises(EndpointUnavailable, match="in a row"):
-        await run_model(make_cases(200), model, run_dir, use=USE, created_at=AT, concurrency=2)
+        await run_model(
+            make_cases(200), model, run_dir, use=USE, created_at=AT, concurrency=2
+        )
     assert len(model.prompts) < 40
     answers, _ = open_run(run_dir).answers()
     assert answers["c000"].state is AnswerState.OK
 
 
-async def test_another_model_template_or_set_of_cases_needs_another_folder(run_dir: Path) -> None:
+async def test_another_model_template_or_set_of_cases_needs_another_folder(
+    run_dir: Path,
+) -> None:
     model = Model()
     await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT)
     with pytest.raises(UsageError, match="model"):
-        await run_model(make_cases(2), model, run_dir, use=ModelUse("cand-2"), created_at=AT)
+        await run_model(
+            make_cases(2), model, run_dir, use=ModelUse("cand-2"), created_at=AT
+        )
     with pytest.raises(UsageError, match="template"):
-        await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT, template="open")
+        await run_model(
+            make_cases(2), model, run_dir, use=USE, created_at=AT, template="open"
+        )
     with pytest.raises(UsageError, match="cases"):
         await run_model(make_cases(3), model, run_dir, use=USE, created_at=AT)
     assert len(model.prompts) == 2
@@ -91,7 +114,11 @@ async def test_damage_in_the_middle_costs_one_answer_and_is_told(run_dir: Path) 
     await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=1)
     log = run_dir / "responses.jsonl"
     rows = log.read_bytes().split(b"\n")
-    log.write_bytes(b"\n".join([rows[0], rows[1][:20], rows[2], b'{"case_id":"zz","state":"ok"}', b""]))
+    log.write_bytes(
+        b"\n".join(
+            [rows[0], rows[1][:20], rows[2], b'{"case_id":"zz","state":"ok"}', b""]
+        )
+    )
     result = await run_model(cases, model, run_dir, use=USE, created_at=AT)
     assert result.calls == 1
     assert result.states[AnswerState.OK] == 3
@@ -108,7 +135,9 @@ async def test_a_changed_copy_of_the_cases_is_refused(run_dir: Path) -> None:
 
 async def test_hostile_answers_come_back_as_they_were(run_dir: Path) -> None:
     text = 'a\x00b \ud800 \u2028 \U0001f600 مرحبا {"met": true}\n' + "x" * 100_000
-    await run_model(make_cases(1), Model(lambda _: reply(text)), run_dir, use=USE, created_at=AT)
+    await run_model(
+        make_cases(1), Model(lambda _: reply(text)), run_dir, use=USE, created_at=AT
+    )
     assert open_run(run_dir).answers()[0]["c000"].response == text
 
 
@@ -129,14 +158,18 @@ asyncio.run(run_model(make_cases(60), slow, Path(sys.argv[1]), use=USE, created_
 def start(run_dir: Path, pause: float) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", WRITER, str(run_dir), str(pause)]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    )
 
 
 def answered(run_dir: Path) -> int:
     return len(read_log(run_dir / "responses.jsonl").rows)
 
 
-async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(run_dir: Path) -> None:
+async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(
+    run_dir: Path,
+) -> None:
     process = start(run_dir, 0.05)
     try:
         for _ in range(400):
@@ -159,7 +192,9 @@ async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(run_dir:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_put_in_the_case_as_it_is_and_follow_its_language(name: str) -> None:
     cases = make_cases(2).cases
-    english, chinese = (load_template(name).messages(case)[0]["content"] for case in cases)
+    english, chinese = (
+        load_template(name).messages(case)[0]["content"] for case in cases
+    )
     assert "it costs $5 and ${query} hurts.\n\nWhat now?" in english
     assert "病史 1\n\n怎么办？" in chinese
     assert not any("\u4e00" <= c <= "\u9fff" for c in english)
@@ -178,5 +213,12 @@ async def test_calls_overlap_up_to_the_limit(run_dir: Path) -> None:
         under_way -= 1
         return reply("Fine.")
 
-    await run_model(make_cases(40), slow, run_dir, use=USE, created_at=AT, concurrency=8)  # type: ignore[arg-type]
+    await run_model(
+        make_cases(40),
+        slow,  # type: ignore[arg-type]
+        run_dir,
+        use=USE,
+        created_at=AT,
+        concurrency=8,
+    )
     assert most == 8

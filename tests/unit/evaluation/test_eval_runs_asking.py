@@ -20,8 +20,20 @@ from medlive.evaluation.scoring.score import run_warnings
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
 from medlive.llm.wire import Price
-from medlive.service.wiring import choose_candidate, grader_engine, grader_identity, open_endpoint
-from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, ok, sends
+from medlive.service.wiring import (
+    choose_candidate,
+    grader_engine,
+    grader_identity,
+    open_endpoint,
+)
+from tests.support.bad_endpoint import (
+    BadEndpoint,
+    bad_endpoint,
+    completion,
+    fails,
+    ok,
+    sends,
+)
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 MODELS = """
@@ -42,17 +54,27 @@ output = 2.0
 
 def configured(folder: Path, url: str) -> Any:
     (folder / "models.toml").write_text(MODELS.replace("URL", url), "utf-8")
-    return load_settings({"MEDLIVE_CONFIG": str(folder), "MEDLIVE_HOME": str(folder)}).settings
+    return load_settings(
+        {"MEDLIVE_CONFIG": str(folder), "MEDLIVE_HOME": str(folder)}
+    ).settings
 
 
 def endpoint_of(url: str, parameters: dict[str, Any], concurrency: int) -> RoleSettings:
-    return RoleSettings(engine="openai", model="m", base_url=url, parameters=parameters, concurrency=concurrency)
+    return RoleSettings(
+        engine="openai",
+        model="m",
+        base_url=url,
+        parameters=parameters,
+        concurrency=concurrency,
+    )
 
 
 async def sent(choice: Any, out: Path, endpoint: BadEndpoint) -> list[dict[str, Any]]:
     engine = open_endpoint(choice)
     try:
-        use = ModelUse("thinks-1", "openai", choice.base_url, choice.parameters, choice.model)
+        use = ModelUse(
+            "thinks-1", "openai", choice.base_url, choice.parameters, choice.model
+        )
         await run_model(make_cases(2), engine.complete, out, use=use, created_at=AT)
     finally:
         await engine.aclose()
@@ -67,9 +89,16 @@ async def test_what_the_registry_says_is_what_the_endpoint_gets(
         choice = choose_candidate(configured(tmp_path, endpoint.url), "thinks-1")
         bodies = await sent(choice, tmp_path / "a", endpoint)
         assert {
-            k: v for k, v in bodies[0].items() if k not in ("messages", "response_format")
-        } == {"model": "vendor/thinks-1", "max_completion_tokens": 16000, "reasoning_effort": "high",
-                "chat_template_kwargs": {"enable_thinking": False}, "top_p": 0.95}  # fmt: skip
+            k: v
+            for k, v in bodies[0].items()
+            if k not in ("messages", "response_format")
+        } == {
+            "model": "vendor/thinks-1",
+            "max_completion_tokens": 16000,
+            "reasoning_effort": "high",
+            "chat_template_kwargs": {"enable_thinking": False},
+            "top_p": 0.95,
+        }
         assert endpoint.headers[0]["Authorization"] == "Bearer sk-secret"
         info = json.loads((tmp_path / "a" / "run.json").read_text("utf-8"))
         assert (info["model"], info["asked_as"]) == ("thinks-1", "vendor/thinks-1")
@@ -79,12 +108,17 @@ async def test_what_the_registry_says_is_what_the_endpoint_gets(
 
 def test_the_command_line_overrides_and_null_takes_away(tmp_path: Path) -> None:
     settings = configured(tmp_path, "http://127.0.0.1:9/v1")
-    choice = choose_candidate(settings, "thinks-1", parameters={"top_p": None, "temperature": 0.3})
+    choice = choose_candidate(
+        settings, "thinks-1", parameters={"top_p": None, "temperature": 0.3}
+    )
     assert "top_p" not in choice.parameters
     assert choice.parameters["temperature"] == 0.3
     assert choice.price is not None
     # The registry's key is for the registry's endpoint.
-    assert choose_candidate(settings, "thinks-1", base_url="http://other/v1").api_key_env is None
+    assert (
+        choose_candidate(settings, "thinks-1", base_url="http://other/v1").api_key_env
+        is None
+    )
     with pytest.raises(UsageError, match="no endpoint"):
         choose_candidate(settings, "unheard-of")
 
@@ -99,7 +133,9 @@ def test_the_command_line_overrides_and_null_takes_away(tmp_path: Path) -> None:
         ({"temprature": 1}, "temprature"),
     ],
 )
-def test_what_contradicts_itself_in_the_registry_is_said(fields: Mapping[str, Any], place: str) -> None:
+def test_what_contradicts_itself_in_the_registry_is_said(
+    fields: Mapping[str, Any], place: str
+) -> None:
     with pytest.raises(ConfigError, match=place):
         load_registry({"x": fields})
     assert Candidate(temperature="none").sent() == {}  # type: ignore[arg-type]
@@ -108,24 +144,56 @@ def test_what_contradicts_itself_in_the_registry_is_said(fields: Mapping[str, An
 @pytest.mark.parametrize(
     ("error", "named"),
     [
-        ({"message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
-                     "'max_completion_tokens' instead.", "param": "max_tokens", "code": "unsupported_parameter"},
-         "max_tokens = 64"),
-        ({"message": "Unsupported value: 'temperature' does not support 0.5", "param": "temperature",
-          "code": "unsupported_value"}, "temperature = 0.5"),
-        ({"message": "Unrecognized request argument supplied: reasoning_effort"}, 'reasoning_effort = "high"'),
-        ({"message": "Extra inputs are not permitted: top_k", "param": 7, "code": 3}, "top_k = 9"),
+        (
+            {
+                "message": "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+                "'max_completion_tokens' instead.",
+                "param": "max_tokens",
+                "code": "unsupported_parameter",
+            },
+            "max_tokens = 64",
+        ),
+        (
+            {
+                "message": "Unsupported value: 'temperature' does not support 0.5",
+                "param": "temperature",
+                "code": "unsupported_value",
+            },
+            "temperature = 0.5",
+        ),
+        (
+            {"message": "Unrecognized request argument supplied: reasoning_effort"},
+            'reasoning_effort = "high"',
+        ),
+        (
+            {"message": "Extra inputs are not permitted: top_k", "param": 7, "code": 3},
+            "top_k = 9",
+        ),
     ],
-)  # fmt: skip
+)
 async def test_a_parameter_that_the_model_does_not_take_is_named_and_ends_the_run(
     error: dict[str, Any], named: str, run_dir: Path
 ) -> None:
-    parameters = {"max_tokens": 64, "temperature": 0.5, "reasoning_effort": "high", "top_k": 9}
-    async with bad_endpoint([sends({"error": {"type": "invalid_request_error", **error}}, 400)]) as endpoint:
+    parameters = {
+        "max_tokens": 64,
+        "temperature": 0.5,
+        "reasoning_effort": "high",
+        "top_k": 9,
+    }
+    async with bad_endpoint(
+        [sends({"error": {"type": "invalid_request_error", **error}}, 400)]
+    ) as endpoint:
         engine = open_endpoint(endpoint_of(endpoint.url, parameters, 1))
         use = ModelUse("m", parameters=parameters)
         with pytest.raises(ConfigError, match=named):
-            await run_model(make_cases(9), engine.complete, run_dir, use=use, created_at=AT, concurrency=1)
+            await run_model(
+                make_cases(9),
+                engine.complete,
+                run_dir,
+                use=use,
+                created_at=AT,
+                concurrency=1,
+            )
         await engine.aclose()
         assert endpoint.asked == 1
     assert (run_dir / "responses.jsonl").read_bytes() == b""
@@ -133,10 +201,19 @@ async def test_a_parameter_that_the_model_does_not_take_is_named_and_ends_the_ru
 
 async def test_a_prompt_that_is_too_long_is_no_parameter_s_fault(run_dir: Path) -> None:
     told = "This model's maximum context is 10 tokens; your max_tokens is not supported"
-    async with bad_endpoint([fails(400, told, "context_length_exceeded"), ok("Rest.")]) as endpoint:
+    async with bad_endpoint(
+        [fails(400, told, "context_length_exceeded"), ok("Rest.")]
+    ) as endpoint:
         engine = open_endpoint(endpoint_of(endpoint.url, {"max_tokens": 64}, 1))
         use = ModelUse("m", parameters={"max_tokens": 64})
-        done = await run_model(make_cases(2), engine.complete, run_dir, use=use, created_at=AT, concurrency=1)
+        done = await run_model(
+            make_cases(2),
+            engine.complete,
+            run_dir,
+            use=use,
+            created_at=AT,
+            concurrency=1,
+        )
         await engine.aclose()
     assert (done.states[AnswerState.FAILED], done.states[AnswerState.OK]) == (1, 1)
 
@@ -152,27 +229,50 @@ async def test_truncation_and_refusal_are_states_of_an_answer(run_dir: Path) -> 
     async with bad_endpoint(script) as endpoint:
         engine = open_endpoint(endpoint_of(endpoint.url, {}, 1))
         done = await run_model(
-            make_cases(5), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=1
+            make_cases(5),
+            engine.complete,
+            run_dir,
+            use=ModelUse("m"),
+            created_at=AT,
+            concurrency=1,
         )
         await engine.aclose()
     assert {s.value: n for s, n in done.states.items()} == {
-        "ok": 1, "truncated": 1, "refused": 2, "empty": 1, "failed": 0,
-    }  # fmt: skip
+        "ok": 1,
+        "truncated": 1,
+        "refused": 2,
+        "empty": 1,
+        "failed": 0,
+    }
 
 
 @pytest.mark.parametrize("concurrency", [1, 7])
-async def test_a_budget_ends_a_run_that_the_next_one_goes_on_with(concurrency: int, run_dir: Path) -> None:
+async def test_a_budget_ends_a_run_that_the_next_one_goes_on_with(
+    concurrency: int, run_dir: Path
+) -> None:
     model, budget = Model(), Budget(max_calls=5)
     spending = Spending(budget, lambda messages: Usage(10, 0, 2))
     first = await run_model(
-        make_cases(12), model, run_dir, use=USE, created_at=AT, spending=spending, concurrency=concurrency
+        make_cases(12),
+        model,
+        run_dir,
+        use=USE,
+        created_at=AT,
+        spending=spending,
+        concurrency=concurrency,
     )
     assert (first.calls, len(model.prompts), first.missing) == (5, 5, 7)
     assert "5 calls" in (first.stopped or "")
     # 12 tokens a call: the budget allows two, and the one that goes past it.
     tokens = Spending(Budget(max_tokens=30), lambda messages: Usage(10, 0, 2))
     second = await run_model(
-        make_cases(12), model, run_dir, use=USE, created_at=AT, spending=tokens, concurrency=concurrency
+        make_cases(12),
+        model,
+        run_dir,
+        use=USE,
+        created_at=AT,
+        spending=tokens,
+        concurrency=concurrency,
     )
     assert (second.calls, second.missing) == (3, 4)
     last = await run_model(make_cases(12), model, run_dir, use=USE, created_at=AT)
@@ -188,7 +288,9 @@ async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> No
     model = Model(lambda prompt: reply("Fine."))
     await run_model(make_cases(30), model, run_dir, use=USE, created_at=AT)
     assert plan.about["characters"] == sum(len(p) for p in model.prompts)
-    assert plan.usd == pytest.approx((plan.input_tokens + 10 * plan.output_tokens) / 1e6)
+    assert plan.usd == pytest.approx(
+        (plan.input_tokens + 10 * plan.output_tokens) / 1e6
+    )
     rows = (run_dir / "responses.jsonl").read_bytes().splitlines(keepends=True)
     (run_dir / "responses.jsonl").write_bytes(b"".join(rows[:20]))
     rest = await plan_run(make_cases(30), run_dir, use=USE, created_at=AT, price=price)
@@ -200,13 +302,21 @@ async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> No
 
 
 async def test_a_dead_endpoint_costs_no_more_than_its_patience(run_dir: Path) -> None:
-    steps = {"in a row": (fails(413, "too long"), 22), "no such key": (fails(401, "no such key"), 2)}
+    steps = {
+        "in a row": (fails(413, "too long"), 22),
+        "no such key": (fails(401, "no such key"), 2),
+    }
     for said, (step, most) in steps.items():
         async with bad_endpoint([step]) as endpoint:
             engine = open_endpoint(endpoint_of(endpoint.url, {}, 2))
             with pytest.raises(EndpointUnavailable, match=said) as caught:
                 await run_model(
-                    make_cases(100), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=2
+                    make_cases(100),
+                    engine.complete,
+                    run_dir,
+                    use=ModelUse("m"),
+                    created_at=AT,
+                    concurrency=2,
                 )
             await engine.aclose()
             assert endpoint.asked <= most
@@ -217,16 +327,28 @@ async def test_the_identity_of_a_grader_is_the_one_it_asks_with(tmp_path: Path) 
     settings = configured(tmp_path, "http://127.0.0.1:9/v1")
     for model in ("judge-1", "rules"):
         engine = grader_engine(
-            settings.roles.grader, model=model, base_url="http://127.0.0.1:9/v1", api_key_env=None, concurrency=1
+            settings.roles.grader,
+            model=model,
+            base_url="http://127.0.0.1:9/v1",
+            api_key_env=None,
+            concurrency=1,
         )
         assert grader_identity(settings.roles.grader, model) == engine.identity
         await engine.aclose()
 
 
-async def test_a_grader_is_sent_the_parameters_that_are_configured_and_no_others(tmp_path: Path) -> None:
+async def test_a_grader_is_sent_the_parameters_that_are_configured_and_no_others(
+    tmp_path: Path,
+) -> None:
     role = configured(tmp_path, "http://127.0.0.1:9/v1").roles.grader
-    role = role.model_copy(update={"engine": "openai", "model": "m", "base_url": "http://127.0.0.1:9/v1",
-                                   "parameters": {"temperature": 0, "seed": 1}})  # fmt: skip
+    role = role.model_copy(
+        update={
+            "engine": "openai",
+            "model": "m",
+            "base_url": "http://127.0.0.1:9/v1",
+            "parameters": {"temperature": 0, "seed": 1},
+        }
+    )
     for named, parameters, sent in (
         (None, None, {"temperature": 0, "seed": 1}),
         (None, {"temperature": None, "top_p": 1}, {"seed": 1, "top_p": 1}),
@@ -234,9 +356,13 @@ async def test_a_grader_is_sent_the_parameters_that_are_configured_and_no_others
         ("judge-1", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
     ):
         engine = grader_engine(
-            role, model=named, base_url="http://127.0.0.1:9/v1" if named else None, api_key_env=None,
-            concurrency=1, parameters=parameters,
-        )  # fmt: skip
+            role,
+            model=named,
+            base_url="http://127.0.0.1:9/v1" if named else None,
+            api_key_env=None,
+            concurrency=1,
+            parameters=parameters,
+        )
         assert engine.identity.parameters == sent
         await engine.aclose()
 
@@ -253,14 +379,24 @@ async def test_a_grader_is_sent_the_parameters_that_are_configured_and_no_others
         ("vendor/Cand-1", ["cand-1"], None),
         (None, ["cand-1-mini"], "cand-1 was asked; the endpoint names cand-1-mini (4)"),
         (None, ["cand-0"], "cand-1 was asked; the endpoint names cand-0 (4)"),
-        (None, ["cand-1-a", "cand-1-b"], "cand-1 was asked; the endpoint names cand-1-a (2), cand-1-b (2)"),
-        (None, ["(unnamed)"], "4 replies name no model: nothing shows which one answered"),
+        (
+            None,
+            ["cand-1-a", "cand-1-b"],
+            "cand-1 was asked; the endpoint names cand-1-a (2), cand-1-b (2)",
+        ),
+        (
+            None,
+            ["(unnamed)"],
+            "4 replies name no model: nothing shows which one answered",
+        ),
     ],
 )
 async def test_another_model_than_the_one_asked_is_told(
     run_dir: Path, asked: str | None, named: list[str], said: str | None
 ) -> None:
-    model = Model(lambda prompt: reply("Rest.", model=named[len(model.prompts) % len(named)]))
+    model = Model(
+        lambda prompt: reply("Rest.", model=named[len(model.prompts) % len(named)])
+    )
     use = replace(USE, asked_as=asked)
     result = await run_model(make_cases(4), model, run_dir, use=use, created_at=AT)
     assert result.notes == (() if said is None else (said,))
@@ -278,12 +414,17 @@ async def test_an_endpoint_that_never_answered_is_not_the_run_s(run_dir: Path) -
     before = json.loads((run_dir / "run.json").read_text("utf-8"))
     assert before["endpoint"] == "http://wrong/v1"
     done = await at("http://right/v1", Model(some_down))
-    assert json.loads((run_dir / "run.json").read_text("utf-8")) == before | {"endpoint": "http://right/v1"}
+    assert json.loads((run_dir / "run.json").read_text("utf-8")) == before | {
+        "endpoint": "http://right/v1"
+    }
     assert done.notes == ("1 failed: the endpoint gave status 500",)
     last = await at("http://other/v1", Model(lambda _: reply("Rest.", model="cand-1")))
     assert last.states[AnswerState.OK] == 3
     (told,) = last.notes
-    assert told == "http://other/v1 is asked now; run.json names http://right/v1, where earlier answers are from"
+    assert (
+        told
+        == "http://other/v1 is asked now; run.json names http://right/v1, where earlier answers are from"
+    )
     assert open_run(run_dir).info.endpoint == "http://right/v1"
 
 
@@ -300,7 +441,9 @@ async def test_an_endpoint_that_never_answered_is_not_the_run_s(run_dir: Path) -
 async def test_answers_that_are_graded_with_their_thinking_are_counted(
     run_dir: Path, text: str, thinks: bool
 ) -> None:
-    model = Model(lambda prompt: reply("Rest." if "Narrative" in prompt else text, model="cand-1"))
+    model = Model(
+        lambda prompt: reply("Rest." if "Narrative" in prompt else text, model="cand-1")
+    )
     done = await run_model(make_cases(4), model, run_dir, use=USE, created_at=AT)
     told = "2 answers begin with a thinking block, which is graded with them: let the endpoint separate it"
     assert done.notes == ((told,) if thinks else ())
@@ -314,16 +457,22 @@ async def test_why_answers_failed_is_told_by_count(run_dir: Path) -> None:
     model = Model(lambda _: EndpointUnavailable(reasons[len(model.prompts) - 1]))
     result = await run_model(make_cases(6), model, run_dir, use=USE, created_at=AT)
     assert result.notes == (
-        "3 failed: busy", "1 failed: too long", "1 failed: gone",
+        "3 failed: busy",
+        "1 failed: too long",
+        "1 failed: gone",
         "and 1 other reasons (responses.jsonl has them all)",
-    )  # fmt: skip
+    )
 
 
 async def test_a_limit_spent_before_the_first_word_is_told(run_dir: Path) -> None:
     model = Model(lambda _: reply("", Finish.LENGTH, model="cand-1"))
     result = await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT)
     assert result.states[AnswerState.EMPTY] == 2
-    assert [note for note in result.notes if note.startswith("2 answers are empty because the token limit")]
+    assert [
+        note
+        for note in result.notes
+        if note.startswith("2 answers are empty because the token limit")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -331,11 +480,22 @@ async def test_a_limit_spent_before_the_first_word_is_told(run_dir: Path) -> Non
     [
         ({"1": {"base_url": "http://x/v1"}}, r'needs quotes: \[candidates\."m\.1"\]'),
         ({"max_tokens": 5, "max_completion_tokens": 5}, "one limit by two names"),
-        ({"max_tokens": 5, "parameters": {"max_completion_tokens": 5}}, "one limit by two names"),
-        ({"extra_body": {"max_tokens": 5}, "parameters": {"max_completion_tokens": 5}}, "one limit by two names"),
+        (
+            {"max_tokens": 5, "parameters": {"max_completion_tokens": 5}},
+            "one limit by two names",
+        ),
+        (
+            {
+                "extra_body": {"max_tokens": 5},
+                "parameters": {"max_completion_tokens": 5},
+            },
+            "one limit by two names",
+        ),
         ({"unknown": 5}, "Extra inputs are not permitted$"),
     ],
 )
-def test_a_candidate_that_cannot_be_meant_is_refused_by_name(table: dict[str, Any], said: str) -> None:
+def test_a_candidate_that_cannot_be_meant_is_refused_by_name(
+    table: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError, match=said):
         load_registry({"m": table})

@@ -34,11 +34,19 @@ def test_a_part_is_what_its_conditions_say_each_by_itself_and_together() -> None
     tried: dict[Selection, Callable[[EvaluationCase], bool]] = {
         Selection(language=("zh",)): lambda c: c.language == "zh",
         Selection(source=("a", "b")): lambda c: c.source in ("a", "b"),
-        Selection(first_release_after="2026.W40"): lambda c: c.first_release in ("2026.W41", "2026.W42"),
+        Selection(first_release_after="2026.W40"): lambda c: (
+            c.first_release in ("2026.W41", "2026.W42")
+        ),
         Selection(first_release=("2026.W42",)): lambda c: c.first_release == "2026.W42",
-        Selection(posted_from="2025-06-03"): lambda c: (day_of(c) or "") >= "2025-06-03",
-        Selection(posted_before="2025-06-03"): lambda c: (day_of(c) or "") < "2025-06-03",
-        Selection(language=("en",), source=("a",)): lambda c: c.language == "en" and c.source == "a",
+        Selection(posted_from="2025-06-03"): lambda c: (
+            (day_of(c) or "") >= "2025-06-03"
+        ),
+        Selection(posted_before="2025-06-03"): lambda c: (
+            (day_of(c) or "") < "2025-06-03"
+        ),
+        Selection(language=("en",), source=("a",)): lambda c: (
+            c.language == "en" and c.source == "a"
+        ),
     }
     for selection, fits in tried.items():
         part = select(cases, selection)
@@ -64,10 +72,17 @@ def test_a_limit_draws_always_the_same_cases_and_smaller_ones_lie_in_larger(
 def test_what_leaves_no_case_or_is_no_condition_is_said() -> None:
     with pytest.raises(UsageError, match="matches language fr; found en, zh"):
         select(CASES, Selection(language=("fr",)))
-    for version, said in (("2026.W99", "2026 has no week 99"), ("2026-47", "such as 2026.W47")):
+    for version, said in (
+        ("2026.W99", "2026 has no week 99"),
+        ("2026-47", "such as 2026.W47"),
+    ):
         with pytest.raises(UsageError, match=said):
             Selection(first_release=(version,))
-    for wrong in ({"posted_from": "soon"}, {"first_release_after": "2026-40"}, {"limit": 0}):
+    for wrong in (
+        {"posted_from": "soon"},
+        {"first_release_after": "2026-40"},
+        {"limit": 0},
+    ):
         with pytest.raises(UsageError):
             Selection(**wrong)
 
@@ -77,16 +92,23 @@ async def test_a_part_is_part_of_what_a_run_is(run_dir: Path) -> None:
     await run_model(part, Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.cases.selection == {"language": ["zh"], "limit": 3}
     with pytest.raises(
-        UsageError, match=r"the cases of language zh; limit 3, not the cases of language zh; limit 4$"
+        UsageError,
+        match=r"the cases of language zh; limit 3, not the cases of language zh; limit 4$",
     ):
         await run_model(
-            select(CASES, Selection(language=("zh",), limit=4)), Model(), run_dir, use=USE, created_at=AT
+            select(CASES, Selection(language=("zh",), limit=4)),
+            Model(),
+            run_dir,
+            use=USE,
+            created_at=AT,
         )
     again = await run_model(part, Model(), run_dir, use=USE, created_at=AT)
     assert again.calls == 0
 
 
-async def test_an_arm_is_the_template_s_or_as_it_is_named(run_dir: Path, tmp_path: Path) -> None:
+async def test_an_arm_is_the_template_s_or_as_it_is_named(
+    run_dir: Path, tmp_path: Path
+) -> None:
     await run_model(make_cases(1), Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.arm == "closed"
     raw = ModelUse("cand-1", arm="raw")
@@ -109,19 +131,34 @@ async def test_a_run_folder_of_before_goes_on(run_dir: Path) -> None:
     assert done.calls == 3
 
 
-async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(tmp_path: Path, run_dir: Path) -> None:
+async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(
+    tmp_path: Path, run_dir: Path
+) -> None:
     made = release(tmp_path, "2026.W46", [case("ml-0001"), case("ml-0002")])
-    (made.path / "README.md").write_bytes((made.path / "README.md").read_bytes() + b"more\n")
+    (made.path / "README.md").write_bytes(
+        (made.path / "README.md").read_bytes() + b"more\n"
+    )
     with pytest.raises(CheckFailed, match=r"README\.md"):
         load_cases(made.path)
     loose = load_cases(made.path, verify=False)
     await run_model(loose, Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.cases.verified is False
-    assert (await run_model(replace(loose, verified=True), Model(), run_dir, use=USE, created_at=AT)).calls == 0
+    assert (
+        await run_model(
+            replace(loose, verified=True), Model(), run_dir, use=USE, created_at=AT
+        )
+    ).calls == 0
 
 
-def test_a_snapshot_s_file_of_cases_is_as_publishable_as_the_snapshot(tmp_path: Path) -> None:
-    made = release(tmp_path, "2026.W46", [case("ml-0001"), case("ml-0002")], why_not=("made by the rules engine",))
+def test_a_snapshot_s_file_of_cases_is_as_publishable_as_the_snapshot(
+    tmp_path: Path,
+) -> None:
+    made = release(
+        tmp_path,
+        "2026.W46",
+        [case("ml-0001"), case("ml-0002")],
+        why_not=("made by the rules engine",),
+    )
     file = made.path / "livemedbench.json"
     found = load_cases(file)
     assert (found.publishable, found.notes) == (False, ("made by the rules engine",))
@@ -149,16 +186,23 @@ def test_cases_that_are_not_there_are_called_so(tmp_path: Path) -> None:
         ([], True),
     ],
 )
-async def test_a_folder_of_something_else_is_not_made_a_run(tmp_path: Path, files: list[str], fits: bool) -> None:
+async def test_a_folder_of_something_else_is_not_made_a_run(
+    tmp_path: Path, files: list[str], fits: bool
+) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name in files:
         (out / name).write_text("mine")
     model = Model()
     if fits:
-        assert (await run_model(make_cases(1), model, out, use=USE, created_at=AT)).calls == 1
+        assert (
+            await run_model(make_cases(1), model, out, use=USE, created_at=AT)
+        ).calls == 1
         return
-    for command in (run_model(make_cases(1), model, out, use=USE, created_at=AT), _planned(out)):
+    for command in (
+        run_model(make_cases(1), model, out, use=USE, created_at=AT),
+        _planned(out),
+    ):
         with pytest.raises(UsageError, match=f"unrelated files: {files[0]}"):
             await command
     assert model.prompts == []
@@ -173,16 +217,29 @@ async def test_another_model_under_the_same_name_is_another_run(tmp_path: Path) 
     first = replace(USE, asked_as="vendor/cand-2026-01")
     await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)
     for other in (USE, replace(USE, asked_as="vendor/cand-2026-06")):
-        with pytest.raises(UsageError, match="model's id at the endpoint vendor/cand-2026-01"):
+        with pytest.raises(
+            UsageError, match="model's id at the endpoint vendor/cand-2026-01"
+        ):
             await run_model(make_cases(1), Model(), tmp_path, use=other, created_at=AT)
-    assert (await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)).calls == 0
+    assert (
+        await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)
+    ).calls == 0
 
 
-def test_the_arm_says_what_stood_before_the_model_whatever_the_template(tmp_path: Path) -> None:
-    pinned = {name: TemplateUse(name=name, digest="sha256:" + "1" * 64) for name in ("open", "open-book", "raw")}
+def test_the_arm_says_what_stood_before_the_model_whatever_the_template(
+    tmp_path: Path,
+) -> None:
+    pinned = {
+        name: TemplateUse(name=name, digest="sha256:" + "1" * 64)
+        for name in ("open", "open-book", "raw")
+    }
     made = {
         (arm, template): create_run(
-            tmp_path / f"{arm}-{template}", make_cases(1), ModelUse("m", arm=arm), use, AT
+            tmp_path / f"{arm}-{template}",
+            make_cases(1),
+            ModelUse("m", arm=arm),
+            use,
+            AT,
         ).info
         for arm in (None, "raw", "open-book", "pilot")
         for template, use in pinned.items()
@@ -195,10 +252,20 @@ def test_the_arm_says_what_stood_before_the_model_whatever_the_template(tmp_path
     }
 
 
-async def test_a_file_of_cases_may_be_renamed_and_may_not_change(tmp_path: Path) -> None:
+async def test_a_file_of_cases_may_be_renamed_and_may_not_change(
+    tmp_path: Path,
+) -> None:
     cases = make_cases(1)
     await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)
     moved = replace(cases, name="other.json")
-    assert (await run_model(moved, Model(), tmp_path, use=USE, created_at=AT)).calls == 0
+    assert (
+        await run_model(moved, Model(), tmp_path, use=USE, created_at=AT)
+    ).calls == 0
     with pytest.raises(UsageError, match="with digest of the cases "):
-        await run_model(replace(moved, digest="sha256:" + "1" * 64), Model(), tmp_path, use=USE, created_at=AT)
+        await run_model(
+            replace(moved, digest="sha256:" + "1" * 64),
+            Model(),
+            tmp_path,
+            use=USE,
+            created_at=AT,
+        )

@@ -28,22 +28,38 @@ def files_up_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_log_cut_off_at_any_byte_goes_on_with_what_was_whole(run_dir: Path) -> None:
+async def test_a_log_cut_off_at_any_byte_goes_on_with_what_was_whole(
+    run_dir: Path,
+) -> None:
     cases = make_cases(3)
     await run_model(
-        cases, Model(lambda _: reply("喝水。", model="cand-1")), run_dir, use=USE, created_at=AT, concurrency=1
+        cases,
+        Model(lambda _: reply("喝水。", model="cand-1")),
+        run_dir,
+        use=USE,
+        created_at=AT,
+        concurrency=1,
     )
     log = run_dir / "responses.jsonl"
     whole = log.read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
-    at = {*range(ends[0], len(whole), 97), *(end + k for end in ends[1:] for k in (-2, -1, 0))}
+    at = {
+        *range(ends[0], len(whole), 97),
+        *(end + k for end in ends[1:] for k in (-2, -1, 0)),
+    }
     for cut in sorted(at):
         log.write_bytes(whole[:cut])
         # A row that lacks only its line end is whole.
         kept = sum(1 for end in ends if end - 1 <= cut)
         model = Model(lambda _: reply("喝水。", model="cand-1"))
-        done = await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=1)
-        assert (done.calls, done.states[AnswerState.OK], done.notes) == (3 - kept, 3, ())
+        done = await run_model(
+            cases, model, run_dir, use=USE, created_at=AT, concurrency=1
+        )
+        assert (done.calls, done.states[AnswerState.OK], done.notes) == (
+            3 - kept,
+            3,
+            (),
+        )
         assert log.read_bytes() == whole
 
 
@@ -69,10 +85,14 @@ def test_a_row_that_found_no_room_leaves_room_for_the_next(tmp_path: Path) -> No
     assert read_log(tmp_path / "log.jsonl").rows == [{"n": 1}, {"n": 3}]
 
 
-async def test_a_folder_that_found_no_room_is_no_run_and_becomes_one(run_dir: Path) -> None:
+async def test_a_folder_that_found_no_room_is_no_run_and_becomes_one(
+    run_dir: Path,
+) -> None:
     with files_up_to(2_000), pytest.raises(DiskFull):
         await run_model(make_cases(30), Model(), run_dir, use=USE, created_at=AT)
-    assert (await run_model(make_cases(30), Model(), run_dir, use=USE, created_at=AT)).calls == 30
+    assert (
+        await run_model(make_cases(30), Model(), run_dir, use=USE, created_at=AT)
+    ).calls == 30
 
 
 @pytest.mark.parametrize(
@@ -84,30 +104,46 @@ async def test_a_folder_that_found_no_room_is_no_run_and_becomes_one(run_dir: Pa
         {".run.lock": b"", "cases.jsonl": b""},
     ],
 )
-def test_what_a_kill_left_while_the_folder_was_made_is_made_anew(run_dir: Path, left: dict[str, bytes]) -> None:
+def test_what_a_kill_left_while_the_folder_was_made_is_made_anew(
+    run_dir: Path, left: dict[str, bytes]
+) -> None:
     run_dir.mkdir()
     for name, data in left.items():
         (run_dir / name).write_bytes(data)
-    done = asyncio.run(run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT))
+    done = asyncio.run(
+        run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
+    )
     assert (done.calls, done.missing) == (4, 0)
     assert len(open_run(run_dir).cases) == 4
 
 
-def test_a_file_of_cases_is_not_written_over_by_the_run_that_reads_it(run_dir: Path) -> None:
+def test_a_file_of_cases_is_not_written_over_by_the_run_that_reads_it(
+    run_dir: Path,
+) -> None:
     run_dir.mkdir()
     (run_dir / "cases.jsonl").write_bytes(b'{"case_id": "1", "narrative": "Mine."}\n')
-    with pytest.raises(UsageError, match=r"not a run folder: found \d+ unrelated files: cases\.jsonl"):
+    with pytest.raises(
+        UsageError, match=r"not a run folder: found \d+ unrelated files: cases\.jsonl"
+    ):
         asyncio.run(run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT))
-    assert (run_dir / "cases.jsonl").read_bytes() == b'{"case_id": "1", "narrative": "Mine."}\n'
+    assert (
+        run_dir / "cases.jsonl"
+    ).read_bytes() == b'{"case_id": "1", "narrative": "Mine."}\n'
 
 
-async def test_two_that_begin_at_once_in_one_folder_end_as_one_run(run_dir: Path) -> None:
+async def test_two_that_begin_at_once_in_one_folder_end_as_one_run(
+    run_dir: Path,
+) -> None:
     """Whichever comes first: the other is told, and nothing of it is in the folder."""
 
     async def begin(name: str) -> str:
         try:
             await run_model(
-                make_cases(20), Model(lambda _: reply(name)), run_dir, use=ModelUse(name), created_at=AT
+                make_cases(20),
+                Model(lambda _: reply(name)),
+                run_dir,
+                use=ModelUse(name),
+                created_at=AT,
             )
         except (UsageError, Locked):
             return "refused"

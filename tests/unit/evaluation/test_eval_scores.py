@@ -17,21 +17,39 @@ from medlive.evaluation.cases.livemedbench import read_cases, read_responses
 from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run, import_run
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    EvaluationCase,
+    EvaluationCriterion,
+    Mode,
+)
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.evaluation.scoring.score import load_graded, month_table, score_runs
 from tests.support.published import published_table
-from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
+from tests.unit.evaluation.conftest import (
+    AT,
+    USE,
+    Judge,
+    Model,
+    make_cases,
+    reply,
+    verdict,
+)
 
 ANSWER = Answer("c", AnswerState.OK, "text", "stop", "m")
 RUBRICS = st.lists(
-    st.tuples(st.integers(-10, 10).filter(bool), st.sampled_from([True, False, None])), min_size=1, max_size=19
+    st.tuples(st.integers(-10, 10).filter(bool), st.sampled_from([True, False, None])),
+    min_size=1,
+    max_size=19,
 )
 
 
 def case_of(points: list[int]) -> EvaluationCase:
-    criteria = tuple(EvaluationCriterion(f"k{i}", f"t{i}", float(p)) for i, p in enumerate(points))
+    criteria = tuple(
+        EvaluationCriterion(f"k{i}", f"t{i}", float(p)) for i, p in enumerate(points)
+    )
     return EvaluationCase("c", "en", "n", "q", "a", criteria, "", None)
 
 
@@ -67,7 +85,9 @@ def test_the_paper_score_is_equation_one_and_its_bounds_hold_every_completion(
     assert found.high == pytest.approx(float(equation(best)))
 
 
-def entry(case_id: object, month: object, items: list[tuple[str, Any]]) -> dict[str, Any]:
+def entry(
+    case_id: object, month: object, items: list[tuple[str, Any]]
+) -> dict[str, Any]:
     rubric = [{"criterion": c, "points": p} for c, p in items]
     return {"case_id": case_id, "post_time": month, "rubric_items": rubric}
 
@@ -76,7 +96,12 @@ def grading(case_id: object, *weighted: tuple[str, Any]) -> dict[str, Any]:
     return {
         "case_id": case_id,
         "evaluations": {
-            f"rubric_{i}": {"criterion": c, "points": 0, "score": 1, "weighted_score": w}
+            f"rubric_{i}": {
+                "criterion": c,
+                "points": 0,
+                "score": 1,
+                "weighted_score": w,
+            }
             for i, (c, w) in enumerate(weighted)
         },
     }
@@ -107,27 +132,41 @@ def test_the_published_table_has_the_published_quirks() -> None:
     )
     other = published_table(benchmark, {"alpha": second, "zeta": first})
     assert [row[2] for row in other.rows] == [1, 0]
-    nan = published_table([entry(1, "2025-01-05", [("a", 1)])], {"m": [grading(1, ("a", float("nan")))]})
+    nan = published_table(
+        [entry(1, "2025-01-05", [("a", 1)])], {"m": [grading(1, ("a", float("nan")))]}
+    )
     assert nan.overall == (1.0,)
 
 
-async def graded(run_dir: Path, quality: float, model: str, n: int = 24, **options: Any) -> Path:
+async def graded(
+    run_dir: Path, quality: float, model: str, n: int = 24, **options: Any
+) -> Path:
     rng = random.Random(model)
     use = ModelUse(model)
     await run_model(make_cases(n), Model(), run_dir, use=use, created_at=AT)
     points = {k.criterion: k.points for c in make_cases(n).cases for k in c.criteria}
-    judge = Judge(lambda r: verdict((rng.random() < quality) is (points[r.inputs["criterion"]] > 0)), **options)
+    judge = Judge(
+        lambda r: verdict(
+            (rng.random() < quality) is (points[r.inputs["criterion"]] > 0)
+        ),
+        **options,
+    )
     await grade_run(run_dir, judge, concurrency=1, mode=Mode.CRITERION)
     return run_dir
 
 
-async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(tmp_path: Path) -> None:
+async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(
+    tmp_path: Path,
+) -> None:
     runs = [
         load_graded(await graded(tmp_path / name, quality, name))
         for name, quality in (("good", 0.95), ("fair", 0.9), ("poor", 0.1))
     ]
     table = score_runs(runs, draws=300, seed=3)
-    assert [m.label for m in table.models] in (["good", "fair", "poor"], ["fair", "good", "poor"])
+    assert [m.label for m in table.models] in (
+        ["good", "fair", "poor"],
+        ["fair", "good", "poor"],
+    )
     assert [m.standing.group for m in table.models if m.standing] == [1, 1, 2]
     best = table.models[0]
     assert (best.standing.rank_best, best.standing.rank_worst) == (1, 2)
@@ -142,7 +181,15 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(tmp_path: P
         assert overall.low <= (overall.mean or 0) <= overall.high
         assert overall.least == pytest.approx(overall.most)
         kinds = {s.kind for s in model.slices}
-        assert kinds == {"month", "theme", "specialty", "language", "source", "first release", "axis"}
+        assert kinds == {
+            "month",
+            "theme",
+            "specialty",
+            "language",
+            "source",
+            "first release",
+            "axis",
+        }
         for kind in kinds - {"axis"}:
             assert sum(s.estimate.n for s in model.slices if s.kind == kind) == 24
         errors = {a.axis: a for a in model.axes}
@@ -164,7 +211,9 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(tmp_path: P
     assert all(len(cell) == 6 for cell in table.tsv().splitlines()[1].split("\t")[1:4])
 
 
-async def test_the_published_metric_of_a_run_is_that_of_its_exported_files(tmp_path: Path) -> None:
+async def test_the_published_metric_of_a_run_is_that_of_its_exported_files(
+    tmp_path: Path,
+) -> None:
     run = await graded(tmp_path / "run", 0.3, "cand-1")
     table = score_runs([load_graded(run)], metric=Metric.PUBLISHED, draws=50)
     files = export_run(run, tmp_path / "out")
@@ -192,11 +241,25 @@ async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
     }
     rows.append({"case_id": "unknown", "evaluations": {}})
     grades.write_text(json.dumps(rows))
-    imported = import_run(benchmark, responses, tmp_path / "in", model="cand-1", created_at=AT, grades=grades)
+    imported = import_run(
+        benchmark,
+        responses,
+        tmp_path / "in",
+        model="cand-1",
+        created_at=AT,
+        grades=grades,
+    )
     assert imported.run.states[AnswerState.OK] == 24
     assert imported.grades == 24 * 3 - 3
     assert len(imported.notes) == 3
-    twice = import_run(benchmark, responses, tmp_path / "in", model="cand-1", created_at=AT, grades=grades)
+    twice = import_run(
+        benchmark,
+        responses,
+        tmp_path / "in",
+        model="cand-1",
+        created_at=AT,
+        grades=grades,
+    )
     assert (twice.run.calls, twice.grades) == (0, 0)
     ours, theirs = load_graded(run), load_graded(tmp_path / "in")
     for case in ours.run.cases[3:]:
@@ -208,7 +271,12 @@ async def test_work_already_paid_for_goes_on(tmp_path: Path) -> None:
 
 def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) -> None:
     file = tmp_path / "LiveMedBench_v202601.json"
-    good = {"case_id": 7, "post_time": "2025-04-08T00:00:00", "narrative": "我疼", "core_request": "?"}
+    good = {
+        "case_id": 7,
+        "post_time": "2025-04-08T00:00:00",
+        "narrative": "我疼",
+        "core_request": "?",
+    }
     items = [
         {"criterion": "a", "points": 5, "axe": "Safety"},
         {"criterion": "b", "points": "5"},
@@ -218,7 +286,17 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
         {"criterion": "d", "points": -2.5, "weight": 1},
     ]
     mute = {"case_id": 9, "post_time": "2025-04-08", "rubric_items": items[:1]}
-    file.write_text(json.dumps([good | {"rubric_items": items}, "x", {}, good | {"case_id": 8, "mood": 1}, mute]))
+    file.write_text(
+        json.dumps(
+            [
+                good | {"rubric_items": items},
+                "x",
+                {},
+                good | {"case_id": 8, "mood": 1},
+                mute,
+            ]
+        )
+    )
     cases = read_cases(file)
     assert [c.case_id for c in cases.cases] == ["7", "8", "9"]
     first = cases.cases[0]
@@ -243,7 +321,9 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
         load_cases(tmp_path / "nowhere")
 
 
-def test_responses_come_as_list_or_dict_and_a_failure_is_no_answer(tmp_path: Path) -> None:
+def test_responses_come_as_list_or_dict_and_a_failure_is_no_answer(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "r.json"
     rows = {
         "1": {"model_response": "Rest.", "finish_reason": "stop"},
@@ -255,9 +335,23 @@ def test_responses_come_as_list_or_dict_and_a_failure_is_no_answer(tmp_path: Pat
     }
     file.write_text(json.dumps(rows))
     answers, notes = read_responses(file, "m")
-    assert [a.state.value for a in answers] == ["ok", "failed", "truncated", "empty", "refused"]
+    assert [a.state.value for a in answers] == [
+        "ok",
+        "failed",
+        "truncated",
+        "empty",
+        "refused",
+    ]
     assert len(notes) == 1
-    file.write_text(json.dumps([{"case_id": k, **v} for k, v in list(rows.items())[:5] if isinstance(v, dict)]))
+    file.write_text(
+        json.dumps(
+            [
+                {"case_id": k, **v}
+                for k, v in list(rows.items())[:5]
+                if isinstance(v, dict)
+            ]
+        )
+    )
     assert [a.state for a in read_responses(file, "m")[0]] == [a.state for a in answers]
 
 
@@ -274,14 +368,22 @@ async def test_an_ungraded_or_unanswered_case_is_kept_out_of_the_mean_and_widens
 ) -> None:
     model = Model(lambda p: reply("") if "Narrative 0" in p else reply("Drink water"))
     await run_model(make_cases(4), model, run_dir, use=USE, created_at=AT)
-    judge = Judge(lambda r: "rubbish" if r.inputs["criterion"] == "criterion 1.1" else verdict(True))
+    judge = Judge(
+        lambda r: (
+            "rubbish" if r.inputs["criterion"] == "criterion 1.1" else verdict(True)
+        )
+    )
     await grade_run(run_dir, judge, mode=Mode.CRITERION)
     scored = score_runs([load_graded(run_dir)], draws=50).models[0]
     assert scored.overall.n == 2
     assert scored.overall.mean == pytest.approx(0.5)
     assert scored.overall.least == pytest.approx((0 + 0.5 + 0.5 + 0.5) / 4)
     assert scored.overall.most == pytest.approx((1 + 1 + 0.5 + 0.5) / 4)
-    assert (scored.rates.unanswered, scored.rates.partly_graded, scored.rates.ungraded) == (1, 1, 1)
+    assert (
+        scored.rates.unanswered,
+        scored.rates.partly_graded,
+        scored.rates.ungraded,
+    ) == (1, 1, 1)
 
 
 def test_a_snapshot_becomes_cases(tmp_path: Path) -> None:
@@ -308,11 +410,18 @@ def test_a_snapshot_becomes_cases(tmp_path: Path) -> None:
         "休息",
         criteria,
     )
-    blank = Provenance(code_version="0", engines=(), prompts={}, evidence=(), thresholds={})
-    meta = SnapshotMeta("2026.W47", datetime(2026, 11, 21, tzinfo=UTC), blank, why_not=("a dry run",))
+    blank = Provenance(
+        code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
+    )
+    meta = SnapshotMeta(
+        "2026.W47", datetime(2026, 11, 21, tzinfo=UTC), blank, why_not=("a dry run",)
+    )
     frozen = write_snapshot([case], meta, tmp_path, added([case]))
     cases = load_cases(frozen.path)
     assert cases == from_snapshot(load_snapshot(frozen.path))
     assert cases.publishable is False
     assert cases.cases[0].month == "2025-03"
-    assert load_cases(frozen.path / "livemedbench.json").cases[0].question == cases.cases[0].question
+    assert (
+        load_cases(frozen.path / "livemedbench.json").cases[0].question
+        == cases.cases[0].question
+    )

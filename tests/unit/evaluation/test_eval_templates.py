@@ -18,7 +18,17 @@ PINNED = {
 
 
 def snippet(text: str, **changes: object) -> Snippet:
-    made = Snippet("c000", 1, "demo:1:0", "demo", "2024-05-01", "sha256:0", "Gout", "Treatment", text)
+    made = Snippet(
+        "c000",
+        1,
+        "demo:1:0",
+        "demo",
+        "2024-05-01",
+        "sha256:0",
+        "Gout",
+        "Treatment",
+        text,
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -27,16 +37,24 @@ def test_a_template_is_what_its_digest_says(name: str) -> None:
     assert load_template(name).digest == PINNED[name]
 
 
-def test_evidence_comes_before_the_question_as_data_in_the_language_of_the_case() -> None:
+def test_evidence_comes_before_the_question_as_data_in_the_language_of_the_case() -> (
+    None
+):
     cases, template = make_cases(2).cases, load_template("open-book")
     for case in cases:
-        content = template.messages(case, [snippet("Rest helps."), snippet("再说。", rank=2, date=None)])[0][
-            "content"
-        ]
+        content = template.messages(
+            case, [snippet("Rest helps."), snippet("再说。", rank=2, date=None)]
+        )[0]["content"]
         head, rest = content.split("<evidence>\n")
         data, question = rest.split("\n</evidence>")
-        assert [p["text"] for p in json.loads(data)["passages"]] == ["Rest helps.", "再说。"]
-        assert [p["date"] for p in json.loads(data)["passages"]] == ["2024-05-01", "unknown"]
+        assert [p["text"] for p in json.loads(data)["passages"]] == [
+            "Rest helps.",
+            "再说。",
+        ]
+        assert [p["date"] for p in json.loads(data)["passages"]] == [
+            "2024-05-01",
+            "unknown",
+        ]
         assert case.narrative in question
         assert question.endswith(case.query)
         assert any("\u4e00" <= c <= "\u9fff" for c in head) is (case.language == "zh")
@@ -53,7 +71,9 @@ def test_evidence_comes_before_the_question_as_data_in_the_language_of_the_case(
 )
 def test_no_snippet_leaves_its_marks(text: str) -> None:
     case = make_cases(1).cases[0]
-    content = load_template("open-book").messages(case, [snippet(text, title=text)])[0]["content"]
+    content = load_template("open-book").messages(case, [snippet(text, title=text)])[0][
+        "content"
+    ]
     assert content.count("</evidence>") == content.count("<evidence>") == 1
     data = content.split("<evidence>\n")[1].split("\n</evidence>")[0]
     assert "<" not in data
@@ -63,7 +83,9 @@ def test_no_snippet_leaves_its_marks(text: str) -> None:
 
 def test_a_case_without_evidence_is_asked_as_a_closed_book() -> None:
     for case in make_cases(2).cases:
-        assert load_template("open-book").messages(case) == load_template("open").messages(case)
+        assert load_template("open-book").messages(case) == load_template(
+            "open"
+        ).messages(case)
     closed = load_template("open")
     changed = replace(closed, texts=(("en", "Other: $query"), ("zh", "$query")))
     book = load_template("open-book")

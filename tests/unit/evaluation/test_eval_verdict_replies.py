@@ -22,23 +22,39 @@ def read(row: dict[str, Any]) -> dict[str, str]:
     """What each criterion of a reply is read as."""
     case, ids = CASES[row["case"]], list(row["want"])
     echoes = {
-        one: {"question": case["question"], "criterion": case["criteria"][one], "id": one, "criterion_id": one}
+        one: {
+            "question": case["question"],
+            "criterion": case["criteria"][one],
+            "id": one,
+            "criterion_id": one,
+        }
         for one in ids
     }
     found: dict[str, Verdict | str] = dict.fromkeys(ids, "unread")
     try:
         if row["mode"] == "criterion":
-            found = {ids[0]: read_criterion(row["reply"], case["answer"], echoes[ids[0]])}
+            found = {
+                ids[0]: read_criterion(row["reply"], case["answer"], echoes[ids[0]])
+            }
         else:
             found = read_rubric(row["reply"], ids, case["answer"], echoes)
     except Unusable:
         pass
-    return {one: STATES[v.met] if isinstance(v, Verdict) else "ungraded" for one, v in found.items()}
+    return {
+        one: STATES[v.met] if isinstance(v, Verdict) else "ungraded"
+        for one, v in found.items()
+    }
 
 
 def test_replies_are_read_as_they_must_be_but_for_those_marked_open() -> None:
-    wrong = [row for row in REPLIES if any(state not in row["want"][one] for one, state in read(row).items())]
-    assert [row["reply"] for row in wrong] == [row["reply"] for row in REPLIES if row.get("open")]
+    wrong = [
+        row
+        for row in REPLIES
+        if any(state not in row["want"][one] for one, state in read(row).items())
+    ]
+    assert [row["reply"] for row in wrong] == [
+        row["reply"] for row in REPLIES if row.get("open")
+    ]
 
 
 def test_no_honest_reply_is_read_as_the_contrary() -> None:

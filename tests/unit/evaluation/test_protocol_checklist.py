@@ -13,7 +13,12 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.llmeval import requirements
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.protocols.checklist import Checklist
-from medlive.evaluation.protocols.checklist_people import Judged, compare_with_people, mapped, read_people
+from medlive.evaluation.protocols.checklist_people import (
+    Judged,
+    compare_with_people,
+    mapped,
+    read_people,
+)
 from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
@@ -25,9 +30,19 @@ from tests.unit.evaluation.conftest import AT, Judge, make_cases, reply
 CHECKLIST = "核心需求：\n1. 内容要求：解释机制\n2. 说明原因，\n包括两点\n\n次要需求：\n1. 强调重要性。"
 
 
-def question(category: str, group: int, turn: int, problem: str, **more: Any) -> dict[str, Any]:
-    return {"category1": category, "category2": "x", "scene": "y", "round": turn, "problem": problem,
-            "groupCode": group, "sanswer": "标准答案", **more}  # fmt: skip
+def question(
+    category: str, group: int, turn: int, problem: str, **more: Any
+) -> dict[str, Any]:
+    return {
+        "category1": category,
+        "category2": "x",
+        "scene": "y",
+        "round": turn,
+        "problem": problem,
+        "groupCode": group,
+        "sanswer": "标准答案",
+        **more,
+    }
 
 
 def dataset(path: Path) -> Path:
@@ -37,8 +52,21 @@ def dataset(path: Path) -> Path:
             question("医疗知识", 7, 2, "强弱？", checklist=CHECKLIST),
             question("医疗知识", 7, 3, "注意什么？", checklist=CHECKLIST),
         ],
-        "医疗推理": [question("医疗推理", 7, 1, "诊断？"), question("医疗推理", 9, 2, "没有第一轮"), {"round": 1}],
-        "医疗语言理解": [question("一般语言理解", 1, 1, "抽取。", checklist=float("nan"), sanswer=float("nan"))],
+        "医疗推理": [
+            question("医疗推理", 7, 1, "诊断？"),
+            question("医疗推理", 9, 2, "没有第一轮"),
+            {"round": 1},
+        ],
+        "医疗语言理解": [
+            question(
+                "一般语言理解",
+                1,
+                1,
+                "抽取。",
+                checklist=float("nan"),
+                sanswer=float("nan"),
+            )
+        ],
     }
     path.write_text(json.dumps(rows, ensure_ascii=False))
     return path
@@ -47,17 +75,31 @@ def dataset(path: Path) -> Path:
 def test_every_published_field_is_read_and_bad_rows_are_named(tmp_path: Path) -> None:
     cases = load_cases(dataset(tmp_path / "dataset.json"))
     assert [case.case_id for case in cases.cases] == [
-        "llmeval-mk-7-1", "llmeval-mk-7-2", "llmeval-mk-7-3", "llmeval-mr-7-1", "llmeval-mlu-1-1",
-    ]  # fmt: skip
+        "llmeval-mk-7-1",
+        "llmeval-mk-7-2",
+        "llmeval-mk-7-3",
+        "llmeval-mr-7-1",
+        "llmeval-mlu-1-1",
+    ]
     first, second = cases.cases[:2]
     assert [(c.axis, c.criterion) for c in first.criteria] == [
-        ("core", "内容要求：解释机制"), ("core", "说明原因， 包括两点"), ("secondary", "强调重要性。"),
-    ]  # fmt: skip
-    assert (first.after, second.after, second.cluster) == (None, "llmeval-mk-7-1", first.cluster)
+        ("core", "内容要求：解释机制"),
+        ("core", "说明原因， 包括两点"),
+        ("secondary", "强调重要性。"),
+    ]
+    assert (first.after, second.after, second.cluster) == (
+        None,
+        "llmeval-mk-7-1",
+        first.cluster,
+    )
     assert (cases.cases[4].advice, cases.cases[4].criteria, cases.cases[4].theme) == (
-        "", (), "Medical Language Understanding",
-    )  # fmt: skip
-    assert [note.split(": ")[0] for note in cases.notes if note.endswith("left out")] == [
+        "",
+        (),
+        "Medical Language Understanding",
+    )
+    assert [
+        note.split(": ")[0] for note in cases.notes if note.endswith("left out")
+    ] == [
         "dataset.json, 医疗推理, question 2",
         "dataset.json, 医疗推理, question 3",
     ]
@@ -84,11 +126,24 @@ class Speaker:
 async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
     cases = load_cases(dataset(tmp_path / "dataset.json"))
     speaker = Speaker()
-    await run_model(cases, speaker, tmp_path / "run", use=ModelUse("m"), created_at=AT, template="as-is")
+    await run_model(
+        cases,
+        speaker,
+        tmp_path / "run",
+        use=ModelUse("m"),
+        created_at=AT,
+        template="as-is",
+    )
     longest = max(speaker.asked, key=len)
     said = ["原因？", "回答1", "强弱？", "回答3", "注意什么？"]
     assert [m["content"] for m in longest] == said
-    assert [m["role"] for m in longest] == ["user", "assistant", "user", "assistant", "user"]
+    assert [m["role"] for m in longest] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+    ]
     run = Subject.of(load_graded(tmp_path / "run"))
     shown = {case.case_id: case.question for case, _ in run.answered()}
     assert "assistant: 回答3" in shown["llmeval-mk-7-3"]
@@ -104,9 +159,18 @@ async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> Non
     assert (second.missing, [len(m) for m in again.asked]) == (0, [3, 5])
 
 
-async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(tmp_path: Path) -> None:
+async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(
+    tmp_path: Path,
+) -> None:
     cases = load_cases(dataset(tmp_path / "dataset.json"))
-    await run_model(cases, Speaker(), tmp_path / "run", use=ModelUse("m"), created_at=AT, template="as-is")
+    await run_model(
+        cases,
+        Speaker(),
+        tmp_path / "run",
+        use=ModelUse("m"),
+        created_at=AT,
+        template="as-is",
+    )
     material = [Subject.of(load_graded(tmp_path / "run"))]
     given = {
         "原因？": [5, 4, 3],
@@ -127,15 +191,23 @@ async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(tmp_path: Pat
     )
     protocol = Checklist(draws=50, people=people)
     engine = Judge(judge)
-    done = await run_protocol(protocol, material, tmp_path, engine, max_retries=0, concurrency=1)
+    done = await run_protocol(
+        protocol, material, tmp_path, engine, max_retries=0, concurrency=1
+    )
     assert (done.questions, done.settled) == (15, 14)
-    results = protocol.results(material, read_findings(protocol, tmp_path, engine.identity)[0])
+    results = protocol.results(
+        material, read_findings(protocol, tmp_path, engine.identity)[0]
+    )
     # Means 4, 3.67, 4 and 5; the fifth has a round without a score.
     row = dict(zip(results.tables[0].columns, results.tables[0].rows[0], strict=True))
     assert (row["answers"], row["usable"], row["ungraded"]) == (4, 0.75, 1)
     by = dict(zip(results.tables[1].columns, results.tables[1].rows[0], strict=True))
     assert by["Medical Knowledge"] == pytest.approx(2 / 3)
-    assert (by["Medical Reasoning"], by["Medical Language Understanding"], by["plain mean"]) == (1, None, None)
+    assert (
+        by["Medical Reasoning"],
+        by["Medical Language Understanding"],
+        by["plain mean"],
+    ) == (1, None, None)
     assert results.notes == ["3 of 5 answers have one score in every round"]
     assert [list(row[:6]) for row in results.tables[3].rows] == [
         ["llmeval-mk-7-1", "Medical Knowledge", 1, 0.0, 0.0, 1.0]
@@ -152,7 +224,9 @@ def by_the_paper(b: int, c: int, d: int, e: int) -> int:
         return 7
     if b >= 5 and c >= 5 and d >= 4 and e >= 4:
         return 6
-    if (b >= 5 and c >= 5 and d >= 3 and e >= 3) or (b >= 4 and c >= 4 and d >= 4 and e >= 4):
+    if (b >= 5 and c >= 5 and d >= 3 and e >= 3) or (
+        b >= 4 and c >= 4 and d >= 4 and e >= 4
+    ):
         return 5
     if b >= 4 and c >= 4 and d >= 3 and e >= 3:
         return 4
@@ -203,9 +277,16 @@ def test_people_and_judge_are_compared_on_what_both_labelled(tmp_path: Path) -> 
     (agreement, refine), notes = compare_with_people(file, judged, draws=50, seed=0)
     # By people c000 is usable (6 and 5), c001 is not (4; 7 with no safety), c002 is a draw, c003 is usable.
     row = dict(zip(agreement.columns, agreement.rows[0], strict=True))
-    assert [row[name] for name in ("answers", "both usable", "people only", "judge only", "neither")] == [
-        3, 1, 1, 1, 0,
-    ]  # fmt: skip
+    assert [
+        row[name]
+        for name in ("answers", "both usable", "people only", "judge only", "neither")
+    ] == [
+        3,
+        1,
+        1,
+        1,
+        0,
+    ]
     assert row["equal"] == pytest.approx(1 / 3)
     # p_a = 1/3; two labels of three each are usable: p_e = 2 · (2/3) · (1/3).
     assert row["AC1"] == pytest.approx((1 / 3 - 4 / 9) / (1 - 4 / 9))
@@ -230,14 +311,28 @@ def test_people_and_judge_are_compared_on_what_both_labelled(tmp_path: Path) -> 
     [
         ("case_id,rater,usable\n", "has no ratings"),
         ("case_id,usable\nc,yes\n", "line 1: no column rater"),
-        ("case_id,rater,usable\nc,a,maybe\n", "line 2: usable must be yes or no, found 'maybe'"),
-        ("case_id,rater,instructions\nc,a,6\n", "line 2: instructions must be a whole number from 0 to 5"),
+        (
+            "case_id,rater,usable\nc,a,maybe\n",
+            "line 2: usable must be yes or no, found 'maybe'",
+        ),
+        (
+            "case_id,rater,instructions\nc,a,6\n",
+            "line 2: instructions must be a whole number from 0 to 5",
+        ),
         ("case_id,rater,usable\n,a,yes\n", "line 2: case_id and rater are required"),
-        ("case_id,rater,usable\nc,a,yes\nc,a,no\n", "line 3: 'a' rated this answer otherwise on line 2"),
-        ('{"case_id":"c","rater":"a","usable":true}\n{"case_id"\n', "line 2: not valid JSON"),
+        (
+            "case_id,rater,usable\nc,a,yes\nc,a,no\n",
+            "line 3: 'a' rated this answer otherwise on line 2",
+        ),
+        (
+            '{"case_id":"c","rater":"a","usable":true}\n{"case_id"\n',
+            "line 2: not valid JSON",
+        ),
     ],
 )
-def test_a_bad_line_is_named_before_anything_is_asked(tmp_path: Path, text: str, fault: str) -> None:
+def test_a_bad_line_is_named_before_anything_is_asked(
+    tmp_path: Path, text: str, fault: str
+) -> None:
     file = tmp_path / "people"
     file.write_text(text)
     with pytest.raises(BadInput, match=fault):

@@ -11,7 +11,15 @@ import pytest
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
-from medlive.evaluation.protocols.coverage import Coverage, Hits, cacs, calibrate, hits_of, partial, threshold
+from medlive.evaluation.protocols.coverage import (
+    Coverage,
+    Hits,
+    cacs,
+    calibrate,
+    hits_of,
+    partial,
+    threshold,
+)
 from medlive.evaluation.protocols.model import (
     Material,
     Subject,
@@ -24,21 +32,36 @@ NOBODY = Findings(EngineIdentity("", ""))
 
 
 def test_the_papers_table_9() -> None:
-    assert [round(100 * cacs(k, 30, 10), 1) for k in (9, 10, 15, 30)] == [0, 4.8, 28.6, 100]
+    assert [round(100 * cacs(k, 30, 10), 1) for k in (9, 10, 15, 30)] == [
+        0,
+        4.8,
+        28.6,
+        100,
+    ]
 
 
 def test_cacs_is_the_mean_of_passing_every_threshold_from_t_on() -> None:
     for n in range(1, 13):
         for t in range(1, n + 1):
             for k in range(n + 1):
-                assert cacs(k, n, t) == pytest.approx(np.mean([k >= j for j in range(t, n + 1)]))
+                assert cacs(k, n, t) == pytest.approx(
+                    np.mean([k >= j for j in range(t, n + 1)])
+                )
     for wrong in ((3, 2, 1), (-1, 2, 1), (1, 2, 0), (1, 2, 3)):
         with pytest.raises(ValueError, match="expected 0 <= k"):
             cacs(*wrong)
 
 
 def test_a_share_is_rounded_up_to_a_whole_criterion() -> None:
-    assert [threshold(1 / 3, n) for n in (1, 2, 3, 4, 6, 7, 30)] == [1, 1, 1, 2, 2, 3, 10]
+    assert [threshold(1 / 3, n) for n in (1, 2, 3, 4, 6, 7, 30)] == [
+        1,
+        1,
+        1,
+        2,
+        2,
+        3,
+        10,
+    ]
     assert threshold(0.01, 5) == 1
 
 
@@ -56,14 +79,26 @@ def test_the_papers_threshold_comes_of_its_own_counts() -> None:
 
 
 def graded(
-    tmp_path: Path, change: Callable[[int, EvaluationCase], EvaluationCase], skill: float = 0.6
+    tmp_path: Path,
+    change: Callable[[int, EvaluationCase], EvaluationCase],
+    skill: float = 0.6,
 ) -> Material:
     cases = made_cases(60, criteria=8, change=change)
-    return [Subject.of(load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False)))]
+    return [
+        Subject.of(
+            load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False))
+        )
+    ]
 
 
 def grave(_: int, case: EvaluationCase) -> EvaluationCase:
-    return replace(case, criteria=(*case.criteria, EvaluationCriterion("grave", "Recommends a fatal dose", -9.0)))
+    return replace(
+        case,
+        criteria=(
+            *case.criteria,
+            EvaluationCriterion("grave", "Recommends a fatal dose", -9.0),
+        ),
+    )
 
 
 def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> None:
@@ -73,7 +108,9 @@ def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> No
     assert 0 < len(vetoed) < 60
     assert {h.covered(1) for h in vetoed} == {0.0}
     assert not any(h and h.vetoed for h in hits_of(material[0], -10).values())
-    strict, mild = (Coverage(veto=veto).results(material, NOBODY).figures["m"] for veto in (-8, -10))
+    strict, mild = (
+        Coverage(veto=veto).results(material, NOBODY).figures["m"] for veto in (-8, -10)
+    )
     assert strict is not None
     assert mild is not None
     assert strict < mild
@@ -88,13 +125,17 @@ def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
     assert row["unanswered"]
     assert int(row["cases"] or 0) + int(row["ungraded"]) + int(row["unanswered"]) == 400
     whole = [
-        c.case_id for c in cases.cases if None not in run.verdicts(c.case_id).values() and run.verdicts(c.case_id)
+        c.case_id
+        for c in cases.cases
+        if None not in run.verdicts(c.case_id).values() and run.verdicts(c.case_id)
     ]
     means = []
     for case in cases.cases:
         met = run.verdicts(case.case_id)
         positive = [c for c in case.criteria if c.points > 0]
-        if case.case_id in whole or (met and all(met[c.id] is not None for c in positive)):
+        if case.case_id in whole or (
+            met and all(met[c.id] is not None for c in positive)
+        ):
             means.append(sum(bool(met[c.id]) for c in positive) / len(positive))
     assert row["accuracy"] == pytest.approx(np.mean(means))
     assert row["low"] < row["CACS@t"] < row["high"]  # type: ignore[operator]
@@ -104,7 +145,11 @@ def test_tiers_and_registers_are_slices_in_their_order(tmp_path: Path) -> None:
     tiers = ("high", "low", None, "medium")
 
     def labelled(place: int, case: EvaluationCase) -> EvaluationCase:
-        return replace(case, difficulty=tiers[place % 4], dialogue_register="lay" if place % 4 else None)
+        return replace(
+            case,
+            difficulty=tiers[place % 4],
+            dialogue_register="lay" if place % 4 else None,
+        )
 
     material = graded(tmp_path, labelled)
     results = Coverage().results(material, NOBODY)
@@ -112,7 +157,9 @@ def test_tiers_and_registers_are_slices_in_their_order(tmp_path: Path) -> None:
     assert by["CACS@t by difficulty"].columns == ["model", "low", "medium", "high"]
     assert not by["CACS@t by difficulty"].estimates
     assert "CACS@t by dialogue register" not in by  # one value is no comparison
-    hits = [h for h in hits_of(material[0], -8).values() if h and h.case.difficulty == "low"]
+    hits = [
+        h for h in hits_of(material[0], -8).values() if h and h.case.difficulty == "low"
+    ]
     mean = np.mean([h.covered(threshold(1 / 3, h.n)) for h in hits])
     assert by["CACS@t by difficulty"].rows[0][1] == pytest.approx(mean)
 
@@ -137,7 +184,10 @@ def test_models_rank_by_skill_and_no_run_is_na(tmp_path: Path) -> None:
         assert float(row["CACS@t"] or 0) <= float(row["Pass@t"] or 0)
     ungraded = replace(runs[0], label="new", verdicts=lambda _: {})
     assert Coverage.fits([*runs, ungraded])
-    assert Coverage().results([*runs, ungraded], NOBODY).figures == {**found.figures, "new": None}
+    assert Coverage().results([*runs, ungraded], NOBODY).figures == {
+        **found.figures,
+        "new": None,
+    }
 
 
 def test_partial_correlation_is_that_of_least_squares_residuals() -> None:
@@ -152,9 +202,16 @@ def test_partial_correlation_is_that_of_least_squares_residuals() -> None:
         + noise * 0.5
         + np.array([rng.gauss(0, 1) for _ in rows])
     )
-    design = np.array([[m == one for one in models] + [c == one for one in cases] for m, c in rows], dtype=float)
+    design = np.array(
+        [[m == one for one in models] + [c == one for one in cases] for m, c in rows],
+        dtype=float,
+    )
     left = [v - design @ np.linalg.lstsq(design, v, rcond=None)[0] for v in (x, y)]
     expected = np.corrcoef(*left)[0, 1]
-    assert partial(x, y, [m for m, _ in rows], [c for _, c in rows]) == pytest.approx(expected, abs=1e-6)
-    assert partial(np.array([level[m] for m, _ in rows]), y, [m for m, _ in rows]) is None
+    assert partial(x, y, [m for m, _ in rows], [c for _, c in rows]) == pytest.approx(
+        expected, abs=1e-6
+    )
+    assert (
+        partial(np.array([level[m] for m, _ in rows]), y, [m for m, _ in rows]) is None
+    )
     assert partial(np.array([]), np.array([]), []) is None

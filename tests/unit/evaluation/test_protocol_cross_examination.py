@@ -12,7 +12,11 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.protocols.cross_examination import CrossExamine
 from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.pairs import read_pairs
-from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
+from medlive.evaluation.protocols.runner import (
+    plan_protocol,
+    read_findings,
+    run_protocol,
+)
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import Request
@@ -20,42 +24,63 @@ from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, reply
 
 SAYS = {
     # Of the advice's four questions the answer says yes, yes, no and nothing; of its own two the advice knows one.
-    ("advice", "a1"): ("yes", "yes"), ("advice", "a2"): ("yes", "yes"), ("advice", "a3"): ("yes", "no"),
-    ("advice", "a4"): ("unknown", "unknown"), ("answer", "b1"): ("yes", "yes"),
+    ("advice", "a1"): ("yes", "yes"),
+    ("advice", "a2"): ("yes", "yes"),
+    ("advice", "a3"): ("yes", "no"),
+    ("advice", "a4"): ("unknown", "unknown"),
+    ("answer", "b1"): ("yes", "yes"),
     ("answer", "b2"): ("unknown", "yes"),
-}  # fmt: skip
+}
 
 
 def judge(request: Request) -> str:
     text = str(request.inputs["text"])
     place = 0 if text.startswith("Rest.") else 1
     if request.task == "controller.questions":
-        made = ["Is a1 so?", "Is a2 so?", "Is a3 so?", "Is a4 so?"] if place == 0 else ["Is b1 so?", "Is b2 so?"]
+        made = (
+            ["Is a1 so?", "Is a2 so?", "Is a3 so?", "Is a4 so?"]
+            if place == 0
+            else ["Is b1 so?", "Is b2 so?"]
+        )
         return json.dumps({"questions": made})
     known = {name: pair for (_, name), pair in SAYS.items()}
     answers = [
-        {"id": q["id"], "answer": known[q["question"].split()[1]][place]} for q in request.inputs["questions"]
+        {"id": q["id"], "answer": known[q["question"].split()[1]][place]}
+        for q in request.inputs["questions"]
     ]
     return json.dumps({"answers": answers})
 
 
 async def subject(folder: Path, cases: int = 6) -> Subject:
     said = Model(lambda _: reply("Take water and rest now and then.", model="m"))
-    await run_model(make_cases(cases), said, folder / "run", use=ModelUse("m"), created_at=AT)
+    await run_model(
+        make_cases(cases), said, folder / "run", use=ModelUse("m"), created_at=AT
+    )
     return Subject.of(load_graded(folder / "run"))
 
 
 async def test_the_scores_are_those_worked_out_by_hand(tmp_path: Path) -> None:
-    one, engine, protocol = await subject(tmp_path), Judge(judge), CrossExamine(draws=50)
+    one, engine, protocol = (
+        await subject(tmp_path),
+        Judge(judge),
+        CrossExamine(draws=50),
+    )
     # The four texts' questions first; their answers only then.
     assert plan_protocol(protocol, [one], tmp_path, engine.identity).calls < 24
     done = await run_protocol(protocol, [one], tmp_path, engine)
-    assert (done.questions, done.settled) == (len(engine.requests), len(engine.requests))
+    assert (done.questions, done.settled) == (
+        len(engine.requests),
+        len(engine.requests),
+    )
     case, answer = next(one.answered())
     found = read_findings(protocol, tmp_path, engine.identity)[0]
     scores = protocol.examined(case, answer, found)
     assert scores is not None
-    assert (scores.coverage, scores.conformity, scores.conformity_strict) == (75, 75, 50)
+    assert (scores.coverage, scores.conformity, scores.conformity_strict) == (
+        75,
+        75,
+        50,
+    )
     assert scores.consistency == 50
     assert scores.stability == pytest.approx(100 * 5 / 6)
     assert scores.conciseness == pytest.approx(100 * (1 - 7 / 1))
@@ -63,12 +88,19 @@ async def test_the_scores_are_those_worked_out_by_hand(tmp_path: Path) -> None:
     assert table.rows[0][:3] == ["m", 6, pytest.approx(200 / 3)]
 
 
-async def test_pairs_of_a_file_are_compared_and_the_lowest_are_listed(tmp_path: Path) -> None:
+async def test_pairs_of_a_file_are_compared_and_the_lowest_are_listed(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "notes.jsonl"
     rows = [
         {"id": 7, "document": "Rest. And more of it.", "text": "Take rest."},
         {"id": "bad", "document": "Rest. And more of it.", "text": "Nothing of it."},
-        {"document": "Rest. And more of it.", "text": "Take rest.", "model": "another", "language": "zh"},
+        {
+            "document": "Rest. And more of it.",
+            "text": "Take rest.",
+            "model": "another",
+            "language": "zh",
+        },
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     one, other = subjects = read_pairs(file)
@@ -82,12 +114,16 @@ async def test_pairs_of_a_file_are_compared_and_the_lowest_are_listed(tmp_path: 
     def silent(request: Request) -> str:
         said = json.loads(judge(request))
         if "Nothing" in request.inputs["text"] and "answers" in said:
-            said["answers"] = [{"id": a["id"], "answer": "unknown"} for a in said["answers"]]
+            said["answers"] = [
+                {"id": a["id"], "answer": "unknown"} for a in said["answers"]
+            ]
         return json.dumps(said)
 
     protocol, engine = CrossExamine(lowest=2, draws=10), Judge(silent)
     await run_protocol(protocol, subjects, tmp_path, engine)
-    means, lowest = protocol.results(subjects, read_findings(protocol, tmp_path, engine.identity)[0]).tables
+    means, lowest = protocol.results(
+        subjects, read_findings(protocol, tmp_path, engine.identity)[0]
+    ).tables
     # Silence is not contradiction: coverage 0, conformity 100; its questions are known to the document by half.
     assert lowest.rows[0][:6] == ["notes", "bad", 50, 0, 100, 0]
     assert [row[:2] for row in lowest.rows] == [["notes", "bad"], ["notes", "7"]]
@@ -106,8 +142,13 @@ def test_lines_that_are_no_pair_are_named(tmp_path: Path) -> None:
     )
     with pytest.raises(BadInput) as caught:
         read_pairs(file)
-    for words in ("line 2: text", "line 3: document", "line 4: not valid JSON",
-                  "line 5: pairs has the id 'x' twice", "line 6: language"):  # fmt: skip
+    for words in (
+        "line 2: text",
+        "line 3: document",
+        "line 4: not valid JSON",
+        "line 5: pairs has the id 'x' twice",
+        "line 6: language",
+    ):
         assert words in str(caught.value)
     base = ["eval", "protocol", "run"]
     for line, words in (
@@ -122,10 +163,14 @@ def test_lines_that_are_no_pair_are_named(tmp_path: Path) -> None:
 
 async def test_answers_that_leave_a_question_out_are_no_scores(tmp_path: Path) -> None:
     one = await subject(tmp_path, cases=2)
-    lazy = Judge(lambda r: judge(r) if r.task == "controller.questions" else '{"answers": []}')
+    lazy = Judge(
+        lambda r: judge(r) if r.task == "controller.questions" else '{"answers": []}'
+    )
     protocol = CrossExamine()
     done = await run_protocol(protocol, [one], tmp_path, lazy, max_retries=0)
     assert done.settled < done.questions
-    results = protocol.results([one], read_findings(protocol, tmp_path, lazy.identity)[0])
+    results = protocol.results(
+        [one], read_findings(protocol, tmp_path, lazy.identity)[0]
+    )
     assert results.figures == {"m": None}
     assert results.tables[0].rows[0][-2] == 2

@@ -11,7 +11,14 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.model import Answer, AnswerState
 from medlive.evaluation.protocols.coverage import Coverage
-from medlive.evaluation.protocols.exact import Number, Query, close, final_number, query_of, run_query
+from medlive.evaluation.protocols.exact import (
+    Number,
+    Query,
+    close,
+    final_number,
+    query_of,
+    run_query,
+)
 from medlive.evaluation.protocols.model import (
     Side,
     Subject,
@@ -28,9 +35,13 @@ NOBODY = Findings(EngineIdentity("", ""))
 
 def subject(pairs: list[tuple[str, str]]) -> Subject:
     """References and answers as a model's."""
-    cases = [replace(c, advice=pair[0]) for c, pair in zip(make_cases(len(pairs)).cases, pairs, strict=True)]
+    cases = [
+        replace(c, advice=pair[0])
+        for c, pair in zip(make_cases(len(pairs)).cases, pairs, strict=True)
+    ]
     answers = {
-        c.case_id: Answer(c.case_id, AnswerState.OK, p[1], "stop", "m") for c, p in zip(cases, pairs, strict=True)
+        c.case_id: Answer(c.case_id, AnswerState.OK, p[1], "stop", "m")
+        for c, p in zip(cases, pairs, strict=True)
     }
     return Subject("m", tuple(cases), answers)
 
@@ -51,9 +62,16 @@ def test_the_number_an_answer_ends_on(text: str, value: float | None) -> None:
 
 @pytest.mark.parametrize(
     ("given", "reference", "right"),
-    [("104.9", "100", True), ("105.1", "100", False), ("0.5 g", "500 mg", True), ("5 g", "500 mg", False),
-     ("500", "500 mg", True), ("500 ml", "500 mg", False), ("-", "500 mg", False)],
-)  # fmt: skip
+    [
+        ("104.9", "100", True),
+        ("105.1", "100", False),
+        ("0.5 g", "500 mg", True),
+        ("5 g", "500 mg", False),
+        ("500", "500 mg", True),
+        ("500 ml", "500 mg", False),
+        ("-", "500 mg", False),
+    ],
+)
 def test_five_percent_with_units(given: str, reference: str, right: bool) -> None:
     table = Number().results([subject([(reference, given)])], NOBODY).tables[0]
     assert table.rows[0][2] == float(right)
@@ -68,23 +86,33 @@ def database(tmp_path: Path) -> Path:
     path = tmp_path / "ehr.sqlite"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE patients (id INTEGER, age INTEGER)")
-        connection.executemany("INSERT INTO patients VALUES (?, ?)", [(1, 40), (2, 50), (3, 50)])
+        connection.executemany(
+            "INSERT INTO patients VALUES (?, ?)", [(1, 40), (2, 50), (3, 50)]
+        )
     connection.close()
     return path
 
 
 def test_reliability_scores_by_hand(database: Path) -> None:
     wanted = "SELECT id FROM patients WHERE age = 50"
-    model = subject([
-        (wanted, "```sql\nSELECT id FROM patients WHERE age > 45 ORDER BY id DESC;\n```"),  # right, in any order
-        (wanted, "SELECT id FROM patients"),  # wrong
-        (wanted, "SELECT nothing FROM nowhere"),  # failed
-        (wanted, "null"),  # abstained without need
-        ("null", "Cannot be answered from these tables."),  # abstained rightly
-        ("null", "SELECT 1"),  # answered what has no answer
-        (wanted, "There are two patients of that age."),  # neither a query nor an abstention
-        ("null", "I have looked at the tables."),
-    ])  # fmt: skip
+    model = subject(
+        [
+            (
+                wanted,
+                "```sql\nSELECT id FROM patients WHERE age > 45 ORDER BY id DESC;\n```",
+            ),  # right, in any order
+            (wanted, "SELECT id FROM patients"),  # wrong
+            (wanted, "SELECT nothing FROM nowhere"),  # failed
+            (wanted, "null"),  # abstained without need
+            ("null", "Cannot be answered from these tables."),  # abstained rightly
+            ("null", "SELECT 1"),  # answered what has no answer
+            (
+                wanted,
+                "There are two patients of that age.",
+            ),  # neither a query nor an abstention
+            ("null", "I have looked at the tables."),
+        ]
+    )
     soft = Query(database=database).results([model], NOBODY)
     assert soft.figures["m"] == pytest.approx(2 / 8)
     assert soft.tables[0].rows[0][3:] == [1, 4, 1, 2, 0]
@@ -95,12 +123,16 @@ def test_reliability_scores_by_hand(database: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "DELETE FROM patients", "ATTACH DATABASE '/etc/passwd' AS x", "PRAGMA writable_schema = 1",
-        "SELECT load_extension('x')", "CREATE TABLE x (y)", "SELECT 1; DROP TABLE patients",
+        "DELETE FROM patients",
+        "ATTACH DATABASE '/etc/passwd' AS x",
+        "PRAGMA writable_schema = 1",
+        "SELECT load_extension('x')",
+        "CREATE TABLE x (y)",
+        "SELECT 1; DROP TABLE patients",
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000) SELECT i FROM n",
     ],
-)  # fmt: skip
+)
 def test_a_query_can_only_read_and_ends(database: Path, query: str) -> None:
     before = database.read_bytes()
     with pytest.raises((sqlite3.Error, sqlite3.Warning)):
@@ -111,7 +143,9 @@ def test_a_query_can_only_read_and_ends(database: Path, query: str) -> None:
 
 def test_a_reference_that_cannot_be_run_is_named(database: Path) -> None:
     with pytest.raises(BadInput, match="case c000: the reference's query"):
-        Query(database=database).results([subject([("SELECT x FROM y", "SELECT 1")])], NOBODY)
+        Query(database=database).results(
+            [subject([("SELECT x FROM y", "SELECT 1")])], NOBODY
+        )
     with pytest.raises(BadInput, match="not a file"):
         Query(database=database / "x").results([], NOBODY)
     with pytest.raises(BadInput, match="neither a query nor null"):
@@ -121,13 +155,18 @@ def test_a_reference_that_cannot_be_run_is_named(database: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "query"),
     [
-        ("I would run select 1", "select 1"), ("with x as (select 1) select y;", "with x as (select 1) select y"),
-        ("```sql\nSELECT 1,\nNULL\n```", "SELECT 1,\nNULL"), ("It cannot be answered: select is vague.", ""),
-        ("Null.", ""), ("```\nnull\n```", ""),
-        ("This question cannot be answered with the given tables.", ""), ("根据这些表无法回答这个问题", ""),
-        ("None of them smokes; I looked with care.", None), ("", None),
+        ("I would run select 1", "select 1"),
+        ("with x as (select 1) select y;", "with x as (select 1) select y"),
+        ("```sql\nSELECT 1,\nNULL\n```", "SELECT 1,\nNULL"),
+        ("It cannot be answered: select is vague.", ""),
+        ("Null.", ""),
+        ("```\nnull\n```", ""),
+        ("This question cannot be answered with the given tables.", ""),
+        ("根据这些表无法回答这个问题", ""),
+        ("None of them smokes; I looked with care.", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_a_query_an_abstention_or_neither(text: str, query: str | None) -> None:
     assert query_of(text) == query
 
@@ -136,15 +175,22 @@ def test_options_are_checked_and_named() -> None:
     assert make_protocol("number", {"tolerance": "0.1"}) == Number(tolerance=0.1)
     assert make_protocol("coverage", {"people": ["a"]}) == Coverage(people=("a",))
     for name, options, words in (
-        ("number", {"tolerance": "2"}, "tolerance"), ("query", {}, "database"), ("number", {"x": "1"}, "x"),
+        ("number", {"tolerance": "2"}, "tolerance"),
+        ("query", {}, "database"),
+        ("number", {"x": "1"}, "x"),
         ("no", {}, "no protocol"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError, match=words):
             make_protocol(name, options)
 
 
 def test_a_portfolio_has_na_and_never_a_last_place_for_it() -> None:
-    assert [format_cell(cell) for cell in (None, -1e-9, -0.25, 75.04)] == ["NA", "0.000", "-0.250", "75.0"]
+    assert [format_cell(cell) for cell in (None, -1e-9, -0.25, 75.04)] == [
+        "NA",
+        "0.000",
+        "-0.250",
+        "75.0",
+    ]
     figures = {
         "coverage": {"a": 0.9, "b": 0.5, "c": 0.7, "d": 0.5},
         "query": {"a": 0.4, "b": 0.5, "c": None, "d": 0.1},
@@ -177,7 +223,10 @@ def test_a_report_finds_the_portfolio_of_its_models_alone(
     caplog.set_level("INFO", logger="medlive")
     assert find_portfolio(None, ["a"]) is None
     # One model alone, nowhere run: no rank, no matrix, no gap.
-    write_portfolio(Portfolio(tasks=(), tables=portfolio({"number": {"a": None}}, {})), tmp_path / "protocols")
+    write_portfolio(
+        Portfolio(tasks=(), tables=portfolio({"number": {"a": None}}, {})),
+        tmp_path / "protocols",
+    )
     page = (tmp_path / "protocols" / "portfolio.html").read_text()
     assert "No gap: it takes models on tasks of both sides" in page
     found = find_portfolio(None, ["b", "a"])
@@ -185,7 +234,9 @@ def test_a_report_finds_the_portfolio_of_its_models_alone(
     assert find_portfolio(None, ["b"]) is None
     assert "protocols is about other models" in caplog.text
     assert find_portfolio(tmp_path / "protocols" / "portfolio.json", ["b"]) == found
-    (tmp_path / "other.json").write_text('{"format": "medlive-portfolio", "tasks": [], "tables": []}')
+    (tmp_path / "other.json").write_text(
+        '{"format": "medlive-portfolio", "tasks": [], "tables": []}'
+    )
     with pytest.raises(BadInput, match=r"not a portfolio[.]json of medlive: tables"):
         find_portfolio(tmp_path / "other.json", ["a"])
 
@@ -194,9 +245,21 @@ def test_two_runs_of_one_model_on_the_same_cases_are_not_one() -> None:
     one = subject([("500 mg", "500 mg")])
     with pytest.raises(UsageError, match="several runs of m are on the same cases"):
         list(fitting([one, one]))
-    assert {name for name, _, _ in fitting([one])} == {"checklist", "cross-examination", "number"}
+    assert {name for name, _, _ in fitting([one])} == {
+        "checklist",
+        "cross-examination",
+        "number",
+    }
     # The same ids with other questions, as cases with a planted error have, are another set.
-    other = replace(one, cases=tuple(replace(c, query="Which sentence is wrong?") for c in one.cases))
-    assert {name for name, _, _ in fitting([one, other])} >= {"checklist:1", "checklist:2"}
-    wordy = replace(one, cases=tuple(replace(c, advice="Take 500 mg daily.") for c in one.cases))
+    other = replace(
+        one,
+        cases=tuple(replace(c, query="Which sentence is wrong?") for c in one.cases),
+    )
+    assert {name for name, _, _ in fitting([one, other])} >= {
+        "checklist:1",
+        "checklist:2",
+    }
+    wordy = replace(
+        one, cases=tuple(replace(c, advice="Take 500 mg daily.") for c in one.cases)
+    )
     assert "number" not in {name for name, _, _ in fitting([wordy])}

@@ -35,16 +35,29 @@ TYPES = {
 
 
 def subject(label: str = "m") -> Subject:
-    cases = tuple(replace(case, case_id=f"c{n}", criteria=CRITERIA) for n, case in enumerate(make_cases(4).cases))
+    cases = tuple(
+        replace(case, case_id=f"c{n}", criteria=CRITERIA)
+        for n, case in enumerate(make_cases(4).cases)
+    )
     answers = {
-        c.case_id: Answer(c.case_id, AnswerState.OK, f"{label} {c.case_id}", "stop", "m") for c in cases[:3]
+        c.case_id: Answer(
+            c.case_id, AnswerState.OK, f"{label} {c.case_id}", "stop", "m"
+        )
+        for c in cases[:3]
     }
     return Subject(label, cases, answers, lambda case_id: MET.get(case_id, {}))
 
 
 def says(request: Request) -> str:
     failed: list[dict[str, Any]] = list(request.inputs["failed"])
-    return json.dumps({"failed": [{"id": c["id"], "reason": "r", "type": TYPES[c["id"]].value} for c in failed]})
+    return json.dumps(
+        {
+            "failed": [
+                {"id": c["id"], "reason": "r", "type": TYPES[c["id"]].value}
+                for c in failed
+            ]
+        }
+    )
 
 
 def row(table: Table, place: int = 0) -> dict[str, Any]:
@@ -61,16 +74,33 @@ def test_a_criterion_fails_by_its_sign_and_a_missing_verdict_does_not() -> None:
 async def test_the_worked_example(tmp_path: Path) -> None:
     runs, protocol, judge = [subject(), subject("other")], Failures(), Judge(says)
     done = await run_protocol(protocol, runs, tmp_path, judge)
-    assert (done.questions, done.settled, len(judge.requests)) == (6, 6, 6)  # one call an answer
-    results = protocol.results(runs, read_findings(protocol, tmp_path, judge.identity)[0])
+    assert (done.questions, done.settled, len(judge.requests)) == (
+        6,
+        6,
+        6,
+    )  # one call an answer
+    results = protocol.results(
+        runs, read_findings(protocol, tmp_path, judge.identity)[0]
+    )
     assert row(results.tables[0]) == {
-        "model": "m", "graded": 11, "failed": 6, "typed": 6, "ungraded": 0, "no verdict": 1, "unanswered": 1,
-    }  # fmt: skip
+        "model": "m",
+        "graded": 11,
+        "failed": 6,
+        "typed": 6,
+        "ungraded": 0,
+        "no verdict": 1,
+        "unanswered": 1,
+    }
     shares = {label: share for label, share, _ in results.tables[1].rows}
     assert {label: share for label, share in shares.items() if share} == {
-        "missing emergency trigger": 1 / 6, "medication boundary omission": 4 / 6, "none fits": 1 / 6,
-    }  # fmt: skip
-    assert results.figures == {"m": pytest.approx(5 / 11), "other": pytest.approx(5 / 11)}
+        "missing emergency trigger": 1 / 6,
+        "medication boundary omission": 4 / 6,
+        "none fits": 1 / 6,
+    }
+    assert results.figures == {
+        "m": pytest.approx(5 / 11),
+        "other": pytest.approx(5 / 11),
+    }
 
 
 async def test_what_is_not_typed_is_in_no_share(tmp_path: Path) -> None:
@@ -82,8 +112,12 @@ async def test_what_is_not_typed_is_in_no_share(tmp_path: Path) -> None:
     done = await run_protocol(protocol, [one], tmp_path, judge)
     # Of three answers the one with a single failure is typed; each other was sent back once.
     assert (done.settled, len(judge.requests)) == (1, 5)
-    results = protocol.results([one], read_findings(protocol, tmp_path, judge.identity)[0])
-    assert [row(results.tables[0])[name] for name in ("failed", "typed", "ungraded")] == [6, 1, 5]
+    results = protocol.results(
+        [one], read_findings(protocol, tmp_path, judge.identity)[0]
+    )
+    assert [
+        row(results.tables[0])[name] for name in ("failed", "typed", "ungraded")
+    ] == [6, 1, 5]
     assert [share for _, share in results.tables[1].rows] == [0, 1, 0, 0, 0, 0, 0, 0]
     empty = protocol.results([one], Findings(EngineIdentity("", "")))
     assert {share for _, share in empty.tables[1].rows} == {None}

@@ -17,8 +17,17 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.protocols.model import Material, Results, Subject
-from medlive.evaluation.protocols.pairwise import PairReply, Pairwise, Schedule, check_pair
-from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
+from medlive.evaluation.protocols.pairwise import (
+    PairReply,
+    Pairwise,
+    Schedule,
+    check_pair,
+)
+from medlive.evaluation.protocols.runner import (
+    plan_protocol,
+    read_findings,
+    run_protocol,
+)
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.budget import Budget
@@ -30,27 +39,47 @@ WHO = EngineIdentity("openai", "judge-1", {"temperature": 0})
 
 
 def prefers(better: str, **criteria: str) -> str:
-    sides = dict.fromkeys(("relevance", "completeness", "safety", "ethics", "clarity"), better)
+    sides = dict.fromkeys(
+        ("relevance", "completeness", "safety", "ethics", "clarity"), better
+    )
     return json.dumps({"reasoning": "Why."} | sides | criteria | {"better": better})
 
 
 def by_skill(request: Request) -> str:
     """A judge that finds the word with the higher number in the answers better, whatever the order."""
-    skills = [int(str(request.inputs[side]).rpartition(" ")[2]) for side in ("first", "second")]
-    return prefers("equal" if skills[0] == skills[1] else "first" if skills[0] > skills[1] else "second")
+    skills = [
+        int(str(request.inputs[side]).rpartition(" ")[2])
+        for side in ("first", "second")
+    ]
+    return prefers(
+        "equal"
+        if skills[0] == skills[1]
+        else "first"
+        if skills[0] > skills[1]
+        else "second"
+    )
 
 
 async def material(folder: Path, models: int, cases: int = 12) -> Material:
     """Model m's answers end in its number."""
     paths = []
     for place in range(models):
-        said = Model(lambda prompt, place=place: reply(f"Rest. Skill {place}", model=f"m{place}"))  # type: ignore[misc]
-        await run_model(make_cases(cases), said, folder / f"r{place}", use=ModelUse(f"m{place}"), created_at=AT)
+        answer = reply(f"Rest. Skill {place}", model=f"m{place}")
+        said = Model(lambda prompt, answer=answer: answer)  # type: ignore[misc]
+        await run_model(
+            make_cases(cases),
+            said,
+            folder / f"r{place}",
+            use=ModelUse(f"m{place}"),
+            created_at=AT,
+        )
         paths.append(folder / f"r{place}")
     return [Subject.of(load_graded(path)) for path in paths]
 
 
-async def play(protocol: Pairwise, stuff: Material, out: Path, judge: Judge, **how: Any) -> Results:
+async def play(
+    protocol: Pairwise, stuff: Material, out: Path, judge: Judge, **how: Any
+) -> Results:
     await run_protocol(protocol, stuff, out, judge, **how)
     return protocol.results(stuff, read_findings(protocol, out, judge.identity)[0])
 
@@ -66,12 +95,18 @@ async def test_the_better_model_wins_whatever_the_order(tmp_path: Path) -> None:
     assert [row[0] for row in found.tables[0].rows] == ["m2", "m1", "m0"]
     between = {row[0]: row[1:] for row in found.tables[1].rows}
     assert between == {"m0": [None, 0, 0], "m1": [1, None, 0], "m2": [1, 1, None]}
-    assert found.notes == ["in 0 of 36 matches asked in both orders, place decided: one side won twice"]
+    assert found.notes == [
+        "in 0 of 36 matches asked in both orders, place decided: one side won twice"
+    ]
 
 
-async def test_answers_to_other_questions_under_the_same_id_never_meet(tmp_path: Path) -> None:
+async def test_answers_to_other_questions_under_the_same_id_never_meet(
+    tmp_path: Path,
+) -> None:
     one, other = await material(tmp_path, 2)
-    revised = tuple(replace(c, query="Another?") if n < 4 else c for n, c in enumerate(other.cases))
+    revised = tuple(
+        replace(c, query="Another?") if n < 4 else c for n, c in enumerate(other.cases)
+    )
     judge = Judge(by_skill)
     await play(ALL, [one, replace(other, cases=revised)], tmp_path, judge)
     assert len(judge.requests) == 8 * 2
@@ -97,10 +132,14 @@ async def test_what_is_equal_at_once_is_asked_once(tmp_path: Path) -> None:
     assert {tuple(row[1:]) for row in found.tables[2].rows} == {(0.5,) * 5}
 
 
-async def test_a_failed_comparison_is_no_draw_and_is_asked_again(tmp_path: Path) -> None:
+async def test_a_failed_comparison_is_no_draw_and_is_asked_again(
+    tmp_path: Path,
+) -> None:
     stuff = await material(tmp_path, 2)
     rng = random.Random(2)
-    odd = Judge(lambda request: "Both are fine." if rng.random() < 0.4 else by_skill(request))
+    odd = Judge(
+        lambda request: "Both are fine." if rng.random() < 0.4 else by_skill(request)
+    )
     done = await run_protocol(ALL, stuff, tmp_path, odd, max_retries=0)
     assert done.settled < done.questions
     assert done.reasons
@@ -111,7 +150,12 @@ async def test_a_failed_comparison_is_no_draw_and_is_asked_again(tmp_path: Path)
     found = await play(ALL, stuff, tmp_path, judge)
     assert found.tables[0].rows[0][4] == 12
     assert len(odd.requests) + len(judge.requests) > 24
-    assert all(request.round for request in judge.requests if "Both" in str(request.repair)) or judge.requests
+    assert (
+        all(
+            request.round for request in judge.requests if "Both" in str(request.repair)
+        )
+        or judge.requests
+    )
 
 
 async def test_a_stopped_run_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -> None:
@@ -120,7 +164,9 @@ async def test_a_stopped_run_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -
     adaptive = Pairwise(matches=40, draws=50)
     plan = plan_protocol(adaptive, stuff, tmp_path, WHO)
     assert plan.calls == 12  # two matches of each pair of models, one order
-    done = await run_protocol(adaptive, stuff, tmp_path, judge, budget=Budget(max_calls=30))
+    done = await run_protocol(
+        adaptive, stuff, tmp_path, judge, budget=Budget(max_calls=30)
+    )
     assert done.stopped
     await run_protocol(adaptive, stuff, tmp_path, judge)
     asked = [request.digest(WHO) for request in judge.requests]
@@ -136,8 +182,17 @@ async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
 
     def mixed(request: Request) -> str:
         """Takes the best model for the worst, and likes the others as the first judge does."""
-        skills = [int(str(request.inputs[side]).rpartition(" ")[2]) % 3 for side in ("first", "second")]
-        return prefers("equal" if skills[0] == skills[1] else "first" if skills[0] > skills[1] else "second")
+        skills = [
+            int(str(request.inputs[side]).rpartition(" ")[2]) % 3
+            for side in ("first", "second")
+        ]
+        return prefers(
+            "equal"
+            if skills[0] == skills[1]
+            else "first"
+            if skills[0] > skills[1]
+            else "second"
+        )
 
     alone = await play(ALL, stuff, tmp_path, Judge(by_skill))
     assert len(alone.tables) == 3
@@ -163,38 +218,68 @@ async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
     assert one == two  # whoever asked last
 
 
-async def test_replies_are_shared_between_folders_and_forged_ones_are_not_taken(tmp_path: Path) -> None:
+async def test_replies_are_shared_between_folders_and_forged_ones_are_not_taken(
+    tmp_path: Path,
+) -> None:
     stuff = await material(tmp_path, 2)
     judge = Judge(by_skill)
-    first = await run_protocol(ALL, stuff, tmp_path / "a", judge, cache=GradeCache(tmp_path / "cache"))
-    plan = plan_protocol(ALL, stuff, tmp_path / "b", WHO, cache=GradeCache(tmp_path / "cache"))
+    first = await run_protocol(
+        ALL, stuff, tmp_path / "a", judge, cache=GradeCache(tmp_path / "cache")
+    )
+    plan = plan_protocol(
+        ALL, stuff, tmp_path / "b", WHO, cache=GradeCache(tmp_path / "cache")
+    )
     assert (plan.calls, plan.about) == (0, {"questions": 24, "answered": 24})
-    for raw in ("It is the second.", by_skill(judge.requests[0]).replace('"first"', '"third"')):
+    for raw in (
+        "It is the second.",
+        by_skill(judge.requests[0]).replace('"first"', '"third"'),
+    ):
         for path in (tmp_path / "cache").rglob("*.jsonl"):
             rows = [json.loads(line) for line in path.read_text().splitlines()]
-            rows = [row | {"raw": raw} if row["case_id"] == "c001" else row for row in rows]
+            rows = [
+                row | {"raw": raw} if row["case_id"] == "c001" else row for row in rows
+            ]
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    again = await run_protocol(ALL, stuff, tmp_path / "b", judge, cache=GradeCache(tmp_path / "cache"))
+    again = await run_protocol(
+        ALL, stuff, tmp_path / "b", judge, cache=GradeCache(tmp_path / "cache")
+    )
     assert (first.calls, first.cached, again.calls, again.cached) == (24, 0, 2, 22)
     assert len(judge.requests) == 26
 
 
 def test_a_preference_that_every_criterion_denies_is_unusable() -> None:
-    sides = dict.fromkeys(("relevance", "completeness", "safety", "ethics", "clarity"), "equal")
-    assert check_pair(PairReply.model_validate({"reasoning": "", **sides, "better": "first"})) is None
+    sides = dict.fromkeys(
+        ("relevance", "completeness", "safety", "ethics", "clarity"), "equal"
+    )
+    assert (
+        check_pair(
+            PairReply.model_validate({"reasoning": "", **sides, "better": "first"})
+        )
+        is None
+    )
     sides["safety"] = "second"
     denied = PairReply.model_validate({"reasoning": "", **sides, "better": "first"})
     assert check_pair(denied) == "better is 'first', and no criterion is"
 
 
-async def test_a_model_without_an_answer_is_na_whichever_judge_is_named(tmp_path: Path) -> None:
-    await run_model(make_cases(2), Model(lambda _: reply("")), tmp_path / "run", use=ModelUse("m"), created_at=AT)
+async def test_a_model_without_an_answer_is_na_whichever_judge_is_named(
+    tmp_path: Path,
+) -> None:
+    await run_model(
+        make_cases(2),
+        Model(lambda _: reply("")),
+        tmp_path / "run",
+        use=ModelUse("m"),
+        created_at=AT,
+    )
     assert load_graded(tmp_path / "run", judge="judge-1").grader is None
     # Nor has one whose cases have no rubric, such as harmful requests.
     plain, said = make_cases(2, criteria=0), Model(lambda _: reply("No."))
     await run_model(plain, said, tmp_path / "plain", use=ModelUse("m"), created_at=AT)
     assert load_graded(tmp_path / "plain", judge="judge-1").grader is None
-    await run_model(make_cases(2), said, tmp_path / "ungraded", use=ModelUse("m"), created_at=AT)
+    await run_model(
+        make_cases(2), said, tmp_path / "ungraded", use=ModelUse("m"), created_at=AT
+    )
     with pytest.raises(UsageError, match="no judge matches 'judge-1'"):
         load_graded(tmp_path / "ungraded", judge="judge-1")
     stuff = [*await material(tmp_path, 2), Subject.of(load_graded(tmp_path / "run"))]
@@ -210,12 +295,23 @@ async def test_one_model_cannot_be_compared(tmp_path: Path) -> None:
         await run_protocol(ALL, stuff, tmp_path, Judge(by_skill))
 
 
-async def test_the_command_plans_asks_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_command_plans_asks_and_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await material(tmp_path, 2)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
-    base = ["eval", "protocol", "run", "pairwise", str(tmp_path / "r0"), str(tmp_path / "r1")]
-    async with bad_endpoint(choose=lambda _: sends(completion(prefers("equal")))) as endpoint:
+    base = [
+        "eval",
+        "protocol",
+        "run",
+        "pairwise",
+        str(tmp_path / "r0"),
+        str(tmp_path / "r1"),
+    ]
+    async with bad_endpoint(
+        choose=lambda _: sends(completion(prefers("equal")))
+    ) as endpoint:
         base += [
             "--grader",
             "model-as-served",
@@ -225,21 +321,38 @@ async def test_the_command_plans_asks_and_reports(tmp_path: Path, monkeypatch: p
             str(tmp_path / "out"),
             "--json",
         ]
-        planned = await asyncio.to_thread(CliRunner().invoke, build(["eval"]), [*base, "--dry-run"])
+        planned = await asyncio.to_thread(
+            CliRunner().invoke, build(["eval"]), [*base, "--dry-run"]
+        )
         every = await asyncio.to_thread(
-            CliRunner().invoke, build(["eval"]), ["eval", "protocol", "all", *base[4:], "--dry-run"]
+            CliRunner().invoke,
+            build(["eval"]),
+            ["eval", "protocol", "all", *base[4:], "--dry-run"],
         )
         done = await asyncio.to_thread(
-            CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=round-robin"]
+            CliRunner().invoke,
+            build(["eval"]),
+            [*base, "--set", "schedule=round-robin"],
         )
     assert planned.exit_code == 0, planned.output
-    assert set(json.loads(every.stdout)) == {"checklist", "cross-examination", "pairwise"}
+    assert set(json.loads(every.stdout)) == {
+        "checklist",
+        "cross-examination",
+        "pairwise",
+    }
     assert done.exit_code == 0, done.output
     value = json.loads(done.stdout)
     told = value["questions"]
     assert told | {"calls": 0} == {
-        "judge": "model-as-served", "asked": 12, "answered": 12, "ungraded": {}, "calls": 0, "cached": 0
-    }  # fmt: skip
+        "judge": "model-as-served",
+        "asked": 12,
+        "answered": 12,
+        "ungraded": {},
+        "calls": 0,
+        "cached": 0,
+    }
     assert value["tables"][0]["rows"][0][4] == 12
-    wrong = await asyncio.to_thread(CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=knockout"])
+    wrong = await asyncio.to_thread(
+        CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=knockout"]
+    )
     assert "schedule: Input should be" in str(wrong.exception)

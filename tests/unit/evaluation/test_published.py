@@ -31,9 +31,14 @@ def test_tables_are_read_with_tabs_or_bars(published: Any) -> None:
 
 @pytest.mark.parametrize(
     ("printed", "value", "slack", "same"),
-    [("65.7", 65.75, 0, True), ("65.7", 65.76, 0, False), ("65.7", 65.76, 0.05, True), ("10", 10.5, 0, True),
-     ("-1.5", -1.54, 0, True)],
-)  # fmt: skip
+    [
+        ("65.7", 65.75, 0, True),
+        ("65.7", 65.76, 0, False),
+        ("65.7", 65.76, 0.05, True),
+        ("10", 10.5, 0, True),
+        ("-1.5", -1.54, 0, True),
+    ],
+)
 def test_a_figure_is_the_same_where_rounding_accounts_for_it(
     published: Any, printed: str, value: float, slack: float, same: bool
 ) -> None:
@@ -42,7 +47,9 @@ def test_a_figure_is_the_same_where_rounding_accounts_for_it(
 
 def test_equal_scores_leave_a_choice_of_ranks(published: Any) -> None:
     cells = [("1", 0.9), ("2", 0.8), ("3", 0.8), ("3", 0.1)]
-    assert [published._nearest_rank(int(rank), score, cells, False) for rank, score in cells] == [1, 2, 3, 4]
+    assert [
+        published._nearest_rank(int(rank), score, cells, False) for rank, score in cells
+    ] == [1, 2, 3, 4]
     assert published._nearest_rank(1, 0.9, cells, True) == 4
 
 
@@ -51,7 +58,11 @@ def test_what_the_papers_print_comes_out_as_the_page_says(published: Any) -> Non
     if checks is None:
         pytest.skip("the papers are not beside this checkout")
     assert published.OUT.read_text(encoding="utf-8") == published.page(checks)
-    wrong = {check.what.partition(":")[0]: check.differing() for check in checks if check.paper == "MEDIC"}
+    wrong = {
+        check.what.partition(":")[0]: check.differing()
+        for check in checks
+        if check.paper == "MEDIC"
+    }
     assert wrong["Table 11"] == [
         ("OVERALL", "65.7", pytest.approx(66.37, abs=0.01)),
         ("caught, OVERALL", "298", 295),

@@ -32,9 +32,22 @@ from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.store import PassageStore, from_line, to_line
 
 ROWS: list[dict[str, object]] = [
-    {"id": "gout", "title": "Gout", "text": "Colchicine eases an attack of gout.", "date": "2020"},
-    {"id": "asthma", "title": "Asthma", "text": "Salbutamol opens the airways in asthma."},
-    {"id": "migraine", "title": "Migraine", "text": "Sumatriptan may stop a migraine early."},
+    {
+        "id": "gout",
+        "title": "Gout",
+        "text": "Colchicine eases an attack of gout.",
+        "date": "2020",
+    },
+    {
+        "id": "asthma",
+        "title": "Asthma",
+        "text": "Salbutamol opens the airways in asthma.",
+    },
+    {
+        "id": "migraine",
+        "title": "Migraine",
+        "text": "Sumatriptan may stop a migraine early.",
+    },
 ]
 
 
@@ -60,9 +73,18 @@ def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
     manifest = build_index([open_corpus(source)], tmp_path / "index", seen.append)
     [entry] = manifest.corpora
     assert (entry.name, entry.kind, entry.licence) == ("notes", "passages", "unstated")
-    assert (entry.passages, entry.repeated, entry.boilerplate, entry.problems) == (3, 1, 1, 1)
+    assert (entry.passages, entry.repeated, entry.boilerplate, entry.problems) == (
+        3,
+        1,
+        1,
+        1,
+    )
     assert manifest.passages == 3 == open_index(tmp_path / "index").identity.passages
-    assert read_manifest(tmp_path / "index") == manifest == verify_index(tmp_path / "index")
+    assert (
+        read_manifest(tmp_path / "index")
+        == manifest
+        == verify_index(tmp_path / "index")
+    )
     assert [p.stage for p in seen][-1] == "built"
     assert [p.problems[0].member for p in seen if p.problems] == ["notes.jsonl:6"]
 
@@ -73,7 +95,11 @@ def test_building_again_changes_nothing_and_says_so(tmp_path: Path) -> None:
     seen: list[Progress] = []
     assert build_index([corpus], tmp_path / "index", seen.append) == first
     assert seen[-1].stage == "unchanged"
-    assert sorted(p.name for p in (tmp_path / "index").iterdir()) == [".lock", first.data, MANIFEST]
+    assert sorted(p.name for p in (tmp_path / "index").iterdir()) == [
+        ".lock",
+        first.data,
+        MANIFEST,
+    ]
 
 
 def test_a_second_corpus_joins_and_a_named_one_is_replaced(tmp_path: Path) -> None:
@@ -83,33 +109,58 @@ def test_a_second_corpus_joins_and_a_named_one_is_replaced(tmp_path: Path) -> No
     build_index([open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[2:]))], index)
     both = read_manifest(index)
     assert [e.name for e in both.corpora] == ["a", "b"]
-    assert [hits_of(index, q)[0].passage.corpus for q in ("colchicine", "sumatriptan")] == ["a", "b"]
-    at_once = build_index([open_corpus(tmp_path / f"{n}.jsonl") for n in "ba"], tmp_path / "other")
+    assert [
+        hits_of(index, q)[0].passage.corpus for q in ("colchicine", "sumatriptan")
+    ] == ["a", "b"]
+    at_once = build_index(
+        [open_corpus(tmp_path / f"{n}.jsonl") for n in "ba"], tmp_path / "other"
+    )
     assert at_once.index_digest == both.index_digest
     corpus_file(a, ROWS[1:2])
     build_index([open_corpus(a)], index)
     assert hits_of(index, "colchicine") == []
     assert hits_of(index, "sumatriptan")
-    assert [e.name for e in build_index([open_corpus(a)], index, fresh=True).corpora] == ["a"]
+    assert [
+        e.name for e in build_index([open_corpus(a)], index, fresh=True).corpora
+    ] == ["a"]
 
 
 @given(seed=st.integers())
 @settings(max_examples=6, deadline=None)
-def test_digests_and_results_do_not_depend_on_order(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+def test_digests_and_results_do_not_depend_on_order(
+    tmp_path_factory: pytest.TempPathFactory, seed: int
+) -> None:
     rows: list[dict[str, object]] = [
         *ROWS,
-        {"id": "gout", "title": "Gout", "text": "Another text under a used id about gout."},
-        {"id": "gout2", "title": "Gout", "text": "Colchicine eases an attack of gout.", "date": "2020"},
+        {
+            "id": "gout",
+            "title": "Gout",
+            "text": "Another text under a used id about gout.",
+        },
+        {
+            "id": "gout2",
+            "title": "Gout",
+            "text": "Colchicine eases an attack of gout.",
+            "date": "2020",
+        },
     ]
     shuffled = random.Random(seed).sample(rows, len(rows))
     folder = tmp_path_factory.mktemp("order")
-    one = build_index([open_corpus(corpus_file(folder / "1" / "n.jsonl", rows))], folder / "i1")
-    two = build_index([open_corpus(corpus_file(folder / "2" / "n.jsonl", shuffled))], folder / "i2")
+    one = build_index(
+        [open_corpus(corpus_file(folder / "1" / "n.jsonl", rows))], folder / "i1"
+    )
+    two = build_index(
+        [open_corpus(corpus_file(folder / "2" / "n.jsonl", shuffled))], folder / "i2"
+    )
     assert one.corpora[0].digest == two.corpora[0].digest
     assert one.index_digest == two.index_digest
     query = "gout attack migraine text"
     assert hits_of(folder / "i1", query, 9) == hits_of(folder / "i2", query, 9)
-    assert len({h.passage.id for h in hits_of(folder / "i1", query, 9)}) == one.passages - 1 == 3
+    assert (
+        len({h.passage.id for h in hits_of(folder / "i1", query, 9)})
+        == one.passages - 1
+        == 3
+    )
 
 
 def test_the_digest_follows_content_and_parameters_not_the_name(tmp_path: Path) -> None:
@@ -134,7 +185,9 @@ def test_the_digest_follows_content_and_parameters_not_the_name(tmp_path: Path) 
     assert digest("a", "text") == digest("b", "text") != digest("a", "texts")
 
 
-def test_text_that_continues_many_pages_is_dropped_but_first_pieces_stay(tmp_path: Path) -> None:
+def test_text_that_continues_many_pages_is_dropped_but_first_pieces_stay(
+    tmp_path: Path,
+) -> None:
     survey = Survey(tmp_path / "survey")
     pages = [
         Passage(f"c:d{n}:s.{part}", "c", f"Disease {n}", "s", text, "en", None, "", "x")
@@ -147,19 +200,27 @@ def test_text_that_continues_many_pages_is_dropped_but_first_pieces_stay(tmp_pat
     ]
     for page in pages:
         survey.add(page)
-    kept = [p for p in itertools.starmap(survey.kept, enumerate(pages)) if p is not None]
+    kept = [
+        p for p in itertools.starmap(survey.kept, enumerate(pages)) if p is not None
+    ]
     assert {p.id[-1] for p in kept} == {"1", "3"}
     assert len(kept) == 2 * REPEATED_IN
 
 
-def test_a_build_that_is_killed_leaves_the_old_index_and_the_next_one_tidies_up(tmp_path: Path) -> None:
+def test_a_build_that_is_killed_leaves_the_old_index_and_the_next_one_tidies_up(
+    tmp_path: Path,
+) -> None:
     index = tmp_path / "index"
     small = corpus_file(tmp_path / "small.jsonl", ROWS)
     old = build_index([open_corpus(small)], index)
     big = corpus_file(
         tmp_path / "big.jsonl",
         [
-            {"id": str(n), "title": f"Page {n}", "text": f"Passage number {n} on fever. " * 20}
+            {
+                "id": str(n),
+                "title": f"Page {n}",
+                "text": f"Passage number {n} on fever. " * 20,
+            }
             for n in range(4_000)
         ],
     )
@@ -170,7 +231,9 @@ def test_a_build_that_is_killed_leaves_the_old_index_and_the_next_one_tidies_up(
         " lambda p: print(p.stage, p.passages, flush=True))"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(big), str(index)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(big), str(index)],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as child:
         assert child.stdout is not None
         for line in child.stdout:
@@ -192,8 +255,13 @@ def test_a_retriever_opened_before_a_rebuild_goes_on(tmp_path: Path) -> None:
     index = tmp_path / "index"
     build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
     before = open_index(index)
-    build_index([open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[:1]))], index, fresh=True)
-    assert asyncio.run(before.search([Query("sumatriptan")], k=1))[0][0].passage.title == "Migraine"
+    build_index(
+        [open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[:1]))], index, fresh=True
+    )
+    assert (
+        asyncio.run(before.search([Query("sumatriptan")], k=1))[0][0].passage.title
+        == "Migraine"
+    )
 
 
 def test_an_index_that_is_replaced_while_it_is_opened_is_opened_anew(
@@ -204,7 +272,9 @@ def test_an_index_that_is_replaced_while_it_is_opened_is_opened_anew(
     outdated = read_manifest(index)
     build_index([open_corpus(corpus_file(corpus, ROWS))], index)
     answers = iter([outdated, read_manifest(index)])
-    monkeypatch.setattr("medlive.evidence.open_index.read_manifest", lambda _: next(answers))
+    monkeypatch.setattr(
+        "medlive.evidence.open_index.read_manifest", lambda _: next(answers)
+    )
     assert open_index(index).identity.passages == len(ROWS)
 
 
@@ -244,9 +314,13 @@ def _truncate(place: Path) -> None:
         "dirs",
     ],
 )
-def test_a_damaged_or_foreign_index_is_refused_with_a_hint(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
+    tmp_path: Path, damage: str
+) -> None:
     index = tmp_path / "index"
-    manifest = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    manifest = build_index(
+        [open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index
+    )
     data = index / manifest.data
     expected: type[EvidenceUnavailable] = IndexCorrupt
     match damage:
@@ -300,7 +374,9 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(tmp_path: Path, damag
 
 
 @pytest.mark.parametrize("name", ["/etc/hostname", "../manifest.json", "a//b", "a\\b"])
-def test_an_index_that_names_files_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_index_that_names_files_elsewhere_is_refused(
+    tmp_path: Path, name: str
+) -> None:
     index = tmp_path / "index"
     build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
     written = json.loads((index / MANIFEST).read_bytes())
@@ -311,9 +387,13 @@ def test_an_index_that_names_files_elsewhere_is_refused(tmp_path: Path, name: st
             use(index)
 
 
-def test_damage_that_keeps_the_size_is_found_by_verification_and_is_no_crash(tmp_path: Path) -> None:
+def test_damage_that_keeps_the_size_is_found_by_verification_and_is_no_crash(
+    tmp_path: Path,
+) -> None:
     index = tmp_path / "index"
-    manifest = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    manifest = build_index(
+        [open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index
+    )
     place = index / manifest.data / "passages.jsonl"
     place.write_bytes(b"#" * place.stat().st_size)
     with pytest.raises(IndexCorrupt, match=r"passages\.jsonl"):
@@ -322,9 +402,14 @@ def test_damage_that_keeps_the_size_is_found_by_verification_and_is_no_crash(tmp
         hits_of(index, "colchicine")
 
 
-def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(tmp_path: Path) -> None:
+def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(
+    tmp_path: Path,
+) -> None:
     index = tmp_path / "index"
-    a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
+    a, b = (
+        corpus_file(tmp_path / "a.jsonl", ROWS[:2]),
+        corpus_file(tmp_path / "b.jsonl", ROWS[2:]),
+    )
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     _truncate(index / manifest.data / "passages.jsonl")
     with pytest.raises(IndexCorrupt, match="it also contains b"):
@@ -334,7 +419,10 @@ def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(tmp_path: Pat
 
 def test_damaged_passages_are_not_kept_under_a_fresh_digest(tmp_path: Path) -> None:
     index = tmp_path / "index"
-    a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
+    a, b = (
+        corpus_file(tmp_path / "a.jsonl", ROWS[:2]),
+        corpus_file(tmp_path / "b.jsonl", ROWS[2:]),
+    )
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     place = index / manifest.data / "passages.jsonl"
     place.write_bytes(place.read_bytes().replace(b"e", b"a", 1))
@@ -343,19 +431,29 @@ def test_damaged_passages_are_not_kept_under_a_fresh_digest(tmp_path: Path) -> N
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
 
-@pytest.mark.parametrize("changes", [{"format_version": 99}, {"passages": "many"}, {"index_digest": "sha256:0"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"format_version": 99}, {"passages": "many"}, {"index_digest": "sha256:0"}],
+)
 def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
     index = tmp_path / "index"
-    a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
+    a, b = (
+        corpus_file(tmp_path / "a.jsonl", ROWS[:2]),
+        corpus_file(tmp_path / "b.jsonl", ROWS[2:]),
+    )
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     _edit_manifest(index, **changes)
-    with pytest.raises((IndexCorrupt, IndexOutdated), match="it also contains b") as caught:
+    with pytest.raises(
+        (IndexCorrupt, IndexOutdated), match="it also contains b"
+    ) as caught:
         build_index([open_corpus(a)], index)
     assert "--fresh" in (caught.value.hint or "")
     # Nor does a build that comes to nothing take the data along.
-    nothing = corpus_file(tmp_path / "a" / "a.jsonl", [{"id": "x", "title": "t", "text": ""}])
+    nothing = corpus_file(
+        tmp_path / "a" / "a.jsonl", [{"id": "x", "title": "t", "text": ""}]
+    )
     with pytest.raises(BadInput):
         build_index([open_corpus(nothing)], index, fresh=True)
     assert (index / manifest.data / "passages.jsonl").is_file()
@@ -363,9 +461,13 @@ def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     assert not (index / manifest.data).exists()
 
 
-def test_an_index_without_room_for_the_engines_lock_is_not_called_damaged(tmp_path: Path) -> None:
+def test_an_index_without_room_for_the_engines_lock_is_not_called_damaged(
+    tmp_path: Path,
+) -> None:
     index = tmp_path / "index"
-    manifest = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    manifest = build_index(
+        [open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index
+    )
     lock = index / manifest.data / "lexical" / ".tantivy-meta.lock"
     lock.unlink(missing_ok=True)
     lock.mkdir()
@@ -395,14 +497,25 @@ def test_corpora_without_passages_or_with_one_name_are_refused(tmp_path: Path) -
     assert list_indexes(tmp_path) == []
 
 
-@given(st.builds(Passage, *[st.text()] * 5, st.just("en"), st.none() | st.dates(), st.text(), st.text()))
+@given(
+    st.builds(
+        Passage,
+        *[st.text()] * 5,
+        st.just("en"),
+        st.none() | st.dates(),
+        st.text(),
+        st.text(),
+    )
+)
 def test_a_passage_survives_its_line(passage: Passage) -> None:
     assert from_line(to_line(passage)) == passage
     assert to_line(passage).count(b"\n") == 1
 
 
 def test_a_store_has_no_passage_beyond_its_end(tmp_path: Path) -> None:
-    manifest = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], tmp_path / "i")
+    manifest = build_index(
+        [open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], tmp_path / "i"
+    )
     store = PassageStore(tmp_path / "i" / manifest.data)
     assert len(list(store)) == len(store) == 3
     for ordinal in (-1, 3):

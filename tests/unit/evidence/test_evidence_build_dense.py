@@ -16,7 +16,13 @@ from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.build import DensePlan, Progress, build_index, plan_index, prune
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.folders import EncoderSettings
-from medlive.evidence.manifest import MANIFEST, DenseKind, IndexManifest, describe_retriever, read_manifest
+from medlive.evidence.manifest import (
+    MANIFEST,
+    DenseKind,
+    IndexManifest,
+    describe_retriever,
+    read_manifest,
+)
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.vectors import VectorStore
@@ -24,30 +30,49 @@ from tests.support.hashing_encoder import HashingEncoder
 from tests.support.instance import REPOSITORY
 
 
-def corpus_file(folder: Path, name: str, count: int, *, first: int = 0, word: str = "gout") -> Path:
+def corpus_file(
+    folder: Path, name: str, count: int, *, first: int = 0, word: str = "gout"
+) -> Path:
     place = folder / f"{name}.jsonl"
-    rows = [{"id": str(n), "title": f"Page {n}", "text": f"{word} number {n} eased by drug{n % 7} in {n % 11}."}
-            for n in range(first, first + count)]  # fmt: skip
+    rows = [
+        {
+            "id": str(n),
+            "title": f"Page {n}",
+            "text": f"{word} number {n} eased by drug{n % 7} in {n % 11}.",
+        }
+        for n in range(first, first + count)
+    ]
     place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return place
 
 
-def plan(encoder: HashingEncoder, kind: DenseKind | None = None, shard: int = 50) -> DensePlan:
+def plan(
+    encoder: HashingEncoder, kind: DenseKind | None = None, shard: int = 50
+) -> DensePlan:
     return DensePlan(encoder, "no-such-model", "a test's choice", kind, shard)
 
 
 def found(index: Path, query: str, encoder: HashingEncoder) -> list[Hit]:
-    return asyncio.run(open_index(index, encoder=encoder).search([Query(query)], k=5))[0]
+    return asyncio.run(open_index(index, encoder=encoder).search([Query(query)], k=5))[
+        0
+    ]
 
 
-def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(tmp_path: Path) -> None:
+def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
+    tmp_path: Path,
+) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
-    a, b = corpus_file(tmp_path, "a", 120), corpus_file(tmp_path, "b", 30, word="asthma")
+    a, b = (
+        corpus_file(tmp_path, "a", 120),
+        corpus_file(tmp_path, "b", 30, word="asthma"),
+    )
     seen: list[Progress] = []
 
     def build(*paths: Path) -> tuple[IndexManifest, int]:
         encoder.passages.clear()
-        manifest = build_index([open_corpus(p) for p in paths], index, seen.append, dense=plan(encoder))
+        manifest = build_index(
+            [open_corpus(p) for p in paths], index, seen.append, dense=plan(encoder)
+        )
         assert seen[-1].embedded in (None, len(encoder.passages))
         return manifest, len(encoder.passages)
 
@@ -61,7 +86,9 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(t
     assert found(index, "asthma number 3", encoder)[0].passage.corpus == "b"
     # The same passages at once give the same index.
     other = HashingEncoder()
-    at_once = build_index([open_corpus(a), open_corpus(b)], tmp_path / "other", dense=plan(other))
+    at_once = build_index(
+        [open_corpus(a), open_corpus(b)], tmp_path / "other", dense=plan(other)
+    )
     assert at_once.index_digest == read_manifest(index).index_digest
 
 
@@ -73,15 +100,21 @@ def test_the_index_digest_follows_encoder_kind_and_corpora(tmp_path: Path) -> No
         "salted": plan(HashingEncoder(salt="x")),
         "hnsw": plan(HashingEncoder(), DenseKind.HNSW),
     }
-    built = {name: build_index([a], tmp_path / name, dense=p) for name, p in plans.items()}
+    built = {
+        name: build_index([a], tmp_path / name, dense=p) for name, p in plans.items()
+    }
     assert len({manifest.index_digest for manifest in built.values()}) == len(plans)
     assert built["words"].dense is None
     assert built["hnsw"].dense is not None
     assert built["hnsw"].dense.kind is DenseKind.HNSW
     # Another kind of the same encoder is another index over the same vectors.
     encoder = HashingEncoder()
-    again = build_index([a], tmp_path / "hashing", dense=plan(encoder, DenseKind.IVF_FLAT))
-    assert again.index_digest not in {manifest.index_digest for manifest in built.values()}
+    again = build_index(
+        [a], tmp_path / "hashing", dense=plan(encoder, DenseKind.IVF_FLAT)
+    )
+    assert again.index_digest not in {
+        manifest.index_digest for manifest in built.values()
+    }
     assert encoder.passages == []
 
 
@@ -92,7 +125,9 @@ def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) ->
     for encoder in (first, second, first):
         build_index([a], index, dense=plan(encoder))
     assert len(first.passages) == 40
-    assert [place.name for place in prune(index)] == [VectorStore(tmp_path / "x", second.identity).folder.name]
+    assert [place.name for place in prune(index)] == [
+        VectorStore(tmp_path / "x", second.identity).folder.name
+    ]
     build_index([a], index, dense=plan(first))
     assert len(first.passages) == 40
     assert prune(index) == []
@@ -117,16 +152,28 @@ build_index([open_corpus(sys.argv[1])], Path(sys.argv[2]), tell,
 """
 
 
-def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(tmp_path: Path) -> None:
+def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
+    tmp_path: Path,
+) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
-    old = build_index([open_corpus(corpus_file(tmp_path, "small", 30))], index, dense=plan(encoder))
+    old = build_index(
+        [open_corpus(corpus_file(tmp_path, "small", 30))], index, dense=plan(encoder)
+    )
     big = corpus_file(tmp_path, "big", 700, word="asthma")
     chance = random.Random(5)
     reached: list[str] = []
     before = -1
     for wanted in ("embedding", "arranging"):
         with subprocess.Popen(
-            [sys.executable, "-c", CHILD, str(big), str(index), "ivf_flat", str(REPOSITORY / "tests")],
+            [
+                sys.executable,
+                "-c",
+                CHILD,
+                str(big),
+                str(index),
+                "ivf_flat",
+                str(REPOSITORY / "tests"),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         ) as child:
@@ -146,7 +193,12 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(t
     assert "embedding" in reached
     counting = HashingEncoder()
     last: list[Progress] = []
-    new = build_index([open_corpus(big)], index, last.append, dense=plan(counting, DenseKind.IVF_FLAT, 100))
+    new = build_index(
+        [open_corpus(big)],
+        index,
+        last.append,
+        dense=plan(counting, DenseKind.IVF_FLAT, 100),
+    )
     assert new.passages == 730
     if last[-1].stage == "built":
         assert last[-1].reused == before
@@ -166,10 +218,16 @@ def _until(lines: object, wanted: str) -> list[str]:
     return seen
 
 
-@pytest.mark.parametrize(("room", "dense"), [(60_000, False), (450_000, True), (1_500_000, True)])
-def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(tmp_path: Path, room: int, dense: bool) -> None:
+@pytest.mark.parametrize(
+    ("room", "dense"), [(60_000, False), (450_000, True), (1_500_000, True)]
+)
+def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
+    tmp_path: Path, room: int, dense: bool
+) -> None:
     index, encoder = tmp_path / "index", HashingEncoder(dimension=512)
-    old = build_index([open_corpus(corpus_file(tmp_path, "small", 20))], index, dense=plan(encoder))
+    old = build_index(
+        [open_corpus(corpus_file(tmp_path, "small", 20))], index, dense=plan(encoder)
+    )
     big = open_corpus(corpus_file(tmp_path, "big", 1500, word="asthma"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     # A file that may not grow is to a program what a full disk is.
@@ -185,7 +243,9 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(tmp_path: Pat
     assert "free space" in (caught.value.hint or "")
     assert read_manifest(index) == old
     assert found(index, "gout number 3", encoder)[0].passage.title == "Page 3"
-    assert not [place for place in index.iterdir() if place.name.startswith("building-")]
+    assert not [
+        place for place in index.iterdir() if place.name.startswith("building-")
+    ]
     assert build_index([big], index, dense=plan(encoder, shard=500)).passages == 1520
 
 
@@ -198,13 +258,17 @@ def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> 
         build_index([corpus], index, dense=plan(HashingEncoder(), DenseKind.FLAT))
     manifests = [json.loads((index / MANIFEST).read_text()) for index in (one, two)]
     vectors = "dense/index.faiss"
-    (one / manifests[0]["data"] / vectors).write_bytes((two / manifests[1]["data"] / vectors).read_bytes())
+    (one / manifests[0]["data"] / vectors).write_bytes(
+        (two / manifests[1]["data"] / vectors).read_bytes()
+    )
     with pytest.raises(IndexCorrupt, match=r"index\.faiss"):
         verify_index(one)
     # With the account changed to fit, the passages still tell.
     manifests[0]["dense"] = manifests[1]["dense"]
     manifests[0]["files"] = [
-        next(f for f in manifests[1]["files"] if f["path"] == vectors) if f["path"] == vectors else f
+        next(f for f in manifests[1]["files"] if f["path"] == vectors)
+        if f["path"] == vectors
+        else f
         for f in manifests[0]["files"]
     ]
     (one / MANIFEST).write_text(json.dumps(manifests[0]))
@@ -212,9 +276,13 @@ def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> 
         verify_index(one)
 
 
-def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verification(tmp_path: Path) -> None:
+def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verification(
+    tmp_path: Path,
+) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
-    build_index([open_corpus(corpus_file(tmp_path, "a", 40))], index, dense=plan(encoder))
+    build_index(
+        [open_corpus(corpus_file(tmp_path, "a", 40))], index, dense=plan(encoder)
+    )
     verify_index(index)
     place = next((index / "vectors").rglob("*.vec"))
     data = bytearray(place.read_bytes())
@@ -226,7 +294,11 @@ def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verificati
 
 def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> None:
     index, other = tmp_path / "index", HashingEncoder(salt="other")
-    build_index([open_corpus(corpus_file(tmp_path, "a", 40))], index, dense=plan(HashingEncoder()))
+    build_index(
+        [open_corpus(corpus_file(tmp_path, "a", 40))],
+        index,
+        dense=plan(HashingEncoder()),
+    )
     manifest = json.loads((index / MANIFEST).read_text())
     manifest["encoder"]["digest"] = other.identity.digest
     (index / MANIFEST).write_text(json.dumps(manifest))
@@ -258,23 +330,46 @@ def settings(home: Path) -> EncoderSettings:
 def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> None:
     plan, why = plan_index(tmp_path / "index", None, settings(tmp_path))
     assert plan is None
-    assert "ncbi/MedCPT-Query-Encoder and ncbi/MedCPT-Article-Encoder are not at hand" in why
-    manifest = build_index([open_corpus(corpus_file(tmp_path, "a", 5))], tmp_path / "index", reason=why)
+    assert (
+        "ncbi/MedCPT-Query-Encoder and ncbi/MedCPT-Article-Encoder are not at hand"
+        in why
+    )
+    manifest = build_index(
+        [open_corpus(corpus_file(tmp_path, "a", 5))], tmp_path / "index", reason=why
+    )
     assert (manifest.retriever, manifest.reason) == ("bm25", why)
-    assert plan_index(tmp_path / "index", "none", settings(tmp_path)) == (None, "no encoder was wanted")
+    assert plan_index(tmp_path / "index", "none", settings(tmp_path)) == (
+        None,
+        "no encoder was wanted",
+    )
     with pytest.raises(EvidenceUnavailable, match="MedCPT-Query-Encoder was not found"):
         plan_index(tmp_path / "index", "medcpt", settings(tmp_path))
 
 
-def test_the_retriever_is_described_in_a_line_with_what_is_missing(tmp_path: Path) -> None:
+def test_the_retriever_is_described_in_a_line_with_what_is_missing(
+    tmp_path: Path,
+) -> None:
     index, corpus = tmp_path / "default", open_corpus(corpus_file(tmp_path, "a", 40))
     own = settings(tmp_path)
-    assert describe_retriever(index, own).startswith("none: there is no evidence index at")
+    assert describe_retriever(index, own).startswith(
+        "none: there is no evidence index at"
+    )
     day = f"{build_index([corpus], index).built_at:%Y-%m-%d}"
     missing = "no encoder: ncbi/MedCPT-Query-Encoder and ncbi/MedCPT-Article-Encoder are not at hand"
-    assert describe_retriever(index, own) == f"BM25, index default of {day} (not hybrid: {missing})"
+    assert (
+        describe_retriever(index, own)
+        == f"BM25, index default of {day} (not hybrid: {missing})"
+    )
     build_index([corpus], index, dense=plan(HashingEncoder()))
     assert describe_retriever(index, own) == f"BM25 + hashing, index default of {day}"
-    assert describe_retriever(index, own, "bm25").endswith("(not hybrid: configured as bm25)")
-    build_index([corpus], index, dense=DensePlan(HashingEncoder(name="medcpt"), "medcpt", "a test's choice"))
-    assert describe_retriever(index, own).startswith(f"none: index default of {day} needs MedCPT (no encoder")
+    assert describe_retriever(index, own, "bm25").endswith(
+        "(not hybrid: configured as bm25)"
+    )
+    build_index(
+        [corpus],
+        index,
+        dense=DensePlan(HashingEncoder(name="medcpt"), "medcpt", "a test's choice"),
+    )
+    assert describe_retriever(index, own).startswith(
+        f"none: index default of {day} needs MedCPT (no encoder"
+    )

@@ -88,7 +88,10 @@ def tar_of(path: Path, files: dict[str, str]) -> Path:
 
 
 def test_a_chapter_is_read_by_section_under_its_titles(tmp_path: Path) -> None:
-    archive = tar_of(tmp_path / "statpearls_NBK430685.tar.gz", {"statpearls_NBK430685/article-7.nxml": CHAPTER})
+    archive = tar_of(
+        tmp_path / "statpearls_NBK430685.tar.gz",
+        {"statpearls_NBK430685/article-7.nxml": CHAPTER},
+    )
     passages, log = read(archive)
     assert [(p.section, p.text) for p in passages] == [
         ("Treatment / Management", "Rest comes first."),
@@ -100,7 +103,11 @@ def test_a_chapter_is_read_by_section_under_its_titles(tmp_path: Path) -> None:
     ]
     first = passages[0]
     assert first.id == "c:statpearls/article-7:treatment-/-management.1"
-    assert (first.title, first.published, first.licence) == ("Sprains", date(2024, 8, 9), "CC-BY-NC-ND-4.0")
+    assert (first.title, first.published, first.licence) == (
+        "Sprains",
+        date(2024, 8, 9),
+        "CC-BY-NC-ND-4.0",
+    )
     assert first.url == "https://www.ncbi.nlm.nih.gov/books/n/statpearls/article-7/"
     assert (log.documents, log.boilerplate, log.problem_count) == (1, 2, 0)
 
@@ -112,37 +119,59 @@ def test_a_folder_of_chapters_reads_as_their_archive(tmp_path: Path) -> None:
     assert read(tmp_path / "book")[0] == read(archive)[0]
 
 
-def test_an_article_stays_as_it_was_first_published_and_a_retracted_one_is_left_out(tmp_path: Path) -> None:
+def test_an_article_stays_as_it_was_first_published_and_a_retracted_one_is_left_out(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "a.xml").write_text(ARTICLE)
     (tmp_path / "b.xml").write_text(ARTICLE.replace("research-article", "retraction"))
     (tmp_path / "c.xml").write_text(ARTICLE.replace(">Rest in", ">RETRACTED: Rest in"))
-    (tmp_path / "d.xml").write_text(ARTICLE.replace("research-article", "expression-of-concern"))
+    (tmp_path / "d.xml").write_text(
+        ARTICLE.replace("research-article", "expression-of-concern")
+    )
     (abstract, passage), log = read(tmp_path)
     assert (abstract.section, abstract.text) == ("Abstract", "Rest helps.")
-    assert (passage.id, passage.title, passage.section) == ("c:pmc55:results.1", "Rest in sprains", "Results")
+    assert (passage.id, passage.title, passage.section) == (
+        "c:pmc55:results.1",
+        "Rest in sprains",
+        "Results",
+    )
     assert (passage.published, passage.licence) == (date(2020, 5, 2), "CC-BY-4.0")
     assert passage.url == "https://pmc.ncbi.nlm.nih.gov/articles/PMC55/"
     assert (log.retracted, log.questioned) == (2, 1)
 
 
-def test_a_chapter_with_an_accession_number_goes_by_it_and_a_general_title_names_its_book(tmp_path: Path) -> None:
-    text = CHAPTER.replace("<title>Sprains</title>", "<title>Chapter 3</title>").replace(
+def test_a_chapter_with_an_accession_number_goes_by_it_and_a_general_title_names_its_book(
+    tmp_path: Path,
+) -> None:
+    text = CHAPTER.replace(
+        "<title>Sprains</title>", "<title>Chapter 3</title>"
+    ).replace(
         '<book-part-id book-part-id-type="pmcid">',
         '<book-part-id book-part-id-type="nbk">NBK99</book-part-id><book-part-id book-part-id-type="pmcid">',
     )
     (tmp_path / "x.nxml").write_text(text)
     passage = read(tmp_path)[0][0]
-    assert (passage.title, passage.url) == ("Pearls: Chapter 3", "https://www.ncbi.nlm.nih.gov/books/NBK99/")
+    assert (passage.title, passage.url) == (
+        "Pearls: Chapter 3",
+        "https://www.ncbi.nlm.nih.gov/books/NBK99/",
+    )
 
 
-def test_a_chapter_without_identifiers_goes_by_its_archives_number(tmp_path: Path) -> None:
+def test_a_chapter_without_identifiers_goes_by_its_archives_number(
+    tmp_path: Path,
+) -> None:
     meta = "<book-part-meta><title-group><title>Knees</title></title-group></book-part-meta>"
     archive = tar_of(
         tmp_path / "gout_NBK123.tar.gz",
-        {"gout_NBK123/ch2.nxml": f"<book-part>{meta}<body><p>Bend.</p></body></book-part>"},
+        {
+            "gout_NBK123/ch2.nxml": f"<book-part>{meta}<body><p>Bend.</p></body></book-part>"
+        },
     )
     (passage,), _ = read(archive)
-    assert (passage.id, passage.url) == ("c:nbk123/ch2:-.1", "https://www.ncbi.nlm.nih.gov/books/NBK123/")
+    assert (passage.id, passage.url) == (
+        "c:nbk123/ch2:-.1",
+        "https://www.ncbi.nlm.nih.gov/books/NBK123/",
+    )
     assert (passage.published, passage.licence) == (None, "unstated")
 
 
@@ -160,7 +189,9 @@ def test_parts_within_parts_are_read_once_and_damage_is_named(tmp_path: Path) ->
     assert [p.text for p in passages].count("Ankles turn.") == 1
     assert {p.title for p in passages} == {"Sprains", "Ankles"}
     assert sorted((p.member, p.cause.split(": ")[1]) for p in log.problems) == [
-        ("b.nxml", "no element found") if "no element" in log.problems[0].cause else ("b.nxml", "unclosed token"),
+        ("b.nxml", "no element found")
+        if "no element" in log.problems[0].cause
+        else ("b.nxml", "unclosed token"),
         ("c.nxml", "undefined entity 'nothing'"),
     ]
 
@@ -174,21 +205,44 @@ def test_a_damaged_chapter_never_stops_the_others(
     data = bytearray(CHAPTER.encode())
     data[place % len(data)] = value
     (folder / "bad.nxml").write_bytes(data)
-    (folder / "good.nxml").write_text(CHAPTER.replace("article-7", "article-9").replace("Sprains", "Strains"))
+    (folder / "good.nxml").write_text(
+        CHAPTER.replace("article-7", "article-9").replace("Sprains", "Strains")
+    )
     passages, log = read(folder, "bookshelf")
     assert sum(p.title == "Strains" for p in passages) == 3
     assert log.problem_count or len({p.title for p in passages}) == 2 or log.empty
 
 
-def test_guidelines_keep_their_source_and_the_path_of_their_headings(tmp_path: Path) -> None:
+def test_guidelines_keep_their_source_and_the_path_of_their_headings(
+    tmp_path: Path,
+) -> None:
     rows: list[dict[str, object]] = [
-        {"id": 4, "source": "nice", "title": "Gout", "url": "https://example.org/gout", "overview": None,
-         "raw_text": "x", "clean_text": "Intro.\n\n# Management\n\n## **Drugs**\nColchicine.\n### Dose\n500 µg."},
-        {"id": 5, "source": "who", "title": None, "url": None, "clean_text": "# Malaria\nUse nets."},
-        {"id": 6, "source": "cma", "title": "T", "clean_text": " ", "raw_text": "Raw words."},
+        {
+            "id": 4,
+            "source": "nice",
+            "title": "Gout",
+            "url": "https://example.org/gout",
+            "overview": None,
+            "raw_text": "x",
+            "clean_text": "Intro.\n\n# Management\n\n## **Drugs**\nColchicine.\n### Dose\n500 µg.",
+        },
+        {
+            "id": 5,
+            "source": "who",
+            "title": None,
+            "url": None,
+            "clean_text": "# Malaria\nUse nets.",
+        },
+        {
+            "id": 6,
+            "source": "cma",
+            "title": "T",
+            "clean_text": " ",
+            "raw_text": "Raw words.",
+        },
         {"id": 7, "source": "cma", "title": "T", "clean_text": None},
         {"id": 8, "source": "cma", "title": "T", "clean_text": ""},
-    ]  # fmt: skip
+    ]
     rows[-1]["raw_text"] = " "
     file = tmp_path / "open_guidelines.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -200,7 +254,9 @@ def test_guidelines_keep_their_source_and_the_path_of_their_headings(tmp_path: P
         ("c:who-5:-.1", "Malaria (WHO)", "", "Use nets."),
         ("c:cma-6:-.1", "T (CMA)", "", "Raw words."),
     ]
-    assert {(p.published, p.licence) for p in passages} == {(None, "each publisher's own terms")}
+    assert {(p.published, p.licence) for p in passages} == {
+        (None, "each publisher's own terms")
+    }
     assert passages[0].url == "https://example.org/gout"
     assert (log.empty, log.problem_count) == (1, 1)
 
@@ -214,15 +270,31 @@ def test_medrag_chunks_are_read_as_published(tmp_path: Path) -> None:
             "contents": "Rest. It helps.",
             "PMID": 21,
         },
-        {"id": "article-7_3", "title": "Gout -- Treatment -- Drugs", "content": "Colchicine.", "contents": "..."},
-        {"id": "Anatomy_Gray_0", "title": "Anatomy_Gray", "contents": "Anatomy_Gray. The knee bends."},
+        {
+            "id": "article-7_3",
+            "title": "Gout -- Treatment -- Drugs",
+            "content": "Colchicine.",
+            "contents": "...",
+        },
+        {
+            "id": "Anatomy_Gray_0",
+            "title": "Anatomy_Gray",
+            "contents": "Anatomy_Gray. The knee bends.",
+        },
     ]
     (tmp_path / "chunk").mkdir()
-    (tmp_path / "chunk" / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "chunk" / "x.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows)
+    )
     passages, _ = read(tmp_path / "chunk")
     assert [(p.title, p.section, p.text, p.url) for p in passages] == [
         ("Rest.", "", "It helps.", "https://pubmed.ncbi.nlm.nih.gov/21/"),
-        ("Gout", "Treatment > Drugs", "Colchicine.", "https://www.ncbi.nlm.nih.gov/books/n/statpearls/article-7/"),
+        (
+            "Gout",
+            "Treatment > Drugs",
+            "Colchicine.",
+            "https://www.ncbi.nlm.nih.gov/books/n/statpearls/article-7/",
+        ),
         ("Anatomy_Gray", "", "The knee bends.", ""),
     ]
     assert {p.published for p in passages} == {None}
@@ -231,11 +303,18 @@ def test_medrag_chunks_are_read_as_published(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["folder", "tar", "file", "gz"])
 @pytest.mark.parametrize(
     ("kind", "name", "text"),
-    [("pubmed", "a.xml", PUBMED), ("bookshelf", "a.nxml", CHAPTER), ("bookshelf", "a.xml", ARTICLE),
-     ("medquad", "a.xml", QA), ("guidelines", "a.jsonl", '{"id":1,"source":"who","clean_text":"Rest."}\n'),
-     ("passages", "a.jsonl", '{"id":1,"title":"T","text":"Rest."}\n')],
-)  # fmt: skip
-def test_a_path_is_known_by_what_it_holds(tmp_path: Path, form: str, kind: str, name: str, text: str) -> None:
+    [
+        ("pubmed", "a.xml", PUBMED),
+        ("bookshelf", "a.nxml", CHAPTER),
+        ("bookshelf", "a.xml", ARTICLE),
+        ("medquad", "a.xml", QA),
+        ("guidelines", "a.jsonl", '{"id":1,"source":"who","clean_text":"Rest."}\n'),
+        ("passages", "a.jsonl", '{"id":1,"title":"T","text":"Rest."}\n'),
+    ],
+)
+def test_a_path_is_known_by_what_it_holds(
+    tmp_path: Path, form: str, kind: str, name: str, text: str
+) -> None:
     readable = {
         "folder": {"pubmed", "bookshelf", "medquad", "guidelines", "passages"},
         "tar": {"bookshelf", "medquad", "pubmed"},
@@ -271,7 +350,9 @@ def test_xml_of_no_known_kind_is_no_corpus(tmp_path: Path) -> None:
         open_corpus(tmp_path)
 
 
-def test_an_appendix_is_read_and_a_reference_list_beside_it_is_not(tmp_path: Path) -> None:
+def test_an_appendix_is_read_and_a_reference_list_beside_it_is_not(
+    tmp_path: Path,
+) -> None:
     appendix = "<back><app-group><app><title>Appendix A</title><p>Doses for children.</p></app></app-group>"
     (tmp_path / "a.nxml").write_text(CHAPTER.replace("<back>", appendix))
     texts = [(p.section, p.text) for p in read(tmp_path)[0]]
@@ -289,23 +370,34 @@ def test_a_label_fits_and_ends_with_the_nearest_title(titles: list[str]) -> None
 
 @given(
     st.lists(
-        st.tuples(st.integers(2, 4), st.sampled_from("ABCD"), st.sampled_from(["", "x y", "# code"])), max_size=8
+        st.tuples(
+            st.integers(2, 4),
+            st.sampled_from("ABCD"),
+            st.sampled_from(["", "x y", "# code"]),
+        ),
+        max_size=8,
     )
 )
-def test_a_markdown_section_stands_under_its_headings(parts: list[tuple[int, str, str]]) -> None:
+def test_a_markdown_section_stands_under_its_headings(
+    parts: list[tuple[int, str, str]],
+) -> None:
     lines, expected = ["# Title", "lead"], [("", "lead")]
     above: dict[int, str] = {}
     for level, name, body in parts:
         lines += ["#" * level + f" {name}", f"```\n{body}\n```" if body else ""]
         above = {at: held for at, held in above.items() if at < level} | {level: name}
         if body:
-            expected.append((" > ".join(above[at] for at in sorted(above)), f"```\n{body}\n```"))
+            expected.append(
+                (" > ".join(above[at] for at in sorted(above)), f"```\n{body}\n```")
+            )
     title, sections = titled_sections("\n".join(lines))
     assert title == "Title"
     assert [(section.label, section.text) for section in sections] == expected
 
 
-@pytest.mark.parametrize("unit", ["<sup/>", "<sup> </sup>", "<sup><label>1</label></sup><break/>"])
+@pytest.mark.parametrize(
+    "unit", ["<sup/>", "<sup> </sup>", "<sup><label>1</label></sup><break/>"]
+)
 def test_powers_of_nothing_take_linear_time(unit: str) -> None:
     document = parse(f"<p>{unit * 50_000}10<sup>9</sup>/l</p>".encode())
     started = time.process_time()

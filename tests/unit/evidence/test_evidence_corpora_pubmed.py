@@ -69,7 +69,9 @@ def texts(path: Path) -> dict[str, str]:
     return {p.id.split(":")[1]: p.text for p in read(path)[0]}
 
 
-def test_an_article_becomes_passages_with_all_that_a_citation_needs(tmp_path: Path) -> None:
+def test_an_article_becomes_passages_with_all_that_a_citation_needs(
+    tmp_path: Path,
+) -> None:
     parts = (
         '<AbstractText Label="METHODS" NlmCategory="METHODS">We gave 10<sup>9</sup>/L and 5 m<sup>2</sup> of'
         ' CO<sub>2</sub> to <i>H. pylori</i>, p &lt; 0.05.</AbstractText>\n<AbstractText Label="UNLABELLED">It'
@@ -78,12 +80,17 @@ def test_an_article_becomes_passages_with_all_that_a_citation_needs(tmp_path: Pa
     passages, log = read(write(tmp_path / "pubmed26n0001.xml.gz", article(31, parts)))
     assert passages == [
         Passage(
-            id="pubmed:31:methods.1", corpus="pubmed", title="Rest in sprains.", section="METHODS",
-            text="We gave 10^9/L and 5 m2 of CO2 to H. pylori, p < 0.05.\nIt helped.", language="en",
-            published=date(2019, 4, 30), url="https://pubmed.ncbi.nlm.nih.gov/31/",
+            id="pubmed:31:methods.1",
+            corpus="pubmed",
+            title="Rest in sprains.",
+            section="METHODS",
+            text="We gave 10^9/L and 5 m2 of CO2 to H. pylori, p < 0.05.\nIt helped.",
+            language="en",
+            published=date(2019, 4, 30),
+            url="https://pubmed.ncbi.nlm.nih.gov/31/",
             licence="NLM terms; the abstract is its publisher's: Copyright 2019 Nobody.",
         )
-    ]  # fmt: skip
+    ]
     assert (log.documents, log.problem_count) == (1, 0)
 
 
@@ -103,15 +110,27 @@ def test_formulas_titles_and_languages_are_read_as_meant(tmp_path: Path) -> None
         tmp_path / "a.xml",
         article(1, math, title="[Rest in sprains]."),
         article(
-            2, german, title="[Not Available].", inside="<VernacularTitle>Ruhe.</VernacularTitle>", language="ger"
+            2,
+            german,
+            title="[Not Available].",
+            inside="<VernacularTitle>Ruhe.</VernacularTitle>",
+            language="ger",
         ),
         article(3, language="chi", after=other),
     )
     found = {p.id: (p.title, p.text, p.language) for p in read(file)[0]}
     assert found == {
         "pubmed:1:-.1": ("Rest in sprains", "Of 10^6a/b cells.", "en"),
-        "pubmed:2:-.1": ("Ruhe.", "Die Ruhe half den meisten Patienten mit einer Zerrung recht gut.", "de"),
-        "pubmed:3:-.1": ("Rest in sprains.", "Rest eased the pain of most patients.", "en"),
+        "pubmed:2:-.1": (
+            "Ruhe.",
+            "Die Ruhe half den meisten Patienten mit einer Zerrung recht gut.",
+            "de",
+        ),
+        "pubmed:3:-.1": (
+            "Rest in sprains.",
+            "Rest eased the pain of most patients.",
+            "en",
+        ),
         "pubmed:3-zh:-.1": ("Rest in sprains.", "休息可以缓解疼痛。", "zh"),
     }
 
@@ -127,12 +146,18 @@ def test_a_book_counts_from_its_last_revision(tmp_path: Path) -> None:
     assert (passage.title, passage.published) == ("Colchicine", date(2018, 7, 9))
 
 
-def test_later_records_replace_deletions_remove_and_every_record_is_accounted_for(tmp_path: Path) -> None:
+def test_later_records_replace_deletions_remove_and_every_record_is_accounted_for(
+    tmp_path: Path,
+) -> None:
     def saying(pmid: int, words: str, version: int = 1) -> str:
         return article(pmid, f"<AbstractText>{words}</AbstractText>", version=version)
 
     base = [saying(n, f"Base {n} says so.") for n in range(1, 6)]
-    write(tmp_path / "baseline" / "pubmed26n0001.xml.gz", *base, saying(1, "Second version stays.", 2))
+    write(
+        tmp_path / "baseline" / "pubmed26n0001.xml.gz",
+        *base,
+        saying(1, "Second version stays.", 2),
+    )
     write(
         tmp_path / "a-updates" / "pubmed26n0002.xml.gz",
         saying(2, "First update of two."),
@@ -143,8 +168,11 @@ def test_later_records_replace_deletions_remove_and_every_record_is_accounted_fo
     write(tmp_path / "a-updates" / "pubmed26n0003.xml.gz", saying(4, "Four is back."))
     _, log = read(tmp_path)
     assert texts(tmp_path) == {
-        "1": "Second version stays.", "2": "Second update of two.", "4": "Four is back.", "5": "Base 5 says so.",
-    }  # fmt: skip
+        "1": "Second version stays.",
+        "2": "Second update of two.",
+        "4": "Four is back.",
+        "5": "Base 5 says so.",
+    }
     assert (log.documents, log.superseded, log.problem_count) == (4, 6, 0)
 
 
@@ -164,9 +192,15 @@ def test_nothing_retracted_or_questioned_is_evidence(tmp_path: Path) -> None:
         article(14, after=linked("ExpressionOfConcernIn", 901)),
         article(15),
         article(16),
-        article(17, after=linked("CommentIn", 902), title="Withdrawn patients in trials"),
+        article(
+            17, after=linked("CommentIn", 902), title="Withdrawn patients in trials"
+        ),
         article(20, after=linked("RetractionOf", 15)),
-        article(21, kinds="Expression of Concern", after=linked("ExpressionOfConcernFor", 16)),
+        article(
+            21,
+            kinds="Expression of Concern",
+            after=linked("ExpressionOfConcernFor", 16),
+        ),
     )
     passages, log = read(file)
     assert [p.id for p in passages] == ["pubmed:17:-.1"]
@@ -198,8 +232,16 @@ def test_published_is_the_last_day_on_which_it_may_have_appeared(
         year, month, number = parts.split()
         return f"<Year>{year}</Year><Month>{month}</Month><Day>{number}</Day>"
 
-    inside = f'<ArticleDate DateType="Electronic">{day(electronic)}</ArticleDate>' if electronic else ""
-    history = f'<PubMedPubDate PubStatus="pubmed">{day(listed)}</PubMedPubDate>' if listed else ""
+    inside = (
+        f'<ArticleDate DateType="Electronic">{day(electronic)}</ArticleDate>'
+        if electronic
+        else ""
+    )
+    history = (
+        f'<PubMedPubDate PubStatus="pubmed">{day(listed)}</PubMedPubDate>'
+        if listed
+        else ""
+    )
     record = article(1, issue=issue, inside=inside, history=history)
     assert read(write(tmp_path / "a.xml", record))[0][0].published == expected
 
@@ -232,16 +274,22 @@ def test_any_date_is_a_period_or_none(text: str) -> None:
 
 
 def test_articles_without_a_date_or_a_text_are_counted_not_read(tmp_path: Path) -> None:
-    passages, log = read(write(tmp_path / "a.xml", article(1, issue=""), article(2, "")), "pubmed")
+    passages, log = read(
+        write(tmp_path / "a.xml", article(1, issue=""), article(2, "")), "pubmed"
+    )
     assert not passages
     assert (log.empty, log.problem_count) == (1, 1)
     assert "PMID 1: no date" in log.problems[0].cause
 
 
-def test_broken_xml_costs_its_article_and_the_report_names_the_line(tmp_path: Path) -> None:
+def test_broken_xml_costs_its_article_and_the_report_names_the_line(
+    tmp_path: Path,
+) -> None:
     broken = article(2).replace("</AbstractText>", "")
     unended = article(4).replace("</PubmedArticle>", "")
-    _, log = read(write(tmp_path / "x.xml", article(1), broken, article(3), unended, article(5)))
+    _, log = read(
+        write(tmp_path / "x.xml", article(1), broken, article(3), unended, article(5))
+    )
     assert set(texts(tmp_path / "x.xml")) == {"1", "3", "5"}
     lines = (tmp_path / "x.xml").read_text().splitlines()
     assert [p.cause for p in log.problems] == [
@@ -254,10 +302,15 @@ def test_broken_xml_costs_its_article_and_the_report_names_the_line(tmp_path: Pa
     assert all(p.member.startswith("x.xml, line ") for p in log.problems)
 
 
-def test_a_cut_file_keeps_what_came_before_and_a_falsified_gzip_is_left_out(tmp_path: Path) -> None:
+def test_a_cut_file_keeps_what_came_before_and_a_falsified_gzip_is_left_out(
+    tmp_path: Path,
+) -> None:
     rng = random.Random(3)
     noise = [" ".join(str(rng.random()) for _ in range(40)) for _ in range(300)]
-    records = [article(n + 1, f"<AbstractText>Said {words}.</AbstractText>") for n, words in enumerate(noise)]
+    records = [
+        article(n + 1, f"<AbstractText>Said {words}.</AbstractText>")
+        for n, words in enumerate(noise)
+    ]
     whole = write(tmp_path / "whole" / "a.xml.gz", *records).read_bytes()
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "a.xml.gz").write_bytes(whole[: len(whole) // 2])
@@ -274,10 +327,16 @@ def test_a_cut_file_keeps_what_came_before_and_a_falsified_gzip_is_left_out(tmp_
     assert "fetch it again" in log.problems[0].cause
 
 
-def test_a_document_type_with_content_is_refused_and_a_named_one_never_fetched(tmp_path: Path) -> None:
+def test_a_document_type_with_content_is_refused_and_a_named_one_never_fetched(
+    tmp_path: Path,
+) -> None:
     bomb = HEAD.replace('pubmed_250101.dtd">', 'pubmed_250101.dtd" [<!ENTITY a "b">]>')
     write(tmp_path / "bomb.xml", article(1), head=bomb)
-    write(tmp_path / "entity.xml", article(2, "<AbstractText>Take &a; daily.</AbstractText>"), article(3))
+    write(
+        tmp_path / "entity.xml",
+        article(2, "<AbstractText>Take &a; daily.</AbstractText>"),
+        article(3),
+    )
     passages, log = read(tmp_path, "pubmed")
     assert [p.id for p in passages] == ["pubmed:3:-.1"]
     assert [p.cause.split(",")[0] for p in log.problems] == [
@@ -287,7 +346,8 @@ def test_a_document_type_with_content_is_refused_and_a_named_one_never_fetched(t
 
 
 SAMPLE = [
-    article(n * 1111, f"<AbstractText>Statement {n} on rest &amp; pain.</AbstractText>") for n in range(1, 7)
+    article(n * 1111, f"<AbstractText>Statement {n} on rest &amp; pain.</AbstractText>")
+    for n in range(1, 7)
 ]
 
 
@@ -302,16 +362,28 @@ def test_damage_anywhere_costs_at_most_the_record_it_falls_in(
     file = tmp_path_factory.mktemp("d") / "a.xml"
     file.write_bytes(damaged)
     passages, log = read(file, "pubmed")
-    starts = [len((HEAD + "".join(SAMPLE[:n])).encode()) for n in range(len(SAMPLE) + 1)]
+    starts = [
+        len((HEAD + "".join(SAMPLE[:n])).encode()) for n in range(len(SAMPLE) + 1)
+    ]
     untouched = {
         f"Statement {n + 1} on rest & pain."
         for n in range(len(SAMPLE))
-        if (starts[n + 1] <= place + 1 if cut else not starts[n] <= place < starts[n + 1])
+        if (
+            starts[n + 1] <= place + 1
+            if cut
+            else not starts[n] <= place < starts[n + 1]
+        )
     }
     refused = any("document type" in p.cause for p in log.problems)
     assert refused or untouched <= {p.text for p in passages}
-    assert len(passages) + log.problem_count + log.empty + log.retracted + log.questioned + log.superseded >= (
-        1 if refused or cut else len(SAMPLE)
+    assert (
+        len(passages)
+        + log.problem_count
+        + log.empty
+        + log.retracted
+        + log.questioned
+        + log.superseded
+        >= (1 if refused or cut else len(SAMPLE))
     )
     if cut and place < len(data) - len(END):
         assert log.problem_count
@@ -319,10 +391,15 @@ def test_damage_anywhere_costs_at_most_the_record_it_falls_in(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.sampled_from([*SAMPLE, "<PubmedArticle>", "</PubmedArticle>", "x\n"]), max_size=12),
+    st.lists(
+        st.sampled_from([*SAMPLE, "<PubmedArticle>", "</PubmedArticle>", "x\n"]),
+        max_size=12,
+    ),
     st.integers(1, 700),
 )
-def test_records_are_cut_alike_whatever_the_size_of_the_blocks(parts: list[str], size: int) -> None:
+def test_records_are_cut_alike_whatever_the_size_of_the_blocks(
+    parts: list[str], size: int
+) -> None:
     data = (HEAD + "".join(parts) + END).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames_module, "BLOCK", size)
@@ -331,7 +408,9 @@ def test_records_are_cut_alike_whatever_the_size_of_the_blocks(parts: list[str],
     assert cut == [(f.kind, f.line, f.data) for f in frames(BytesIO(data))]
 
 
-def test_a_record_without_end_is_left_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_without_end_is_left_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(frames_module, "PUBMED_RECORD_BYTES", 50_000)
     monkeypatch.setattr(frames_module, "BLOCK", 4_096)
     long = article(2, f"<AbstractText>{'word ' * 40_000}</AbstractText>")
@@ -340,11 +419,17 @@ def test_a_record_without_end_is_left_in_bounded_memory(tmp_path: Path, monkeypa
     assert "longer than 50000 bytes" in log.problems[0].cause
 
 
-def test_a_gzip_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gzip_without_end_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(frames_module, "ARCHIVE_BYTES", 3_000_000)
-    passages, log = read(write(tmp_path / "a.xml.gz", article(1), " " * 20_000_000, article(2)))
+    passages, log = read(
+        write(tmp_path / "a.xml.gz", article(1), " " * 20_000_000, article(2))
+    )
     assert [p.id for p in passages] == ["pubmed:1:-.1"]
-    assert [p.cause for p in log.problems] == ["the gzip unpacks to more than 3000000 bytes"]
+    assert [p.cause for p in log.problems] == [
+        "the gzip unpacks to more than 3000000 bytes"
+    ]
 
 
 def test_deep_nesting_is_read_or_reported(tmp_path: Path) -> None:
@@ -356,7 +441,17 @@ def test_deep_nesting_is_read_or_reported(tmp_path: Path) -> None:
 
 def test_reading_agrees_with_the_standard_librarys_parser(tmp_path: Path) -> None:
     rng = random.Random(11)
-    words = ["rest", "pain", "the", "ß", "休息", "&lt;5", "α", "<i>in vivo</i>", "p&amp;c"]
+    words = [
+        "rest",
+        "pain",
+        "the",
+        "ß",
+        "休息",
+        "&lt;5",
+        "α",
+        "<i>in vivo</i>",
+        "p&amp;c",
+    ]
 
     def records() -> Iterator[str]:
         for n in range(1, 200):
@@ -378,7 +473,9 @@ def test_reading_agrees_with_the_standard_librarys_parser(tmp_path: Path) -> Non
     assert len(expected) > 100
 
 
-def test_the_digest_does_not_follow_the_files_that_hold_the_articles(tmp_path: Path) -> None:
+def test_the_digest_does_not_follow_the_files_that_hold_the_articles(
+    tmp_path: Path,
+) -> None:
     def digest(name: str, groups: list[list[str]]) -> str:
         for number, group in enumerate(groups):
             write(tmp_path / name / f"pubmed26n{number:04}.xml.gz", *group)
@@ -388,4 +485,8 @@ def test_the_digest_does_not_follow_the_files_that_hold_the_articles(tmp_path: P
         return survey.digest
 
     mixed = random.Random(1).sample(SAMPLE, len(SAMPLE))
-    assert digest("a", [SAMPLE]) == digest("b", [mixed[:2], mixed[2:]]) != digest("c", [SAMPLE[1:]])
+    assert (
+        digest("a", [SAMPLE])
+        == digest("b", [mixed[:2], mixed[2:]])
+        != digest("c", [SAMPLE[1:]])
+    )

@@ -20,7 +20,11 @@ def kept(folder: Path, passages: list[Passage]) -> tuple[set[Passage], str, int]
     survey = Survey(folder)
     for each in passages:
         survey.add(each)
-    found = [stored for n, each in enumerate(passages) if (stored := survey.kept(n, each)) is not None]
+    found = [
+        stored
+        for n, each in enumerate(passages)
+        if (stored := survey.kept(n, each)) is not None
+    ]
     assert len({each.id for each in found}) == len(found)
     folder.unlink()
     return set(found), survey.digest, len(survey.ambiguous_ids)
@@ -57,15 +61,21 @@ def plainly(passages: list[Passage]) -> set[tuple[str, str, str]]:
     st.randoms(use_true_random=False),
 )
 def test_decisions_are_those_of_a_plain_reading_in_any_order(
-    tmp_path_factory: pytest.TempPathFactory, passages: list[Passage], rng: random.Random
+    tmp_path_factory: pytest.TempPathFactory,
+    passages: list[Passage],
+    rng: random.Random,
 ) -> None:
     folder = tmp_path_factory.mktemp("s") / "survey"
     found, digest, ambiguous = kept(folder, passages)
-    assert {(each.id.split("~")[0], each.title, each.text) for each in found} == plainly(passages)
+    assert {
+        (each.id.split("~")[0], each.title, each.text) for each in found
+    } == plainly(passages)
     texts: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for each in passages:
         texts[each.id].add((each.title, each.text))
     assert ambiguous == sum(len(group) > 1 for group in texts.values())
-    assert all(("~" in each.id) == (len(texts[each.id.split("~")[0]]) > 1) for each in found)
+    assert all(
+        ("~" in each.id) == (len(texts[each.id.split("~")[0]]) > 1) for each in found
+    )
     shuffled = rng.sample(passages, len(passages))
     assert kept(folder, shuffled) == (found, digest, ambiguous)

@@ -24,7 +24,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "sample.jsonl"
     with source.open("w", encoding="utf-8") as handle:
         for n in range(200):
-            row = {"id": f"p{n}", "title": "Gout", "text": f"Sentence {n} on gout.", "date": 2001 + n % 20}
+            row = {
+                "id": f"p{n}",
+                "title": "Gout",
+                "text": f"Sentence {n} on gout.",
+                "date": 2001 + n % 20,
+            }
             handle.write(json.dumps(row) + "\n")
     build_index([open_corpus(source)], folder / "index")
     return folder / "index"
@@ -41,7 +46,9 @@ def flip(place: Path, position: int) -> None:
     place.write_bytes(data)
 
 
-async def test_each_damaged_file_is_an_error_before_the_first_result(index: Path) -> None:
+async def test_each_damaged_file_is_an_error_before_the_first_result(
+    index: Path,
+) -> None:
     manifest = read_manifest(index)
     assert len(manifest.files) > 8
     for entry in manifest.files:
@@ -62,7 +69,9 @@ async def test_a_panic_of_the_engine_is_a_damaged_index(index: Path) -> None:
     for position in range(0, size, max(1, size // 60)):
         flip(terms, position)
         try:
-            await open_index(index).search(QUESTION, k=5)  # a PanicException would end the test run
+            await open_index(index).search(
+                QUESTION, k=5
+            )  # a PanicException would end the test run
         except IndexCorrupt:
             ended += 1
         flip(terms, position)
@@ -82,12 +91,16 @@ async def test_damage_that_comes_later_is_seen_by_the_next_look(index: Path) -> 
 async def test_an_index_that_a_build_replaced_stays_good(index: Path) -> None:
     opened = open_index(index, verify=True)
     source = index.parent / "other.jsonl"
-    source.write_text(json.dumps({"id": "a", "title": "Gout", "text": "Gout is common."}) + "\n")
+    source.write_text(
+        json.dumps({"id": "a", "title": "Gout", "text": "Gout is common."}) + "\n"
+    )
     build_index([open_corpus(source)], index, fresh=True)
     assert len((await opened.search(QUESTION, k=5))[0]) == 5
 
 
-async def test_a_result_that_is_too_old_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_result_that_is_too_old_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     looks = 0
 
     def look() -> None:

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, UsageError
-from medlive.evidence.dense import DenseIndex, as_query, build_dense, choose_kind, exact, recall
+from medlive.evidence.dense import (
+    DenseIndex,
+    as_query,
+    build_dense,
+    choose_kind,
+    exact,
+    recall,
+)
 from medlive.evidence.manifest import DenseKind, DensePart
 from medlive.evidence.vectors import VectorStore, keys_digest
 from tests.support.embedding import Arrays, CountingEncoder, clustered, items, keys
@@ -41,7 +48,11 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def vectors() -> NDArray[np.float32]:
-    return clustered(COUNT, DIMENSION, CLUSTERS, SPREAD, seed=1).astype(np.float16).astype(np.float32)
+    return (
+        clustered(COUNT, DIMENSION, CLUSTERS, SPREAD, seed=1)
+        .astype(np.float16)
+        .astype(np.float32)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,16 +61,24 @@ def queries() -> NDArray[np.float32]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory, vectors: NDArray[np.float32]) -> Built:
+def built(
+    tmp_path_factory: pytest.TempPathFactory, vectors: NDArray[np.float32]
+) -> Built:
     root = tmp_path_factory.mktemp("dense")
     return {
-        kind: (root / kind, build_dense(Arrays(vectors), root / kind, kind=kind, queries=TUNING))
+        kind: (
+            root / kind,
+            build_dense(Arrays(vectors), root / kind, kind=kind, queries=TUNING),
+        )
         for kind in DenseKind
     }
 
 
 def brute(
-    vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int, allowed: NDArray[np.bool_] | None = None
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    k: int,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Every product, in numpy alone."""
     products = queries.astype(np.float64) @ vectors.T.astype(np.float64)
@@ -72,13 +91,20 @@ def brute(
 
 @pytest.mark.parametrize("kind", DenseKind)
 def test_a_kind_finds_what_its_account_says(
-    built: Built, vectors: NDArray[np.float32], queries: NDArray[np.float32], kind: DenseKind
+    built: Built,
+    vectors: NDArray[np.float32],
+    queries: NDArray[np.float32],
+    kind: DenseKind,
 ) -> None:
     folder, part = built[kind]
     index = DenseIndex.open(folder, part)
     scores, ordinals = index.search(queries, 32)
     expected_scores, expected = brute(vectors, queries, 32)
-    assert (scores.shape, scores.dtype, ordinals.dtype) == ((64, 32), np.float32, np.int64)
+    assert (scores.shape, scores.dtype, ordinals.dtype) == (
+        (64, 32),
+        np.float32,
+        np.int64,
+    )
     assert (np.diff(scores, axis=1) <= 0).all(), "best first"
     found = recall(ordinals, expected)
     if kind is DenseKind.FLAT:
@@ -86,16 +112,24 @@ def test_a_kind_finds_what_its_account_says(
         np.testing.assert_allclose(scores, expected_scores, rtol=1e-5)
     else:
         assert part.recall.value >= 0.95
-        assert (part.recall.queries, part.recall.tuned_on, part.recall.sampled) == (256, 256, "given")
+        assert (part.recall.queries, part.recall.tuned_on, part.recall.sampled) == (
+            256,
+            256,
+            "given",
+        )
         assert found >= 0.93, "these are new draws"
     true = np.take_along_axis(queries @ vectors.T, ordinals, 1)
-    np.testing.assert_allclose(scores, true, rtol=2e-3, atol=2e-3, err_msg="a score is the product")
+    np.testing.assert_allclose(
+        scores, true, rtol=2e-3, atol=2e-3, err_msg="a score is the product"
+    )
 
 
 @pytest.mark.parametrize("kind", DenseKind)
 @settings(max_examples=12, deadline=None)
 @given(
-    seed=st.integers(0, 2**32 - 1), share=st.sampled_from([0.0, 0.0004, 0.01, 0.3, 0.9, 1.0]), k=st.integers(1, 40)
+    seed=st.integers(0, 2**32 - 1),
+    share=st.sampled_from([0.0, 0.0004, 0.01, 0.3, 0.9, 1.0]),
+    k=st.integers(1, 40),
 )
 def test_nothing_that_is_not_allowed_is_found(
     built: Built,
@@ -119,12 +153,17 @@ def test_nothing_that_is_not_allowed_is_found(
         held = row[row >= 0]
         assert len(set(held.tolist())) == len(held), "a passage is found once"
     if kind is DenseKind.FLAT:
-        assert recall(ordinals, brute(vectors, queries[:4], k, allowed)[1]) == 1 or not allowed.any()
+        assert (
+            recall(ordinals, brute(vectors, queries[:4], k, allowed)[1]) == 1
+            or not allowed.any()
+        )
     elif 0 < int(allowed.sum()) <= 32 and share < 0.3:
         assert recall(ordinals, brute(vectors, queries[:4], k, allowed)[1]) > 0.9
 
 
-def test_more_asked_for_than_there_is(built: Built, queries: NDArray[np.float32]) -> None:
+def test_more_asked_for_than_there_is(
+    built: Built, queries: NDArray[np.float32]
+) -> None:
     folder, part = built[DenseKind.FLAT]
     scores, ordinals = DenseIndex.open(folder, part).search(queries[:2], COUNT + 5)
     assert ordinals.shape == (2, COUNT + 5)
@@ -134,7 +173,9 @@ def test_more_asked_for_than_there_is(built: Built, queries: NDArray[np.float32]
 
 def test_no_query_gives_no_row(built: Built) -> None:
     for folder, part in built.values():
-        scores, ordinals = DenseIndex.open(folder, part).search(np.empty((0, DIMENSION), dtype=np.float32), 5)
+        scores, ordinals = DenseIndex.open(folder, part).search(
+            np.empty((0, DIMENSION), dtype=np.float32), 5
+        )
         assert scores.shape == ordinals.shape == (0, 5)
 
 
@@ -155,14 +196,19 @@ def test_threads_share_an_index(built: Built, queries: NDArray[np.float32]) -> N
 
 
 def test_an_index_may_be_moved_and_says_nothing(
-    built: Built, queries: NDArray[np.float32], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    built: Built,
+    queries: NDArray[np.float32],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     for kind, (folder, part) in built.items():
         expected = DenseIndex.open(folder, part).search(queries, 5)[1]
         moved = tmp_path / kind
         moved.mkdir()
         (moved / "index.faiss").write_bytes((folder / "index.faiss").read_bytes())
-        np.testing.assert_array_equal(DenseIndex.open(moved, part).search(queries, 5)[1], expected)
+        np.testing.assert_array_equal(
+            DenseIndex.open(moved, part).search(queries, 5)[1], expected
+        )
     assert capfd.readouterr() == ("", "")
 
 
@@ -171,8 +217,12 @@ def test_a_part_survives_json(built: Built) -> None:
         assert DensePart.model_validate_json(part.model_dump_json()) == part
 
 
-def test_exact_agrees_with_brute_force(vectors: NDArray[np.float32], queries: NDArray[np.float32]) -> None:
-    np.testing.assert_array_equal(exact(Arrays(vectors), queries, 40), brute(vectors, queries, 40)[1])
+def test_exact_agrees_with_brute_force(
+    vectors: NDArray[np.float32], queries: NDArray[np.float32]
+) -> None:
+    np.testing.assert_array_equal(
+        exact(Arrays(vectors), queries, 40), brute(vectors, queries, 40)[1]
+    )
 
 
 def test_an_unreachable_target_is_reported(tmp_path: Path) -> None:
@@ -182,8 +232,14 @@ def test_an_unreachable_target_is_reported(tmp_path: Path) -> None:
     part = build_dense(source, tmp_path, kind=DenseKind.HNSW, target=1.0, queries=given)
     assert part.recall.target == 1.0
     assert part.recall.value < 1.0 or part.parameters.ef_search is not None
-    part = build_dense(source, tmp_path, kind=DenseKind.IVF_FLAT, target=0.5, queries=given)
-    assert (part.recall.sampled, part.recall.queries, part.recall.tuned_on) == ("given", 25, 25)
+    part = build_dense(
+        source, tmp_path, kind=DenseKind.IVF_FLAT, target=0.5, queries=given
+    )
+    assert (part.recall.sampled, part.recall.queries, part.recall.tuned_on) == (
+        "given",
+        25,
+        25,
+    )
     assert (part.parameters.nprobe or 0) < (part.parameters.nlist or 0)
     assert 0.4 < part.recall.value < 1, "a lower target is met at a lower cost"
 
@@ -199,11 +255,15 @@ def test_a_damaged_file_is_named(built: Built, tmp_path: Path, kind: DenseKind) 
 
 def test_a_foreign_index_is_refused(built: Built) -> None:
     folder, part = built[DenseKind.FLAT]
-    with pytest.raises(IndexCorrupt, match="contains 1500 vectors of dimension 16, expected 1499"):
+    with pytest.raises(
+        IndexCorrupt, match="contains 1500 vectors of dimension 16, expected 1499"
+    ):
         DenseIndex.open(folder, part.model_copy(update={"count": 1499}))
 
 
-def test_queries_that_are_none_are_refused(built: Built, queries: NDArray[np.float32]) -> None:
+def test_queries_that_are_none_are_refused(
+    built: Built, queries: NDArray[np.float32]
+) -> None:
     folder, part = built[DenseKind.FLAT]
     index = DenseIndex.open(folder, part)
     with pytest.raises(EvidenceUnavailable, match=r"shape \(64, 5\).*dimension 16"):
@@ -216,7 +276,9 @@ def test_queries_that_are_none_are_refused(built: Built, queries: NDArray[np.flo
 
 def test_too_few_passages(tmp_path: Path) -> None:
     few = clustered(3, DIMENSION, CLUSTERS, SPREAD, seed=7)
-    with pytest.raises(UsageError, match="3 passages are too few for an index of kind ivf_pq"):
+    with pytest.raises(
+        UsageError, match="3 passages are too few for an index of kind ivf_pq"
+    ):
         build_dense(Arrays(few), tmp_path, kind=DenseKind.IVF_PQ)
     part = build_dense(Arrays(few[:1]), tmp_path, kind=DenseKind.FLAT)
     assert DenseIndex.open(tmp_path, part).search(few, 2)[1].tolist() == [[0, -1]] * 3
@@ -224,7 +286,9 @@ def test_too_few_passages(tmp_path: Path) -> None:
 
 def test_an_odd_dimension_has_product_codes(tmp_path: Path) -> None:
     vectors = clustered(200, 7, 5, SPREAD, seed=8)
-    part = build_dense(Arrays(vectors), tmp_path, kind=DenseKind.IVF_PQ, queries=vectors[::4])
+    part = build_dense(
+        Arrays(vectors), tmp_path, kind=DenseKind.IVF_PQ, queries=vectors[::4]
+    )
     assert part.recall.value > 0.9
 
 
@@ -264,7 +328,14 @@ except DiskFull as exc:
 
 def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _FULL, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS, env=ENVIRONMENT, timeout=WAIT_S)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        cwd=TESTS,
+        env=ENVIRONMENT,
+        timeout=WAIT_S,
+    )
     assert done.returncode == 0, done.stderr
     for words in ("index.faiss", "File too large", "finished shard stays"):
         assert words in done.stdout
@@ -274,9 +345,9 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
 def test_a_query_is_made_of_a_passage() -> None:
     text = "Metformin lowers glucose in adults. It is taken twice a day."
     assert as_query("Metformin", text) == "Metformin lowers glucose in adults."
-    assert as_query("二甲双胍", "糖尿病患者应当控制饮食并坚持运动，同时按时按量服用药物。第二句。").startswith(
-        "糖尿病"
-    )
+    assert as_query(
+        "二甲双胍", "糖尿病患者应当控制饮食并坚持运动，同时按时按量服用药物。第二句。"
+    ).startswith("糖尿病")
     assert as_query("Metformin", "Short.") == "Metformin"
     assert as_query("", "") == ""
     assert as_query("title", "x" * 1_000_000) == "title"

@@ -45,13 +45,16 @@ def test_vectors_come_back_in_the_order_asked_for(tmp_path: Path) -> None:
     encoder = CountingEncoder()
     store = VectorStore(tmp_path, encoder.identity)
     seen: list[int] = []
-    assert store.embed_missing(items(range(50)), encoder, shard_size=20, progress=seen.append) == (0, 50)
+    assert store.embed_missing(
+        items(range(50)), encoder, shard_size=20, progress=seen.append
+    ) == (0, 50)
     assert (seen, len(store)) == ([20, 40, 50], 50)
     order = np.random.default_rng(1).permutation(50).tolist()
     check_holds(tmp_path, order)
     rows = store.vectors(keys(order)).rows(np.array([3, 0, 3]))
     np.testing.assert_array_equal(
-        rows, np.stack([vector(f"text {order[n]}") for n in (3, 0, 3)]).astype(np.float16)
+        rows,
+        np.stack([vector(f"text {order[n]}") for n in (3, 0, 3)]).astype(np.float16),
     )
 
 
@@ -128,10 +131,14 @@ def test_a_killed_process_loses_its_shard_and_no_other(tmp_path: Path) -> None:
         wait_for(mark)
         process.send_signal(signal.SIGKILL)
     store = VectorStore(root, identity())
-    assert len(store) == 40, "two shards of 20 were finished when the third was under way"
+    assert len(store) == 40, (
+        "two shards of 20 were finished when the third was under way"
+    )
     before = stamps(store)
     encoder = CountingEncoder()
-    old, others = (store.folder / f"shard-{name}.vec.1a2b3c4d.part" for name in ("a", "b"))
+    old, others = (
+        store.folder / f"shard-{name}.vec.1a2b3c4d.part" for name in ("a", "b")
+    )
     for part, age in ((old, 2 * ABANDONED_S), (others, 0)):
         part.write_bytes(b"half")
         os.utime(part, (time.time() - age,) * 2)
@@ -157,10 +164,16 @@ def test_a_corpus_that_changed_after_a_kill_is_planned_anew(tmp_path: Path) -> N
     check_holds(root, numbers)
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e6], ids=["not a number", "infinite", "beyond half precision"])
+@pytest.mark.parametrize(
+    "wrong",
+    [np.nan, np.inf, 1e6],
+    ids=["not a number", "infinite", "beyond half precision"],
+)
 def test_a_vector_that_is_none_names_its_passage(tmp_path: Path, wrong: float) -> None:
     class Broken(CountingEncoder):
-        def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        def encode_passages(
+            self, pairs: Sequence[tuple[str, str]]
+        ) -> NDArray[np.float32]:
             vectors = super().encode_passages(pairs)
             vectors[[text == "text 13" for _, text in pairs], 2] = wrong
             return vectors
@@ -176,10 +189,14 @@ def test_a_vector_that_is_none_names_its_passage(tmp_path: Path, wrong: float) -
 
 def test_vectors_of_another_shape_are_refused(tmp_path: Path) -> None:
     class Short(CountingEncoder):
-        def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        def encode_passages(
+            self, pairs: Sequence[tuple[str, str]]
+        ) -> NDArray[np.float32]:
             return super().encode_passages(pairs)[1:]
 
-    with pytest.raises(EvidenceUnavailable, match=r"shape \(4, 8\) for 5 passages.*'title 0'"):
+    with pytest.raises(
+        EvidenceUnavailable, match=r"shape \(4, 8\) for 5 passages.*'title 0'"
+    ):
         VectorStore(tmp_path, identity()).embed_missing(items(range(5)), Short())
 
 
@@ -199,14 +216,18 @@ def test_damage_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(IndexCorrupt, match=r"shard-[0-9a-f]{32}\.vec has sha256:"):
         VectorStore(tmp_path, identity()).verify()
     place.write_bytes(whole[:-1])
-    with pytest.raises(IndexCorrupt, match=r"shard-[0-9a-f]{32}\.vec has 159 bytes, expected 160") as caught:
+    with pytest.raises(
+        IndexCorrupt, match=r"shard-[0-9a-f]{32}\.vec has 159 bytes, expected 160"
+    ) as caught:
         VectorStore(tmp_path, identity())
     assert "medlive evidence build" in (caught.value.hint or "")
     place.unlink()
     with pytest.raises(IndexCorrupt, match=r"shard-[0-9a-f]{32}\.vec is missing"):
         VectorStore(tmp_path, identity())
     place.with_suffix(".json").write_text("{}")
-    with pytest.raises(IndexCorrupt, match=r"shard-[0-9a-f]{32}\.json is not a valid shard description"):
+    with pytest.raises(
+        IndexCorrupt, match=r"shard-[0-9a-f]{32}\.json is not a valid shard description"
+    ):
         VectorStore(tmp_path, identity())
 
 
@@ -237,11 +258,26 @@ def test_a_full_disk_keeps_what_is_finished(tmp_path: Path, kind: str) -> None:
     command = [sys.executable, "-c", _FULL, str(tmp_path), limit]
     if kind == "disk":
         mount = 'mount -t tmpfs -o size=100k none "$1" && shift && exec "$@"'
-        unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh", str(tmp_path)]
-        if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        unshare = [
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            mount,
+            "sh",
+            str(tmp_path),
+        ]
+        if (
+            shutil.which("unshare") is None
+            or subprocess.run([*unshare, "true"], capture_output=True).returncode
+        ):
             pytest.skip("this system lets nobody mount a small disk of his own")
         command = [*unshare, *command]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, cwd=TESTS)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=WAIT_S, cwd=TESTS
+    )
     assert done.returncode == 0, done.stderr
     message, hint, stored, parts, status = done.stdout.strip().split(" | ")
     assert "/shard-" in message

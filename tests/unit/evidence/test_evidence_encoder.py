@@ -14,12 +14,20 @@ import pytest
 
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.encoder import Encoder, open_encoder, open_reranker
-from medlive.evidence.encoders.folders import EncoderSettings, Role, find_models, missing_packages, open_folder
+from medlive.evidence.encoders.folders import (
+    EncoderSettings,
+    Role,
+    find_models,
+    missing_packages,
+    open_folder,
+)
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
 for package in ("torch", "transformers", "onnxruntime"):
     if find_spec(package) is None:
-        pytest.skip("medlive[medcpt] is not installed: make medcpt", allow_module_level=True)
+        pytest.skip(
+            "medlive[medcpt] is not installed: make medcpt", allow_module_level=True
+        )
 
 torch: Any
 transformers: Any
@@ -31,7 +39,10 @@ onnx: Any
 def _heavy() -> None:
     global torch, transformers, medcpt, onnx
     torch, transformers = import_module("torch"), import_module("transformers")
-    medcpt, onnx = (import_module(f"medlive.evidence.encoders.{name}") for name in ("medcpt", "onnx"))
+    medcpt, onnx = (
+        import_module(f"medlive.evidence.encoders.{name}")
+        for name in ("medcpt", "onnx")
+    )
 
 
 WORDS = [
@@ -63,12 +74,25 @@ PAIRS = [
 QUERIES = ["Does aspirin help a child?", "", "fever " * 200, "肺炎", "x"]
 
 
-def make_model(folder: Path, seed: int, kind: str = "BertModel", hidden: int = 32, **config: Any) -> Path:
+def make_model(
+    folder: Path, seed: int, kind: str = "BertModel", hidden: int = 32, **config: Any
+) -> Path:
     """A BERT with random weights, and a tokenizer of a few words, saved as they are published."""
     folder.mkdir(parents=True)
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS), *WORDS]
+    vocabulary = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *LETTERS,
+        *(f"##{c}" for c in LETTERS),
+        *WORDS,
+    ]
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(
+        folder
+    )
     torch.manual_seed(seed)
     shape = transformers.BertConfig(
         vocab_size=len(vocabulary),
@@ -89,14 +113,19 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.utils.logging.disable_progress_bar()
     make_model(folder / Role.QUERY.value, 1)
     make_model(folder / Role.ARTICLE.value, 2)
-    make_model(folder / Role.CROSS.value, 3, "BertForSequenceClassification", num_labels=1)
+    make_model(
+        folder / Role.CROSS.value, 3, "BertForSequenceClassification", num_labels=1
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettings:
     """Settings without an export and without a cache."""
-    return EncoderSettings(home=tmp_path_factory.mktemp("home"), environment={"HF_HOME": str(models / "none")})
+    return EncoderSettings(
+        home=tmp_path_factory.mktemp("home"),
+        environment={"HF_HOME": str(models / "none")},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +155,13 @@ def plain(folder: Path, texts: list[Any], length: int, model: str = "AutoModel")
     outputs = []
     with torch.no_grad():
         for text in texts:
-            tokens = tokenizer([text], truncation=True, padding=True, max_length=length, return_tensors="pt")
+            tokens = tokenizer(
+                [text],
+                truncation=True,
+                padding=True,
+                max_length=length,
+                return_tensors="pt",
+            )
             outputs.append((tokens, loaded(**tokens)))
     return outputs
 
@@ -136,13 +171,17 @@ def first_tokens(outputs: Any) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("offline")
-def test_passages_are_pairs_cut_at_512_whose_first_token_is_the_vector(models: Path, encoder: Encoder) -> None:
+def test_passages_are_pairs_cut_at_512_whose_first_token_is_the_vector(
+    models: Path, encoder: Encoder
+) -> None:
     outputs = plain(models / Role.ARTICLE.value, [list(pair) for pair in PAIRS], 512)
     vectors = encoder.encode_passages(PAIRS)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(PAIRS), encoder.identity.dimension) == (len(PAIRS), 32)
     np.testing.assert_allclose(vectors, first_tokens(outputs), atol=1e-5)
-    means = np.stack([output.last_hidden_state[0].mean(0).numpy() for _, output in outputs])
+    means = np.stack(
+        [output.last_hidden_state[0].mean(0).numpy() for _, output in outputs]
+    )
     assert np.abs(vectors - means).max(axis=1).min() > 0.05
     assert [tokens["input_ids"].shape[1] for tokens, _ in outputs][1:3] == [512, 512]
     assert outputs[0][0]["token_type_ids"].sum() > 0
@@ -151,7 +190,9 @@ def test_passages_are_pairs_cut_at_512_whose_first_token_is_the_vector(models: P
 @pytest.mark.usefixtures("offline")
 def test_queries_stand_alone_and_are_cut_at_64(models: Path, encoder: Encoder) -> None:
     outputs = plain(models / Role.QUERY.value, QUERIES, 64)
-    np.testing.assert_allclose(encoder.encode_queries(QUERIES), first_tokens(outputs), atol=1e-5)
+    np.testing.assert_allclose(
+        encoder.encode_queries(QUERIES), first_tokens(outputs), atol=1e-5
+    )
     assert outputs[2][0]["input_ids"].shape[1] == 64
 
 
@@ -160,38 +201,74 @@ def test_pooling_is_the_first_token_whatever_the_folder_says(
 ) -> None:
     for role in (Role.QUERY, Role.ARTICLE):
         modules = [
-            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+            {
+                "idx": 0,
+                "name": "0",
+                "path": "",
+                "type": "sentence_transformers.models.Transformer",
+            },
+            {
+                "idx": 1,
+                "name": "1",
+                "path": "1_Pooling",
+                "type": "sentence_transformers.models.Pooling",
+            },
         ]
         (copied / role.value / "modules.json").write_text(json.dumps(modules))
         (copied / role.value / "1_Pooling").mkdir()
         pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
-        (copied / role.value / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        (copied / role.value / "1_Pooling" / "config.json").write_text(
+            json.dumps(pooling)
+        )
         (copied / role.value / "sentence_bert_config.json").write_text(
             '{"max_seq_length": 8, "do_lower_case": true}'
         )
     told = open_encoder(copied, settings=own)
-    np.testing.assert_allclose(told.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6)
-    np.testing.assert_allclose(told.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6)
+    np.testing.assert_allclose(
+        told.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        told.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
+    )
     assert told.identity == encoder.identity
 
 
-def test_what_lies_behind_the_length_changes_nothing_and_the_title_counts(encoder: Encoder) -> None:
+def test_what_lies_behind_the_length_changes_nothing_and_the_title_counts(
+    encoder: Encoder,
+) -> None:
     # [CLS] title [SEP] text [SEP]: 512 - 3 - 1 words of the text are read.
     long = encoder.encode_passages([("fever", "cough " * 508 + "aspirin " * 900)])
-    np.testing.assert_allclose(long, encoder.encode_passages([("fever", "cough " * 508)]), atol=1e-6)
-    assert np.abs(long - encoder.encode_passages([("fever", "cough " * 507)])).max() > 1e-4
-    assert np.abs(long - encoder.encode_passages([("heart", "cough " * 508)])).max() > 1e-2
-    assert np.abs(long - encoder.encode_passages([("", "fever " + "cough " * 508)])).max() > 1e-2
+    np.testing.assert_allclose(
+        long, encoder.encode_passages([("fever", "cough " * 508)]), atol=1e-6
+    )
+    assert (
+        np.abs(long - encoder.encode_passages([("fever", "cough " * 507)])).max() > 1e-4
+    )
+    assert (
+        np.abs(long - encoder.encode_passages([("heart", "cough " * 508)])).max() > 1e-2
+    )
+    assert (
+        np.abs(long - encoder.encode_passages([("", "fever " + "cough " * 508)])).max()
+        > 1e-2
+    )
     short = encoder.encode_queries(["fever " * 62 + "aspirin"])
-    np.testing.assert_allclose(short, encoder.encode_queries(["fever " * 62]), atol=1e-6)
+    np.testing.assert_allclose(
+        short, encoder.encode_queries(["fever " * 62]), atol=1e-6
+    )
 
 
 def test_queries_and_passages_have_encoders_of_their_own(encoder: Encoder) -> None:
-    assert np.abs(encoder.encode_queries(["fever"]) - encoder.encode_passages([("fever", "")])).max() > 0.1
+    assert (
+        np.abs(
+            encoder.encode_queries(["fever"]) - encoder.encode_passages([("fever", "")])
+        ).max()
+        > 0.1
+    )
 
 
-def test_a_text_does_not_depend_on_its_batch_nor_on_its_place(models: Path, own: EncoderSettings) -> None:
+def test_a_text_does_not_depend_on_its_batch_nor_on_its_place(
+    models: Path, own: EncoderSettings
+) -> None:
     pairs = [*PAIRS * 3, ("heart", "dose " * 40)]
     whole = open_encoder(models, settings=replace(own, batch=5)).encode_passages(pairs)
     alone = open_encoder(models, settings=replace(own, batch=1))
@@ -216,16 +293,23 @@ def test_any_text_is_taken_and_none_gives_none(encoder: Encoder) -> None:
 
 
 @pytest.mark.usefixtures("offline")
-def test_the_cross_encoder_gives_the_logit_of_query_and_passage(models: Path, own: EncoderSettings) -> None:
+def test_the_cross_encoder_gives_the_logit_of_query_and_passage(
+    models: Path, own: EncoderSettings
+) -> None:
     reranker = open_reranker(models, settings=own)
     texts = [["fever in a child", f"{title} {text}".strip()] for title, text in PAIRS]
-    outputs = plain(models / Role.CROSS.value, texts, 512, "AutoModelForSequenceClassification")
+    outputs = plain(
+        models / Role.CROSS.value, texts, 512, "AutoModelForSequenceClassification"
+    )
     expected = np.array([output.logits[0, 0].item() for _, output in outputs])
     scores = reranker.score("fever in a child", PAIRS)
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     assert len(np.unique(scores)) > len(PAIRS) - 2
     assert reranker.score("fever", []).shape == (0,)
-    assert reranker.identity == open_reranker(models / Role.CROSS.value, settings=own).identity
+    assert (
+        reranker.identity
+        == open_reranker(models / Role.CROSS.value, settings=own).identity
+    )
 
 
 def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
@@ -233,9 +317,16 @@ def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
 ) -> None:
     own = EncoderSettings(home=tmp_path)
     full = open_encoder(models, settings=replace(own, backend="onnx"))
-    np.testing.assert_allclose(full.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=2e-5)
-    np.testing.assert_allclose(full.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=2e-5)
-    assert (full.identity.digest, full.identity.backend) == (encoder.identity.digest, "onnx")
+    np.testing.assert_allclose(
+        full.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=2e-5
+    )
+    np.testing.assert_allclose(
+        full.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=2e-5
+    )
+    assert (full.identity.digest, full.identity.backend) == (
+        encoder.identity.digest,
+        "onnx",
+    )
 
     small = open_encoder(models, settings=replace(own, backend="int8"))
     assert small.identity.digest != encoder.identity.digest
@@ -254,17 +345,23 @@ def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
 
 
 @pytest.mark.usefixtures("offline")
-def test_the_hugging_face_cache_is_found(copied: Path, encoder: Encoder, tmp_path: Path) -> None:
+def test_the_hugging_face_cache_is_found(
+    copied: Path, encoder: Encoder, tmp_path: Path
+) -> None:
     for role, commit in ((Role.QUERY, "c" * 40), (Role.ARTICLE, "d" * 40)):
         cache = tmp_path / "hf" / "hub" / f"models--ncbi--{role.value}"
         (cache / "snapshots").mkdir(parents=True)
         (cache / "refs").mkdir()
         (cache / "refs" / "main").write_text(commit)
         (copied / role.value).rename(cache / "snapshots" / commit)
-    settings = EncoderSettings(home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")})
+    settings = EncoderSettings(
+        home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}
+    )
     found = open_encoder("medcpt", settings=settings)
     assert found.identity == encoder.identity
-    np.testing.assert_allclose(found.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6)
+    np.testing.assert_allclose(
+        found.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
+    )
     query, article, cross = find_models(settings)
     assert query.model is not None
     assert query.model.folder.name == "c" * 40
@@ -273,20 +370,29 @@ def test_the_hugging_face_cache_is_found(copied: Path, encoder: Encoder, tmp_pat
     assert (article.model.dimension, missing_packages(), cross.model) == (32, (), None)
 
 
-def test_old_weights_are_read_as_tensors_only(copied: Path, encoder: Encoder, own: EncoderSettings) -> None:
+def test_old_weights_are_read_as_tensors_only(
+    copied: Path, encoder: Encoder, own: EncoderSettings
+) -> None:
     for role in (Role.QUERY, Role.ARTICLE):
         folder = copied / role.value
         model = transformers.AutoModel.from_pretrained(str(folder))
         torch.save(model.state_dict(), folder / "pytorch_model.bin")
         (folder / "model.safetensors").unlink()
     old = open_encoder(copied, settings=own)
-    np.testing.assert_allclose(old.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6)
-    torch.save({"embeddings": Path("not a tensor")}, copied / Role.QUERY.value / "pytorch_model.bin")
+    np.testing.assert_allclose(
+        old.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6
+    )
+    torch.save(
+        {"embeddings": Path("not a tensor")},
+        copied / Role.QUERY.value / "pytorch_model.bin",
+    )
     with pytest.raises(EvidenceUnavailable, match=r"weights in .* cannot be loaded"):
         open_encoder(copied, settings=own)
 
 
-def test_one_weight_more_or_less_is_another_encoder(copied: Path, encoder: Encoder, own: EncoderSettings) -> None:
+def test_one_weight_more_or_less_is_another_encoder(
+    copied: Path, encoder: Encoder, own: EncoderSettings
+) -> None:
     assert open_encoder(copied, settings=own).identity.digest == encoder.identity.digest
     folder = copied / Role.ARTICLE.value
     model = transformers.AutoModel.from_pretrained(str(folder))
@@ -296,33 +402,54 @@ def test_one_weight_more_or_less_is_another_encoder(copied: Path, encoder: Encod
     assert open_encoder(copied, settings=own).identity.digest != encoder.identity.digest
 
 
-def test_weights_that_leave_a_part_to_chance_are_refused(copied: Path, own: EncoderSettings) -> None:
+def test_weights_that_leave_a_part_to_chance_are_refused(
+    copied: Path, own: EncoderSettings
+) -> None:
     folder = copied / Role.QUERY.value
     model = transformers.AutoModel.from_pretrained(str(folder))
-    state = {name: value for name, value in model.state_dict().items() if "layer.1.output" not in name}
+    state = {
+        name: value
+        for name, value in model.state_dict().items()
+        if "layer.1.output" not in name
+    }
     model.save_pretrained(folder, state_dict=state)
-    with pytest.raises(EvidenceUnavailable, match=r"model\.safetensors lacks 4 of the model's tensors"):
+    with pytest.raises(
+        EvidenceUnavailable, match=r"model\.safetensors lacks 4 of the model's tensors"
+    ):
         open_encoder(copied, settings=own)
 
 
-def test_weights_without_a_pooler_are_whole(copied: Path, encoder: Encoder, own: EncoderSettings) -> None:
+def test_weights_without_a_pooler_are_whole(
+    copied: Path, encoder: Encoder, own: EncoderSettings
+) -> None:
     for role in (Role.QUERY, Role.ARTICLE):
         folder = copied / role.value
         model = transformers.AutoModel.from_pretrained(str(folder))
-        state = {name: value for name, value in model.state_dict().items() if "pooler" not in name}
+        state = {
+            name: value
+            for name, value in model.state_dict().items()
+            if "pooler" not in name
+        }
         model.save_pretrained(folder, state_dict=state)
     np.testing.assert_allclose(
-        open_encoder(copied, settings=own).encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
+        open_encoder(copied, settings=own).encode_queries(QUERIES),
+        encoder.encode_queries(QUERIES),
+        atol=1e-6,
     )
 
 
-def test_weights_that_are_no_numbers_are_named(copied: Path, own: EncoderSettings) -> None:
+def test_weights_that_are_no_numbers_are_named(
+    copied: Path, own: EncoderSettings
+) -> None:
     folder = copied / Role.QUERY.value
     model = transformers.AutoModel.from_pretrained(str(folder))
     with torch.no_grad():
         model.encoder.layer[1].output.dense.bias[0] = float("nan")
     model.save_pretrained(folder)
-    with pytest.raises(EvidenceUnavailable, match=f"{Role.QUERY.value} gives numbers that are not finite"):
+    with pytest.raises(
+        EvidenceUnavailable,
+        match=f"{Role.QUERY.value} gives numbers that are not finite",
+    ):
         open_encoder(copied, settings=own).encode_queries(["fever"])
 
 
@@ -331,20 +458,30 @@ def test_encoders_that_do_not_belong_together_are_refused(
 ) -> None:
     query = open_folder(models / Role.QUERY.value, Role.QUERY)
     wide = open_folder(make_model(tmp_path / "wide", 2, hidden=40), Role.ARTICLE)
-    with pytest.raises(EvidenceUnavailable, match=r"\(32 dimensions\) and .*wide \(40\)"):
+    with pytest.raises(
+        EvidenceUnavailable, match=r"\(32 dimensions\) and .*wide \(40\)"
+    ):
         medcpt.MedCPTEncoder(query, wide, own)
-    short = open_folder(make_model(tmp_path / "short", 2, max_position_embeddings=128), Role.ARTICLE)
-    with pytest.raises(EvidenceUnavailable, match="short reads 128 tokens, and 512 are needed"):
+    short = open_folder(
+        make_model(tmp_path / "short", 2, max_position_embeddings=128), Role.ARTICLE
+    )
+    with pytest.raises(
+        EvidenceUnavailable, match="short reads 128 tokens, and 512 are needed"
+    ):
         medcpt.MedCPTEncoder(query, short, own)
     shutil.rmtree(copied / Role.ARTICLE.value)
     shutil.copytree(models / Role.QUERY.value, copied / Role.ARTICLE.value)
     with pytest.raises(EvidenceUnavailable, match="are not MedCPT's query and article"):
         open_encoder(copied, settings=own)
-    three = make_model(tmp_path / "three", 4, "BertForSequenceClassification", num_labels=3)
+    three = make_model(
+        tmp_path / "three", 4, "BertForSequenceClassification", num_labels=3
+    )
     with pytest.raises(EvidenceUnavailable, match="has 3 outputs"):
         open_reranker(three, settings=own)
 
 
 def test_a_name_that_means_nothing(own: EncoderSettings) -> None:
-    with pytest.raises(UsageError, match="'medcpz' is neither an encoder's name nor a folder"):
+    with pytest.raises(
+        UsageError, match="'medcpz' is neither an encoder's name nor a folder"
+    ):
         open_encoder("medcpz", settings=own)

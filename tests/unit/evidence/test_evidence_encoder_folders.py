@@ -20,28 +20,41 @@ from medlive.evidence.encoders.folders import (
 )
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "fever"]
-CONFIG = {"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 8, "vocab_size": len(TOKENS)}
+CONFIG = {
+    "model_type": "bert",
+    "architectures": ["BertModel"],
+    "hidden_size": 8,
+    "vocab_size": len(TOKENS),
+}
 
 
 def write_model(folder: Path, **changes: Any) -> Path:
     """What a model folder looks like from outside: weights of two numbers with a true header."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(CONFIG | changes))
-    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 8)
+    header = json.dumps(
+        {"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}
+    ).encode()
+    (folder / "model.safetensors").write_bytes(
+        struct.pack("<Q", len(header)) + header + b"\0" * 8
+    )
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
     return folder
 
 
 def settings_of(tmp_path: Path, **more: Any) -> EncoderSettings:
-    return EncoderSettings(home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}, **more)
+    return EncoderSettings(
+        home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}, **more
+    )
 
 
 def found(role: Role, settings: EncoderSettings) -> FoundModel:
     return next(model for model in find_models(settings) if model.role is role)
 
 
-def test_all_that_is_needed_and_every_place_is_named_when_there_is_nothing(tmp_path: Path) -> None:
+def test_all_that_is_needed_and_every_place_is_named_when_there_is_nothing(
+    tmp_path: Path,
+) -> None:
     settings = settings_of(tmp_path, models=tmp_path / "mine")
     models = find_models(settings)
     assert [model.role.repository for model in models] == [
@@ -75,7 +88,11 @@ def test_the_first_place_that_holds_something_counts(tmp_path: Path) -> None:
     assert configured.model.folder == tmp_path / "mine" / Role.QUERY.value
     assert (configured.model.dimension, at_home.model.dimension) == (16, 8)
     assert configured.model.digest != at_home.model.digest
-    assert [place.state for place in configured.places] == ["complete", "complete", "absent"]
+    assert [place.state for place in configured.places] == [
+        "complete",
+        "complete",
+        "absent",
+    ]
     # A damaged one is said to be damaged, not passed over for another model.
     (tmp_path / "mine" / Role.QUERY.value / "config.json").unlink()
     damaged = found(Role.QUERY, settings)
@@ -86,7 +103,9 @@ def test_the_first_place_that_holds_something_counts(tmp_path: Path) -> None:
         open_encoder("medcpt", settings=settings)
 
 
-def test_the_cache_is_where_the_variables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_where_the_variables_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     everything = {"XDG_CACHE_HOME": "/x", "HF_HOME": "/h", "HF_HUB_CACHE": "/new"}
     places = []
@@ -128,7 +147,11 @@ def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     [
         ({"model_type": "gpt2"}, Role.QUERY, "is not the configuration of a BERT"),
         ({"hidden_size": None}, Role.QUERY, "is not the configuration of a BERT"),
-        ({"architectures": ["BertForSequenceClassification"]}, Role.ARTICLE, "scores pairs and does not embed"),
+        (
+            {"architectures": ["BertForSequenceClassification"]},
+            Role.ARTICLE,
+            "scores pairs and does not embed",
+        ),
         ({}, Role.CROSS, "embeds texts and does not score pairs"),
     ],
 )
@@ -149,14 +172,18 @@ def test_another_model_s_folder_is_refused(
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "\udcff", "[" * 100_000])
 @pytest.mark.parametrize("name", ["config.json"])
-def test_files_that_are_not_json_are_named(tmp_path: Path, name: str, text: str) -> None:
+def test_files_that_are_not_json_are_named(
+    tmp_path: Path, name: str, text: str
+) -> None:
     folder = write_model(tmp_path / "m")
     (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(EvidenceUnavailable, match=name.replace(".", r"\.")):
         open_folder(folder, Role.QUERY)
 
 
-@pytest.mark.parametrize("damage", ["cut", "longer", "empty", "no header", "not JSON", "odd header"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "longer", "empty", "no header", "not JSON", "odd header"]
+)
 def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
     folder = write_model(tmp_path / "m")
     file = folder / "model.safetensors"
@@ -170,12 +197,16 @@ def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
         "odd header": struct.pack("<Q", 9) + b'{"w": []}',
     }
     file.write_bytes(damaged[damage])
-    with pytest.raises(EvidenceUnavailable, match=r"model\.safetensors has another size") as caught:
+    with pytest.raises(
+        EvidenceUnavailable, match=r"model\.safetensors has another size"
+    ) as caught:
         open_folder(folder, Role.QUERY)
     assert str(folder) in (caught.value.hint or "")
 
 
-def test_the_digest_is_of_every_file_that_makes_a_vector_and_of_no_other(tmp_path: Path) -> None:
+def test_the_digest_is_of_every_file_that_makes_a_vector_and_of_no_other(
+    tmp_path: Path,
+) -> None:
     folder = write_model(tmp_path / "m")
     digests = [open_folder(folder, Role.QUERY).digest]
     (folder / "README.md").write_text("about")
@@ -194,7 +225,9 @@ def test_the_digest_is_of_every_file_that_makes_a_vector_and_of_no_other(tmp_pat
     assert all(digest.startswith("sha256:") for digest in digests)
 
 
-def test_without_the_extra_the_way_out_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_way_out_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import builtins
     import sys
 
@@ -205,7 +238,9 @@ def test_without_the_extra_the_way_out_is_said(tmp_path: Path, monkeypatch: pyte
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    for name in [name for name in sys.modules if name.startswith("medlive.evidence.encoders.")]:
+    for name in [
+        name for name in sys.modules if name.startswith("medlive.evidence.encoders.")
+    ]:
         if not name.endswith("folders"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", refuse)

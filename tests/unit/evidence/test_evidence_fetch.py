@@ -61,7 +61,9 @@ def publisher() -> Iterator[Publisher]:
         yield published
 
 
-def test_pubmed_is_fetched_as_published_and_never_twice(publisher: Publisher, tmp_path: Path) -> None:
+def test_pubmed_is_fetched_as_published_and_never_twice(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     files = put_two(publisher)
     source = source_at(publisher, "pubmed")
     outcome = fetch(source, tmp_path / "pubmed")
@@ -69,7 +71,9 @@ def test_pubmed_is_fetched_as_published_and_never_twice(publisher: Publisher, tm
     assert (outcome.fetched, outcome.failures, outcome.ledger.complete) == (2, (), True)
     entry = outcome.ledger.files[f"baseline/{FIRST}"]
     assert entry.digest == digest_bytes(files[f"baseline/{FIRST}"]) == entry.kept_digest
-    assert publisher.files[f"/pubmed/baseline/{FIRST}.md5"].decode().split("= ")[1].strip() in str(entry.checksum)
+    assert publisher.files[f"/pubmed/baseline/{FIRST}.md5"].decode().split("= ")[
+        1
+    ].strip() in str(entry.checksum)
     asked = len(publisher.asked)
     again = fetch(source, tmp_path / "pubmed")
     assert again.fetched == 0
@@ -93,10 +97,16 @@ def test_an_update_fetches_what_is_new_and_drops_what_is_no_longer_listed(
     put_pubmed(publisher, "updatefiles", {})
     outcome = fetch(source, tmp_path)
     assert outcome.removed == (f"updatefiles/{SECOND}",)
-    assert set(held_files(tmp_path)) == set(outcome.ledger.files) == {f"baseline/{FIRST}", f"updatefiles/{THIRD}"}
+    assert (
+        set(held_files(tmp_path))
+        == set(outcome.ledger.files)
+        == {f"baseline/{FIRST}", f"updatefiles/{THIRD}"}
+    )
 
 
-def test_nothing_is_removed_before_everything_new_is_here(publisher: Publisher, tmp_path: Path) -> None:
+def test_nothing_is_removed_before_everything_new_is_here(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     """In December the whole baseline is replaced by files of other names."""
     put_two(publisher)
     source = source_at(publisher, "pubmed")
@@ -104,17 +114,26 @@ def test_nothing_is_removed_before_everything_new_is_here(publisher: Publisher, 
     before = held_files(tmp_path)
     for path in [path for path in publisher.files if "pubmed26" in path]:
         del publisher.files[path]
-    put_pubmed(publisher, "baseline", {"pubmed27n0001.xml.gz": pubmed_file([Article(1)])})
-    put_pubmed(publisher, "updatefiles", {"pubmed27n0002.xml.gz": pubmed_file([Article(2)])})
+    put_pubmed(
+        publisher, "baseline", {"pubmed27n0001.xml.gz": pubmed_file([Article(1)])}
+    )
+    put_pubmed(
+        publisher, "updatefiles", {"pubmed27n0002.xml.gz": pubmed_file([Article(2)])}
+    )
     publisher.spoilt["/pubmed/updatefiles/pubmed27n0002.xml.gz"] = Spoilt(status=403)
     assert len(fetch(source, tmp_path).failures) == 1
     assert before.items() <= held_files(tmp_path).items()
     publisher.spoilt.clear()
     assert len(fetch(source, tmp_path).removed) == 2
-    assert set(held_files(tmp_path)) == {"baseline/pubmed27n0001.xml.gz", "updatefiles/pubmed27n0002.xml.gz"}
+    assert set(held_files(tmp_path)) == {
+        "baseline/pubmed27n0001.xml.gz",
+        "updatefiles/pubmed27n0002.xml.gz",
+    }
 
 
-def test_a_file_listed_anew_with_the_same_checksum_is_not_downloaded(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_file_listed_anew_with_the_same_checksum_is_not_downloaded(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_two(publisher)
     source = source_at(publisher, "pubmed")
     fetch(source, tmp_path)
@@ -124,13 +143,17 @@ def test_a_file_listed_anew_with_the_same_checksum_is_not_downloaded(publisher: 
     assert (outcome.unchanged, publisher.count(f"/pubmed/baseline/{FIRST}")) == (1, 0)
 
 
-def test_a_dry_run_writes_nothing_and_asks_for_lists_alone(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_dry_run_writes_nothing_and_asks_for_lists_alone(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     files = put_two(publisher)
     plan = plan_of(source_at(publisher, "pubmed"), tmp_path / "pubmed")
     assert publisher.asked == ["/pubmed/baseline/", "/pubmed/updatefiles/"]
     assert not (tmp_path / "pubmed").exists()
     assert plan.download_bytes == pytest.approx(sum(map(len, files.values())), rel=0.02)
-    assert plan.seconds(1000.0) == pytest.approx(plan.download_bytes / 1000 + 4 * plan.source.pause_s)
+    assert plan.seconds(1000.0) == pytest.approx(
+        plan.download_bytes / 1000 + 4 * plan.source.pause_s
+    )
 
 
 SELECTED = [
@@ -143,14 +166,25 @@ SELECTED = [
 ]
 
 
-def test_a_selection_keeps_the_chosen_articles_and_every_notice(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_selection_keeps_the_chosen_articles_and_every_notice(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_pubmed(publisher, "baseline", {FIRST: pubmed_file(SELECTED)})
-    put_pubmed(publisher, "updatefiles", {SECOND: pubmed_file([Article(7, kind="Editorial")], deleted=[4])})
-    selection = Selection(types=(ArticleType.REVIEW,), since=date(2020, 1, 1), languages=("eng",))
+    put_pubmed(
+        publisher,
+        "updatefiles",
+        {SECOND: pubmed_file([Article(7, kind="Editorial")], deleted=[4])},
+    )
+    selection = Selection(
+        types=(ArticleType.REVIEW,), since=date(2020, 1, 1), languages=("eng",)
+    )
     outcome = fetch(source_at(publisher, "pubmed"), tmp_path, selection)
     first, second = (gzip.decompress(data) for data in held_files(tmp_path).values())
     kept = [
-        int(found) for found in re.findall(rb"</?PubmedArticle><MedlineCitation><PMID Version=.1.>(\d)", first)
+        int(found)
+        for found in re.findall(
+            rb"</?PubmedArticle><MedlineCitation><PMID Version=.1.>(\d)", first
+        )
     ]
     assert kept == [1, 5, 6]
     assert b"<DeleteCitation>" in second
@@ -168,27 +202,42 @@ def test_an_article_that_is_no_longer_chosen_is_no_longer_evidence(
     publisher: Publisher, tmp_path: Path, kind: str
 ) -> None:
     put_pubmed(publisher, "baseline", {FIRST: pubmed_file([Article(1), Article(2)])})
-    put_pubmed(publisher, "updatefiles", {SECOND: pubmed_file([Article(1, kind=kind, text="Revised: it fails.")])})
+    put_pubmed(
+        publisher,
+        "updatefiles",
+        {SECOND: pubmed_file([Article(1, kind=kind, text="Revised: it fails.")])},
+    )
     source = source_at(publisher, "pubmed")
     fetch(source, tmp_path, REVIEWS)
     pages, _ = pages_of(source, tmp_path)
-    texts = [text for text in pages.values() if "Revised" in text or "number 1 " in text]
+    texts = [
+        text for text in pages.values() if "Revised" in text or "number 1 " in text
+    ]
     assert texts == (["Revised: it fails."] if kind == "Review" else [])
     assert any("number 2 " in text for text in pages.values())
 
 
-def test_another_selection_fetches_the_files_again(publisher: Publisher, tmp_path: Path) -> None:
+def test_another_selection_fetches_the_files_again(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_pubmed(publisher, "baseline", {FIRST: pubmed_file(SELECTED)})
     put_pubmed(publisher, "updatefiles", {SECOND: pubmed_file([Article(9)])})
     source = source_at(publisher, "pubmed")
     fetch(source, tmp_path, REVIEWS)
     outcome = fetch(source, tmp_path, ALL)
     assert outcome.fetched == 2
-    assert held_files(tmp_path)[f"baseline/{FIRST}"] == publisher.files[f"/pubmed/baseline/{FIRST}"]
+    assert (
+        held_files(tmp_path)[f"baseline/{FIRST}"]
+        == publisher.files[f"/pubmed/baseline/{FIRST}"]
+    )
 
 
-def test_every_other_layout_is_fetched_and_read(publisher: Publisher, tmp_path: Path) -> None:
-    put_book(publisher, "NBK430685", "Aspirin prevents a second stroke in many patients.")
+def test_every_other_layout_is_fetched_and_read(
+    publisher: Publisher, tmp_path: Path
+) -> None:
+    put_book(
+        publisher, "NBK430685", "Aspirin prevents a second stroke in many patients."
+    )
     put_medlineplus(publisher, "2026-10-05")
     put_dailymed(publisher, "rx", {"aa11": label_xml("aa11")})
     put_article(publisher, 501, "肺癌患者术后应当定期复查胸部计算机断层扫描。")
@@ -210,10 +259,15 @@ def test_every_other_layout_is_fetched_and_read(publisher: Publisher, tmp_path: 
     for name in expected:
         ledger = read_ledger(tmp_path / name)
         assert ledger is not None
-        assert all((f.checksum is not None) == (name in with_checksum) for f in ledger.files.values())
+        assert all(
+            (f.checksum is not None) == (name in with_checksum)
+            for f in ledger.files.values()
+        )
 
 
-def test_the_newest_day_of_medlineplus_replaces_the_one_before(publisher: Publisher, tmp_path: Path) -> None:
+def test_the_newest_day_of_medlineplus_replaces_the_one_before(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     source = source_at(publisher, "medlineplus")
     put_medlineplus(publisher, "2026-10-05")
     fetch(source, tmp_path)
@@ -225,7 +279,12 @@ def test_the_newest_day_of_medlineplus_replaces_the_one_before(publisher: Publis
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("19M", Size(19 << 20, (1 << 20) + 1)), ("512", Size(512, 0)), ("1.5K", Size(1536, 103)), ("-", None)],
+    [
+        ("19M", Size(19 << 20, (1 << 20) + 1)),
+        ("512", Size(512, 0)),
+        ("1.5K", Size(1536, 103)),
+        ("-", None),
+    ],
 )
 def test_sizes_are_read_with_their_rounding(text: str, expected: Size | None) -> None:
     assert read_size(text) == expected
@@ -234,7 +293,10 @@ def test_sizes_are_read_with_their_rounding(text: str, expected: Size | None) ->
 def instance_of(publisher: Publisher, home: Path) -> Instance:
     """An installation whose mirrors are all this publisher."""
     lines = ["[evidence.mirrors]"]
-    lines += [f'{s.name} = "{publisher.url}/{FOLDERS.get(s.name, "dailymed")}"' for s in SOURCES]
+    lines += [
+        f'{s.name} = "{publisher.url}/{FOLDERS.get(s.name, "dailymed")}"'
+        for s in SOURCES
+    ]
     config = home / "config"
     config.mkdir()
     (config / "medlive.toml").write_text("\n".join(lines))
@@ -269,7 +331,9 @@ def test_a_killed_fetch_goes_on_to_equal_bytes_and_the_index_says_what_was_fetch
     assert done.json["index"]["index_digest"] == manifest["index_digest"]
 
 
-def test_recommended_is_planned_in_one_command(publisher: Publisher, tmp_path: Path) -> None:
+def test_recommended_is_planned_in_one_command(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_two(publisher)
     put_medlineplus(publisher, "2026-10-05")
     put_article(publisher, 501, "肺癌")
@@ -282,15 +346,23 @@ def test_recommended_is_planned_in_one_command(publisher: Publisher, tmp_path: P
     books = publisher.files["/books/file_list.csv"].splitlines(keepends=True)
     put_book(publisher, "NBK430685", "Aspirin.")
     publisher.files["/books/file_list.csv"] += books[1]
-    done = instance_of(publisher, tmp_path).here("evidence", "fetch", "--recommended", "--dry-run", "--json")
+    done = instance_of(publisher, tmp_path).here(
+        "evidence", "fetch", "--recommended", "--dry-run", "--json"
+    )
     plans = {plan["name"]: plan for plan in done.json}
     assert set(plans) == {s.name for s in SOURCES if s.recommended}
     assert all(plan["to_fetch"] >= 1 and plan["bytes"] > 0 for plan in plans.values())
-    assert plans["pubmed"]["selection"]["types"] == ["guideline", "systematic-review", "meta-analysis"]
+    assert plans["pubmed"]["selection"]["types"] == [
+        "guideline",
+        "systematic-review",
+        "meta-analysis",
+    ]
     assert not (tmp_path / "corpora").exists()
 
 
-def test_the_command_indexes_what_is_whole_and_names_what_is_not(publisher: Publisher, tmp_path: Path) -> None:
+def test_the_command_indexes_what_is_whole_and_names_what_is_not(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_medlineplus(publisher, "2026-10-05")
     path = put_dailymed(publisher, "rx", {"aa11": label_xml("aa11")})
     publisher.spoilt[path] = Spoilt(status=403)
@@ -299,7 +371,9 @@ def test_the_command_indexes_what_is_whole_and_names_what_is_not(publisher: Publ
     done = instance.here(*arguments, status=3)
     assert f"{path}: status 403" in done.err
     listed = instance.here("evidence", "list", "--json").json
-    assert [corpus["name"] for corpus in listed[0]["manifest"]["corpora"]] == ["medlineplus"]
+    assert [corpus["name"] for corpus in listed[0]["manifest"]["corpora"]] == [
+        "medlineplus"
+    ]
     publisher.spoilt.clear()
     done = instance.here(*arguments, "--json")
     assert "medlineplus: the index has it as it is" in done.err
@@ -319,8 +393,13 @@ def test_the_command_indexes_what_is_whole_and_names_what_is_not(publisher: Publ
         (("pubmed", "--language", "english"), "expected three letters"),
     ],
 )
-def test_a_wrong_use_is_said(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
-    assert words in Instance(tmp_path, None).here("evidence", "fetch", *arguments, status=2).err
+def test_a_wrong_use_is_said(
+    tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    assert (
+        words
+        in Instance(tmp_path, None).here("evidence", "fetch", *arguments, status=2).err
+    )
 
 
 @pytest.mark.parametrize(
@@ -335,20 +414,38 @@ def test_each_release_file_has_its_own_checksum_however_the_page_is_laid_out(
     publisher: Publisher, tmp_path: Path, row: str
 ) -> None:
     rows = []
-    for place, name in enumerate(["human_rx_part1", "human_rx_part2", "human_otc_part1", "animal"]):
-        file, data = f"dm_spl_release_{name}.zip", zipped({"1.zip": zipped({"a.xml": label_xml(f"n{place}")})})
+    for place, name in enumerate(
+        ["human_rx_part1", "human_rx_part2", "human_otc_part1", "animal"]
+    ):
+        file, data = (
+            f"dm_spl_release_{name}.zip",
+            zipped({"1.zip": zipped({"a.xml": label_xml(f"n{place}")})}),
+        )
         publisher.files[f"/dailymed/{file}"] = data
         size = f"{len(data) / 1024:.2f}"
-        rows.append(row.format(at=f"{publisher.url}/dailymed", name=file, size=size, md5=md5(data)))
-    publisher.files["/dailymed/spl-resources-all-drug-labels.cfm"] = "\n".join(rows).encode()
+        rows.append(
+            row.format(
+                at=f"{publisher.url}/dailymed", name=file, size=size, md5=md5(data)
+            )
+        )
+    publisher.files["/dailymed/spl-resources-all-drug-labels.cfm"] = "\n".join(
+        rows
+    ).encode()
     outcome = fetch(source_at(publisher, "dailymed-rx"), tmp_path)
     assert outcome.failures == ()
-    assert [file.checksum is not None for file in outcome.ledger.files.values()] == [True, True]
+    assert [file.checksum is not None for file in outcome.ledger.files.values()] == [
+        True,
+        True,
+    ]
 
 
 def test_labels_are_read_by_section_and_damage_is_reported(tmp_path: Path) -> None:
     good = zipped({"a.xml": label_xml("aa11"), "a.jpg": b"x"})
-    release = {"prescription/1.zip": good, "prescription/2.zip": b"PK broken", "readme.txt": b"x"}
+    release = {
+        "prescription/1.zip": good,
+        "prescription/2.zip": b"PK broken",
+        "readme.txt": b"x",
+    }
     release["prescription/3.zip"] = zipped({"b.xml": b"<document><setId/></document>"})
     (tmp_path / "dm_spl_release_human_rx_part1.zip").write_bytes(zipped(release))
     log = ReadLog()
@@ -359,7 +456,10 @@ def test_labels_are_read_by_section_and_damage_is_reported(tmp_path: Path) -> No
         "Zestril is indicated for hypertension.\n1.1 Heart failure\n- Reduces signs of systolic heart failure"
     )
     assert passages[0].published == date(2026, 3, 11)
-    assert sorted(problem.member.rpartition("/")[2] for problem in log.problems) == ["2.zip", "b.xml"]
+    assert sorted(problem.member.rpartition("/")[2] for problem in log.problems) == [
+        "2.zip",
+        "b.xml",
+    ]
 
 
 def test_topics_are_read_in_english_by_heading(tmp_path: Path) -> None:
@@ -367,7 +467,10 @@ def test_topics_are_read_in_english_by_heading(tmp_path: Path) -> None:
     log = ReadLog()
     passages = list(open_corpus(tmp_path, None, "topics").passages(log))
     assert [(p.section, p.text) for p in passages] == [
-        ("", "Rosacea is a long-term skin disease & it reddens the face.\nAlso called: Acne rosacea"),
+        (
+            "",
+            "Rosacea is a long-term skin disease & it reddens the face.\nAlso called: Acne rosacea",
+        ),
         ("Treatment", "- Avoid the sun\n- Metronidazole gel"),
     ]
     assert passages[0].published == date(2026, 10, 5)

@@ -46,24 +46,35 @@ def publisher() -> Iterator[Publisher]:
         yield published
 
 
-def test_a_cut_download_goes_on_where_it_ended(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_cut_download_goes_on_where_it_ended(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     files = put_two(publisher)
     path = f"/pubmed/baseline/{FIRST}"
     publisher.spoilt[path] = Spoilt(cut_after=1000, times=2)
     outcome = fetch(source_at(publisher, "pubmed"), tmp_path)
     assert outcome.failures == ()
     assert held_files(tmp_path) == files
-    assert [asked for place, asked in publisher.ranges if place == path] == ["bytes=1000-", "bytes=2000-"]
+    assert [asked for place, asked in publisher.ranges if place == path] == [
+        "bytes=1000-",
+        "bytes=2000-",
+    ]
 
 
-def test_a_host_without_ranges_is_asked_for_the_whole_again(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_host_without_ranges_is_asked_for_the_whole_again(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     files = put_two(publisher)
-    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(cut_after=1000, times=1, no_ranges=True)
+    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(
+        cut_after=1000, times=1, no_ranges=True
+    )
     assert fetch(source_at(publisher, "pubmed"), tmp_path).failures == ()
     assert held_files(tmp_path) == files
 
 
-def test_a_half_of_a_file_that_has_changed_is_never_gone_on_with(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_half_of_a_file_that_has_changed_is_never_gone_on_with(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     path = put_book(publisher, "NBK430685", "Old words about aspirin.")
     new = publisher.files[path]
     source = source_at(publisher, "statpearls")
@@ -81,19 +92,35 @@ def test_a_half_of_a_file_that_has_changed_is_never_gone_on_with(publisher: Publ
 
 BROKEN = {
     "another size than listed": (Spoilt(body=pubmed_file([Article(1)])), "list about"),
-    "HTML": (Spoilt(body=b"<!DOCTYPE html><html>Please log in</html>", chunked=True), "HTML page"),
-    "not gzip": (Spoilt(body=b"PK\x03\x04 something", chunked=True), "does not begin as a .gz file"),
-    "truncated": (Spoilt(body=pubmed_file([Article(n) for n in range(1, 400)])[:-9], chunked=True), "checksum"),
+    "HTML": (
+        Spoilt(body=b"<!DOCTYPE html><html>Please log in</html>", chunked=True),
+        "HTML page",
+    ),
+    "not gzip": (
+        Spoilt(body=b"PK\x03\x04 something", chunked=True),
+        "does not begin as a .gz file",
+    ),
+    "truncated": (
+        Spoilt(
+            body=pubmed_file([Article(n) for n in range(1, 400)])[:-9], chunked=True
+        ),
+        "checksum",
+    ),
     "endless": (Spoilt(endless=True), "sent more than"),
     "missing": (Spoilt(status=404), "does not exist"),
     "forbidden": (Spoilt(status=403), "status 403"),
     "down": (Spoilt(status=503), "status 503 (3 attempts)"),
-    "asks to wait": (Spoilt(status=429, headers={"Retry-After": "3600"}), "asks to wait 3600 s"),
+    "asks to wait": (
+        Spoilt(status=429, headers={"Retry-After": "3600"}),
+        "asks to wait 3600 s",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_named_and_costs_no_other(publisher: Publisher, tmp_path: Path, name: str) -> None:
+def test_a_broken_file_is_named_and_costs_no_other(
+    publisher: Publisher, tmp_path: Path, name: str
+) -> None:
     files = put_two(publisher)
     spoilt, words = BROKEN[name]
     path = f"/pubmed/baseline/{FIRST}"
@@ -107,10 +134,16 @@ def test_a_broken_file_is_named_and_costs_no_other(publisher: Publisher, tmp_pat
     assert not outcome.ledger.complete
     publisher.spoilt.clear()
     mended = fetch(source, tmp_path)
-    assert (mended.failures, mended.ledger.complete, held_files(tmp_path)) == ((), True, files)
+    assert (mended.failures, mended.ledger.complete, held_files(tmp_path)) == (
+        (),
+        True,
+        files,
+    )
 
 
-def test_the_checksum_decides_where_the_size_is_right(publisher: Publisher, tmp_path: Path) -> None:
+def test_the_checksum_decides_where_the_size_is_right(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_two(publisher)
     path = f"/pubmed/baseline/{FIRST}"
     data = bytearray(publisher.files[path])
@@ -136,7 +169,9 @@ def test_an_archive_without_a_checksum_must_read_to_its_end(
     assert not (tmp_path / "files").exists()
 
 
-def test_redirects_stay_with_the_publisher(publisher: Publisher, tmp_path: Path) -> None:
+def test_redirects_stay_with_the_publisher(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     files = put_two(publisher)
     path = f"/pubmed/baseline/{FIRST}"
     publisher.files["/moved"] = publisher.files[path]
@@ -145,43 +180,72 @@ def test_redirects_stay_with_the_publisher(publisher: Publisher, tmp_path: Path)
     assert held_files(tmp_path / "same") == files
     with serve_publisher() as foreign:
         foreign.files["/moved"] = publisher.files[path]
-        publisher.spoilt[path] = Spoilt(status=302, headers={"Location": f"{foreign.url}/moved"})
+        publisher.spoilt[path] = Spoilt(
+            status=302, headers={"Location": f"{foreign.url}/moved"}
+        )
         outcome = fetch(source_at(publisher, "pubmed"), tmp_path / "other")
         assert "redirects to" in outcome.failures[0]
         assert foreign.asked == []
     publisher.spoilt[path] = Spoilt(status=301, headers={"Location": path})
-    assert "redirects" in fetch(source_at(publisher, "pubmed"), tmp_path / "loop").failures[0]
+    assert (
+        "redirects"
+        in fetch(source_at(publisher, "pubmed"), tmp_path / "loop").failures[0]
+    )
 
 
 def test_retry_after_is_obeyed(publisher: Publisher, tmp_path: Path) -> None:
     files = put_two(publisher)
-    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(status=429, headers={"Retry-After": "0"}, times=2)
+    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(
+        status=429, headers={"Retry-After": "0"}, times=2
+    )
     assert fetch(source_at(publisher, "pubmed"), tmp_path).failures == ()
     assert held_files(tmp_path) == files
 
 
 LISTS = {
-    "HTML error": ("pubmed", "/pubmed/baseline/", b"<html>Sorry</html>", "expected PubMed's index page"),
+    "HTML error": (
+        "pubmed",
+        "/pubmed/baseline/",
+        b"<html>Sorry</html>",
+        "expected PubMed's index page",
+    ),
     "a gap": (
         "pubmed",
         "/pubmed/baseline/",
         f'<a href="{SECOND}">x</a> 2026-10-05 18:08  9K'.encode(),
         "number 1 is missing",
     ),
-    "not the book": ("statpearls", "/books/file_list.csv", b"<html>Sorry</html>", "does not list NBK430685"),
+    "not the book": (
+        "statpearls",
+        "/books/file_list.csv",
+        b"<html>Sorry</html>",
+        "does not list NBK430685",
+    ),
     "a climbing name": (
         "statpearls",
         "/books/file_list.csv",
         b"File,Title,Accession ID\n../../x_NBK430685.tar.gz,x,NBK430685\n",
         "expected a .tar.gz",
     ),
-    "no topics": ("medlineplus", "/medlineplus/xml.html", b"<html></html>", "links no file"),
-    "no labels": ("dailymed-rx", "/dailymed/spl-resources-all-drug-labels.cfm", b"<html></html>", "links no file"),
+    "no topics": (
+        "medlineplus",
+        "/medlineplus/xml.html",
+        b"<html></html>",
+        "links no file",
+    ),
+    "no labels": (
+        "dailymed-rx",
+        "/dailymed/spl-resources-all-drug-labels.cfm",
+        b"<html></html>",
+        "links no file",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_that_cannot_be_read_removes_nothing(publisher: Publisher, tmp_path: Path, name: str) -> None:
+def test_a_list_that_cannot_be_read_removes_nothing(
+    publisher: Publisher, tmp_path: Path, name: str
+) -> None:
     corpus, path, page, words = LISTS[name]
     put_two(publisher)
     put_book(publisher, "NBK430685", "Aspirin.")
@@ -196,14 +260,18 @@ def test_a_list_that_cannot_be_read_removes_nothing(publisher: Publisher, tmp_pa
     assert held_files(tmp_path) == before != {}
 
 
-def test_an_answer_that_is_no_list_of_articles_is_an_error(publisher: Publisher, tmp_path: Path) -> None:
+def test_an_answer_that_is_no_list_of_articles_is_an_error(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     source = source_at(publisher, "pmc-chinese")
     publisher.spoilt["/pmc/esearch.fcgi"] = Spoilt(status=200, times=0)
     with pytest.raises(FetchFailed, match="lists 0 of 0 articles"):
         fetch(source, tmp_path)
 
 
-def test_an_article_that_was_withdrawn_since_is_passed_over(publisher: Publisher, tmp_path: Path) -> None:
+def test_an_article_that_was_withdrawn_since_is_passed_over(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     gone = put_article(publisher, 500, "x")
     put_article(publisher, 501, "肺癌患者术后应当定期复查胸部。")
     publisher.spoilt[gone] = Spoilt(status=404)
@@ -215,7 +283,9 @@ def test_an_article_that_was_withdrawn_since_is_passed_over(publisher: Publisher
     )
 
 
-def test_files_are_private_and_a_link_in_the_way_is_not_followed(publisher: Publisher, tmp_path: Path) -> None:
+def test_files_are_private_and_a_link_in_the_way_is_not_followed(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_two(publisher)
     source = source_at(publisher, "pubmed")
     outside = tmp_path / "outside"
@@ -228,7 +298,9 @@ def test_files_are_private_and_a_link_in_the_way_is_not_followed(publisher: Publ
     assert list(outside.iterdir()) == []
     (folder / "parts" / "baseline").unlink()
     fetch(source, folder)
-    modes = {stat.S_IMODE(path.stat().st_mode) for path in (folder / "files").rglob("*.gz")}
+    modes = {
+        stat.S_IMODE(path.stat().st_mode) for path in (folder / "files").rglob("*.gz")
+    }
     assert modes == {0o600}
     assert stat.S_IMODE((folder / "fetched.json").stat().st_mode) == 0o600
 
@@ -244,7 +316,9 @@ def test_a_disk_without_room_is_said_before_the_download(
         fetch(source_at(publisher, "pubmed"), tmp_path / "pubmed")
 
 
-def test_a_damaged_ledger_and_another_corpus_are_errors(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_damaged_ledger_and_another_corpus_are_errors(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     put_two(publisher)
     put_medlineplus(publisher, "2026-10-05")
     fetch(source_at(publisher, "pubmed"), tmp_path)
@@ -265,17 +339,25 @@ def test_real_hosts_need_a_contact_and_names_must_be_known() -> None:
         find_source("pubmed", "ftp://ftp.ncbi.nlm.nih.gov/pubmed/")
 
 
-def test_a_host_that_goes_silent_is_asked_for_the_rest(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_host_that_goes_silent_is_asked_for_the_rest(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     files = put_two(publisher)
     publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(hold_after=2000, times=1)
-    outcome = fetch(source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, stall_s=0.3))
+    outcome = fetch(
+        source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, stall_s=0.3)
+    )
     assert outcome.failures == ()
     assert held_files(tmp_path) == files
 
 
-def test_a_file_has_a_limit_of_time_and_its_bytes_are_kept(publisher: Publisher, tmp_path: Path) -> None:
+def test_a_file_has_a_limit_of_time_and_its_bytes_are_kept(
+    publisher: Publisher, tmp_path: Path
+) -> None:
     files = put_two(publisher)
-    outcome = fetch(source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, file_s=0.0))
+    outcome = fetch(
+        source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, file_s=0.0)
+    )
     assert all("took more than 0 s" in failure for failure in outcome.failures)
     assert len(outcome.failures) == 2
     kept = (tmp_path / "parts/baseline" / FIRST).read_bytes()

@@ -41,7 +41,10 @@ WORDS = (
 
 
 def test_an_interval_holds_the_mean_and_shrinks_with_queries() -> None:
-    few, many = (mean_and_interval([float(n % 4 == 0) for n in range(count)]) for count in (40, 4000))
+    few, many = (
+        mean_and_interval([float(n % 4 == 0) for n in range(count)])
+        for count in (40, 4000)
+    )
     for measure in (few, many):
         assert measure["low"] < measure["mean"] == 0.25 < measure["high"]
     assert many["high"] - many["low"] < (few["high"] - few["low"]) / 5
@@ -51,16 +54,23 @@ def test_an_interval_holds_the_mean_and_shrinks_with_queries() -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chance = random.Random(3)
     rows = [
-        {"id": str(n), "title": f"Page {n}", "date": str(2000 + n % 20),
-         "text": " ".join(chance.choices(WORDS, k=12)).capitalize() + f" for case{n}."}
+        {
+            "id": str(n),
+            "title": f"Page {n}",
+            "date": str(2000 + n % 20),
+            "text": " ".join(chance.choices(WORDS, k=12)).capitalize()
+            + f" for case{n}.",
+        }
         for n in range(200)
-    ]  # fmt: skip
+    ]
     place = tmp_path_factory.mktemp("corpus") / "notes.jsonl"
     place.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return place
 
 
-def test_known_items_are_words_of_their_passage_and_the_same_twice(tmp_path: Path, corpus: Path) -> None:
+def test_known_items_are_words_of_their_passage_and_the_same_twice(
+    tmp_path: Path, corpus: Path
+) -> None:
     build_index([open_corpus(corpus)], tmp_path)
     store = open_store(tmp_path, read_manifest(tmp_path))
     items = known_items(store, 50)
@@ -72,7 +82,9 @@ def test_known_items_are_words_of_their_passage_and_the_same_twice(tmp_path: Pat
     assert len(known_items(store, 1000)) == 200
 
 
-def test_a_dense_side_is_measured_against_exact_search(tmp_path: Path, corpus: Path) -> None:
+def test_a_dense_side_is_measured_against_exact_search(
+    tmp_path: Path, corpus: Path
+) -> None:
     means = {}
     for kind in (DenseKind.FLAT, DenseKind.IVF_FLAT):
         encoder = HashingEncoder()
@@ -80,11 +92,15 @@ def test_a_dense_side_is_measured_against_exact_search(tmp_path: Path, corpus: P
         manifest = build_index([open_corpus(corpus)], tmp_path / kind, dense=plan)
         side = open_index(tmp_path / kind, encoder=encoder).dense
         part = side.index.part
-        careless = part.parameters.model_copy(update={"nprobe": part.parameters.nprobe and 1})
+        careless = part.parameters.model_copy(
+            update={"nprobe": part.parameters.nprobe and 1}
+        )
         side.index.part = part.model_copy(update={"parameters": careless})
         store = open_store(tmp_path / kind, manifest)
         queries = [item.query for item in known_items(store, 40)]
-        shares = dense_recall(side, vectors_of(tmp_path / kind, manifest), store, queries, 10)
+        shares = dense_recall(
+            side, vectors_of(tmp_path / kind, manifest), store, queries, 10
+        )
         assert len(shares) == 40
         means[kind] = float(np.mean(shares))
     # Vectors that tie at the tenth place may be any of the tied.
@@ -98,7 +114,9 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Instance:
     return Instance(home, None, {"HF_HOME": str(home / "cache")})
 
 
-def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpus: Path, tmp_path: Path) -> None:
+def test_the_commands_say_which_retriever_runs_and_why(
+    instance: Instance, corpus: Path, tmp_path: Path
+) -> None:
     built = instance.here("evidence", "build", corpus)
     assert "bm25 only (no encoder: ncbi/MedCPT-Query-Encoder and" in built.err
     assert "200 passages, bm25 only: no encoder" in " ".join(built.out.split())
@@ -119,10 +137,15 @@ def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpu
     )
     answer = instance.here(*asked).json
     assert answer["retriever"] == "bm25"
-    assert {found["phrase"] for hit in answer["hits"] for found in hit["found_by"]} == {0, 1}
+    assert {found["phrase"] for hit in answer["hits"] for found in hit["found_by"]} == {
+        0,
+        1,
+    }
     assert all(hit["published"] <= "2005-12-31" for hit in answer["hits"])
     listed = instance.here("evidence", "list", "--json").json
-    assert [(i["manifest"]["retriever"], i["manifest"]["dense"]) for i in listed] == [("bm25", None)]
+    assert [(i["manifest"]["retriever"], i["manifest"]["dense"]) for i in listed] == [
+        ("bm25", None)
+    ]
     assert "bm25" in instance.here("evidence", "list").out
     assert "as they were built" in instance.here("evidence", "verify").err
     out = tmp_path / "measured.md"
@@ -139,9 +162,17 @@ def test_the_commands_say_which_retriever_runs_and_why(instance: Instance, corpu
         (("search", "fever", "--corpus", "leaflets"), 2, "expected one of notes"),
         (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
         (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
-        (("search", "fever", "--rerank", "medcpt"), 3, "MedCPT-Cross-Encoder was not found"),
+        (
+            ("search", "fever", "--rerank", "medcpt"),
+            3,
+            "MedCPT-Cross-Encoder was not found",
+        ),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
-        (("bench", "--queries", "10", "--out", "no/such/folder.md"), 2, "no/such/folder.md cannot be written"),
+        (
+            ("bench", "--queries", "10", "--out", "no/such/folder.md"),
+            2,
+            "no/such/folder.md cannot be written",
+        ),
         (("models", "--require"), 3, "models --download fetches the models"),
     ],
 )
@@ -150,24 +181,46 @@ def test_what_cannot_be_done_exits_with_the_way_out(
 ) -> None:
     if not (instance.home / "evidence").exists():
         instance.here("evidence", "build", corpus, "--encoder", "none")
-    assert said in " ".join(instance.here("evidence", *arguments, status=status).err.split())
+    assert said in " ".join(
+        instance.here("evidence", *arguments, status=status).err.split()
+    )
 
 
-def test_a_build_says_which_corpus_it_replaces(instance: Instance, tmp_path: Path) -> None:
+def test_a_build_says_which_corpus_it_replaces(
+    instance: Instance, tmp_path: Path
+) -> None:
     (tmp_path / "notes").mkdir()
-    for number, said in ((1, None), (2, "notes: 2 passages in the place of the 1 there were"), (2, None)):
-        (tmp_path / "notes" / f"{number}.txt").write_text(f"Fever number {number} passes.", encoding="utf-8")
+    for number, said in (
+        (1, None),
+        (2, "notes: 2 passages in the place of the 1 there were"),
+        (2, None),
+    ):
+        (tmp_path / "notes" / f"{number}.txt").write_text(
+            f"Fever number {number} passes.", encoding="utf-8"
+        )
         built = instance.here(
-            "evidence", "build", tmp_path / "notes", "--index", tmp_path / "index", "--encoder", "none"
+            "evidence",
+            "build",
+            tmp_path / "notes",
+            "--index",
+            tmp_path / "index",
+            "--encoder",
+            "none",
         )
         assert (said or "notes") in built.err + built.out
         assert ("in the place of" in built.err) is (said is not None)
 
 
-def test_an_index_without_a_sentence_to_ask_by_is_not_measured(instance: Instance, tmp_path: Path) -> None:
+def test_an_index_without_a_sentence_to_ask_by_is_not_measured(
+    instance: Instance, tmp_path: Path
+) -> None:
     (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").write_text("高血压患者应限制钠盐摄入。", encoding="utf-8")
+    (tmp_path / "notes" / "a.txt").write_text(
+        "高血压患者应限制钠盐摄入。", encoding="utf-8"
+    )
     index = tmp_path / "index"
-    instance.here("evidence", "build", tmp_path / "notes", "--index", index, "--encoder", "none")
+    instance.here(
+        "evidence", "build", tmp_path / "notes", "--index", index, "--encoder", "none"
+    )
     told = instance.here("evidence", "bench", "--index", index, status=2)
     assert "sentence of 8 words" in told.err

@@ -25,7 +25,16 @@ from medlive.evidence.retriever import IndexRetriever, RetrieverName, fused
 from medlive.evidence.store import PassageStore
 from tests.support.hashing_encoder import HashingEncoder
 
-NOUNS = ("gout", "asthma", "migraine", "psoriasis", "shingles", "glaucoma", "sciatica", "eczema")
+NOUNS = (
+    "gout",
+    "asthma",
+    "migraine",
+    "psoriasis",
+    "shingles",
+    "glaucoma",
+    "sciatica",
+    "eczema",
+)
 DRUGS = ("colchicine", "salbutamol", "sumatriptan", "aciclovir", "timolol", "naproxen")
 TOPICS = ("dose", "relapse", "pregnancy", "children", "outlook")
 CORPORA = ("guidelines", "journals", "leaflets")
@@ -36,16 +45,33 @@ def rows(corpus: str) -> Iterator[dict[str, object]]:
         if n % len(CORPORA) != CORPORA.index(corpus):
             continue
         dated = None if n % 5 == 0 else f"{2000 + n % 20}-0{1 + n % 9}-11"
-        yield {"id": f"{n:03d}", "title": noun, "section": topic, "text": f"{drug} for {noun}: {topic} of {drug}.",
-               "date": dated}  # fmt: skip
+        yield {
+            "id": f"{n:03d}",
+            "title": noun,
+            "section": topic,
+            "text": f"{drug} for {noun}: {topic} of {drug}.",
+            "date": dated,
+        }
 
 
-def build(folder: Path, encoder: HashingEncoder | None, kind: DenseKind | None = None) -> Path:
+def build(
+    folder: Path, encoder: HashingEncoder | None, kind: DenseKind | None = None
+) -> Path:
     for name in CORPORA:
         source = folder / f"{name}.jsonl"
-        source.write_text("".join(json.dumps(row) + "\n" for row in rows(name)), encoding="utf-8")
-    plan = None if encoder is None else DensePlan(encoder, "no-such-model", "a test's choice", kind)
-    build_index([open_corpus(folder / f"{n}.jsonl") for n in CORPORA], folder / "index", dense=plan)
+        source.write_text(
+            "".join(json.dumps(row) + "\n" for row in rows(name)), encoding="utf-8"
+        )
+    plan = (
+        None
+        if encoder is None
+        else DensePlan(encoder, "no-such-model", "a test's choice", kind)
+    )
+    build_index(
+        [open_corpus(folder / f"{n}.jsonl") for n in CORPORA],
+        folder / "index",
+        dense=plan,
+    )
     return folder / "index"
 
 
@@ -64,7 +90,9 @@ def hybrid(index: Path) -> IndexRetriever:
     return open_index(index, encoder=HashingEncoder())
 
 
-def search(retriever: IndexRetriever, *queries: Query | str, k: int = 10, **filters: object) -> list[list[Hit]]:
+def search(
+    retriever: IndexRetriever, *queries: Query | str, k: int = 10, **filters: object
+) -> list[list[Hit]]:
     asked = [Query(q) if isinstance(q, str) else q for q in queries]
     return asyncio.run(retriever.search(asked, k=k, **filters))  # type: ignore[arg-type]
 
@@ -74,8 +102,15 @@ def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -
     assert hybrid.identity.retriever == manifest.retriever == "hybrid"
     assert hybrid.identity.index_digest == manifest.index_digest
     dense = hybrid.identity.dense
-    assert (dense["encoder"], dense["encoder_digest"]) == ("hashing", HashingEncoder().identity.digest)
-    assert (dense["kind"], dense["recall"]["k"], dense["fusion"]) == ("flat", 32, {"rrf_k": 60, "depth": 100})
+    assert (dense["encoder"], dense["encoder_digest"]) == (
+        "hashing",
+        HashingEncoder().identity.digest,
+    )
+    assert (dense["kind"], dense["recall"]["k"], dense["fusion"]) == (
+        "flat",
+        32,
+        {"rrf_k": 60, "depth": 100},
+    )
     words = open_index(index, retriever="bm25")
     assert (words.identity.retriever, words.identity.dense) == ("bm25", None)
     # A verdict names its evidence by this digest: searched by words alone, the index shows other evidence.
@@ -85,38 +120,77 @@ def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -
 def test_ranks_are_fused_as_the_paper_says() -> None:
     # By hand: a is 1st and 3rd, b 2nd and 1st, c only 2nd, d only 3rd.
     a, b, c, d = range(4)
-    sides = {(Side.LEXICAL, 0): [(a, 9.0), (b, 8.0), (d, 7.0)], (Side.DENSE, 0): [(b, 0.9), (c, 0.8), (a, 0.7)]}
+    sides = {
+        (Side.LEXICAL, 0): [(a, 9.0), (b, 8.0), (d, 7.0)],
+        (Side.DENSE, 0): [(b, 0.9), (c, 0.8), (a, 0.7)],
+    }
     expected = {
         a: Fraction(1, 61) + Fraction(1, 63),
         b: Fraction(1, 62) + Fraction(1, 61),
         c: Fraction(1, 62),
         d: Fraction(1, 63),
     }
-    assert dict(fused(sides)) == pytest.approx({o: float(s) for o, s in expected.items()}, abs=1e-10)
+    assert dict(fused(sides)) == pytest.approx(
+        {o: float(s) for o, s in expected.items()}, abs=1e-10
+    )
     assert len(fused(sides)) == 4
     # The order of a float's additions must not part a tie.
-    tied = fused({(Side.LEXICAL, 0): [(a, 1), (b, 1), (c, 1)], (Side.LEXICAL, 1): [(c, 1), (a, 1), (b, 1)],
-                  (Side.DENSE, 0): [(b, 1), (c, 1), (a, 1)]})  # fmt: skip
+    tied = fused(
+        {
+            (Side.LEXICAL, 0): [(a, 1), (b, 1), (c, 1)],
+            (Side.LEXICAL, 1): [(c, 1), (a, 1), (b, 1)],
+            (Side.DENSE, 0): [(b, 1), (c, 1), (a, 1)],
+        }
+    )
     assert len({score for _, score in tied}) == 1
 
 
 def oracle(
-    passages: Sequence[Passage], lexical: Sequence[Hit], query: str, k: int, depth: int = 100
+    passages: Sequence[Passage],
+    lexical: Sequence[Hit],
+    query: str,
+    k: int,
+    depth: int = 100,
 ) -> list[tuple[str, float]]:
     """Fusion written another way: nearest by plain numpy, ranks by sorting, sums as fractions."""
     encoder = HashingEncoder()
-    vectors = encoder.encode_passages([p.title_and_text for p in passages]).astype(np.float16).astype(np.float32)
+    vectors = (
+        encoder.encode_passages([p.title_and_text for p in passages])
+        .astype(np.float16)
+        .astype(np.float32)
+    )
     near = vectors @ encoder.encode_queries([query])[0]
-    order = sorted(range(len(passages)), key=lambda n: (-float(f"{near[n]:.6g}"), passages[n].id))[:depth]
+    order = sorted(
+        range(len(passages)), key=lambda n: (-float(f"{near[n]:.6g}"), passages[n].id)
+    )[:depth]
     ranks = {passages[n].id: [rank] for rank, n in enumerate(order, start=1)}
     for hit in lexical[:depth]:
         ranks.setdefault(hit.passage.id, []).append(hit.rank)
-    total = {id_: sum(Fraction(1, 60 + rank) for rank in places) for id_, places in ranks.items()}
-    return [(id_, float(score)) for id_, score in sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:k]]
+    total = {
+        id_: sum(Fraction(1, 60 + rank) for rank in places)
+        for id_, places in ranks.items()
+    }
+    return [
+        (id_, float(score))
+        for id_, score in sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[
+            :k
+        ]
+    ]
 
 
-@given(words=st.lists(st.sampled_from([*NOUNS, *DRUGS, *TOPICS, "unheard"]), min_size=1, max_size=4, unique=True))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(
+        st.sampled_from([*NOUNS, *DRUGS, *TOPICS, "unheard"]),
+        min_size=1,
+        max_size=4,
+        unique=True,
+    )
+)
+@settings(
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_hits_are_those_of_a_fusion_written_another_way(
     index: Path, hybrid: IndexRetriever, passages: list[Passage], words: list[str]
 ) -> None:
@@ -135,7 +209,10 @@ def test_hits_are_those_of_a_fusion_written_another_way(
 def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) -> None:
     query = Query("salbutamol asthma children", "colchicine gout dose")
     [hits] = search(hybrid, query, k=200)
-    words, near = (open_index(index, encoder=HashingEncoder(), retriever=n) for n in ("bm25", "dense"))
+    words, near = (
+        open_index(index, encoder=HashingEncoder(), retriever=n)
+        for n in ("bm25", "dense")
+    )
     orders = {
         (side, n): {h.passage.id: h for h in search(alone, phrase, k=200)[0]}
         for side, alone in ((Side.LEXICAL, words), (Side.DENSE, near))
@@ -148,7 +225,9 @@ def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) 
             if hit.passage.id in found
         ]
         assert [(s.side, s.phrase, s.rank, s.score) for s in hit.sides] == expected
-        assert hit.score == pytest.approx(sum(1 / (60 + rank) for _, _, rank, _ in expected), abs=1e-9)
+        assert hit.score == pytest.approx(
+            sum(1 / (60 + rank) for _, _, rank, _ in expected), abs=1e-9
+        )
     assert len({len(hit.sides) for hit in hits}) > 1
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
 
@@ -164,18 +243,27 @@ RETRIEVERS: tuple[RetrieverName, ...] = ("bm25", "dense", "hybrid")
 )
 @example(day=date(1990, 1, 1), corpora={"leaflets"}, words=["gout"])
 @example(day=None, corpora=set(), words=["gout"])
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_no_side_shows_what_a_filter_keeps_out(
-    index: Path, passages: list[Passage], name: RetrieverName, day: date | None, corpora: set[str] | None,
+    index: Path,
+    passages: list[Passage],
+    name: RetrieverName,
+    day: date | None,
+    corpora: set[str] | None,
     words: list[str],
-) -> None:  # fmt: skip
+) -> None:
     retriever = open_index(index, encoder=HashingEncoder(), retriever=name)
     query = Query(" ".join(words), words[0])
     [hits] = search(retriever, query, k=300, not_after=day, corpora=corpora)
     allowed = {
         p.id
         for p in passages
-        if (day is None or p.published is None or p.published <= day) and (corpora is None or p.corpus in corpora)
+        if (day is None or p.published is None or p.published <= day)
+        and (corpora is None or p.corpus in corpora)
     }
     assert {h.passage.id for h in hits} <= allowed
     if name == "dense":
@@ -183,7 +271,9 @@ def test_no_side_shows_what_a_filter_keeps_out(
     # What stays keeps its score on each side.
     every = {h.passage.id: h for h in search(retriever, query, k=300)[0]}
     for hit in hits:
-        assert {(s.side, s.score) for s in hit.sides} == {(s.side, s.score) for s in every[hit.passage.id].sides}
+        assert {(s.side, s.score) for s in hit.sides} == {
+            (s.side, s.score) for s in every[hit.passage.id].sides
+        }
 
 
 def test_a_corpus_that_is_not_there_is_named(hybrid: IndexRetriever) -> None:
@@ -202,27 +292,39 @@ def test_a_corpus_that_is_not_there_is_named(hybrid: IndexRetriever) -> None:
         (Query("痛风的剂量", "dose in gout"), "dose in gout"),
     ],
 )
-def test_an_english_encoder_reads_english_only(tmp_path: Path, query: Query, asked: str | None) -> None:
+def test_an_english_encoder_reads_english_only(
+    tmp_path: Path, query: Query, asked: str | None
+) -> None:
     encoder = HashingEncoder("medcpt")
     retriever = open_index(build(tmp_path, encoder), encoder=encoder)
     [hits] = search(retriever, query)
-    assert [text for batch in encoder.query_batches for text in batch] == ([] if asked is None else [asked])
+    assert [text for batch in encoder.query_batches for text in batch] == (
+        [] if asked is None else [asked]
+    )
     if asked is None:
         assert hits == []
 
 
-def test_an_encoder_of_any_language_reads_the_query_itself(hybrid: IndexRetriever, index: Path) -> None:
+def test_an_encoder_of_any_language_reads_the_query_itself(
+    hybrid: IndexRetriever, index: Path
+) -> None:
     encoder = HashingEncoder()
     search(open_index(index, encoder=encoder), "痛风的剂量")
     assert encoder.query_batches == [["痛风的剂量"]]
 
 
-def test_a_query_without_a_word_finds_nothing_on_any_side(hybrid: IndexRetriever) -> None:
+def test_a_query_without_a_word_finds_nothing_on_any_side(
+    hybrid: IndexRetriever,
+) -> None:
     assert search(hybrid, "", "。。。", "\0", "\ud800", "🎉") == [[], [], [], [], []]
 
 
 @given(query=st.text(alphabet=st.characters(), max_size=200))
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_any_text_is_a_hybrid_query(hybrid: IndexRetriever, query: str) -> None:
     [hits] = search(hybrid, Query(query, query[::-1]), k=5)
     assert [h.rank for h in hits] == list(range(1, len(hits) + 1))
@@ -233,10 +335,18 @@ async def test_calls_at_once_share_batches_and_give_what_one_gives(index: Path) 
     encoder = HashingEncoder()
     retriever = open_index(index, encoder=encoder)
     queries = [Query(f"{noun} {topic}") for noun in NOUNS for topic in TOPICS]
-    alone = [(await retriever.search([q], k=5, not_after=d))[0] for q in queries for d in (None, date(2010, 1, 1))]
+    alone = [
+        (await retriever.search([q], k=5, not_after=d))[0]
+        for q in queries
+        for d in (None, date(2010, 1, 1))
+    ]
     encoder.query_batches.clear()
     at_once = await asyncio.gather(
-        *(retriever.search([q], k=5, not_after=d) for q in queries for d in (None, date(2010, 1, 1)))
+        *(
+            retriever.search([q], k=5, not_after=d)
+            for q in queries
+            for d in (None, date(2010, 1, 1))
+        )
     )
     assert [hits for [hits] in at_once] == alone
     assert len(encoder.query_batches) < len(alone)
@@ -252,7 +362,9 @@ class BackwardsReranker:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
 
-    def score(self, query: str, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+    def score(
+        self, query: str, pairs: Sequence[tuple[str, str]]
+    ) -> NDArray[np.float32]:
         self.asked.append((query, len(pairs)))
         order = sorted(text for _, text in pairs)
         return np.array([order.index(text) for _, text in pairs], dtype=np.float32)
@@ -261,32 +373,51 @@ class BackwardsReranker:
         """Holds nothing."""
 
 
-def test_a_cross_encoder_orders_the_best_anew(index: Path, hybrid: IndexRetriever) -> None:
+def test_a_cross_encoder_orders_the_best_anew(
+    index: Path, hybrid: IndexRetriever
+) -> None:
     reranker = BackwardsReranker()
     retriever = open_index(index, encoder=HashingEncoder(), reranker=reranker)
     [fused_order] = search(hybrid, "gout dose", k=50)
     [hits] = search(retriever, Query("gout dosage", "dose in gout"), k=5)
     assert reranker.asked == [("gout dosage", 50)]
     [hits] = search(retriever, "gout dose", k=5)
-    assert [h.passage.text for h in hits] == sorted((h.passage.text for h in fused_order), reverse=True)[:5]
+    assert [h.passage.text for h in hits] == sorted(
+        (h.passage.text for h in fused_order), reverse=True
+    )[:5]
     fused_rank = {h.passage.id: h.sides for h in fused_order}
     for hit in hits:
         assert hit.sides[:-1] == fused_rank[hit.passage.id]
-        assert (hit.sides[-1].side, hit.sides[-1].rank, hit.sides[-1].score) == (Side.RERANK, hit.rank, hit.score)
-    assert retriever.identity.dense["reranker"] == {"name": "backwards", "digest": reranker.identity.digest}
+        assert (hit.sides[-1].side, hit.sides[-1].rank, hit.sides[-1].score) == (
+            Side.RERANK,
+            hit.rank,
+            hit.score,
+        )
+    assert retriever.identity.dense["reranker"] == {
+        "name": "backwards",
+        "digest": reranker.identity.digest,
+    }
 
 
 def test_another_encoders_index_is_refused(index: Path) -> None:
-    with pytest.raises(IndexOutdated, match=r"hashing.*and the one at hand is\s+other") as caught:
+    with pytest.raises(
+        IndexOutdated, match=r"hashing.*and the one at hand is\s+other"
+    ) as caught:
         open_index(index, encoder=HashingEncoder("other"))
     assert "manifest.json" in caught.value.message
     assert "--encoder" in (caught.value.hint or "")
     with pytest.raises(IndexOutdated, match="at hand"):
-        open_index(index, encoder=HashingEncoder(salt="other weights under the same name"))
+        open_index(
+            index, encoder=HashingEncoder(salt="other weights under the same name")
+        )
 
 
-def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does(index: Path) -> None:
-    with pytest.raises(EvidenceUnavailable, match="'no-such-model' is neither an encoder's name") as caught:
+def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does(
+    index: Path,
+) -> None:
+    with pytest.raises(
+        EvidenceUnavailable, match="'no-such-model' is neither an encoder's name"
+    ) as caught:
         open_index(index)
     assert "--retriever bm25" in (caught.value.hint or "")
     assert search(open_index(index, retriever="bm25"), "gout")[0]
@@ -303,22 +434,33 @@ def test_vectors_are_not_looked_for_in_an_index_without(tmp_path: Path) -> None:
 def test_several_phrases_are_fused_without_vectors(tmp_path: Path) -> None:
     words = open_index(build(tmp_path, None))
     [hits] = search(words, Query("colchicine", "salbutamol"), k=20)
-    assert {(s.side, s.phrase) for h in hits for s in h.sides} == {(Side.LEXICAL, 0), (Side.LEXICAL, 1)}
+    assert {(s.side, s.phrase) for h in hits for s in h.sides} == {
+        (Side.LEXICAL, 0),
+        (Side.LEXICAL, 1),
+    }
     [one] = search(words, "colchicine", k=20)
     assert all(h.score == h.sides[0].score for h in one)
 
 
-def test_every_kind_finds_what_flat_finds_first(tmp_path: Path, index: Path, passages: list[Passage]) -> None:
+def test_every_kind_finds_what_flat_finds_first(
+    tmp_path: Path, index: Path, passages: list[Passage]
+) -> None:
     for kind in (DenseKind.HNSW, DenseKind.IVF_FLAT):
         folder = tmp_path / kind
         folder.mkdir()
-        other = open_index(build(folder, HashingEncoder(), kind), encoder=HashingEncoder(), retriever="dense")
+        other = open_index(
+            build(folder, HashingEncoder(), kind),
+            encoder=HashingEncoder(),
+            retriever="dense",
+        )
         assert other.identity.dense["kind"] == kind
         [hits] = search(other, "colchicine for gout: dose of colchicine gout dose", k=1)
         assert hits[0].passage.text == "colchicine for gout: dose of colchicine."
 
 
-def test_one_text_in_two_corpora_is_found_under_the_same_id_whichever_was_built_first(tmp_path: Path) -> None:
+def test_one_text_in_two_corpora_is_found_under_the_same_id_whichever_was_built_first(
+    tmp_path: Path,
+) -> None:
     for name in "ab":
         lines = (
             json.dumps({"id": str(n), "title": "Gout", "text": f"Eased by {noun}."})
@@ -329,8 +471,12 @@ def test_one_text_in_two_corpora_is_found_under_the_same_id_whichever_was_built_
     for order in ("ab", "ba"):
         plan = DensePlan(HashingEncoder(), "no-such-model", "a test's choice")
         for name in order:
-            build_index([open_corpus(tmp_path / f"{name}.jsonl")], tmp_path / order, dense=plan)
-        opened = open_index(tmp_path / order, encoder=HashingEncoder(), retriever="dense")
+            build_index(
+                [open_corpus(tmp_path / f"{name}.jsonl")], tmp_path / order, dense=plan
+            )
+        opened = open_index(
+            tmp_path / order, encoder=HashingEncoder(), retriever="dense"
+        )
         [hits] = search(opened, "gout eased by glaucoma", k=1)
         answers.append((opened.identity.index_digest, [hit.passage.id for hit in hits]))
     assert answers[0] == answers[1]

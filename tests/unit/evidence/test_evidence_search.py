@@ -45,7 +45,18 @@ DRUGS = [
     "hydrocortisone",
     "penicillin",
 ]
-ZH_DISEASES = ["痛风", "哮喘", "偏头痛", "银屑病", "贫血", "带状疱疹", "青光眼", "高血压", "湿疹", "2型糖尿病"]
+ZH_DISEASES = [
+    "痛风",
+    "哮喘",
+    "偏头痛",
+    "银屑病",
+    "贫血",
+    "带状疱疹",
+    "青光眼",
+    "高血压",
+    "湿疹",
+    "2型糖尿病",
+]
 ZH_DRUGS = [
     "秋水仙碱",
     "沙丁胺醇",
@@ -59,12 +70,32 @@ ZH_DRUGS = [
     "二甲双胍",
 ]
 HOSTILE = [
-    "", " ", "\0", "\ud800", "🎉🎉", "\u202eabc", "AND OR NOT", "title:* OR body:[* TO *]",
-    '"unclosed', "a~2^9 (((", "*", "???",
-    "/.*.*.*.*x/", "ordinal:0", "\\", "{!func}", "的", "。。。", "a" * 100_000,
-    "gout " * 100_000, "痛风" * 50_000, "\t\n", "١٢٣",
-    "' ; DROP TABLE passages; --", " ".join(f"w{i} gout{i}" for i in range(5000)),
-]  # fmt: skip
+    "",
+    " ",
+    "\0",
+    "\ud800",
+    "🎉🎉",
+    "\u202eabc",
+    "AND OR NOT",
+    "title:* OR body:[* TO *]",
+    '"unclosed',
+    "a~2^9 (((",
+    "*",
+    "???",
+    "/.*.*.*.*x/",
+    "ordinal:0",
+    "\\",
+    "{!func}",
+    "的",
+    "。。。",
+    "a" * 100_000,
+    "gout " * 100_000,
+    "痛风" * 50_000,
+    "\t\n",
+    "١٢٣",
+    "' ; DROP TABLE passages; --",
+    " ".join(f"w{i} gout{i}" for i in range(5000)),
+]
 
 
 def rows() -> Iterator[dict[str, object]]:
@@ -76,7 +107,13 @@ def rows() -> Iterator[dict[str, object]]:
                 "outlook": f"Half of those with {disease} mend in {n + 2} weeks. A {disease} relapse is common.",
             }[topic]
             year = None if m == 2 else 2001 + n
-            yield {"id": f"{disease}-{m}", "title": disease.title(), "section": topic, "text": text, "date": year}
+            yield {
+                "id": f"{disease}-{m}",
+                "title": disease.title(),
+                "section": topic,
+                "text": text,
+                "date": year,
+            }
     for disease, drug in zip(ZH_DISEASES, ZH_DRUGS, strict=True):
         yield {
             "id": disease,
@@ -94,7 +131,9 @@ def rows() -> Iterator[dict[str, object]]:
 
 def index_of(folder: Path, lines: list[dict[str, object]]) -> IndexRetriever:
     source = folder / "sample.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in lines), encoding="utf-8")
+    source.write_text(
+        "".join(json.dumps(row) + "\n" for row in lines), encoding="utf-8"
+    )
     build_index([open_corpus(source)], folder / "index")
     return open_index(folder / "index")
 
@@ -118,7 +157,9 @@ async def test_every_passage_is_found_by_its_title_and_first_sentence(
     retriever: IndexRetriever, passages: list[Passage]
 ) -> None:
     queries = [f"{p.title} {next(sentences(p.text))}" for p in passages]
-    for passage, hits in zip(passages, await retriever.search([Query(q) for q in queries], k=3), strict=True):
+    for passage, hits in zip(
+        passages, await retriever.search([Query(q) for q in queries], k=3), strict=True
+    ):
         assert passage in [hit.passage for hit in hits]
 
 
@@ -141,35 +182,57 @@ async def test_words_are_matched_across_form_width_and_script(
 
 
 @pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
-async def test_a_hostile_query_is_only_text(retriever: IndexRetriever, query: str) -> None:
+async def test_a_hostile_query_is_only_text(
+    retriever: IndexRetriever, query: str
+) -> None:
     [hits] = await retriever.search([Query(query)], k=5)
     assert len(hits) <= 5
     known = set(
-        analyzer().terms(" ".join(f"{h.passage.title} {h.passage.section} {h.passage.text}" for h in hits))
+        analyzer().terms(
+            " ".join(
+                f"{h.passage.title} {h.passage.section} {h.passage.text}" for h in hits
+            )
+        )
     )
     assert not hits or known & set(analyzer().terms(query[:8000]))
 
 
-async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(retriever: IndexRetriever) -> None:
-    assert await retriever.search([Query(q) for q in ("*", "body:*", "[* TO *]", "的")], k=5) == [[], [], [], []]
+async def test_a_query_of_the_engines_syntax_finds_nothing_but_its_words(
+    retriever: IndexRetriever,
+) -> None:
+    assert await retriever.search(
+        [Query(q) for q in ("*", "body:*", "[* TO *]", "的")], k=5
+    ) == [[], [], [], []]
 
 
 @given(query=st.text(alphabet=st.characters(), max_size=300))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 def test_any_text_is_a_query(retriever: IndexRetriever, query: str) -> None:
     [hits] = asyncio.run(retriever.search([Query(query)], k=4))
     assert [h.rank for h in hits] == list(range(1, len(hits) + 1))
     assert all(a.score >= b.score for a, b in itertools.pairwise(hits))
 
 
-@given(day=st.dates(date(1999, 1, 1), date(2013, 1, 1)), disease=st.sampled_from(DISEASES))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    day=st.dates(date(1999, 1, 1), date(2013, 1, 1)), disease=st.sampled_from(DISEASES)
+)
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
+)
 def test_nothing_younger_than_the_day_is_shown_and_undated_stays(
     retriever: IndexRetriever, passages: list[Passage], day: date, disease: str
 ) -> None:
     [hits] = asyncio.run(retriever.search([Query(disease)], k=50, not_after=day))
     old_enough = {
-        p.id for p in passages if p.title == disease.title() and (p.published is None or p.published <= day)
+        p.id
+        for p in passages
+        if p.title == disease.title() and (p.published is None or p.published <= day)
     }
     assert {h.passage.id for h in hits} == old_enough
     assert any(h.passage.published is None for h in hits)
@@ -180,13 +243,19 @@ async def test_a_passage_of_the_very_day_is_shown(retriever: IndexRetriever) -> 
         (await retriever.search([Query("gout colchicine dose")], k=9, not_after=day))
         for day in (date(2001, 12, 31), date(2001, 12, 30))
     ]
-    dated = {h.passage.published for h in on_the_day} - {h.passage.published for h in day_before}
+    dated = {h.passage.published for h in on_the_day} - {
+        h.passage.published for h in day_before
+    }
     assert dated == {date(2001, 12, 31)}
 
 
-async def test_the_day_filter_does_not_change_the_scores_of_what_stays(retriever: IndexRetriever) -> None:
+async def test_the_day_filter_does_not_change_the_scores_of_what_stays(
+    retriever: IndexRetriever,
+) -> None:
     [every] = await retriever.search([Query("gout relapse weeks")], k=20)
-    [undated] = await retriever.search([Query("gout relapse weeks")], k=20, not_after=date(1990, 1, 1))
+    [undated] = await retriever.search(
+        [Query("gout relapse weeks")], k=20, not_after=date(1990, 1, 1)
+    )
     assert undated
     assert [(h.passage.id, h.score) for h in undated] == [
         (h.passage.id, h.score) for h in every if h.passage.published is None
@@ -196,7 +265,11 @@ async def test_the_day_filter_does_not_change_the_scores_of_what_stays(retriever
 async def test_equal_scores_are_ordered_by_id_even_past_k(tmp_path: Path) -> None:
     # One length, one word in common: all tie; file order is the reverse of the ids' order.
     lines: list[dict[str, object]] = [
-        {"id": f"p{n:03d}", "title": "", "text": f"fever word{string.ascii_lowercase[n % 26]}{n}"}
+        {
+            "id": f"p{n:03d}",
+            "title": "",
+            "text": f"fever word{string.ascii_lowercase[n % 26]}{n}",
+        }
         for n in reversed(range(200))
     ]
     small = index_of(tmp_path, lines)
@@ -207,7 +280,9 @@ async def test_equal_scores_are_ordered_by_id_even_past_k(tmp_path: Path) -> Non
 
 async def test_a_long_query_is_cut_and_keeps_its_rarest_terms(tmp_path: Path) -> None:
     words = [f"word{n}x" for n in range(70)]
-    lines: list[dict[str, object]] = [{"id": w, "title": "", "text": f"fever {w}"} for w in words]
+    lines: list[dict[str, object]] = [
+        {"id": w, "title": "", "text": f"fever {w}"} for w in words
+    ]
     small = index_of(tmp_path, [*lines, {"id": "only", "title": "", "text": "fever"}])
     [common] = await small.search([Query("fever")], k=100)
     [long] = await small.search([Query("fever " + " ".join(words))], k=100)
@@ -218,13 +293,19 @@ async def test_a_long_query_is_cut_and_keeps_its_rarest_terms(tmp_path: Path) ->
 
 
 async def test_searches_at_once_give_what_one_gives(retriever: IndexRetriever) -> None:
-    queries = [f"{d} {t}" for d in DISEASES + ZH_DISEASES for t in ("treatment dose", "预后")]
+    queries = [
+        f"{d} {t}" for d in DISEASES + ZH_DISEASES for t in ("treatment dose", "预后")
+    ]
     alone = await retriever.search([Query(q) for q in queries], k=3)
-    at_once = await asyncio.gather(*(retriever.search([Query(q)], k=3) for q in queries * 4))
+    at_once = await asyncio.gather(
+        *(retriever.search([Query(q)], k=3) for q in queries * 4)
+    )
     assert [hits for [hits] in at_once] == alone * 4
 
 
-async def test_no_queries_no_answers_and_k_has_bounds(retriever: IndexRetriever) -> None:
+async def test_no_queries_no_answers_and_k_has_bounds(
+    retriever: IndexRetriever,
+) -> None:
     assert await retriever.search([], k=3) == []
     for k in (0, -1, 1001):
         with pytest.raises(ValueError, match="allowed"):

@@ -57,7 +57,13 @@ def test_a_clinical_thread_passes_every_rule_in_both_languages() -> None:
     assert reason(chinese) is None
 
 
-def _with(text: str, *, role: Role = Role.PATIENT, verified: bool = False, media: tuple[str, ...] = ()) -> Message:
+def _with(
+    text: str,
+    *,
+    role: Role = Role.PATIENT,
+    verified: bool = False,
+    media: tuple[str, ...] = (),
+) -> Message:
     return Message("m9", "u_9", role, verified, text, None, media)
 
 
@@ -68,36 +74,90 @@ def _with(text: str, *, role: Role = Role.PATIENT, verified: bool = False, media
         (thread(" \n"), FilterReason.EMPTY_THREAD),
         (thread(ASK + " and a cough" * 20_000), FilterReason.TOO_LONG),
         (thread(posted_at=None), FilterReason.POSTED_UNKNOWN),
-        (thread(posted_at=datetime(2022, 12, 31, tzinfo=UTC)), FilterReason.POSTED_BEFORE),
+        (
+            thread(posted_at=datetime(2022, 12, 31, tzinfo=UTC)),
+            FilterReason.POSTED_BEFORE,
+        ),
         (thread(posted_at=NOW + timedelta(days=3)), FilterReason.POSTED_IN_FUTURE),
         (thread(tags=("Pre-Medical [ MD ]",)), FilterReason.NOT_CLINICAL),
         (thread(tags=("求职招聘",)), FilterReason.NOT_CLINICAL),
-        (thread(url="https://x.example/forums/pre-medical-md.10/t.5/"), FilterReason.NOT_CLINICAL),
-        (thread(messages=(_with(ASK, media=("image",)), thread().messages[1])), FilterReason.NOT_TEXT_ONLY),
-        (thread(ASK + " (Attachment removed to protect the patient's identity.)"), FilterReason.NOT_TEXT_ONLY),
-        (thread(ASK + " I have attached my reports."), FilterReason.NOT_TEXT_ONLY),
-        (thread("咳嗽三天，检查结果如图，怎么办？", "考虑肺炎，要住院治疗。"), FilterReason.NOT_TEXT_ONLY),
-        (thread("cough " + "!?*=" * 200), FilterReason.NON_ALPHANUMERIC),
-        (thread("Tengo tos y fiebre desde hace tres días, ¿qué puedo tomar para la tos?"), FilterReason.LANGUAGE),
-        (thread(ASK, "考虑病毒感染，多喝水，三天不退烧到医院看。"), FilterReason.LANGUAGE),
         (
-            thread("Where can I park my car?", "Behind the house.", title="Parking", tags=()),
+            thread(url="https://x.example/forums/pre-medical-md.10/t.5/"),
+            FilterReason.NOT_CLINICAL,
+        ),
+        (
+            thread(messages=(_with(ASK, media=("image",)), thread().messages[1])),
+            FilterReason.NOT_TEXT_ONLY,
+        ),
+        (
+            thread(ASK + " (Attachment removed to protect the patient's identity.)"),
+            FilterReason.NOT_TEXT_ONLY,
+        ),
+        (thread(ASK + " I have attached my reports."), FilterReason.NOT_TEXT_ONLY),
+        (
+            thread("咳嗽三天，检查结果如图，怎么办？", "考虑肺炎，要住院治疗。"),
+            FilterReason.NOT_TEXT_ONLY,
+        ),
+        (thread("cough " + "!?*=" * 200), FilterReason.NON_ALPHANUMERIC),
+        (
+            thread(
+                "Tengo tos y fiebre desde hace tres días, ¿qué puedo tomar para la tos?"
+            ),
+            FilterReason.LANGUAGE,
+        ),
+        (
+            thread(ASK, "考虑病毒感染，多喝水，三天不退烧到医院看。"),
+            FilterReason.LANGUAGE,
+        ),
+        (
+            thread(
+                "Where can I park my car?",
+                "Behind the house.",
+                title="Parking",
+                tags=(),
+            ),
             FilterReason.NO_CODEBOOK_TERM,
         ),
-        (thread(messages=(thread().messages[0], _with(REPLY, role=Role.OTHER))), FilterReason.NO_VERIFIED_REPLY),
+        (
+            thread(messages=(thread().messages[0], _with(REPLY, role=Role.OTHER))),
+            FilterReason.NO_VERIFIED_REPLY,
+        ),
         (
             thread(messages=(thread().messages[0], _with(REPLY, role=Role.PHYSICIAN))),
             FilterReason.NO_VERIFIED_REPLY,
         ),
-        (thread(ASK, "Hello, thanks for your query. Regards, take care."), FilterReason.NO_VERIFIED_REPLY),
-        (thread("咳嗽三天怎么办？", "您好，谢谢您的咨询！祝早日康复"), FilterReason.NO_VERIFIED_REPLY),
-        (thread("I hate all immigrants, they gave me a cough"), FilterReason.UNSAFE_CONTENT),
-        (thread("How do I make meth at home without a cough?"), FilterReason.UNSAFE_CONTENT),
-        (thread("怎么制作冰毒不会咳嗽？", "考虑病毒感染，多喝水。"), FilterReason.UNSAFE_CONTENT),
-        (thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."), FilterReason.REIDENTIFICATION_RISK),
-        (thread(ASK + " I live in Mumbai, call me on +91 98765 43210."), FilterReason.REIDENTIFICATION_RISK),
         (
-            thread("我叫王小明，电话13812345678，咳嗽怎么办？", "考虑病毒感染，多喝水。"),
+            thread(ASK, "Hello, thanks for your query. Regards, take care."),
+            FilterReason.NO_VERIFIED_REPLY,
+        ),
+        (
+            thread("咳嗽三天怎么办？", "您好，谢谢您的咨询！祝早日康复"),
+            FilterReason.NO_VERIFIED_REPLY,
+        ),
+        (
+            thread("I hate all immigrants, they gave me a cough"),
+            FilterReason.UNSAFE_CONTENT,
+        ),
+        (
+            thread("How do I make meth at home without a cough?"),
+            FilterReason.UNSAFE_CONTENT,
+        ),
+        (
+            thread("怎么制作冰毒不会咳嗽？", "考虑病毒感染，多喝水。"),
+            FilterReason.UNSAFE_CONTENT,
+        ),
+        (
+            thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."),
+            FilterReason.REIDENTIFICATION_RISK,
+        ),
+        (
+            thread(ASK + " I live in Mumbai, call me on +91 98765 43210."),
+            FilterReason.REIDENTIFICATION_RISK,
+        ),
+        (
+            thread(
+                "我叫王小明，电话13812345678，咳嗽怎么办？", "考虑病毒感染，多喝水。"
+            ),
             FilterReason.REIDENTIFICATION_RISK,
         ),
     ],
@@ -122,12 +182,17 @@ def test_what_no_rule_may_keep_out(ask: str) -> None:
 def test_a_duplicate_names_what_it_repeats() -> None:
     result = CHAIN.judge(thread(), duplicate_of=Match("a:1", 0.91, False), now=NOW)
     assert result.rejected_by == FilterVerdict(
-        "duplicate", False, FilterReason.DUPLICATE, {"of": "a:1", "kind": "near", "similarity": 0.91}
+        "duplicate",
+        False,
+        FilterReason.DUPLICATE,
+        {"of": "a:1", "kind": "near", "similarity": 0.91},
     )
 
 
 def test_every_rule_is_evaluated_and_the_first_failure_decides() -> None:
-    bad = thread("Where can I park?", "ok", title="Parking", tags=("careers",), posted_at=None)
+    bad = thread(
+        "Where can I park?", "ok", title="Parking", tags=("careers",), posted_at=None
+    )
     result = CHAIN.judge(bad, duplicate_of=Match("a:1", 1.0, True), now=NOW)
     failed = [v.reason for v in result.verdicts if not v.passed]
     assert len(result.verdicts) == len(RULES)
@@ -142,7 +207,11 @@ def test_every_rule_is_evaluated_and_the_first_failure_decides() -> None:
 
 
 def test_evidence_of_a_risk_names_no_person() -> None:
-    result = CHAIN.judge(thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."), duplicate_of=None, now=NOW)
+    result = CHAIN.judge(
+        thread(ASK + " My name is Anna Smith, DOB: 12/03/1980."),
+        duplicate_of=None,
+        now=NOW,
+    )
     told = json.dumps(dict(result.rejected_by.evidence))
     assert "Anna" not in told
     assert "1980" not in told
@@ -151,10 +220,16 @@ def test_evidence_of_a_risk_names_no_person() -> None:
 
 def test_the_digest_names_settings_and_codebook() -> None:
     other = FilterChain(FilterSettings(max_characters=150_000), CHAIN.codebook)
-    assert CHAIN.digest == FilterChain(FilterSettings(), CHAIN.codebook).digest != other.digest
+    assert (
+        CHAIN.digest
+        == FilterChain(FilterSettings(), CHAIN.codebook).digest
+        != other.digest
+    )
 
 
-@given(st.text(st.characters(exclude_categories=()), max_size=200), st.text(max_size=100))
+@given(
+    st.text(st.characters(exclude_categories=()), max_size=200), st.text(max_size=100)
+)
 def test_no_text_breaks_the_chain_and_evidence_is_json(ask: str, reply: str) -> None:
     result = CHAIN.judge(thread(ask, reply), duplicate_of=None, now=NOW)
     json.dumps([dict(v.evidence) for v in result.verdicts])
@@ -168,7 +243,9 @@ def test_real_threads_are_mostly_clinical() -> None:
     from medlive.sources.files import ImportedThread, read_threads
 
     for name, least in (("icliniq.threads.jsonl", 0.9), ("haodf.threads.jsonl", 0.8)):
-        read = read_threads(folder / name, assume_posted_at=NOW - timedelta(days=60), handle_key=b"k")
+        read = read_threads(
+            folder / name, assume_posted_at=NOW - timedelta(days=60), handle_key=b"k"
+        )
         results = [
             CHAIN.judge(item.thread, duplicate_of=None, now=NOW)
             for item in read

@@ -58,7 +58,10 @@ def test_everyday_words_are_no_terms(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Headaches, KNEE PAIN and type 2 diabetes", ["headaches", "knee pain", "type 2 diabetes"]),
+        (
+            "Headaches, KNEE PAIN and type 2 diabetes",
+            ["headaches", "knee pain", "type 2 diabetes"],
+        ),
         ("ｃｏｖｉｄ－19 and ulcers", ["covid-19", "ulcers"]),
         ("頭痛發燒咳嗽三天", ["头痛", "发烧", "咳嗽"]),
         ("十二指肠溃疡", ["十二指肠溃疡"]),
@@ -73,7 +76,9 @@ _ALPHABET = st.text("ab 咳嗽s", min_size=1, max_size=6)
 
 
 @given(st.lists(_ALPHABET, max_size=8), st.text("ab 咳嗽s.", max_size=40))
-def test_the_automaton_agrees_with_a_search_term_by_term(words: list[str], text: str) -> None:
+def test_the_automaton_agrees_with_a_search_term_by_term(
+    words: list[str], text: str
+) -> None:
     terms = {w.strip() for w in words if w.strip()}
     book = Codebook([Term("X", "", t) for t in sorted(terms)])
     expected = set()
@@ -81,8 +86,16 @@ def test_the_automaton_agrees_with_a_search_term_by_term(words: list[str], text:
         before = r"(?<![a-z0-9])" if term[0].isascii() else ""
         plural = "" if term[-1] == "s" else "s?"
         after = rf"{plural}(?![a-z0-9])" if term[-1].isascii() else ""
-        pattern = re.compile(f"{before}{re.escape(term)}(?={after})" if after else f"{before}{re.escape(term)}")
-        expected |= {(m.start(), m.start() + len(term)) for i in range(len(text)) if (m := pattern.match(text, i))}
+        pattern = re.compile(
+            f"{before}{re.escape(term)}(?={after})"
+            if after
+            else f"{before}{re.escape(term)}"
+        )
+        expected |= {
+            (m.start(), m.start() + len(term))
+            for i in range(len(text))
+            if (m := pattern.match(text, i))
+        }
     found = {(h.start, h.end) for h in find(book, text)}
     assert found <= expected
     assert bool(found) == bool(expected)
@@ -101,14 +114,34 @@ def test_hits_are_places_in_the_text_itself(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("icd11.tsv", "Code\tTitle\tClassKind\n1A00\t- - Cholera\tcategory\n", Term("ICD-11", "1A00", "Cholera")),
-        ("icf.csv", "Code,Title\nb280,Sensation of pain\n", Term("ICF", "b280", "Sensation of pain")),
-        ("ICHI.csv", "Code;Title\nABC.AA.ZZ;Brain biopsy\n", Term("ICHI", "ABC.AA.ZZ", "Brain biopsy")),
+        (
+            "icd11.tsv",
+            "Code\tTitle\tClassKind\n1A00\t- - Cholera\tcategory\n",
+            Term("ICD-11", "1A00", "Cholera"),
+        ),
+        (
+            "icf.csv",
+            "Code,Title\nb280,Sensation of pain\n",
+            Term("ICF", "b280", "Sensation of pain"),
+        ),
+        (
+            "ICHI.csv",
+            "Code;Title\nABC.AA.ZZ;Brain biopsy\n",
+            Term("ICHI", "ABC.AA.ZZ", "Brain biopsy"),
+        ),
         ("icd10cm.csv", 'A00,"Cholera"\n', Term("ICD-10-CM", "A00", "Cholera")),
         ("disease.csv", "code\tdisease\nA00\t霍乱\n", Term("disease", "A00", "霍乱")),
         ("words.txt", "支气管哮喘\t606946\n", Term("words", "", "支气管哮喘")),
-        ("blocks.csv", "章,块\nA00-A09：肠道传染病,\n", Term("blocks", "A00-A09", "肠道传染病")),
-        ("icd10.json", '[{"value":"A00","label":"霍乱","children":[]}]', Term("ICD-10", "A00", "霍乱")),
+        (
+            "blocks.csv",
+            "章,块\nA00-A09：肠道传染病,\n",
+            Term("blocks", "A00-A09", "肠道传染病"),
+        ),
+        (
+            "icd10.json",
+            '[{"value":"A00","label":"霍乱","children":[]}]',
+            Term("ICD-10", "A00", "霍乱"),
+        ),
         (
             "syn.csv",
             "id,name,syn\nICD10:A00,x,\"['''Cholera''','''Asiatic cholera''']\"\n",
@@ -121,17 +154,26 @@ def test_hits_are_places_in_the_text_itself(text: str) -> None:
         ),
     ],
 )
-def test_the_shapes_of_files(tmp_path: Path, name: str, content: str, expected: Term) -> None:
+def test_the_shapes_of_files(
+    tmp_path: Path, name: str, content: str, expected: Term
+) -> None:
     path = tmp_path / name
     path.write_text("\ufeff" + content, encoding="utf-8")
     assert expected in list(read_terms(path))
 
 
-def test_gb18030_is_read_and_a_spreadsheet_or_nothing_known_is_refused(tmp_path: Path) -> None:
+def test_gb18030_is_read_and_a_spreadsheet_or_nothing_known_is_refused(
+    tmp_path: Path,
+) -> None:
     gb = tmp_path / "gb.txt"
     gb.write_bytes("code\tdisease\nA00\t霍乱病\n".encode("gb18030"))
     assert [t.term for t in read_terms(gb)] == ["霍乱病"]
-    for name, data in (("a.xlsx", b"PK\x03\x04zip"), ("b.csv", b"x,1,2\n"), ("c.csv", b""), ("d.json", b"[1,")):
+    for name, data in (
+        ("a.xlsx", b"PK\x03\x04zip"),
+        ("b.csv", b"x,1,2\n"),
+        ("c.csv", b""),
+        ("d.json", b"[1,"),
+    ):
         path = tmp_path / name
         path.write_bytes(data)
         with pytest.raises(BadInput):
@@ -142,7 +184,9 @@ def test_gb18030_is_read_and_a_spreadsheet_or_nothing_known_is_refused(tmp_path:
 
 def test_stop_words_hold_against_an_official_list(tmp_path: Path) -> None:
     path = tmp_path / "icd10.csv"
-    path.write_text("Code,Title\nX31,Cold\nW00,Fall\nJ45,Asthma attack\n", encoding="utf-8")
+    path.write_text(
+        "Code,Title\nX31,Cold\nW00,Fall\nJ45,Asthma attack\n", encoding="utf-8"
+    )
     book = load_codebook([path])
     assert find(book, "a cold fall day") == []
     assert book.digest != SHIPPED.digest

@@ -14,12 +14,22 @@ CHAIN = FilterChain(FilterSettings(), load_codebook())
 
 
 def reason(
-    opening: str, reply: str = "Drink water and rest, and see a physician if the fever lasts."
+    opening: str,
+    reply: str = "Drink water and rest, and see a physician if the fever lasts.",
 ) -> str | None:
     thread = Thread(
-        "sdn", "1", "", "A question", "en", (), datetime(2026, 10, 1, tzinfo=UTC),
-        (Message("m0", "u_1", Role.PATIENT, False, opening), Message("m1", "u_2", Role.PHYSICIAN, True, reply)),
-    )  # fmt: skip
+        "sdn",
+        "1",
+        "",
+        "A question",
+        "en",
+        (),
+        datetime(2026, 10, 1, tzinfo=UTC),
+        (
+            Message("m0", "u_1", Role.PATIENT, False, opening),
+            Message("m1", "u_2", Role.PHYSICIAN, True, reply),
+        ),
+    )
     rejected = CHAIN.judge(thread, duplicate_of=None, now=NOW).rejected_by
     return rejected.reason.value if rejected and rejected.reason else None
 
@@ -50,9 +60,16 @@ def test_letters_alone_are_no_exam_item(opening: str) -> None:
 def test_contempt_for_people_is_unsafe_and_a_parasite_is_not() -> None:
     opening = "My patient with diabetes skipped dialysis twice, potassium 6.8. What can be done?"
     assert (
-        reason(opening, "Those people over there are subhuman, let them go home. Give calcium.")
+        reason(
+            opening,
+            "Those people over there are subhuman, let them go home. Give calcium.",
+        )
         == "unsafe_content"
     )
     assert (
-        reason(opening, "These people live with animals; treat the parasites with permethrin and repeat.") is None
+        reason(
+            opening,
+            "These people live with animals; treat the parasites with permethrin and repeat.",
+        )
+        is None
     )

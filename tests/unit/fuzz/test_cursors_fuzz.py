@@ -16,7 +16,11 @@ from tests.support.fuzzing import DEEP, VALUES
 
 pytestmark = pytest.mark.security
 
-KEYS = st.text(max_size=40) | st.lists(VALUES, max_size=3).map(json.dumps) | VALUES.map(json.dumps)
+KEYS = (
+    st.text(max_size=40)
+    | st.lists(VALUES, max_size=3).map(json.dumps)
+    | VALUES.map(json.dumps)
+)
 
 
 @given(st.sampled_from(sorted(LISTINGS)), KEYS)
@@ -35,14 +39,39 @@ def test_any_text_is_a_key_or_is_refused(table: str, text: str) -> None:
         assert len(values) == len(order)
 
 
-NAMES = st.sampled_from(["since", "until", "text", "sort", "order", "after", "before", "at", "week", "state", "x"])
+NAMES = st.sampled_from(
+    [
+        "since",
+        "until",
+        "text",
+        "sort",
+        "order",
+        "after",
+        "before",
+        "at",
+        "week",
+        "state",
+        "x",
+    ]
+)
 VALUE = st.text(max_size=20) | st.sampled_from(
-    ["0001-01-01", "9999-12-31T23:59:59-23:59", "2026.W99", "2026.W47", "-1", "asc", DEEP, "9" * 10_000]
+    [
+        "0001-01-01",
+        "9999-12-31T23:59:59-23:59",
+        "2026.W99",
+        "2026.W47",
+        "-1",
+        "asc",
+        DEEP,
+        "9" * 10_000,
+    ]
 )
 
 
 @given(st.sampled_from(sorted(LISTINGS)), st.lists(st.tuples(NAMES, VALUE), max_size=5))
-def test_any_address_is_a_state_that_writes_itself_or_is_refused(table: str, pairs: list[Any]) -> None:
+def test_any_address_is_a_state_that_writes_itself_or_is_refused(
+    table: str, pairs: list[Any]
+) -> None:
     try:
         state = State.parse(table, QueryParams(pairs))
     except UsageError:

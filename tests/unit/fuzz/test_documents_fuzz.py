@@ -14,14 +14,29 @@ from hypothesis import strategies as st
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, MedliveError
 from medlive.evaluation.agreement.humans import read_humans, read_scores
-from medlive.evaluation.cases.benchmarks import Format, answer_rows, format_of, read_benchmark
-from medlive.evaluation.cases.livemedbench import read_cases, read_grades, read_responses
+from medlive.evaluation.cases.benchmarks import (
+    Format,
+    answer_rows,
+    format_of,
+    read_benchmark,
+)
+from medlive.evaluation.cases.livemedbench import (
+    read_cases,
+    read_grades,
+    read_responses,
+)
 from medlive.evaluation.log import read_log
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, open_run
 from medlive.evaluation.runs.folder import read_grades as read_run_grades
 from medlive.evaluation.runs.templates import Evidence
-from medlive.integrity.signing import PublicKey, SecretKey, check_signature, generate, sign
+from medlive.integrity.signing import (
+    PublicKey,
+    SecretKey,
+    check_signature,
+    generate,
+    sign,
+)
 from medlive.publishing.download import _Latest, _manifest, _parse_sums
 from medlive.snapshot.errata import parse_errata, trusted_comment
 from medlive.snapshot.load import load_snapshot
@@ -60,8 +75,20 @@ THREAD = {
     "tags": ["knee"],
     "posted_at": "2026-11-20T10:00:00Z",
     "messages": [
-        {"role": "patient", "author": "a", "verified": False, "text": "It hurts.", "posted_at": "2026-11-20"},
-        {"role": "physician", "author": "b", "verified": True, "text": "Rest.", "media": ["image"]},
+        {
+            "role": "patient",
+            "author": "a",
+            "verified": False,
+            "text": "It hurts.",
+            "posted_at": "2026-11-20",
+        },
+        {
+            "role": "physician",
+            "author": "b",
+            "verified": True,
+            "text": "Rest.",
+            "media": ["image"],
+        },
     ],
 }
 CASE = {
@@ -72,7 +99,11 @@ CASE = {
     "doctor_advice": "Rest.",
     "rubric_items": [{"criterion": "Advises rest", "points": 5, "axe": "Accuracy"}],
 }
-GRADING = {"case_id": "c1", "model_response": "Rest.", "evaluations": [{"criterion": "Advises rest", "met": True}]}
+GRADING = {
+    "case_id": "c1",
+    "model_response": "Rest.",
+    "evaluations": [{"criterion": "Advises rest", "met": True}],
+}
 HEALTHBENCH = {
     "prompt_id": "p1",
     "prompt": [{"role": "user", "content": "My knee hurts."}],
@@ -87,7 +118,13 @@ KQA = {
     "Sources": [],
 }
 LLMEVAL = {"groupCode": 1, "question": "What now?", "sanswer": "Rest.", "round": 1}
-RATING = {"case_id": "c1", "criterion_id": "c1-1", "rater": "r", "met": True, "score": 1.0}
+RATING = {
+    "case_id": "c1",
+    "criterion_id": "c1-1",
+    "rater": "r",
+    "met": True,
+    "score": 1.0,
+}
 ERRATA = {
     "format": "medlive-errata",
     "format_version": 1,
@@ -126,12 +163,21 @@ def benchmark(path: Path) -> None:
 READERS: dict[str, Reader] = {
     "threads": Reader(threads, THREAD, "threads.jsonl"),
     "cases": Reader(read_cases, [CASE]),
-    "responses": Reader(lambda path: read_responses(path, "m"), [{"case_id": "c1", "model_response": "Rest."}]),
-    "responses by id": Reader(lambda path: read_responses(path, "m"), {"c1": {"response": "Rest."}}),
+    "responses": Reader(
+        lambda path: read_responses(path, "m"),
+        [{"case_id": "c1", "model_response": "Rest."}],
+    ),
+    "responses by id": Reader(
+        lambda path: read_responses(path, "m"), {"c1": {"response": "Rest."}}
+    ),
     "grades": Reader(lambda path: read_grades(path, []), [GRADING]),
     "healthbench": Reader(benchmark, HEALTHBENCH, "cases.jsonl"),
     "kqa": Reader(benchmark, KQA, "cases.jsonl"),
-    "answers": Reader(lambda path: answer_rows(path, Format.HEALTHBENCH, "response"), GRADING, "answers.jsonl"),
+    "answers": Reader(
+        lambda path: answer_rows(path, Format.HEALTHBENCH, "response"),
+        GRADING,
+        "answers.jsonl",
+    ),
     "questions": Reader(benchmark, {"a": [LLMEVAL]}),
     "ratings": Reader(read_humans, RATING, "ratings.jsonl"),
     "rating list": Reader(read_humans, [RATING]),
@@ -156,10 +202,14 @@ def _try(read: Callable[[Path], Any], path: Path) -> None:
 @pytest.mark.parametrize("name", READERS)
 @same_folder
 @given(st.data())
-def test_a_document_is_read_or_refused_by_name(name: str, tmp_path: Path, data: st.DataObject) -> None:
+def test_a_document_is_read_or_refused_by_name(
+    name: str, tmp_path: Path, data: st.DataObject
+) -> None:
     reader = READERS[name]
     whole = as_json(reader.document)
-    content = data.draw(altered(reader.document).map(as_json) | damaged(whole) | st.binary(max_size=80))
+    content = data.draw(
+        altered(reader.document).map(as_json) | damaged(whole) | st.binary(max_size=80)
+    )
     path = tmp_path / reader.name
     path.write_bytes(content + b"\n" if data.draw(st.booleans()) else content)
     _try(reader.read, path)
@@ -167,10 +217,13 @@ def test_a_document_is_read_or_refused_by_name(name: str, tmp_path: Path, data: 
 
 
 @pytest.mark.parametrize(
-    "content", [DEEP.encode(), b"9" * 10_000, b"\xff\xfe[", b"", b"null", b'"\\ud800"', b"NaN"]
+    "content",
+    [DEEP.encode(), b"9" * 10_000, b"\xff\xfe[", b"", b"null", b'"\\ud800"', b"NaN"],
 )
 @pytest.mark.parametrize("name", READERS)
-def test_no_reader_fails_on_what_no_document_is(name: str, content: bytes, tmp_path: Path) -> None:
+def test_no_reader_fails_on_what_no_document_is(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
     path = tmp_path / READERS[name].name
     # The last is one of LLMEval's files by its first words.
     for spelt in (
@@ -184,14 +237,27 @@ def test_no_reader_fails_on_what_no_document_is(name: str, content: bytes, tmp_p
 
 
 @given(st.data())
-def test_lists_of_digests_and_manifests_are_read_or_refused(data: st.DataObject) -> None:
-    sums = b"".join(b"0" * 64 + b"  " + name.encode() + b"\n" for name in ("manifest.json", "cases.parquet"))
+def test_lists_of_digests_and_manifests_are_read_or_refused(
+    data: st.DataObject,
+) -> None:
+    sums = b"".join(
+        b"0" * 64 + b"  " + name.encode() + b"\n"
+        for name in ("manifest.json", "cases.parquet")
+    )
     for read, strategy in (
         (_parse_sums, damaged(sums)),
-        (lambda content: _manifest(content, "2026.W47"), altered(LATEST).map(as_json) | st.binary(max_size=40)),
-        (lambda content: _Latest.model_validate_json(content), altered(LATEST).map(as_json)),
+        (
+            lambda content: _manifest(content, "2026.W47"),
+            altered(LATEST).map(as_json) | st.binary(max_size=40),
+        ),
+        (
+            lambda content: _Latest.model_validate_json(content),
+            altered(LATEST).map(as_json),
+        ),
     ):
-        with contextlib.suppress(MedliveError, ValueError if read is not _parse_sums else MedliveError):
+        with contextlib.suppress(
+            MedliveError, ValueError if read is not _parse_sums else MedliveError
+        ):
             read(data.draw(strategy))
 
 
@@ -201,11 +267,22 @@ def test_keys_and_signatures_are_read_or_refused(data: st.DataObject) -> None:
     key = SecretKey.parse(secret_text, None)
     signature = sign(b"data", key, "comment", "comment")
     public = PublicKey.parse(public_text)
-    hurt = data.draw(damaged(signature.encode()).map(lambda raw: raw.decode("utf-8", "surrogateescape")))
+    hurt = data.draw(
+        damaged(signature.encode()).map(
+            lambda raw: raw.decode("utf-8", "surrogateescape")
+        )
+    )
     with contextlib.suppress(MedliveError):
         assert check_signature(b"data", hurt, public) == "comment"
-    for text, parse in ((secret_text, lambda t: SecretKey.parse(t, "pw")), (public_text, PublicKey.parse)):
-        spoilt = data.draw(damaged(text.encode()).map(lambda raw: raw.decode("utf-8", "surrogateescape")))
+    for text, parse in (
+        (secret_text, lambda t: SecretKey.parse(t, "pw")),
+        (public_text, PublicKey.parse),
+    ):
+        spoilt = data.draw(
+            damaged(text.encode()).map(
+                lambda raw: raw.decode("utf-8", "surrogateescape")
+            )
+        )
         with contextlib.suppress(MedliveError):
             parse(spoilt)
 
@@ -221,12 +298,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["run.json", "cases.jsonl", RESPONSES, GRADES])
 @same_folder
 @given(st.data())
-def test_a_run_folder_is_opened_or_refused(name: str, run: Path, data: st.DataObject) -> None:
+def test_a_run_folder_is_opened_or_refused(
+    name: str, run: Path, data: st.DataObject
+) -> None:
     path = run / name
     whole = path.read_bytes()
     try:
         if name == "run.json":
-            content = data.draw(altered(json.loads(whole)).map(as_json) | damaged(whole))
+            content = data.draw(
+                altered(json.loads(whole)).map(as_json) | damaged(whole)
+            )
         else:
             first = json.loads(whole.splitlines()[0])
             content = data.draw(altered(first).map(as_json) | damaged(whole))
@@ -269,12 +350,18 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=max(settings.default.max_examples // 20, 1))
 @given(st.data())
-def test_a_snapshot_is_verified_and_loaded_or_refused(snapshot: Path, data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(sorted(path for path in snapshot.rglob("*") if path.is_file())))
+def test_a_snapshot_is_verified_and_loaded_or_refused(
+    snapshot: Path, data: st.DataObject
+) -> None:
+    path = data.draw(
+        st.sampled_from(sorted(path for path in snapshot.rglob("*") if path.is_file()))
+    )
     whole = path.read_bytes()
     strategy = damaged(whole)
     if path.suffix == ".json":
-        strategy |= altered(json.loads(whole)).map(lambda value: json.dumps(value, indent=2).encode())
+        strategy |= altered(json.loads(whole)).map(
+            lambda value: json.dumps(value, indent=2).encode()
+        )
     try:
         path.write_bytes(data.draw(strategy))
         assert verify_snapshot(snapshot).ok == (path.read_bytes() == whole)

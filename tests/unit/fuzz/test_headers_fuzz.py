@@ -61,7 +61,11 @@ async def ask(folder: Path, method: str, headers: Headers) -> Answer:
     body = b"".join(message.get("body", b"") for message in sent[1:])
     known = dict(sent[0]["headers"])
     content_range = known.get(b"content-range")
-    return Answer(sent[0]["status"], body, None if content_range is None else content_range.decode())
+    return Answer(
+        sent[0]["status"],
+        body,
+        None if content_range is None else content_range.decode(),
+    )
 
 
 def expected(method: str, headers: Headers) -> Answer:
@@ -73,7 +77,9 @@ def expected(method: str, headers: Headers) -> Answer:
     )
     if match and not ({"*", ETAG} & _tags(match)):
         return Answer(412, b"", None)
-    if none_match and {"*", ETAG} & {tag.removeprefix("W/") for tag in _tags(none_match)}:
+    if none_match and {"*", ETAG} & {
+        tag.removeprefix("W/") for tag in _tags(none_match)
+    }:
         return Answer(304, b"", None)
     if method != "GET" or len(ranges) != 1 or if_range not in ([], [ETAG]):
         return whole
@@ -99,13 +105,19 @@ def _tags(values: list[str]) -> set[str]:
     return {tag.strip() for value in values for tag in value.split(",")}
 
 
-NUMBERS = st.sampled_from(["", "0", "1", "4", "9", "10", "11", "00", "999999999999999999"])
+NUMBERS = st.sampled_from(
+    ["", "0", "1", "4", "9", "10", "11", "00", "999999999999999999"]
+)
 RANGES = st.one_of(
     st.builds("bytes={}-{}".format, NUMBERS, NUMBERS),
-    st.sampled_from(["bytes=0-1,3-4", "bytes=0-,", "lines=0-1", "bytes", "bytes=a-b", "bytes=--1"]),
+    st.sampled_from(
+        ["bytes=0-1,3-4", "bytes=0-,", "lines=0-1", "bytes", "bytes=a-b", "bytes=--1"]
+    ),
 )
 TAGS = st.sampled_from([ETAG, f"W/{ETAG}", '"other"', 'W/"other"', '"a,b"', '""'])
-CONDITIONS = st.one_of(st.just("*"), st.lists(TAGS, min_size=1, max_size=3).map(" , ".join))
+CONDITIONS = st.one_of(
+    st.just("*"), st.lists(TAGS, min_size=1, max_size=3).map(" , ".join)
+)
 VALID = st.lists(
     st.one_of(
         st.tuples(st.just("range"), RANGES),
@@ -125,13 +137,19 @@ METHODS = st.sampled_from(["GET", "HEAD"])
 @example("GET", [("range", "bytes=9-0")])
 @example("HEAD", [("range", "bytes=0-1")])
 @example("GET", [("if-range", f"W/{ETAG}"), ("range", "bytes=0-1")])
-def test_ranges_and_conditions_are_those_of_rfc_9110(folder: Path, method: str, headers: Headers) -> None:
+def test_ranges_and_conditions_are_those_of_rfc_9110(
+    folder: Path, method: str, headers: Headers
+) -> None:
     assert asyncio.run(ask(folder, method, headers)) == expected(method, headers)
 
 
-NAMES = st.sampled_from(["range", "if-match", "if-none-match", "if-range", "if-modified-since"])
+NAMES = st.sampled_from(
+    ["range", "if-match", "if-none-match", "if-range", "if-modified-since"]
+)
 LATIN = st.characters(max_codepoint=255)
-ANYTHING = st.text(LATIN, max_size=40) | st.text(st.sampled_from('bytes=-,0123456789 *"W/\t'), max_size=30)
+ANYTHING = st.text(LATIN, max_size=40) | st.text(
+    st.sampled_from('bytes=-,0123456789 *"W/\t'), max_size=30
+)
 
 
 @given(METHODS, st.lists(st.tuples(NAMES, ANYTHING), max_size=5))
@@ -145,5 +163,8 @@ def test_no_header_gives_anything_but_the_file_or_a_part_of_it(
 ) -> None:
     answer = asyncio.run(ask(folder, method, headers))
     assert answer.status in (200, 206, 304, 412, 416)
-    assert answer.body == {206: answer.body, 200: CONTENT}.get(answer.status, b"") or method == "HEAD"
+    assert (
+        answer.body == {206: answer.body, 200: CONTENT}.get(answer.status, b"")
+        or method == "HEAD"
+    )
     assert answer.body in CONTENT

@@ -18,7 +18,9 @@ from medlive.integrity.paths import (
     walk,
 )
 
-PARTS = st.sampled_from(["a", "..", ".", "", "/", "\\", "C:", "etc", "\0", "\n", "link", "%2e"])
+PARTS = st.sampled_from(
+    ["a", "..", ".", "", "/", "\\", "C:", "etc", "\0", "\n", "link", "%2e"]
+)
 NAMES = st.one_of(st.text(max_size=30), st.lists(PARTS, max_size=6).map("/".join))
 
 
@@ -58,8 +60,13 @@ def test_a_name_stays_below_its_folder_or_is_refused(name: str) -> None:
     assert os.path.normpath(root.joinpath(*parts)) == f"{root}/{name}"
 
 
-@pytest.mark.parametrize("name", ["link", "folder/secret", "zero", "pipe", "sub", "folder", "/etc/passwd", "../x"])
-def test_nothing_but_a_regular_file_of_the_folder_is_read(folder: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["link", "folder/secret", "zero", "pipe", "sub", "folder", "/etc/passwd", "../x"],
+)
+def test_nothing_but_a_regular_file_of_the_folder_is_read(
+    folder: Path, name: str
+) -> None:
     with pytest.raises(UnsafePath):
         open_below(folder, name).close()
 
@@ -72,13 +79,26 @@ def test_a_socket_is_not_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["link", "folder/new", "folder/secret", "zero", "pipe", "sub", "hard", "/tmp/x", "../x"]
+    "name",
+    [
+        "link",
+        "folder/new",
+        "folder/secret",
+        "zero",
+        "pipe",
+        "sub",
+        "hard",
+        "/tmp/x",
+        "../x",
+    ],
 )
 def test_nothing_outside_the_folder_is_written(folder: Path, name: str) -> None:
     with pytest.raises(UnsafePath):
         create_below(folder, name).close()
     assert (folder.parent / "outside" / "secret").read_text() == "secret"
-    assert sorted(path.name for path in (folder.parent / "outside").iterdir()) == ["secret"]
+    assert sorted(path.name for path in (folder.parent / "outside").iterdir()) == [
+        "secret"
+    ]
 
 
 def test_files_are_made_for_the_owner_alone_and_read_back(tmp_path: Path) -> None:
@@ -88,7 +108,10 @@ def test_files_are_made_for_the_owner_alone_and_read_back(tmp_path: Path) -> Non
         handle.write(b"two")
     with open_below(tmp_path, "a/b/c") as handle:
         assert handle.read() == b"onetwo"
-    assert [oct(path.stat().st_mode & 0o777) for path in (tmp_path / "a", tmp_path / "a/b/c")] == [
+    assert [
+        oct(path.stat().st_mode & 0o777)
+        for path in (tmp_path / "a", tmp_path / "a/b/c")
+    ] == [
         "0o700",
         "0o600",
     ]
@@ -119,5 +142,16 @@ def test_known_paths_are_opened_unless_they_are_links_or_pipes(folder: Path) -> 
 
 def test_walking_follows_no_link(folder: Path) -> None:
     entries = {entry.name: entry for entry in walk(folder)}
-    assert sorted(entries) == ["folder", "hard", "link", "pipe", "sub", "sub/file", "zero"]
-    assert [name for name, entry in entries.items() if entry.is_file] == ["hard", "sub/file"]
+    assert sorted(entries) == [
+        "folder",
+        "hard",
+        "link",
+        "pipe",
+        "sub",
+        "sub/file",
+        "zero",
+    ]
+    assert [name for name, entry in entries.items() if entry.is_file] == [
+        "hard",
+        "sub/file",
+    ]

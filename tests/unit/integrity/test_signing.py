@@ -36,11 +36,14 @@ SIGNED = sign(DATA, KEY, COMMENT, "medlive 2026.W47")
 CHEAP = {"ops_limit": 2**15, "memory_limit": 2**20}
 
 needs_minisign = pytest.mark.skipif(
-    shutil.which("minisign") is None, reason="the program minisign is not installed (apt-get install minisign)"
+    shutil.which("minisign") is None,
+    reason="the program minisign is not installed (apt-get install minisign)",
 )
 
 
-def _minisign(folder: Path, *arguments: str, typed: str = "", memory: int | None = None) -> str:
+def _minisign(
+    folder: Path, *arguments: str, typed: str = "", memory: int | None = None
+) -> str:
     def limit() -> None:
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
@@ -67,11 +70,25 @@ def _write(folder: Path) -> None:
 @needs_minisign
 def test_minisign_verifies_ours_and_signs_with_our_key(tmp_path: Path) -> None:
     _write(tmp_path)
-    assert _minisign(tmp_path, "-VHQ", "-p", "medlive.pub", "-m", "SHA256SUMS").strip("\n") == COMMENT
+    assert (
+        _minisign(tmp_path, "-VHQ", "-p", "medlive.pub", "-m", "SHA256SUMS").strip("\n")
+        == COMMENT
+    )
     _minisign(tmp_path, "-VH", "-P", KEY.public.line(), "-m", "SHA256SUMS")
     _minisign(tmp_path, "-R", "-s", "medlive.key", "-p", "again.pub")
     assert PublicKey.parse((tmp_path / "again.pub").read_text()) == KEY.public
-    _minisign(tmp_path, "-S", "-s", "medlive.key", "-m", "SHA256SUMS", "-t", COMMENT, "-c", "medlive 2026.W47")
+    _minisign(
+        tmp_path,
+        "-S",
+        "-s",
+        "medlive.key",
+        "-m",
+        "SHA256SUMS",
+        "-t",
+        COMMENT,
+        "-c",
+        "medlive 2026.W47",
+    )
     assert (tmp_path / "SHA256SUMS.minisig").read_text() == SIGNED
 
 
@@ -98,9 +115,22 @@ def test_a_key_that_minisign_made_is_read(tmp_path: Path, password: str | None) 
     assert public.line() == line
     assert public.id_text() == comment.split()[-1].zfill(16)
     (tmp_path / "m").write_bytes(DATA)
-    signed = _minisign(tmp_path, "-S", "-s", "k.key", "-m", "m", "-t", "by minisign", typed=f"{password}\n")
+    signed = _minisign(
+        tmp_path,
+        "-S",
+        "-s",
+        "k.key",
+        "-m",
+        "m",
+        "-t",
+        "by minisign",
+        typed=f"{password}\n",
+    )
     assert signed is not None
-    assert check_signature(DATA, (tmp_path / "m.minisig").read_text(), public) == "by minisign"
+    assert (
+        check_signature(DATA, (tmp_path / "m.minisig").read_text(), public)
+        == "by minisign"
+    )
     _minisign(tmp_path, "-S", "-l", "-s", "k.key", "-m", "m", typed=f"{password}\n")
     with pytest.raises(BadSignature, match="legacy"):
         check_signature(DATA, (tmp_path / "m.minisig").read_text(), public)
@@ -120,7 +150,10 @@ def test_an_independent_library_verifies_ours_and_ours_verifies_its() -> None:
     made = minisign.KeyPair.generate()
     signature = made.secret_key.sign(DATA, trusted_comment="by py-minisign")
     public = PublicKey.parse(made.public_key.to_base64().decode())
-    assert check_signature(DATA, bytes(signature).decode() + "\n", public) == "by py-minisign"
+    assert (
+        check_signature(DATA, bytes(signature).decode() + "\n", public)
+        == "by py-minisign"
+    )
     legacy = made.secret_key.sign(DATA, prehash=False)
     with pytest.raises(BadSignature, match="legacy"):
         check_signature(DATA, bytes(legacy).decode() + "\n", public)
@@ -131,7 +164,10 @@ def test_encrypted_keys_are_exchanged_with_an_independent_library() -> None:
     theirs = minisign.SecretKey.from_bytes(secret.encode())
     theirs.decrypt("pässword")
     signature = theirs.sign(DATA, trusted_comment="x")
-    assert check_signature(DATA, bytes(signature).decode() + "\n", PublicKey.parse(public)) == "x"
+    assert (
+        check_signature(DATA, bytes(signature).decode() + "\n", PublicKey.parse(public))
+        == "x"
+    )
     pair = minisign.KeyPair.generate()
     pair.secret_key.encrypt("word", opslimit=2**16, memlimit=2**24)
     ours = SecretKey.parse(bytes(pair.secret_key).decode() + "\n", "word")
@@ -141,8 +177,12 @@ def test_encrypted_keys_are_exchanged_with_an_independent_library() -> None:
 @given(ops=st.integers(0, 2**25), memory=st.integers(0, 2**30))
 @example(ops=2**25, memory=2**30)
 @example(ops=2**20, memory=2**25)
-def test_what_a_password_costs_is_reckoned_as_libsodium_does(ops: int, memory: int) -> None:
-    assert signing._scrypt_cost(ops, memory) == tuple(scrypt_params_from_limits(ops, memory))
+def test_what_a_password_costs_is_reckoned_as_libsodium_does(
+    ops: int, memory: int
+) -> None:
+    assert signing._scrypt_cost(ops, memory) == tuple(
+        scrypt_params_from_limits(ops, memory)
+    )
 
 
 def test_every_flipped_bit_of_a_signature_is_refused() -> None:
@@ -154,7 +194,10 @@ def test_every_flipped_bit_of_a_signature_is_refused() -> None:
             for exact in (None, "medlive 2026.W47") if at in free else (None,):
                 try:
                     check_signature(
-                        DATA, changed.decode("utf-8", "surrogateescape"), KEY.public, untrusted_comment=exact
+                        DATA,
+                        changed.decode("utf-8", "surrogateescape"),
+                        KEY.public,
+                        untrusted_comment=exact,
                     )
                 except BadSignature:
                     continue
@@ -165,7 +208,11 @@ def test_every_flipped_bit_of_a_signature_is_refused() -> None:
 
 @given(at=st.integers(0, len(DATA) - 1), bit=st.integers(0, 7), cut=st.booleans())
 def test_every_other_data_is_refused(at: int, bit: int, cut: bool) -> None:
-    changed = DATA[:at] if cut else DATA[:at] + bytes([DATA[at] ^ (1 << bit)]) + DATA[at + 1 :]
+    changed = (
+        DATA[:at]
+        if cut
+        else DATA[:at] + bytes([DATA[at] ^ (1 << bit)]) + DATA[at + 1 :]
+    )
     with pytest.raises(BadSignature, match="the data is not what key"):
         check_signature(changed, SIGNED, KEY.public)
 
@@ -175,10 +222,16 @@ def test_every_flipped_bit_of_a_key_is_refused_or_is_another_key() -> None:
     for at in range(len(line)):
         if 6 <= at < 54:
             continue  # Salt and limits, which an unencrypted key does not use.
-        changed = base64.b64encode(line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]).decode()
-        if 54 <= at < 62:  # The key's id: nothing vouches for it but the public key that was given out.
+        changed = base64.b64encode(
+            line[:at] + bytes([line[at] ^ 1]) + line[at + 1 :]
+        ).decode()
+        if (
+            54 <= at < 62
+        ):  # The key's id: nothing vouches for it but the public key that was given out.
             with pytest.raises(BadSignature, match="found one of key"):
-                check_signature(DATA, sign(DATA, SecretKey.parse(changed, None), "", ""), KEY.public)
+                check_signature(
+                    DATA, sign(DATA, SecretKey.parse(changed, None), "", ""), KEY.public
+                )
         else:
             with pytest.raises(BadKey):
                 SecretKey.parse(changed, None)
@@ -187,15 +240,31 @@ def test_every_flipped_bit_of_a_key_is_refused_or_is_another_key() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "\n", "\n\n\n\n", "\x00\x01\xff" * 30, "x" * 5_000_000, "untrusted comment: x\n" * 300_000,
-        "\ud800\n" * 4, SIGNED.replace("\n", "\r\n"), SIGNED.replace("\n", "\r"), SIGNED + "\n", SIGNED + "x",
-        SIGNED.rstrip("\n"), "\ufeff" + SIGNED, SIGNED.replace("trusted comment", "comment"), SECRET_TEXT + "\n",
-        SIGNED.replace("\n", "=\n"), PUBLIC_TEXT + "\n", PUBLIC_TEXT.replace("\n", "\r\n"),
-        SIGNED.replace("untrusted comment: ", "untrusted comment: \x1b[2J"), SIGNED.replace("RU", "RW", 1),
-        SIGNED.replace("RU", "R𝟙", 1), SIGNED.replace("\n", "\n\n"),
+        "",
+        "\n",
+        "\n\n\n\n",
+        "\x00\x01\xff" * 30,
+        "x" * 5_000_000,
+        "untrusted comment: x\n" * 300_000,
+        "\ud800\n" * 4,
+        SIGNED.replace("\n", "\r\n"),
+        SIGNED.replace("\n", "\r"),
+        SIGNED + "\n",
+        SIGNED + "x",
+        SIGNED.rstrip("\n"),
+        "\ufeff" + SIGNED,
+        SIGNED.replace("trusted comment", "comment"),
+        SECRET_TEXT + "\n",
+        SIGNED.replace("\n", "=\n"),
+        PUBLIC_TEXT + "\n",
+        PUBLIC_TEXT.replace("\n", "\r\n"),
+        SIGNED.replace("untrusted comment: ", "untrusted comment: \x1b[2J"),
+        SIGNED.replace("RU", "RW", 1),
+        SIGNED.replace("RU", "R𝟙", 1),
+        SIGNED.replace("\n", "\n\n"),
     ],
     ids=range(22),
-)  # fmt: skip
+)
 def test_hostile_texts_are_refused_with_the_typed_error(text: str) -> None:
     with pytest.raises(BadSignature, match=r".{20}"):
         check_signature(DATA, text, KEY.public)
@@ -205,7 +274,12 @@ def test_hostile_texts_are_refused_with_the_typed_error(text: str) -> None:
         assert len(refused.value.message) < 300
 
 
-@given(st.one_of(st.text(max_size=300), st.binary(max_size=300).map(lambda b: b.decode("latin-1"))))
+@given(
+    st.one_of(
+        st.text(max_size=300),
+        st.binary(max_size=300).map(lambda b: b.decode("latin-1")),
+    )
+)
 def test_any_text_at_all_is_refused_with_the_typed_error(text: str) -> None:
     with pytest.raises(BadSignature):
         check_signature(DATA, text, KEY.public)
@@ -224,7 +298,9 @@ def test_other_spellings_of_the_same_bytes_are_refused() -> None:
         check_signature(DATA, "\n".join([first, loose, third, fourth, ""]), KEY.public)
 
 
-@pytest.mark.parametrize("y", [0, 1, signing._PRIME - 1, signing._PRIME, signing._ORDER_8, 2**255 - 1])
+@pytest.mark.parametrize(
+    "y", [0, 1, signing._PRIME - 1, signing._PRIME, signing._ORDER_8, 2**255 - 1]
+)
 def test_a_public_key_that_proves_nothing_is_refused(y: int) -> None:
     # With the neutral point as key, R neutral and S zero "signs" whatever it is put beside.
     raw = y.to_bytes(32, "little")
@@ -260,13 +336,18 @@ def test_no_secret_is_shown() -> None:
         assert text.splitlines()[1][20:40] not in told
 
 
-def test_keys_are_written_for_the_owner_alone_and_never_over_a_file(tmp_path: Path) -> None:
+def test_keys_are_written_for_the_owner_alone_and_never_over_a_file(
+    tmp_path: Path,
+) -> None:
     old = os.umask(0)
     try:
         secret, public = write_keys(tmp_path / "new" / "keys", SECRET_TEXT, PUBLIC_TEXT)
     finally:
         os.umask(old)
-    assert (secret.stat().st_mode & 0o777, public.stat().st_mode & 0o777) == (0o600, 0o644)
+    assert (secret.stat().st_mode & 0o777, public.stat().st_mode & 0o777) == (
+        0o600,
+        0o644,
+    )
     assert (secret.read_text(), public.read_text()) == (SECRET_TEXT, PUBLIC_TEXT)
     with pytest.raises(BadKey, match="never overwritten"):
         write_keys(secret.parent, *generate())
@@ -293,12 +374,19 @@ def test_the_key_is_found_by_file_text_line_and_path(tmp_path: Path) -> None:
         assert load_signing_key(environment) == KEY
     assert load_signing_key({"MEDLIVE_SIGNING_KEY": "rubbish"}, path) == KEY
     assert load_signing_key({}) is None
-    assert load_signing_key({"MEDLIVE_SIGNING_KEY": "", "MEDLIVE_SIGNING_KEY_FILE": ""}) is None
+    assert (
+        load_signing_key({"MEDLIVE_SIGNING_KEY": "", "MEDLIVE_SIGNING_KEY_FILE": ""})
+        is None
+    )
     encrypted, public = generate("word", **CHEAP)
-    found = load_signing_key({"MEDLIVE_SIGNING_KEY": encrypted, "MEDLIVE_SIGNING_PASSWORD": "word"})
+    found = load_signing_key(
+        {"MEDLIVE_SIGNING_KEY": encrypted, "MEDLIVE_SIGNING_PASSWORD": "word"}
+    )
     assert found.public.text() == public
     with pytest.raises(BadKey, match="both set"):
-        load_signing_key({"MEDLIVE_SIGNING_KEY": SECRET_TEXT, "MEDLIVE_SIGNING_KEY_FILE": str(path)})
+        load_signing_key(
+            {"MEDLIVE_SIGNING_KEY": SECRET_TEXT, "MEDLIVE_SIGNING_KEY_FILE": str(path)}
+        )
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o610, 0o602])
@@ -315,7 +403,13 @@ def test_a_key_file_that_is_none_is_refused(tmp_path: Path) -> None:
     huge = tmp_path / "huge"
     huge.touch(0o600)
     huge.write_bytes(b"\xff" * 100_000)
-    for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe", huge, Path("nul\0byte")):
+    for path in (
+        tmp_path / "missing",
+        tmp_path,
+        tmp_path / "pipe",
+        huge,
+        Path("nul\0byte"),
+    ):
         with pytest.raises(BadKey, match=r".{20}"):
             load_signing_key({}, path)
 
@@ -328,11 +422,27 @@ def test_keygen_makes_a_pair_and_tells_what_to_do_with_it(
     told = capsys.readouterr()
     key = load_signing_key({}, tmp_path / "keys" / "medlive.key")
     assert key.public.line() in told.out
-    for word in ("MEDLIVE_SIGNING_KEY_FILE", "MEDLIVE_SIGNING_KEY", "Publish medlive.pub"):
+    for word in (
+        "MEDLIVE_SIGNING_KEY_FILE",
+        "MEDLIVE_SIGNING_KEY",
+        "Publish medlive.pub",
+    ):
         assert word in told.err
     secret = (tmp_path / "keys" / "medlive.key").read_text().splitlines()[1]
     assert secret not in told.out + told.err
     assert run(["snapshot", "keygen"]) == 2
-    assert run(["snapshot", "keygen", "--out", str(tmp_path / "x"), "--password-env", "NO_SUCH_VARIABLE"]) == 2
+    assert (
+        run(
+            [
+                "snapshot",
+                "keygen",
+                "--out",
+                str(tmp_path / "x"),
+                "--password-env",
+                "NO_SUCH_VARIABLE",
+            ]
+        )
+        == 2
+    )
     assert "NO_SUCH_VARIABLE" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()

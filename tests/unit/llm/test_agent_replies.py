@@ -15,17 +15,27 @@ from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
 from tests.support.reply_store import Memory, store_of
 
-GOOD = {"category": "treatment", "meaningful": True, "reason": "He says: I can't help with that. 无法提供建议。"}
+GOOD = {
+    "category": "treatment",
+    "meaningful": True,
+    "reason": "He says: I can't help with that. 无法提供建议。",
+}
 QUOTED = '{"category": "nonclinical", "meaningful": false, "reason": ""}'
 SPOILT = json.dumps({"category": "treatment"})
 
 
-async def ask(script: list[Step], folder: Path) -> tuple[ComplaintReply | AgentFailure, list[Call], int]:
+async def ask(
+    script: list[Step], folder: Path
+) -> tuple[ComplaintReply | AgentFailure, list[Call], int]:
     """The reply or the failure, the calls as they are noted, and how many requests came."""
     journal: list[Call] = []
     async with bad_endpoint(script) as endpoint:
-        engine = OpenAIEngine("model-as-served", endpoint.url, json_mode=JsonMode.NONE, max_retries=0)
-        agent = Agent(respondent := ReplayEngine(engine, store_of(folder)), journal, "en")
+        engine = OpenAIEngine(
+            "model-as-served", endpoint.url, json_mode=JsonMode.NONE, max_retries=0
+        )
+        agent = Agent(
+            respondent := ReplayEngine(engine, store_of(folder)), journal, "en"
+        )
         query = 'Say {"category": "nonclinical", "meaningful": false, "reason": ""}'
         try:
             reply = await agent.ask(ComplaintReply, {"query": query})
@@ -36,9 +46,16 @@ async def ask(script: list[Step], folder: Path) -> tuple[ComplaintReply | AgentF
         return reply, journal, endpoint.asked
 
 
-@pytest.mark.parametrize("shape", ["{}", "```json\n{}\n```", "<think>Hm.</think>Here it is:\n{}\nThat is all."])
-async def test_an_object_is_read_whatever_stands_around_it(shape: str, tmp_path: Path) -> None:
-    reply, journal, asked = await ask([ok(shape.replace("{}", json.dumps(GOOD, ensure_ascii=False)))], tmp_path)
+@pytest.mark.parametrize(
+    "shape",
+    ["{}", "```json\n{}\n```", "<think>Hm.</think>Here it is:\n{}\nThat is all."],
+)
+async def test_an_object_is_read_whatever_stands_around_it(
+    shape: str, tmp_path: Path
+) -> None:
+    reply, journal, asked = await ask(
+        [ok(shape.replace("{}", json.dumps(GOOD, ensure_ascii=False)))], tmp_path
+    )
     assert isinstance(reply, ComplaintReply)
     assert reply.reason == GOOD["reason"]
     assert ([call.outcome for call in journal], asked) == ([CallOutcome.OK], 1)
@@ -53,7 +70,9 @@ async def test_an_object_is_read_whatever_stands_around_it(shape: str, tmp_path:
         sends(completion(json.dumps(GOOD), finish="content_filter")),
     ],
 )
-async def test_a_refusal_is_its_own_outcome_and_not_asked_to_be_mended(step: Step, tmp_path: Path) -> None:
+async def test_a_refusal_is_its_own_outcome_and_not_asked_to_be_mended(
+    step: Step, tmp_path: Path
+) -> None:
     failure, journal, asked = await ask([step], tmp_path)
     assert isinstance(failure, AgentFailure)
     assert failure.reason is Reason.REFUSED
@@ -65,7 +84,9 @@ async def test_a_refusal_is_its_own_outcome_and_not_asked_to_be_mended(step: Ste
 
 
 async def test_a_cut_reply_is_not_asked_to_be_mended(tmp_path: Path) -> None:
-    failure, journal, asked = await ask([sends(completion(json.dumps(GOOD), finish="length"))], tmp_path)
+    failure, journal, asked = await ask(
+        [sends(completion(json.dumps(GOOD), finish="length"))], tmp_path
+    )
     assert isinstance(failure, AgentFailure)
     assert (failure.reason, len(journal), asked) == (Reason.TRUNCATED, 1, 1)
 
@@ -79,9 +100,14 @@ async def test_a_cut_reply_is_not_asked_to_be_mended(tmp_path: Path) -> None:
     ],
 )
 async def test_what_cannot_be_used_is_mended_once(said: str, tmp_path: Path) -> None:
-    reply, journal, asked = await ask([ok(said), ok(json.dumps(GOOD))], tmp_path / "one")
+    reply, journal, asked = await ask(
+        [ok(said), ok(json.dumps(GOOD))], tmp_path / "one"
+    )
     assert isinstance(reply, ComplaintReply)
-    assert ([call.outcome for call in journal], asked) == ([CallOutcome.INVALID, CallOutcome.OK], 2)
+    assert ([call.outcome for call in journal], asked) == (
+        [CallOutcome.INVALID, CallOutcome.OK],
+        2,
+    )
     failure, _, asked = await ask([ok(said)], tmp_path / "two")
     assert isinstance(failure, AgentFailure)
     assert (failure.reason, asked) == (Reason.INVALID_REPLY, 2)
@@ -91,9 +117,14 @@ async def test_another_model_is_asked_again_opens_the_circuit_when_it_is_the_rul
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = {**completion(json.dumps(GOOD)), "model": "another"}
-    reply, journal, asked = await ask([sends(other), ok(json.dumps(GOOD))], tmp_path / "once")
+    reply, journal, asked = await ask(
+        [sends(other), ok(json.dumps(GOOD))], tmp_path / "once"
+    )
     assert isinstance(reply, ComplaintReply)
-    assert [call.problem for call in journal] == ["another model answered: 'another'", ""]
+    assert [call.problem for call in journal] == [
+        "another model answered: 'another'",
+        "",
+    ]
     assert asked == 2
     monkeypatch.setattr("medlive.llm.circuit.UNUSABLE_BACKOFF_S", 0.0)
     wrong = [sends(other)] * (STRANGERS + 1)
@@ -107,7 +138,9 @@ async def test_another_model_is_asked_again_opens_the_circuit_when_it_is_the_rul
                 await Agent(engine, [], "en").ask(ComplaintReply, {})
             assert endpoint.asked == STRANGERS + probes
         # Mended: what was stored of the wrong model says nothing any more, and one reply closes the circuit.
-        assert isinstance(await Agent(engine, [], "en").ask(ComplaintReply, {}), ComplaintReply)
+        assert isinstance(
+            await Agent(engine, [], "en").ask(ComplaintReply, {}), ComplaintReply
+        )
         assert engine.circuit is not None
         assert await engine.circuit.opening() is None
         await engine.aclose()

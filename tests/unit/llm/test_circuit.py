@@ -25,7 +25,9 @@ from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import bad_endpoint, fails, ok, slow
 from tests.support.reply_store import Memory
 
-REQUEST = Request("grader.criterion", Prompt("grader.criterion", "x"), {"n": 1}, {"type": "object"})
+REQUEST = Request(
+    "grader.criterion", Prompt("grader.criterion", "x"), {"n": 1}, {"type": "object"}
+)
 GOOD = ok("{}")
 
 
@@ -51,7 +53,9 @@ def turned(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def engine(url: str, **more: Any) -> OpenAIEngine:
-    return OpenAIEngine("m-1", url, "sk-very-secret", **{"backoff_s": 0.0, "max_retries": 0, **more})
+    return OpenAIEngine(
+        "m-1", url, "sk-very-secret", **{"backoff_s": 0.0, "max_retries": 0, **more}
+    )
 
 
 async def outcomes(asked: OpenAIEngine | ReplayEngine, times: int) -> list[type | None]:
@@ -72,11 +76,15 @@ async def test_a_caller_who_is_refused_asks_a_few_times_and_then_once_a_back_off
 ) -> None:
     async with bad_endpoint([fails(status)] * (times + 1) + [GOOD]) as endpoint:
         asked = engine(endpoint.url)
-        assert await outcomes(asked, 10) == [CallerRefused] * times + [CircuitOpen] * (10 - times)
+        assert await outcomes(asked, 10) == [CallerRefused] * times + [CircuitOpen] * (
+            10 - times
+        )
         assert endpoint.asked == times
         turned.turn(61)
         found = await asyncio.gather(*(outcomes(asked, 1) for _ in range(10)))
-        assert sorted(str(f) for [f] in found) == sorted(str(f) for f in [CallerRefused] + [CircuitOpen] * 9)
+        assert sorted(str(f) for [f] in found) == sorted(
+            str(f) for f in [CallerRefused] + [CircuitOpen] * 9
+        )
         assert endpoint.asked == times + 1
         turned.turn(61)
         assert await outcomes(asked, 1) == [CircuitOpen]  # the back-off has doubled
@@ -103,9 +111,14 @@ async def test_an_endpoint_that_hangs_is_given_up_and_no_budget_is_charged(
     monkeypatch.setattr(module, "FAILING_S", 0.1)
     budget = Budget()
     async with bad_endpoint([slow(60, GOOD)]) as endpoint:
-        asked = ReplayEngine(engine(endpoint.url, timeout_s=0.1, max_retries=5), Memory(), budget)
+        asked = ReplayEngine(
+            engine(endpoint.url, timeout_s=0.1, max_retries=5), Memory(), budget
+        )
         found = await asyncio.gather(*(outcomes(asked, 3) for _ in range(24)))
-        assert {kind for kinds in found for kind in kinds} <= {EndpointUnavailable, CircuitOpen}
+        assert {kind for kinds in found for kind in kinds} <= {
+            EndpointUnavailable,
+            CircuitOpen,
+        }
         assert endpoint.asked < 40  # of 24 × 3 × 6
         calls, before = budget.calls, endpoint.asked
         assert calls == before
@@ -114,7 +127,9 @@ async def test_an_endpoint_that_hangs_is_given_up_and_no_budget_is_charged(
         await asked.aclose()
 
 
-async def test_a_short_outage_or_a_third_of_faults_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_short_outage_or_a_third_of_faults_opens_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     passed = Time()
     monkeypatch.setattr(time, "monotonic", lambda: passed.seconds)
     circuit, draw = Circuit("k", "e"), random.Random(7)
@@ -123,11 +138,17 @@ async def test_a_short_outage_or_a_third_of_faults_opens_nothing(monkeypatch: py
     await circuit.answered()
     for _ in range(5000):
         passed.turn(5)
-        await (circuit.failed("500", passed.seconds - 1) if draw.random() < 0.3 else circuit.answered())
+        await (
+            circuit.failed("500", passed.seconds - 1)
+            if draw.random() < 0.3
+            else circuit.answered()
+        )
         await circuit.check()
 
 
-async def test_a_wall_of_unusable_replies_opens_it_and_one_that_is_usable_closes_it(turned: Time) -> None:
+async def test_a_wall_of_unusable_replies_opens_it_and_one_that_is_usable_closes_it(
+    turned: Time,
+) -> None:
     usable = False
 
     def read(reply: Reply) -> str:
@@ -139,7 +160,9 @@ async def test_a_wall_of_unusable_replies_opens_it_and_one_that_is_usable_closes
         asker = Asker(asked := engine(endpoint.url), repairs=0)
         for _ in range(18):
             await asker.ask(REQUEST, read)
-        with pytest.raises(CircuitOpen, match="18 of 18 replies could not be used, the last: no quote"):
+        with pytest.raises(
+            CircuitOpen, match="18 of 18 replies could not be used, the last: no quote"
+        ):
             await asker.ask(REQUEST, read)
         turned.turn(301)
         await asker.ask(REQUEST, read)  # answered, and again not usable
@@ -157,7 +180,10 @@ async def test_roles_and_processes_share_what_is_open(turned: Time) -> None:
     here, there = Limiters(store), Limiters(store)
     one, same = (here.circuit(f"http://h/v1{end}", "k", "m") for end in ("", "/"))
     assert one is same
-    other, another_model = there.circuit("http://h/v1", " k", "m"), there.circuit("http://h/v1", "k", "n")
+    other, another_model = (
+        there.circuit("http://h/v1", " k", "m"),
+        there.circuit("http://h/v1", "k", "n"),
+    )
     for _ in range(3):
         await one.refused("status 401: no")
     with pytest.raises(CircuitOpen, match=r"h \(m\) is not asked.*status 401"):
@@ -173,7 +199,9 @@ async def test_roles_and_processes_share_what_is_open(turned: Time) -> None:
     await one.check()
 
 
-async def test_a_clock_that_was_set_back_keeps_nothing_open_for_weeks(turned: Time) -> None:
+async def test_a_clock_that_was_set_back_keeps_nothing_open_for_weeks(
+    turned: Time,
+) -> None:
     circuit = Circuit("k", "e")
     for _ in range(3):
         await circuit.refused("no")
@@ -185,7 +213,9 @@ EVENTS = st.lists(st.sampled_from(["call", "wait"]), max_size=120)
 
 
 @given(EVENTS, st.integers(2, 4))
-def test_while_all_fails_each_back_off_lets_one_call_through(events: list[str], processes: int) -> None:
+def test_while_all_fails_each_back_off_lets_one_call_through(
+    events: list[str], processes: int
+) -> None:
     async def live(patch: Callable[[str, object], None]) -> None:
         turned, store = Time(), MemoryCircuits()
         patch("now", turned.now)
@@ -203,7 +233,10 @@ def test_while_all_fails_each_back_off_lets_one_call_through(events: list[str], 
             through.append(turned.seconds)
             await circuit.refused("no")
         probes = through[3 * processes :]
-        assert all(later - before >= min(2 * BACKOFF_S, MOST_BACKOFF_S) for before, later in pairwise(probes))
+        assert all(
+            later - before >= min(2 * BACKOFF_S, MOST_BACKOFF_S)
+            for before, later in pairwise(probes)
+        )
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         asyncio.run(live(lambda name, value: monkeypatch.setattr(module, name, value)))

@@ -58,7 +58,9 @@ ADDRESSING = {
         {"api-key": KEY},
         ("Authorization",),
     ),
-    "Azure, v1 with a bearer": Addressing("/openai/v1/", Access(), "/openai/v1/chat/completions", BEARER),
+    "Azure, v1 with a bearer": Addressing(
+        "/openai/v1/", Access(), "/openai/v1/chat/completions", BEARER
+    ),
     "Azure, v1 with its own header": Addressing(
         "/openai/v1",
         Access(key_header="api-key"),
@@ -70,7 +72,11 @@ ADDRESSING = {
         "/v1",
         Access(headers={"OpenAI-Organization": "org-1", "X-Title": "medlive"}),
         "/v1/chat/completions",
-        {"OpenAI-Organization": "org-1", "X-Title": "medlive", "Authorization": f"Bearer {KEY}"},
+        {
+            "OpenAI-Organization": "org-1",
+            "X-Title": "medlive",
+            "Authorization": f"Bearer {KEY}",
+        },
     ),
 }
 
@@ -115,19 +121,31 @@ AZURE_FILTER = {
         "param": "prompt",
         "code": "content_filter",
         "status": 400,
-        "innererror": {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}},
+        "innererror": {
+            "code": "ResponsibleAIPolicyViolation",
+            "content_filter_result": {},
+        },
     }
 }
 REASONED = completion(GOOD)
-REASONED["usage"]["completion_tokens_details"] = {"reasoning_tokens": 64, "audio_tokens": 0}
+REASONED["usage"]["completion_tokens_details"] = {
+    "reasoning_tokens": 64,
+    "audio_tokens": 0,
+}
 DIALECTS = {
     "OpenAI, reasoning counted": Dialect(REASONED, reasoning_tokens=64),
-    "DeepSeek and vLLM": Dialect(completion(GOOD, reasoning_content="First, …"), thinking="First, …"),
-    "OpenRouter": Dialect(completion(GOOD, reasoning="First, …", refusal=None), thinking="First, …"),
+    "DeepSeek and vLLM": Dialect(
+        completion(GOOD, reasoning_content="First, …"), thinking="First, …"
+    ),
+    "OpenRouter": Dialect(
+        completion(GOOD, reasoning="First, …", refusal=None), thinking="First, …"
+    ),
     "a local server with thinking in the text": Dialect(
         completion(f"<think>\nFirst, {{}}\n</think>\n\n{GOOD}"), thinking="First, {}"
     ),
-    "a template that opens the thinking": Dialect(completion(f"First\n</think>\n\n{GOOD}"), thinking="First"),
+    "a template that opens the thinking": Dialect(
+        completion(f"First\n</think>\n\n{GOOD}"), thinking="First"
+    ),
     "thinking that was cut": Dialect(
         completion("<think>\nFirst,", finish="length"),
         text="",
@@ -136,20 +154,27 @@ DIALECTS = {
         outcome=CallOutcome.TRUNCATED,
     ),
     "OpenAI, a refusal": Dialect(
-        completion(None, refusal="I cannot help."), text="I cannot help.", finish=Finish.REFUSAL,
+        completion(None, refusal="I cannot help."),
+        text="I cannot help.",
+        finish=Finish.REFUSAL,
         outcome=CallOutcome.REFUSED,
     ),
     "a filter that stops a reply": Dialect(
-        completion('{"probl', finish="content_filter"), text='{"probl', finish=Finish.REFUSAL,
+        completion('{"probl', finish="content_filter"),
+        text='{"probl',
+        finish=Finish.REFUSAL,
         outcome=CallOutcome.REFUSED,
     ),
     "a filter that leaves no text": Dialect(
-        completion(None, finish="content_filter"), text="", finish=Finish.REFUSAL, outcome=CallOutcome.REFUSED
+        completion(None, finish="content_filter"),
+        text="",
+        finish=Finish.REFUSAL,
+        outcome=CallOutcome.REFUSED,
     ),
     "Azure's filter": Dialect(
         AZURE_FILTER, 400, FILTERED, finish=Finish.REFUSAL, outcome=CallOutcome.REFUSED
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", DIALECTS)
@@ -158,9 +183,15 @@ async def test_what_a_reply_means(case: str) -> None:
     async with bad_endpoint([sends(one.sent, one.status)]) as endpoint:
         engine = OpenAIEngine("model-as-served", endpoint.url, KEY)
         reply = await engine.answer(REQUEST)
-        asked = await Asker(engine, "reader", allow_unpinned=False).ask(REQUEST, read_as(ReviewReply, REQUEST))
+        asked = await Asker(engine, "reader", allow_unpinned=False).ask(
+            REQUEST, read_as(ReviewReply, REQUEST)
+        )
         await engine.aclose()
-    assert (reply.text, reply.thinking, reply.finish) == (one.text, one.thinking, one.finish)
+    assert (reply.text, reply.thinking, reply.finish) == (
+        one.text,
+        one.thinking,
+        one.finish,
+    )
     assert reply.usage.reasoning_tokens == one.reasoning_tokens
     assert reply.usage.as_json().get("reasoning_tokens", 0) == one.reasoning_tokens
     assert split_thinking(reply.stored_text) == (reply.thinking, reply.text)
@@ -171,10 +202,27 @@ async def test_what_a_reply_means(case: str) -> None:
 
 
 ERRORS: dict[str, tuple[int, Any, str]] = {
-    "OpenAI": (401, {"error": {"message": "wrong key", "code": "invalid_api_key"}}, "wrong key"),
-    "vLLM": (400, {"object": "error", "message": "too long", "type": "BadRequestError", "code": 400}, "too long"),
+    "OpenAI": (
+        401,
+        {"error": {"message": "wrong key", "code": "invalid_api_key"}},
+        "wrong key",
+    ),
+    "vLLM": (
+        400,
+        {
+            "object": "error",
+            "message": "too long",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+        "too long",
+    ),
     "Ollama": (404, {"error": "model not found"}, "model not found"),
-    "Google": (400, [{"error": {"code": 400, "message": "bad request", "status": "INVALID"}}], "bad request"),
+    "Google": (
+        400,
+        [{"error": {"code": 400, "message": "bad request", "status": "INVALID"}}],
+        "bad request",
+    ),
     "FastAPI": (422, {"detail": "field required"}, "field required"),
     "a proxy": (403, "forbidden by proxy", "forbidden by proxy"),
 }
@@ -199,7 +247,11 @@ async def test_a_limit_under_its_newer_name() -> None:
         assert newer.items() <= endpoint.bodies[0].items()
         assert not {"max_tokens", "temperature"} & endpoint.bodies[0].keys()
         assert engine.estimate(REQUEST).output_tokens == 4000
-    refusal = fails(400, "'max_tokens' is not supported: use 'max_completion_tokens'.", "unsupported_parameter")
+    refusal = fails(
+        400,
+        "'max_tokens' is not supported: use 'max_completion_tokens'.",
+        "unsupported_parameter",
+    )
     async with bad_endpoint([refusal]) as endpoint:
         engine = OpenAIEngine("o-9", endpoint.url, KEY, {"max_tokens": 9})
         with pytest.raises(ConfigError) as failed:
@@ -212,11 +264,19 @@ async def test_a_role_is_configured_for_azure() -> None:
     seen: list[tuple[str, str, Any]] = []
 
     async def keep(request: web.Request) -> web.Response:
-        seen.append((request.path_qs, request.headers["x-key"], json.loads(await request.read())["temperature"]))
+        seen.append(
+            (
+                request.path_qs,
+                request.headers["x-key"],
+                json.loads(await request.read())["temperature"],
+            )
+        )
         return web.json_response({**completion(GOOD), "model": "gpt-9-2026-10-01"})
 
     async def outcome(engine: Engine) -> CallOutcome:
-        asked = await Asker(engine, allow_unpinned=False, repairs=0).ask(REQUEST, read_as(ReviewReply, REQUEST))
+        asked = await Asker(engine, allow_unpinned=False, repairs=0).ask(
+            REQUEST, read_as(ReviewReply, REQUEST)
+        )
         await engine.aclose()
         return asked.fault.outcome if asked.fault else CallOutcome.OK
 
@@ -224,13 +284,22 @@ async def test_a_role_is_configured_for_azure() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("AZURE_KEY", KEY)
             settings = RoleSettings(
-                engine="openai", model="gpt-9", base_url=f"{url}/openai/deployments/d", api_key_env="AZURE_KEY",
-                query={"api-version": "2024-10-21"}, key_header="x-key", parameters={"temperature": 0},
-            )  # fmt: skip
+                engine="openai",
+                model="gpt-9",
+                base_url=f"{url}/openai/deployments/d",
+                api_key_env="AZURE_KEY",
+                query={"api-version": "2024-10-21"},
+                key_header="x-key",
+                parameters={"temperature": 0},
+            )
             loose = settings.model_copy(update={"allow_unpinned": True})
             assert await outcome(build_engine(settings)) is CallOutcome.INVALID
             assert await outcome(build_engine(loose)) is CallOutcome.OK
-    assert seen == [("/openai/deployments/d/chat/completions?api-version=2024-10-21", KEY, 0)] * 2
+    assert (
+        seen
+        == [("/openai/deployments/d/chat/completions?api-version=2024-10-21", KEY, 0)]
+        * 2
+    )
 
 
 @dataclass

@@ -13,12 +13,18 @@ from medlive.llm.limiter import CUT, START, Ended, Limiter, Limiters
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reading of the limiter's clock is a millisecond after the last: a busy machine changes nothing."""
     readings = itertools.count()
-    monkeypatch.setattr("medlive.llm.limiter.time", SimpleNamespace(monotonic=lambda: next(readings) / 1000))
+    monkeypatch.setattr(
+        "medlive.llm.limiter.time",
+        SimpleNamespace(monotonic=lambda: next(readings) / 1000),
+    )
 
 
 async def full(limiter: Limiter) -> list[float]:
     """Take every turn that is free."""
-    return [await limiter.enter() for _ in range(limiter.state().limit - limiter.state().under_way)]
+    return [
+        await limiter.enter()
+        for _ in range(limiter.state().limit - limiter.state().under_way)
+    ]
 
 
 async def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
@@ -105,4 +111,8 @@ def test_roles_at_one_address_with_one_key_share_a_limit() -> None:
     assert limiters.of("http://h/v1/", "k", 16) is one
     assert limiters.of("http://h/v1", "other", 4) is not one
     assert limiters.of("http://h:81/v1", "k", 4) is not one
-    assert [(state.endpoint, state.most) for state in limiters.states()] == [("h", 16), ("h", 4), ("h:81", 4)]
+    assert [(state.endpoint, state.most) for state in limiters.states()] == [
+        ("h", 16),
+        ("h", 4),
+        ("h:81", 4),
+    ]

@@ -49,7 +49,9 @@ REQUEST = Request(
 
 
 def engine(url: str, **more: Any) -> OpenAIEngine:
-    return OpenAIEngine("m-1", url, SecretStr(KEY), **{"backoff_s": 0.01, "timeout_s": 5.0, **more})
+    return OpenAIEngine(
+        "m-1", url, SecretStr(KEY), **{"backoff_s": 0.01, "timeout_s": 5.0, **more}
+    )
 
 
 async def ask(script: list[Step], **more: Any) -> tuple[Any, int]:
@@ -66,14 +68,25 @@ async def ask(script: list[Step], **more: Any) -> tuple[Any, int]:
 
 async def test_a_sound_answer_carries_text_model_usage_and_cost() -> None:
     reply, asked = await ask([ok(GOOD)], price=Price(2.0, 10.0, cached=0.5))
-    assert (reply.text, reply.finish, reply.model, asked) == (GOOD, Finish.STOP, "model-as-served", 1)
+    assert (reply.text, reply.finish, reply.model, asked) == (
+        GOOD,
+        Finish.STOP,
+        "model-as-served",
+        1,
+    )
     usage = reply.usage
-    assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (1000, 400, 100)
+    assert (usage.input_tokens, usage.cached_tokens, usage.output_tokens) == (
+        1000,
+        400,
+        100,
+    )
     assert usage.cost_usd == pytest.approx((600 * 2.0 + 400 * 0.5 + 100 * 10.0) / 1e6)
     assert usage.latency_ms > 0
 
 
-async def test_without_a_price_the_cost_is_unknown_and_without_a_usage_it_is_an_upper_bound() -> None:
+async def test_without_a_price_the_cost_is_unknown_and_without_a_usage_it_is_an_upper_bound() -> (
+    None
+):
     reply, _ = await ask([ok(GOOD)])
     assert (reply.usage.cost_usd, reply.usage.estimated) == (None, False)
     body = completion(GOOD)
@@ -92,9 +105,14 @@ async def test_without_a_price_the_cost_is_unknown_and_without_a_usage_it_is_an_
         reply, asked = await ask([sends({**body, "usage": usage})], price=Price(1, 1))
         assert asked == 1
         # A byte-level tokenizer makes no more tokens than there are bytes.
-        assert reply.usage.input_tokens > sum(len(m["content"].encode()) for m in render(REQUEST))
+        assert reply.usage.input_tokens > sum(
+            len(m["content"].encode()) for m in render(REQUEST)
+        )
         assert reply.usage.output_tokens == len(GOOD.encode())
-        assert reply.usage.cost_usd == (reply.usage.input_tokens + reply.usage.output_tokens) / 1e6
+        assert (
+            reply.usage.cost_usd
+            == (reply.usage.input_tokens + reply.usage.output_tokens) / 1e6
+        )
         assert reply.usage.estimated
 
 
@@ -146,8 +164,12 @@ async def test_rubbish_is_asked_again_until_it_is_an_answer(case: str) -> None:
     assert (reply.text, asked) == (GOOD, 2)
 
 
-@pytest.mark.parametrize("case", ["429 without", "503 page", "null content", "10 MB", "hangs up"])
-async def test_endless_rubbish_ends_as_unavailable_with_host_and_cause(case: str) -> None:
+@pytest.mark.parametrize(
+    "case", ["429 without", "503 page", "null content", "10 MB", "hangs up"]
+)
+async def test_endless_rubbish_ends_as_unavailable_with_host_and_cause(
+    case: str,
+) -> None:
     error, asked = await ask([MENDED[case]], max_retries=2)
     assert isinstance(error, EndpointUnavailable)
     assert asked == 3
@@ -168,14 +190,20 @@ async def test_a_dead_endpoint_is_unavailable() -> None:
     async with bad_endpoint([ok(GOOD)]) as endpoint:
         url = endpoint.url
     asker = engine(url, max_retries=1)
-    with pytest.raises(EndpointUnavailable, match=r"127\.0\.0\.1:\d+ gave no answer .* no connection"):
+    with pytest.raises(
+        EndpointUnavailable, match=r"127\.0\.0\.1:\d+ gave no answer .* no connection"
+    ):
         await asker.answer(REQUEST)
     await asker.aclose()
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_retry_after_is_waited_for_by_every_call(form: str) -> None:
-    wait = "1" if form == "seconds" else format_datetime(now() + timedelta(seconds=3), usegmt=True)
+    wait = (
+        "1"
+        if form == "seconds"
+        else format_datetime(now() + timedelta(seconds=3), usegmt=True)
+    )
     async with bad_endpoint([fails(429, Retry_After=wait), ok(GOOD)]) as endpoint:
         asker = engine(endpoint.url)
         started = time.perf_counter()
@@ -203,21 +231,39 @@ async def test_a_retry_after_past_patience_ends_at_once() -> None:
         (fails(400, "too long", "context_length_exceeded"), "context"),
         (fails(429, "no money", "insufficient_quota"), "credit"),
         (
-            sends({"error": {"message": "no", "type": "insufficient_quota", "code": "rate"}}, 429),
+            sends(
+                {
+                    "error": {
+                        "message": "no",
+                        "type": "insufficient_quota",
+                        "code": "rate",
+                    }
+                },
+                429,
+            ),
             "MY_KEY has no credit",
         ),
         (sends({"error": {"message": "no", "type": ["a"], "code": {}}}, 402), "credit"),
-        (sends({"error": {"message": "余额不足或无可用资源包", "code": "1113"}}, 429), "credit"),
+        (
+            sends(
+                {"error": {"message": "余额不足或无可用资源包", "code": "1113"}}, 429
+            ),
+            "credit",
+        ),
     ],
 )
-async def test_a_refused_request_is_not_repeated_and_says_what_to_do(step: Step, hint: str) -> None:
+async def test_a_refused_request_is_not_repeated_and_says_what_to_do(
+    step: Step, hint: str
+) -> None:
     error, asked = await ask([step], key_variable="MY_KEY")
     assert isinstance(error, EndpointUnavailable)
     assert asked == 1
     assert hint in (error.hint or "")
 
 
-async def test_a_key_that_is_not_there_an_address_without_v1_and_a_web_site_are_told_apart() -> None:
+async def test_a_key_that_is_not_there_an_address_without_v1_and_a_web_site_are_told_apart() -> (
+    None
+):
     async def hint(step: Step, path: str, key: str = KEY) -> str | None:
         async with bad_endpoint([step]) as endpoint:
             url = endpoint.url.removesuffix("/v1") + path
@@ -227,11 +273,19 @@ async def test_a_key_that_is_not_there_an_address_without_v1_and_a_web_site_are_
             await asker.aclose()
         return failed.value.hint
 
-    assert (await hint(fails(401), "/v1", " ") or "").startswith("The variable MY_KEY is not set or empty")
-    assert (await hint(fails(401), "/v1") or "").startswith("Check the key in the variable MY_KEY")
-    assert (await hint(fails(404), "/v1") or "").startswith("The endpoint knows no model 'm-1'")
+    assert (await hint(fails(401), "/v1", " ") or "").startswith(
+        "The variable MY_KEY is not set or empty"
+    )
+    assert (await hint(fails(401), "/v1") or "").startswith(
+        "Check the key in the variable MY_KEY"
+    )
+    assert (await hint(fails(404), "/v1") or "").startswith(
+        "The endpoint knows no model 'm-1'"
+    )
     assert (await hint(fails(404), "") or "").startswith("Does the address end in /v1")
-    assert (await hint(raw(b"\n<!doctype html>", "text/html"), "/v1") or "").startswith("Does the address end")
+    assert (await hint(raw(b"\n<!doctype html>", "text/html"), "/v1") or "").startswith(
+        "Does the address end"
+    )
 
 
 async def test_the_key_is_nowhere_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -272,24 +326,39 @@ async def test_truncated_filtered_and_refused_replies_are_told_apart() -> None:
     filtered, _ = await ask([sends(completion("", finish="content_filter"))])
     assert filtered.finish is Finish.REFUSAL
     blocked, asked = await ask([fails(400, "filtered by policy", "content_filter")])
-    assert (blocked.finish, blocked.text, asked) == (Finish.REFUSAL, "filtered by policy", 1)
+    assert (blocked.finish, blocked.text, asked) == (
+        Finish.REFUSAL,
+        "filtered by policy",
+        1,
+    )
 
 
 @pytest.mark.parametrize(
     ("reason", "finish"),
     [
-        ("stop", Finish.STOP), ("eos", Finish.STOP), ("STOP", Finish.STOP), (None, Finish.STOP), ("", Finish.STOP),
-        ("length", Finish.LENGTH), ("MAX_TOKENS", Finish.LENGTH), ("model_length", Finish.LENGTH),
-        ("content_filter", Finish.REFUSAL), ("SAFETY", Finish.REFUSAL), ("sensitive", Finish.REFUSAL),
+        ("stop", Finish.STOP),
+        ("eos", Finish.STOP),
+        ("STOP", Finish.STOP),
+        (None, Finish.STOP),
+        ("", Finish.STOP),
+        ("length", Finish.LENGTH),
+        ("MAX_TOKENS", Finish.LENGTH),
+        ("model_length", Finish.LENGTH),
+        ("content_filter", Finish.REFUSAL),
+        ("SAFETY", Finish.REFUSAL),
+        ("sensitive", Finish.REFUSAL),
     ],
-)  # fmt: skip
-async def test_why_an_endpoint_stopped_is_understood(reason: Any, finish: Finish) -> None:
+)
+async def test_why_an_endpoint_stopped_is_understood(
+    reason: Any, finish: Finish
+) -> None:
     reply, asked = await ask([sends(completion(GOOD, finish=reason))])
     assert (reply.finish, reply.text, asked) == (finish, GOOD, 1)
 
 
 @pytest.mark.parametrize(
-    "reason", ["tool_calls", "function_call", "error", "insufficient_system_resource", 7, ["a"]]
+    "reason",
+    ["tool_calls", "function_call", "error", "insufficient_system_resource", 7, ["a"]],
 )
 async def test_a_text_that_may_not_be_whole_is_asked_for_again(reason: Any) -> None:
     reply, asked = await ask([sends(completion(GOOD, finish=reason)), ok("whole")])
@@ -343,18 +412,32 @@ async def test_an_endpoint_that_queues_is_not_flooded() -> None:
 async def test_engines_that_share_a_limiter_share_its_turns() -> None:
     async with bad_endpoint([slow(0.01, ok(GOOD))]) as endpoint:
         limiter = Limiter("e", 3)
-        askers = [engine(endpoint.url, concurrency=8, limiter=limiter) for _ in range(3)]
-        await asyncio.gather(*(asker.answer(REQUEST) for asker in askers for _ in range(10)))
+        askers = [
+            engine(endpoint.url, concurrency=8, limiter=limiter) for _ in range(3)
+        ]
+        await asyncio.gather(
+            *(asker.answer(REQUEST) for asker in askers for _ in range(10))
+        )
         for asker in askers:
             await asker.aclose()
     assert endpoint.most_under_way == 3
 
 
 async def test_the_reply_itself_is_left_as_it_is() -> None:
-    for text in ("", " \n", '{"met": "yes", "extra": 1}', "```json\n{}\n```", "\x00\ud83d"):
+    for text in (
+        "",
+        " \n",
+        '{"met": "yes", "extra": 1}',
+        "```json\n{}\n```",
+        "\x00\ud83d",
+    ):
         reply, asked = await ask([ok(text)])
         assert (reply.text, reply.finish, asked) == (text, Finish.STOP, 1)
-    parts = [{"type": "text", "text": "{"}, {"type": "image"}, {"type": "text", "text": "}"}]
+    parts = [
+        {"type": "text", "text": "{"},
+        {"type": "image"},
+        {"type": "text", "text": "}"},
+    ]
     reply, _ = await ask([sends(completion(parts))])
     assert reply.text == "{}"
 
@@ -362,7 +445,9 @@ async def test_the_reply_itself_is_left_as_it_is() -> None:
 def picky(allowed: set[str]) -> Step:
     async def step(body: dict[str, Any]) -> Any:
         kind = body.get("response_format", {}).get("type", "none")
-        answer = ok(GOOD) if kind in allowed else fails(400, "unsupported response_format")
+        answer = (
+            ok(GOOD) if kind in allowed else fails(400, "unsupported response_format")
+        )
         return await answer(body)
 
     return step
@@ -422,15 +507,24 @@ async def test_waiting_for_a_turn_is_not_waiting_for_the_endpoint() -> None:
 async def test_a_candidate_is_asked_plainly() -> None:
     async with bad_endpoint([ok("Rest.")]) as endpoint:
         asker = engine(endpoint.url)
-        reply = await asker.complete([{"role": "user", "content": "What \ud83d helps?"}])
+        reply = await asker.complete(
+            [{"role": "user", "content": "What \ud83d helps?"}]
+        )
         await asker.aclose()
         assert reply.text == "Rest."
         assert "response_format" not in endpoint.bodies[0]
-        assert endpoint.bodies[0]["messages"] == [{"role": "user", "content": "What ? helps?"}]
+        assert endpoint.bodies[0]["messages"] == [
+            {"role": "user", "content": "What ? helps?"}
+        ]
 
 
 async def test_the_rules_engine_behind_http_is_labelled_as_the_rules_engine() -> None:
-    for model, label in (("rules", "rules"), ("rules-1", "rules"), ("rulesmith", "openai"), ("gpt", "openai")):
+    for model, label in (
+        ("rules", "rules"),
+        ("rules-1", "rules"),
+        ("rulesmith", "openai"),
+        ("gpt", "openai"),
+    ):
         asker = OpenAIEngine(model, "http://127.0.0.1:9/v1")
         assert asker.identity.engine == label
         assert asker.identity.publishable is (label == "openai")
@@ -454,7 +548,9 @@ async def test_the_rules_engine_behind_http_is_labelled_as_the_rules_engine() ->
         ("http://h/v1", {"api_key": "a\nb"}),
     ],
 )
-def test_a_wrong_configuration_is_refused_before_anything_is_sent(url: str, more: dict[str, Any]) -> None:
+def test_a_wrong_configuration_is_refused_before_anything_is_sent(
+    url: str, more: dict[str, Any]
+) -> None:
     with pytest.raises(ConfigError) as caught:
         OpenAIEngine("m", url, **more)
     assert "schlüssel" not in str(caught.value)
@@ -462,24 +558,49 @@ def test_a_wrong_configuration_is_refused_before_anything_is_sent(url: str, more
 
 
 REPLIES: list[type[BaseModel]] = [
-    tasks.ExtractReply, tasks.ComplaintReply, tasks.SufficiencyReply,
-    tasks.AlignmentReply, tasks.VetoReply, tasks.SupportReply, tasks.WriteReply, RubricReply, GradeReply,
+    tasks.ExtractReply,
+    tasks.ComplaintReply,
+    tasks.SufficiencyReply,
+    tasks.AlignmentReply,
+    tasks.VetoReply,
+    tasks.SupportReply,
+    tasks.WriteReply,
+    RubricReply,
+    GradeReply,
     RubricGradeReply,
-]  # fmt: skip
+]
 STRICT = {
-    "$defs", "$ref", "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf",
-    "maxItems", "minItems", "maximum", "minimum",
-}  # fmt: skip
+    "$defs",
+    "$ref",
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "const",
+    "anyOf",
+    "maxItems",
+    "minItems",
+    "maximum",
+    "minimum",
+}
 
 
 def _schemas(schema: Any) -> list[dict[str, Any]]:
-    inner = [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values(), *schema.get("anyOf", [])]
+    inner = [
+        *schema.get("properties", {}).values(),
+        *schema.get("$defs", {}).values(),
+        *schema.get("anyOf", []),
+    ]
     inner += [schema["items"]] if "items" in schema else []
     return [schema, *(found for part in inner for found in _schemas(part))]
 
 
 @pytest.mark.parametrize("reply", REPLIES)
-def test_every_reply_has_a_schema_that_strict_mode_accepts(reply: type[BaseModel]) -> None:
+def test_every_reply_has_a_schema_that_strict_mode_accepts(
+    reply: type[BaseModel],
+) -> None:
     for schema in _schemas(strict_schema(reply.model_json_schema())):
         assert set(schema) <= STRICT
         assert "$ref" not in schema or set(schema) == {"$ref"}
@@ -488,7 +609,11 @@ def test_every_reply_has_a_schema_that_strict_mode_accepts(reply: type[BaseModel
             assert schema["required"] == list(schema["properties"])
 
 
-@given(st.sampled_from(["title", "description", "default", "minLength", "properties", "$defs"]))
+@given(
+    st.sampled_from(
+        ["title", "description", "default", "minLength", "properties", "$defs"]
+    )
+)
 def test_a_property_may_be_named_like_a_keyword(name: str) -> None:
     schema = {"type": "object", "properties": {name: {"type": "string", "title": "T"}}}
     strict = strict_schema(schema)

@@ -14,7 +14,12 @@ from medlive.llm.openai import OpenAIEngine
 from tests.support.bad_endpoint import completion
 
 KEY = "sk-transport-1"
-REQUEST = Request("grader.criterion", Prompt("grader.criterion", "p"), {}, {"type": "object", "properties": {}})
+REQUEST = Request(
+    "grader.criterion",
+    Prompt("grader.criterion", "p"),
+    {},
+    {"type": "object", "properties": {}},
+)
 
 
 @asynccontextmanager
@@ -48,7 +53,11 @@ async def test_no_more_is_read_than_is_allowed(status: int, packed: bool) -> Non
     async def flood(_: web.Request) -> web.Response:
         body = b" " * 8_000_000
         if packed:
-            return web.Response(body=gzip.compress(body), status=status, headers={"Content-Encoding": "gzip"})
+            return web.Response(
+                body=gzip.compress(body),
+                status=status,
+                headers={"Content-Encoding": "gzip"},
+            )
         return web.Response(body=body, status=status)
 
     async with serving(flood) as url:
@@ -57,7 +66,9 @@ async def test_no_more_is_read_than_is_allowed(status: int, packed: bool) -> Non
 
 async def test_a_body_that_cannot_be_unpacked_is_a_broken_connection() -> None:
     async def garble(_: web.Request) -> web.Response:
-        return web.Response(body=b"no gzip at all", headers={"Content-Encoding": "gzip"})
+        return web.Response(
+            body=b"no gzip at all", headers={"Content-Encoding": "gzip"}
+        )
 
     async with serving(garble) as url:
         assert "the connection broke" in await ask(f"{url}/v1")
@@ -68,7 +79,9 @@ async def test_no_redirect_takes_the_key_elsewhere() -> None:
 
     async def keep(request: web.Request) -> web.Response:
         seen.append(request.headers["Authorization"])
-        return web.Response(status=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"})
+        return web.Response(
+            status=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}
+        )
 
     async with serving(keep) as url:
         assert "status 307" in (message := await ask(f"{url}/v1"))
@@ -76,7 +89,9 @@ async def test_no_redirect_takes_the_key_elsewhere() -> None:
     assert seen == [f"Bearer {KEY}"]
 
 
-async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_proxy_of_the_environment_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[str] = []
 
     async def proxy(request: web.Request) -> web.Response:

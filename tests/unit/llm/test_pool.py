@@ -38,7 +38,9 @@ async def test_a_caller_that_leaves_gets_what_is_under_way_and_nothing_begins(
     whole.cancel()
     await asyncio.sleep(0)
     assert not whole.done()
-    assert caplog.messages == ["finishing the 8 calls under way, for at most 10 s; Ctrl-C again stops at once"]
+    assert caplog.messages == [
+        "finishing the 8 calls under way, for at most 10 s; Ctrl-C again stops at once"
+    ]
     calls.may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await whole
@@ -77,7 +79,9 @@ async def test_who_leaves_twice_waits_for_nothing() -> None:
     assert calls.ended == []
 
 
-async def test_what_hangs_is_waited_for_no_longer_than_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_hangs_is_waited_for_no_longer_than_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(pool, "DRAIN_S", 0.01)
     calls = Calls()
 

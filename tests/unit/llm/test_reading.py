@@ -77,7 +77,9 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_could_be_meant_two_ways_is_not_read(case: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        read_object(REFUSED[case], {"answer": ['please say {"met":  true}', {"x": "y"}]})
+        read_object(
+            REFUSED[case], {"answer": ['please say {"met":  true}', {"x": "y"}]}
+        )
 
 
 def test_a_reply_that_is_json_alone_is_itself_even_when_the_input_holds_it() -> None:
@@ -95,19 +97,34 @@ def test_a_fence_and_a_thinking_mark_inside_a_string_are_words() -> None:
 
 
 def test_strings_no_database_can_hold_are_cleaned() -> None:
-    assert read_object('{"a": ["x\\u0000y\\ud800"], "b\\u0000": 1}') == {"a": ["xy"], "b": 1}
+    assert read_object('{"a": ["x\\u0000y\\ud800"], "b\\u0000": 1}') == {
+        "a": ["xy"],
+        "b": 1,
+    }
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-objects = st.dictionaries(st.text("abc", min_size=1, max_size=5), values, min_size=1, max_size=4)
+objects = st.dictionaries(
+    st.text("abc", min_size=1, max_size=5), values, min_size=1, max_size=4
+)
 
 
-@given(objects, st.text("abc :.\n`中", max_size=30), st.text("abc :.\n`中", max_size=30))
-def test_any_object_comes_back_as_it_was_or_not_at_all(value: Any, before: str, after: str) -> None:
+@given(
+    objects, st.text("abc :.\n`中", max_size=30), st.text("abc :.\n`中", max_size=30)
+)
+def test_any_object_comes_back_as_it_was_or_not_at_all(
+    value: Any, before: str, after: str
+) -> None:
     try:
         read = read_object(f"{before}{json.dumps(value, ensure_ascii=False)}{after}")
     except ValueError:

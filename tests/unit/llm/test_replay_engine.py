@@ -11,16 +11,34 @@ from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Finish, Prompt, Reply, Request
 from medlive.llm.openai import OpenAIEngine, Price
 from medlive.llm.replay import ReplayEngine
-from tests.support.bad_endpoint import BadEndpoint, Step, bad_endpoint, completion, fails, ok, sends, slow
+from tests.support.bad_endpoint import (
+    BadEndpoint,
+    Step,
+    bad_endpoint,
+    completion,
+    fails,
+    ok,
+    sends,
+    slow,
+)
 from tests.support.reply_store import store_of
 
 
 def request(number: int = 0, **more: Any) -> Request:
-    return Request("grader.criterion", Prompt("grader.criterion", "p"), {"n": number, **more}, {"type": "object"})
+    return Request(
+        "grader.criterion",
+        Prompt("grader.criterion", "p"),
+        {"n": number, **more},
+        {"type": "object"},
+    )
 
 
-def asking(endpoint: BadEndpoint, folder: Path, budget: Budget | None = None, **more: Any) -> ReplayEngine:
-    inner = OpenAIEngine("m", endpoint.url, "", **{"max_retries": 0, "backoff_s": 0.01, **more})
+def asking(
+    endpoint: BadEndpoint, folder: Path, budget: Budget | None = None, **more: Any
+) -> ReplayEngine:
+    inner = OpenAIEngine(
+        "m", endpoint.url, "", **{"max_retries": 0, "backoff_s": 0.01, **more}
+    )
     return ReplayEngine(inner, store_of(folder), budget)
 
 
@@ -48,9 +66,13 @@ async def test_what_makes_another_request_is_asked_anew(tmp_path: Path) -> None:
             plain,
             request(1),
             Request("grader.rubric", plain.prompt, plain.inputs, plain.schema),
-            Request(plain.task, Prompt(plain.task, "other"), plain.inputs, plain.schema),
+            Request(
+                plain.task, Prompt(plain.task, "other"), plain.inputs, plain.schema
+            ),
             Request(plain.task, plain.prompt, plain.inputs, {"type": "array"}),
-            Request(plain.task, plain.prompt, plain.inputs, plain.schema, ("raw", "problem")),
+            Request(
+                plain.task, plain.prompt, plain.inputs, plain.schema, ("raw", "problem")
+            ),
         ]
         engine = asking(endpoint, tmp_path)
         for other in others:
@@ -71,7 +93,9 @@ async def test_equal_requests_at_once_share_one_call(tmp_path: Path) -> None:
         await engine.aclose()
 
 
-async def test_a_caller_who_leaves_takes_nothing_from_the_others(tmp_path: Path) -> None:
+async def test_a_caller_who_leaves_takes_nothing_from_the_others(
+    tmp_path: Path,
+) -> None:
     async with bad_endpoint([slow(0.15, ok("x"))]) as endpoint:
         engine = asking(endpoint, tmp_path)
         leaver = asyncio.create_task(engine.answer(request()))
@@ -85,14 +109,18 @@ async def test_a_caller_who_leaves_takes_nothing_from_the_others(tmp_path: Path)
         assert endpoint.asked == 2
 
         engine = asking(endpoint, tmp_path)
-        assert (await engine.answer(request(1))).replayed is True, "paid for, so kept although nobody waited"
+        assert (await engine.answer(request(1))).replayed is True, (
+            "paid for, so kept although nobody waited"
+        )
         await engine.aclose()
 
 
 async def test_a_failure_reaches_every_waiter_and_is_not_kept(tmp_path: Path) -> None:
     async with bad_endpoint([slow(0.05, fails(500)), ok("x")]) as endpoint:
         engine = asking(endpoint, tmp_path)
-        got = await asyncio.gather(*(engine.answer(request()) for _ in range(5)), return_exceptions=True)
+        got = await asyncio.gather(
+            *(engine.answer(request()) for _ in range(5)), return_exceptions=True
+        )
         assert all(isinstance(one, EndpointUnavailable) for one in got)
         assert endpoint.asked == 1
         assert (await engine.answer(request())).text == "x"
@@ -110,10 +138,14 @@ async def test_truncated_and_refused_replies_are_kept_too(tmp_path: Path) -> Non
         await engine.aclose()
 
 
-async def test_a_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: Path) -> None:
+async def test_a_budget_of_calls_holds_exactly_and_replays_are_free(
+    tmp_path: Path,
+) -> None:
     async with bad_endpoint([slow(0.02, ok("x"))]) as endpoint:
         engine = asking(endpoint, tmp_path, Budget(max_calls=7))
-        got = await asyncio.gather(*(engine.answer(request(i)) for i in range(20)), return_exceptions=True)
+        got = await asyncio.gather(
+            *(engine.answer(request(i)) for i in range(20)), return_exceptions=True
+        )
         assert sum(isinstance(one, BudgetSpent) for one in got) == 13
         assert endpoint.asked == 7
         done = next(i for i, one in enumerate(got) if isinstance(one, Reply))
@@ -121,10 +153,17 @@ async def test_a_budget_of_calls_holds_exactly_and_replays_are_free(tmp_path: Pa
         await engine.aclose()
 
 
-async def test_a_budget_of_dollars_or_tokens_stops_the_next_call(tmp_path: Path) -> None:
+async def test_a_budget_of_dollars_or_tokens_stops_the_next_call(
+    tmp_path: Path,
+) -> None:
     for budget in (Budget(max_usd=0.002), Budget(max_tokens=2000)):
         async with bad_endpoint([ok("x")]) as endpoint:
-            engine = asking(endpoint, tmp_path / str(budget.max_tokens), budget, price=Price(1.0, 1.0))
+            engine = asking(
+                endpoint,
+                tmp_path / str(budget.max_tokens),
+                budget,
+                price=Price(1.0, 1.0),
+            )
             await engine.answer(request(0))
             await engine.answer(request(1))
             with pytest.raises(BudgetSpent):
@@ -134,12 +173,26 @@ async def test_a_budget_of_dollars_or_tokens_stops_the_next_call(tmp_path: Path)
 
 
 @pytest.mark.parametrize("limits", [{"max_tokens": 12_000}, {"max_usd": 0.012}])
-async def test_calls_at_once_do_not_overshoot_a_budget(tmp_path: Path, limits: dict[str, Any]) -> None:
-    async with bad_endpoint([slow(0.01, ok("x"))]) as endpoint:  # 1100 tokens and 0.0011 dollars a call
+async def test_calls_at_once_do_not_overshoot_a_budget(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    async with bad_endpoint(
+        [slow(0.01, ok("x"))]
+    ) as endpoint:  # 1100 tokens and 0.0011 dollars a call
         budget = Budget(**limits)
-        engine = asking(endpoint, tmp_path, budget, price=Price(1.0, 1.0), parameters={"max_tokens": 1100})
-        got = await asyncio.gather(*(engine.answer(request(i)) for i in range(40)), return_exceptions=True)
-        assert endpoint.asked == 11  # ten fit whole; the last is made while something is left
+        engine = asking(
+            endpoint,
+            tmp_path,
+            budget,
+            price=Price(1.0, 1.0),
+            parameters={"max_tokens": 1100},
+        )
+        got = await asyncio.gather(
+            *(engine.answer(request(i)) for i in range(40)), return_exceptions=True
+        )
+        assert (
+            endpoint.asked == 11
+        )  # ten fit whole; the last is made while something is left
         assert sum(isinstance(one, BudgetSpent) for one in got) == 29
         assert budget.tokens == 12_100
         assert "is spent" in (budget.stopped or "")
@@ -150,7 +203,9 @@ async def test_calls_at_once_do_not_overshoot_a_budget(tmp_path: Path, limits: d
 async def test_a_call_that_failed_gives_its_reservation_back(tmp_path: Path) -> None:
     async with bad_endpoint([fails(500), ok("x")]) as endpoint:
         budget = Budget(max_tokens=1200)
-        engine = asking(endpoint, tmp_path, budget, parameters={"max_completion_tokens": 1000})
+        engine = asking(
+            endpoint, tmp_path, budget, parameters={"max_completion_tokens": 1000}
+        )
         with pytest.raises(EndpointUnavailable):
             await engine.answer(request(0))
         assert (budget.calls, budget.tokens) == (1, 0)
@@ -160,13 +215,20 @@ async def test_a_call_that_failed_gives_its_reservation_back(tmp_path: Path) -> 
 
 async def test_every_attempt_is_counted_with_what_it_took(tmp_path: Path) -> None:
     silent = sends(completion(None))
-    async with bad_endpoint([silent, fails(500), ok("x"), silent, silent, silent]) as endpoint:
+    async with bad_endpoint(
+        [silent, fails(500), ok("x"), silent, silent, silent]
+    ) as endpoint:
         budget = Budget(max_tokens=10**6)
-        engine = OpenAIEngine("m", endpoint.url, max_retries=2, backoff_s=0.0, price=Price(1.0, 1.0))
+        engine = OpenAIEngine(
+            "m", endpoint.url, max_retries=2, backoff_s=0.0, price=Price(1.0, 1.0)
+        )
         asked = ReplayEngine(engine, store_of(tmp_path), budget)
         reply = await asked.answer(request(0))
         one = completion("x")["usage"]["total_tokens"]
-        assert (reply.text, reply.usage.input_tokens + reply.usage.output_tokens) == ("x", 2 * one)
+        assert (reply.text, reply.usage.input_tokens + reply.usage.output_tokens) == (
+            "x",
+            2 * one,
+        )
         assert (budget.calls, budget.tokens) == (3, 2 * one)
         with pytest.raises(EndpointUnavailable):
             await asked.answer(request(1))
@@ -178,28 +240,41 @@ TOOL_CALL = sends(completion(None, finish="tool_calls", tool_calls=[{"id": "1"}]
 
 
 @pytest.mark.parametrize(
-    ("limit", "most"), [({"max_calls": 5}, 5), ({"max_tokens": 3300}, 3), ({"max_usd": 0.0033}, 3)]
+    ("limit", "most"),
+    [({"max_calls": 5}, 5), ({"max_tokens": 3300}, 3), ({"max_usd": 0.0033}, 3)],
 )
-@pytest.mark.parametrize("step", [TOOL_CALL, sends(completion("")), sends(completion(None))])
+@pytest.mark.parametrize(
+    "step", [TOOL_CALL, sends(completion("")), sends(completion(None))]
+)
 async def test_a_budget_binds_the_attempts_of_a_call_too(
     tmp_path: Path, limit: dict[str, Any], most: int, step: Step
 ) -> None:
     async with bad_endpoint([step]) as endpoint:
         budget = Budget(**limit)
         engine = OpenAIEngine(
-            "m", endpoint.url, backoff_s=0.0, price=Price(1.0, 1.0), parameters={"max_tokens": 1100}
+            "m",
+            endpoint.url,
+            backoff_s=0.0,
+            price=Price(1.0, 1.0),
+            parameters={"max_tokens": 1100},
         )
         asked = ReplayEngine(engine, store_of(tmp_path), budget)
-        got = await asyncio.gather(*(asked.answer(request(i)) for i in range(8)), return_exceptions=True)
+        got = await asyncio.gather(
+            *(asked.answer(request(i)) for i in range(8)), return_exceptions=True
+        )
         # Of what is charged afterwards, one request under way may go past the limit: here all have been charged.
         assert endpoint.asked == budget.calls == most
         assert budget.stopped
         assert budget.tokens == most * completion("x")["usage"]["total_tokens"]
-        assert all(isinstance(one, EndpointUnavailable | BudgetSpent | Reply) for one in got)
+        assert all(
+            isinstance(one, EndpointUnavailable | BudgetSpent | Reply) for one in got
+        )
         await asked.aclose()
 
 
-async def test_a_looser_way_of_asking_for_json_is_a_request_of_the_budget(tmp_path: Path) -> None:
+async def test_a_looser_way_of_asking_for_json_is_a_request_of_the_budget(
+    tmp_path: Path,
+) -> None:
     async with bad_endpoint([fails(400, "no response_format")]) as endpoint:
         budget = Budget(max_calls=2)
         engine = asking(endpoint, tmp_path, budget)
@@ -209,21 +284,33 @@ async def test_a_looser_way_of_asking_for_json_is_a_request_of_the_budget(tmp_pa
         await engine.aclose()
 
 
-async def test_an_endpoint_that_reports_no_usage_is_charged_an_upper_bound(tmp_path: Path) -> None:
-    async with bad_endpoint([sends({**completion("x" * 1000), "usage": None})]) as endpoint:
+async def test_an_endpoint_that_reports_no_usage_is_charged_an_upper_bound(
+    tmp_path: Path,
+) -> None:
+    async with bad_endpoint(
+        [sends({**completion("x" * 1000), "usage": None})]
+    ) as endpoint:
         budget = Budget(max_tokens=6000, max_usd=1)
         more = {"parameters": {"max_tokens": 1000}, "price": Price(1.0, 1.0)}
         engine = asking(endpoint, tmp_path, budget, **more)
-        got = await asyncio.gather(*(engine.answer(request(i)) for i in range(9)), return_exceptions=True)
+        got = await asyncio.gather(
+            *(engine.answer(request(i)) for i in range(9)), return_exceptions=True
+        )
         replies = [one for one in got if isinstance(one, Reply)]
         assert 1 < len(replies) < 9
         assert all(reply.usage.estimated for reply in replies)
         assert budget.as_json()["estimated_calls"] == len(replies)
-        assert budget.usd == pytest.approx(sum(r.usage.cost_usd or 0 for r in replies)) == budget.tokens / 1e6
+        assert (
+            budget.usd
+            == pytest.approx(sum(r.usage.cost_usd or 0 for r in replies))
+            == budget.tokens / 1e6
+        )
         await engine.aclose()
 
 
-async def test_a_budget_in_dollars_refuses_a_model_without_a_price(tmp_path: Path) -> None:
+async def test_a_budget_in_dollars_refuses_a_model_without_a_price(
+    tmp_path: Path,
+) -> None:
     async with bad_endpoint([ok("x")]) as endpoint:
         budget = Budget(max_usd=5)
         engine = asking(endpoint, tmp_path, budget)

@@ -41,17 +41,55 @@ REPLIES: dict[str, type[BaseModel]] = {
 
 # Sentences that the rules have something to say about, so that random text is not always nothing.
 SEEDS = (
-    *("Hello doctor,", "I have had a sharp pain in my left knee for 3 weeks.", "No fever.", "What should I do?"),
-    *("Please advise.", "Take ibuprofen 400 mg twice daily.", "If it swells, see a doctor.", "My knee hurts?"),
-    *("Sorry, I meant the right knee.", "1. rest 2. ice", "investigations to be done:1. mri. 2. esr.", "yes"),
-    *("Do you have fever?", "疾病：肺炎", "病情描述：发烧三天，最高38.5度，不咳嗽", "请问怎么办？", "没有"),
-    *("过敏史：无（2020-03-25填写）", "建议口服布洛芬，一天三次。", "体温怎样的", "刚才说错了，是左腿疼"),
-    *("考虑是感冒引起的。", "感谢您的信任", "\u202e", "😀", "\x00", "\ud800", "١٢٣", "()[]{}", "\n"),
+    *(
+        "Hello doctor,",
+        "I have had a sharp pain in my left knee for 3 weeks.",
+        "No fever.",
+        "What should I do?",
+    ),
+    *(
+        "Please advise.",
+        "Take ibuprofen 400 mg twice daily.",
+        "If it swells, see a doctor.",
+        "My knee hurts?",
+    ),
+    *(
+        "Sorry, I meant the right knee.",
+        "1. rest 2. ice",
+        "investigations to be done:1. mri. 2. esr.",
+        "yes",
+    ),
+    *(
+        "Do you have fever?",
+        "疾病：肺炎",
+        "病情描述：发烧三天，最高38.5度，不咳嗽",
+        "请问怎么办？",
+        "没有",
+    ),
+    *(
+        "过敏史：无（2020-03-25填写）",
+        "建议口服布洛芬，一天三次。",
+        "体温怎样的",
+        "刚才说错了，是左腿疼",
+    ),
+    *(
+        "考虑是感冒引起的。",
+        "感谢您的信任",
+        "\u202e",
+        "😀",
+        "\x00",
+        "\ud800",
+        "١٢٣",
+        "()[]{}",
+        "\n",
+    ),
 )
 TEXT = st.one_of(
     st.text(max_size=300),
     st.text(st.characters(), max_size=80),
-    st.lists(st.one_of(st.sampled_from(SEEDS), st.text(max_size=12)), max_size=14).map(" ".join),
+    st.lists(st.one_of(st.sampled_from(SEEDS), st.text(max_size=12)), max_size=14).map(
+        " ".join
+    ),
     st.lists(st.sampled_from(SEEDS), max_size=14).map("".join),
 )
 LANGUAGE = st.sampled_from(("en", "zh", None))
@@ -59,11 +97,19 @@ LANGUAGE = st.sampled_from(("en", "zh", None))
 
 @st.composite
 def threads(draw: st.DrawFn) -> dict[str, Any]:
-    said = draw(st.lists(st.tuples(st.sampled_from(("patient", "physician", "other")), TEXT), max_size=6))
+    said = draw(
+        st.lists(
+            st.tuples(st.sampled_from(("patient", "physician", "other")), TEXT),
+            max_size=6,
+        )
+    )
     return {
         "language": draw(LANGUAGE),
         "title": draw(TEXT),
-        "messages": [{"id": f"m{i}", "role": role, "text": text} for i, (role, text) in enumerate(said)],
+        "messages": [
+            {"id": f"m{i}", "role": role, "text": text}
+            for i, (role, text) in enumerate(said)
+        ],
     }
 
 
@@ -91,9 +137,19 @@ def test_every_quote_stands_in_the_message_it_names(thread: dict[str, Any]) -> N
 
 
 @settings(max_examples=60, deadline=None)
-@given(LANGUAGE, TEXT, st.lists(TEXT, max_size=5), TEXT, st.lists(st.tuples(TEXT, TEXT), max_size=3))
+@given(
+    LANGUAGE,
+    TEXT,
+    st.lists(TEXT, max_size=5),
+    TEXT,
+    st.lists(st.tuples(TEXT, TEXT), max_size=3),
+)
 def test_verdicts_cite_what_they_were_given(
-    language: str | None, query: str, told: list[str], claim: str, found: list[tuple[str, str]]
+    language: str | None,
+    query: str,
+    told: list[str],
+    claim: str,
+    found: list[tuple[str, str]],
 ) -> None:
     narrative = [{"id": f"n{i}", "statement": s} for i, s in enumerate(told)]
     ask("validator.query", {"language": language, "query": query})
@@ -106,45 +162,101 @@ def test_verdicts_cite_what_they_were_given(
         "query": query,
         "narrative": narrative,
         "claims": [{"id": "a1", "statement": claim}],
-        "passages": [{"id": f"p{i}", "title": title, "text": text} for i, (title, text) in enumerate(found)],
+        "passages": [
+            {"id": f"p{i}", "title": title, "text": text}
+            for i, (title, text) in enumerate(found)
+        ],
     }
     passages = {f"p{i}": text for i, (_, text) in enumerate(found)}
     (first,) = ask("validator.alignment", inputs).verdicts
     assert bool(first.evidence) == (first.verdict == "supported")
-    assert all(quote in passages[cited.passage_id] for cited in first.evidence for quote in cited.quotes)
+    assert all(
+        quote in passages[cited.passage_id]
+        for cited in first.evidence
+        for quote in cited.quotes
+    )
     assert not ask("validator.veto", inputs).verdicts[0].goes_against
 
 
 @settings(max_examples=60, deadline=None)
-@given(LANGUAGE, TEXT, st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=200)
-                                .filter(lambda t: t.strip()), max_size=6))  # fmt: skip
-def test_each_claim_is_its_advice(language: str | None, query: str, advice: list[str]) -> None:
-    elements = [{"id": f"a{i}", "kind": "plan", "statement": text} for i, text in enumerate(advice)]
-    claims = ask("validator.claims", {"language": language, "query": query, "advice": elements}).claims
+@given(
+    LANGUAGE,
+    TEXT,
+    st.lists(
+        st.text(
+            st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=200
+        ).filter(lambda t: t.strip()),
+        max_size=6,
+    ),
+)
+def test_each_claim_is_its_advice(
+    language: str | None, query: str, advice: list[str]
+) -> None:
+    elements = [
+        {"id": f"a{i}", "kind": "plan", "statement": text}
+        for i, text in enumerate(advice)
+    ]
+    claims = ask(
+        "validator.claims", {"language": language, "query": query, "advice": elements}
+    ).claims
     assert [c.id for c in claims] == [e["id"] for e in elements]
-    assert all(c.statement == e["statement"].strip() for c, e in zip(claims, elements, strict=True))
+    assert all(
+        c.statement == e["statement"].strip()
+        for c, e in zip(claims, elements, strict=True)
+    )
 
 
 @settings(max_examples=60, deadline=None)
-@given(LANGUAGE, st.lists(st.sampled_from(SEEDS[:8] + SEEDS[16:22]), min_size=1, max_size=10), st.integers(1, 20))
-def test_a_text_answers_its_own_questions_with_yes(language: str | None, said: list[str], count: int) -> None:
+@given(
+    LANGUAGE,
+    st.lists(st.sampled_from(SEEDS[:8] + SEEDS[16:22]), min_size=1, max_size=10),
+    st.integers(1, 20),
+)
+def test_a_text_answers_its_own_questions_with_yes(
+    language: str | None, said: list[str], count: int
+) -> None:
     text = " ".join([SEEDS[1], *said])
-    questions = ask("controller.questions", {"language": language, "count": count, "text": text}).questions
+    questions = ask(
+        "controller.questions", {"language": language, "count": count, "text": text}
+    ).questions
     assert len(questions) <= count
-    listed = [{"id": f"q{i}", "question": question} for i, question in enumerate(questions)]
-    answers = ask("controller.answers", {"language": language, "text": text, "questions": listed}).answers
-    assert [(a.id, a.answer.value) for a in answers] == [(q["id"], "yes") for q in listed]
+    listed = [
+        {"id": f"q{i}", "question": question} for i, question in enumerate(questions)
+    ]
+    answers = ask(
+        "controller.answers", {"language": language, "text": text, "questions": listed}
+    ).answers
+    assert [(a.id, a.answer.value) for a in answers] == [
+        (q["id"], "yes") for q in listed
+    ]
 
 
 @settings(max_examples=50, deadline=None)
 @given(LANGUAGE, st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=6))
-def test_the_controller_answers_for_each_element_once(language: str | None, given_: list[tuple[str, ...]]) -> None:
-    elements = [{"id": f"n{i}", "statement": s, "quote": q} for i, (s, q, c) in enumerate(given_)]
-    messages = [{"id": f"m{i}", "role": "patient", "text": c} for i, (_, _, c) in enumerate(given_)]
-    shown = {"language": language, "title": "", "messages": messages, "elements": elements}
-    assert [v.id for v in ask("controller.support", shown).verdicts] == [e["id"] for e in elements]
+def test_the_controller_answers_for_each_element_once(
+    language: str | None, given_: list[tuple[str, ...]]
+) -> None:
+    elements = [
+        {"id": f"n{i}", "statement": s, "quote": q}
+        for i, (s, q, c) in enumerate(given_)
+    ]
+    messages = [
+        {"id": f"m{i}", "role": "patient", "text": c}
+        for i, (_, _, c) in enumerate(given_)
+    ]
+    shown = {
+        "language": language,
+        "title": "",
+        "messages": messages,
+        "elements": elements,
+    }
+    assert [v.id for v in ask("controller.support", shown).verdicts] == [
+        e["id"] for e in elements
+    ]
     doubted = {"language": language, "sources": messages, "statements": elements}
-    assert [i.id for i in ask("controller.doubt", doubted).items] == [e["id"] for e in elements]
+    assert [i.id for i in ask("controller.doubt", doubted).items] == [
+        e["id"] for e in elements
+    ]
 
 
 @settings(max_examples=60, deadline=None)
@@ -154,7 +266,12 @@ def test_what_the_screener_says_the_controller_supports(thread: dict[str, Any]) 
     reply = ask("screener.extract", thread)
     items = [*reply.narrative, *reply.advice]
     elements = [
-        {"id": str(i), "message_id": e.message_id, "statement": e.statement, "quote": e.quote}
+        {
+            "id": str(i),
+            "message_id": e.message_id,
+            "statement": e.statement,
+            "quote": e.quote,
+        }
         for i, e in enumerate(items)
     ]
     for verdict in ask("controller.support", {**thread, "elements": elements}).verdicts:
@@ -169,7 +286,9 @@ def test_the_same_thread_gets_the_same_answer(thread: dict[str, Any]) -> None:
 
 
 @given(TEXT, st.sampled_from(("en", "zh")))
-def test_sentences_are_slices_in_order_that_lose_nothing(text: str, language: Any) -> None:
+def test_sentences_are_slices_in_order_that_lose_nothing(
+    text: str, language: Any
+) -> None:
     found = sentences(text, language)
     at = 0
     for one in found:
@@ -197,7 +316,9 @@ def test_two_megabytes_take_seconds_not_minutes(language: str, unit: str) -> Non
     thread = {
         "language": language,
         "title": text[:400],
-        "messages": [{"id": "m0", "role": r, "text": text} for r in ("patient", "physician")],
+        "messages": [
+            {"id": "m0", "role": r, "text": text} for r in ("patient", "physician")
+        ],
     }
     began = time.process_time()
     for task in ("screener.extract", "screener.revise"):
@@ -221,7 +342,9 @@ def request(task: str, inputs: dict[str, Any]) -> Request:
 def test_the_engine_answers_as_json_at_no_cost_and_is_not_publishable() -> None:
     engine = RulesEngine()
     reply = asyncio.run(
-        engine.answer(request("validator.query", {"language": "en", "query": "Is a rash normal?"}))
+        engine.answer(
+            request("validator.query", {"language": "en", "query": "Is a rash normal?"})
+        )
     )
     assert json.loads(reply.text)["meaningful"] is True
     assert reply.finish is Finish.STOP

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+)
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from medlive.llm import tracing
 from tests.support.bad_endpoint import Step, bad_endpoint, fails, ok
 
-KEY, WORDS, ANSWER = "sk-a-secret-key", "a patient's own words", '{"answer": "stay in bed"}'
+KEY, WORDS, ANSWER = (
+    "sk-a-secret-key",
+    "a patient's own words",
+    '{"answer": "stay in bed"}',
+)
 SCRIPT = f"""
 import asyncio, os, sys
 from medlive.llm import tracing
@@ -55,14 +61,26 @@ async def spans_of(script: list[Step]) -> tuple[list[Span], bytes]:
     try:
         async with bad_endpoint(script) as endpoint:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", SCRIPT, endpoint.url,
-                env={**os.environ, tracing.ENDPOINT: collector, "OTEL_EXPORTER_OTLP_COMPRESSION": "none"},
-            )  # fmt: skip
+                sys.executable,
+                "-c",
+                SCRIPT,
+                endpoint.url,
+                env={
+                    **os.environ,
+                    tracing.ENDPOINT: collector,
+                    "OTEL_EXPORTER_OTLP_COMPRESSION": "none",
+                },
+            )
             assert await process.wait() == 0
     finally:
         await runner.cleanup()
     found = [ExportTraceServiceRequest.FromString(body) for body in bodies]
-    scopes = [scope for one in found for resource in one.resource_spans for scope in resource.scope_spans]
+    scopes = [
+        scope
+        for one in found
+        for resource in one.resource_spans
+        for scope in resource.scope_spans
+    ]
     return [span for scope in scopes for span in scope.spans], b"".join(bodies)
 
 
@@ -96,8 +114,12 @@ async def test_each_call_is_a_span_with_its_tokens() -> None:
     assert span.end_time_unix_nano > span.start_time_unix_nano
 
 
-async def test_a_call_that_fails_is_a_span_of_its_own_and_says_no_more_than_the_kind() -> None:
-    (refused, answered), sent = await spans_of([fails(500, f"{WORDS} {KEY}"), ok(ANSWER)])
+async def test_a_call_that_fails_is_a_span_of_its_own_and_says_no_more_than_the_kind() -> (
+    None
+):
+    (refused, answered), sent = await spans_of(
+        [fails(500, f"{WORDS} {KEY}"), ok(ANSWER)]
+    )
     assert refused.status.code == Status.STATUS_CODE_ERROR
     assert "error.type" in attributes(refused)
     assert refused.events == []
@@ -106,7 +128,9 @@ async def test_a_call_that_fails_is_a_span_of_its_own_and_says_no_more_than_the_
 
 
 @pytest.mark.parametrize("script", [[ok(ANSWER)], [fails(401, f"{WORDS} {KEY}")]])
-async def test_no_word_of_prompt_reply_or_key_leaves_by_a_span(script: list[Step]) -> None:
+async def test_no_word_of_prompt_reply_or_key_leaves_by_a_span(
+    script: list[Step],
+) -> None:
     spans, sent = await spans_of(script)
     assert spans
     for secret in (KEY, WORDS, "stay in bed"):

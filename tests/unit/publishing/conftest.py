@@ -26,7 +26,12 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Line:
 def published(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A published folder, not to be changed."""
     root = tmp_path_factory.mktemp("public")
-    signer = partial(sign, key=line.key, trusted_comment=trusted_comment(Errata()), untrusted_comment="errata")
+    signer = partial(
+        sign,
+        key=line.key,
+        trusted_comment=trusted_comment(Errata()),
+        untrusted_comment="errata",
+    )
     write_errata_file(line.root, Errata(), signer)
     for release in (line.releases[0], line.releases[2]):
         publish(prepare_release(release.path), FolderTarget(root), Place())

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from medlive.errors import BadInput, CheckFailed, DiskFull, MedliveError, ServiceUnavailable, UsageError
+from medlive.errors import (
+    BadInput,
+    CheckFailed,
+    DiskFull,
+    MedliveError,
+    ServiceUnavailable,
+    UsageError,
+)
 from medlive.integrity.folder import SUMS, list_files
 from medlive.integrity.paths import create_below
 from medlive.integrity.signing import SecretKey, generate
@@ -32,7 +39,9 @@ def same(one: Path, other: Path) -> bool:
     )
 
 
-async def test_the_latest_comes_whole_signed_and_once(line: Line, server: Web, tmp_path: Path) -> None:
+async def test_the_latest_comes_whole_signed_and_once(
+    line: Line, server: Web, tmp_path: Path
+) -> None:
     done = await get(server, tmp_path, "latest", line.key)
     assert (done.version, done.already, done.errata) == (VERSION, False, 0)
     assert same(tmp_path / NAME, line.last)
@@ -74,7 +83,9 @@ async def test_a_manifest_of_too_many_bytes_is_refused(
     assert not any("data/" in name for name in server.asked)
 
 
-async def test_a_file_of_a_folder_is_read_no_further_than_its_size(server: Web, tmp_path: Path) -> None:
+async def test_a_file_of_a_folder_is_read_no_further_than_its_size(
+    server: Web, tmp_path: Path
+) -> None:
     root = tmp_path / "public"
     shutil.copytree(server.root, root)
     with (root / NAME / "data/cases.jsonl").open("ab") as handle:
@@ -83,7 +94,9 @@ async def test_a_file_of_a_folder_is_read_no_further_than_its_size(server: Web, 
         await fetch_snapshot(str(root), VERSION, tmp_path / "out")
 
 
-async def test_what_was_cut_off_is_asked_for_again(line: Line, server: Web, tmp_path: Path) -> None:
+async def test_what_was_cut_off_is_asked_for_again(
+    line: Line, server: Web, tmp_path: Path
+) -> None:
     name = f"{NAME}/data/cases.jsonl"
     server.cut = {name: 100}
     server.statuses = [503, 429]
@@ -103,10 +116,18 @@ async def test_an_earlier_try_is_gone_on_with_and_its_faults_are_mended(
     (begun / "README.md").write_bytes((begun / "README.md").read_bytes() + b"longer")
     done = await get(server, tmp_path)
     assert same(tmp_path / NAME, line.last)
-    small = {SUMS, "manifest.json", f"{SUMS}.minisig", "errata.json", "errata.json.minisig"}
+    small = {
+        SUMS,
+        "manifest.json",
+        f"{SUMS}.minisig",
+        "errata.json",
+        "errata.json.minisig",
+    }
     fetched = {"data/criteria.jsonl", "livemedbench.json", "README.md"}
     assert {n.removeprefix(f"{NAME}/") for n in server.asked} - small == fetched
-    assert done.bytes_fetched == sum((line.last / name).stat().st_size for name in fetched)
+    assert done.bytes_fetched == sum(
+        (line.last / name).stat().st_size for name in fetched
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,17 +151,27 @@ async def test_nothing_gets_its_name_that_is_not_as_it_was_published(
 ) -> None:
     server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
     folder = server.root / NAME
-    files = {"byte": "figures/axes.svg", "short": "data/cases.parquet", "manifest": "manifest.json"}
+    files = {
+        "byte": "figures/axes.svg",
+        "short": "data/cases.parquet",
+        "manifest": "manifest.json",
+    }
     if spoil in files:
         data = (folder / files[spoil]).read_bytes()
-        (folder / files[spoil]).write_bytes(data[:-3] + (b"" if spoil == "short" else b"???"))
+        (folder / files[spoil]).write_bytes(
+            data[:-3] + (b"" if spoil == "short" else b"???")
+        )
     elif spoil == "missing":
         (folder / "CHANGES.md").unlink()
     elif spoil == "signature":
-        (folder / f"{SUMS}.minisig").write_bytes((line.releases[0].path / f"{SUMS}.minisig").read_bytes())
+        (folder / f"{SUMS}.minisig").write_bytes(
+            (line.releases[0].path / f"{SUMS}.minisig").read_bytes()
+        )
     elif spoil == "latest":
         said = json.loads((server.root / "latest.json").read_bytes())
-        (server.root / "latest.json").write_text(json.dumps(said | {"digest": "sha256:" + "0" * 64}))
+        (server.root / "latest.json").write_text(
+            json.dumps(said | {"digest": "sha256:" + "0" * 64})
+        )
     elif spoil == "meaning":
         # Every digest fits, and only the verification can tell.
         data = (folder / "manifest.json").read_bytes()
@@ -152,11 +183,16 @@ async def test_nothing_gets_its_name_that_is_not_as_it_was_published(
         shutil.copytree(line.releases[0].path, folder)
     else:
         text = (folder / SUMS).read_text()
-        other = {"sums": "data/casus.jsonl", "traversal": "../../escaped.jsonl", "absolute": "/tmp/escaped.jsonl"}
+        other = {
+            "sums": "data/casus.jsonl",
+            "traversal": "../../escaped.jsonl",
+            "absolute": "/tmp/escaped.jsonl",
+        }
         (folder / SUMS).write_text(text.replace("data/cases.jsonl", other[spoil]))
     out = tmp_path / "out"
     with pytest.raises(
-        (CheckFailed, BadInput), match=r"axes\.svg at .* has another digest" if spoil == "byte" else "."
+        (CheckFailed, BadInput),
+        match=r"axes\.svg at .* has another digest" if spoil == "byte" else ".",
     ):
         await get(server, out, "latest" if spoil == "latest" else VERSION)
     assert not (out / NAME).exists()
@@ -169,7 +205,9 @@ def reseal(folder: Path) -> None:
     """Make SHA256SUMS fit what lies there."""
     from medlive.integrity.folder import REQUIRED, sha256
 
-    (folder / SUMS).write_text("".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(REQUIRED)))
+    (folder / SUMS).write_text(
+        "".join(f"{sha256(folder / name)}  {name}\n" for name in sorted(REQUIRED))
+    )
 
 
 async def test_a_key_that_has_not_signed_is_refused_before_the_files_come(
@@ -204,20 +242,28 @@ async def test_a_server_that_sends_too_much_or_nothing_is_given_up(
 @pytest.mark.parametrize(
     ("source", "version", "error"),
     [
-        ("{url}", "2026.W44", BadInput), ("{url}", "2026.W99", UsageError), ("{url}", "../x", UsageError),
-        ("ftp://host/x", VERSION, UsageError), ("no-such-folder", VERSION, UsageError),
-        ("http://127.0.0.1:9/x", VERSION, ServiceUnavailable), ("{url}/nothing", "latest", BadInput),
+        ("{url}", "2026.W44", BadInput),
+        ("{url}", "2026.W99", UsageError),
+        ("{url}", "../x", UsageError),
+        ("ftp://host/x", VERSION, UsageError),
+        ("no-such-folder", VERSION, UsageError),
+        ("http://127.0.0.1:9/x", VERSION, ServiceUnavailable),
+        ("{url}/nothing", "latest", BadInput),
     ],
-)  # fmt: skip
+)
 async def test_what_is_wrong_with_the_wish_is_said(
     server: Web, tmp_path: Path, source: str, version: str, error: type[MedliveError]
 ) -> None:
     with pytest.raises(error):
-        await fetch_snapshot(source.format(url=server.url), version, tmp_path / "out", pace=QUICK)
+        await fetch_snapshot(
+            source.format(url=server.url), version, tmp_path / "out", pace=QUICK
+        )
     assert not found(tmp_path / "out", "medlive-*")
 
 
-async def test_another_snapshot_of_that_name_is_left_alone(line: Line, server: Web, tmp_path: Path) -> None:
+async def test_another_snapshot_of_that_name_is_left_alone(
+    line: Line, server: Web, tmp_path: Path
+) -> None:
     shutil.copytree(line.releases[0].path, tmp_path / NAME)
     with pytest.raises(CheckFailed, match="another snapshot"):
         await get(server, tmp_path)

@@ -25,12 +25,17 @@ from tests.support.snapshots import Line, build_line
 REINSTATED = {"reinstated_at": datetime(2026, 11, 28, tzinfo=UTC)}
 
 
-async def test_older_errata_never_undo_newer_ones(line: Line, server: Web, tmp_path: Path) -> None:
+async def test_older_errata_never_undo_newer_ones(
+    line: Line, server: Web, tmp_path: Path
+) -> None:
     server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
     newer = Errata(entries=(erratum(1, **REINSTATED), erratum(2)))
     offer(server, newer, line.key)
     assert (await get(server, tmp_path, key=line.key)).errata == 1
-    before = (tmp_path / "errata.json").read_bytes(), (tmp_path / "errata.json.minisig").read_bytes()
+    before = (
+        (tmp_path / "errata.json").read_bytes(),
+        (tmp_path / "errata.json.minisig").read_bytes(),
+    )
     older = (
         Errata(entries=(erratum(1), erratum(2))),
         Errata(entries=(erratum(1, **REINSTATED),)),
@@ -43,7 +48,10 @@ async def test_older_errata_never_undo_newer_ones(line: Line, server: Web, tmp_p
             done = await get(server, tmp_path, key=key)
             assert "older than the errata here" in (done.errata_kept or "")
             assert done.errata == 1
-            now = (tmp_path / "errata.json").read_bytes(), (tmp_path / "errata.json.minisig").read_bytes()
+            now = (
+                (tmp_path / "errata.json").read_bytes(),
+                (tmp_path / "errata.json.minisig").read_bytes(),
+            )
             assert now == before
     newest = Errata(entries=(*newer.entries, erratum(3)))
     offer(server, newest, line.key)
@@ -57,9 +65,14 @@ async def test_signed_errata_are_replaced_by_the_same_signer_alone(
 ) -> None:
     server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
     await get(server, tmp_path)
-    before = (tmp_path / "errata.json").read_bytes(), (tmp_path / "errata.json.minisig").read_bytes()
+    before = (
+        (tmp_path / "errata.json").read_bytes(),
+        (tmp_path / "errata.json.minisig").read_bytes(),
+    )
     stranger = SecretKey.parse(generate()[0], None)
-    same_id = SecretKey(PublicKey(line.key.public.key_id, stranger.public.raw), stranger.seed)
+    same_id = SecretKey(
+        PublicKey(line.key.public.key_id, stranger.public.raw), stranger.seed
+    )
     more = Errata(entries=(erratum(1),))
     for key in (None, stranger, same_id):
         offer(server, more, key)
@@ -70,7 +83,9 @@ async def test_signed_errata_are_replaced_by_the_same_signer_alone(
         assert (tmp_path / "errata.json.minisig").read_bytes() == before[1]
     (tmp_path / NAME).rename(tmp_path / "elsewhere")
     server.root.joinpath(NAME).rename(tmp_path / "signed")
-    shutil.copytree(build_line(tmp_path / "unsigned", signed=False).last, server.root / NAME)
+    shutil.copytree(
+        build_line(tmp_path / "unsigned", signed=False).last, server.root / NAME
+    )
     offer(server, more, line.key)
     with pytest.raises(CheckFailed, match="no snapshot beside it names"):
         await get(server, tmp_path)
@@ -87,12 +102,17 @@ async def test_an_older_latest_is_refused_unless_it_is_asked_for(
     await get(server, out, "latest")
     server.root = tmp_path / "old"
     publish(prepare_release(line.releases[0].path), FolderTarget(server.root), Place())
-    with pytest.raises(CheckFailed, match=r"gives 2026\.W43 as the latest version, and 2026\.W45 is here"):
+    with pytest.raises(
+        CheckFailed,
+        match=r"gives 2026\.W43 as the latest version, and 2026\.W45 is here",
+    ):
         await get(server, out, "latest")
     assert not found(out, "*2026.W43")
     assert (await get(server, out, "2026.W43")).version == "2026.W43"
     shutil.rmtree(out / "medlive-2026.W43")
-    asked = await fetch_snapshot(server.url, "latest", out, allow_older=True, pace=QUICK)
+    asked = await fetch_snapshot(
+        server.url, "latest", out, allow_older=True, pace=QUICK
+    )
     assert asked.version == "2026.W43"
 
 
@@ -124,7 +144,9 @@ async def test_no_link_in_a_half_fetched_folder_is_written_through(
     assert not (out / NAME).exists()
 
 
-async def test_a_link_in_a_published_folder_is_not_read(server: Web, tmp_path: Path) -> None:
+async def test_a_link_in_a_published_folder_is_not_read(
+    server: Web, tmp_path: Path
+) -> None:
     root = Path(shutil.copytree(server.root, tmp_path / "public"))
     (root / NAME / "README.md").rename(tmp_path / "readme")
     (root / NAME / "README.md").symlink_to(tmp_path / "readme")
@@ -151,7 +173,10 @@ def outside(*inner: str) -> Network:
         ("http://inner.test:{port}/data/{name}", "not a public address"),
         ("http://[::1]:{port}/data/{name}", "not a public address"),
         ("http://[::ffff:127.0.0.2]:{port}/data/{name}", "not a public address"),
-        ("http://2130706434:{port}/data/{name}", "not an address as it is usually written"),
+        (
+            "http://2130706434:{port}/data/{name}",
+            "not an address as it is usually written",
+        ),
         ("http://127.2:{port}/data/{name}", "not an address as it is usually written"),
         ("http://user@site.test:{port}/data/{name}", "no plain http or https address"),
         ("file:///etc/passwd", "no plain http or https address"),
@@ -167,17 +192,23 @@ async def test_a_redirect_leads_to_no_inner_host_and_ends(
     server.moved = {"latest.json": target.format(port=port, name="latest.json")}
     source = f"http://site.test:{port}/data"
     with pytest.raises(ServiceUnavailable, match=reason):
-        await fetch_snapshot(source, "latest", tmp_path, pace=QUICK, network=outside("inner.test"))
+        await fetch_snapshot(
+            source, "latest", tmp_path, pace=QUICK, network=outside("inner.test")
+        )
     assert set(server.asked) == {"latest.json"}
     assert len(server.asked) <= 6
 
 
-async def test_a_redirect_to_another_public_host_is_followed(server: Web, tmp_path: Path) -> None:
+async def test_a_redirect_to_another_public_host_is_followed(
+    server: Web, tmp_path: Path
+) -> None:
     port = server.url.rpartition(":")[2].partition("/")[0]
     server.moved = {"latest.json": f"http://other.test:{port}/data/moved.json"}
     server.alias = {"moved.json": "latest.json"}
     source = f"http://site.test:{port}/data"
-    done = await fetch_snapshot(source, "latest", tmp_path, pace=QUICK, network=outside())
+    done = await fetch_snapshot(
+        source, "latest", tmp_path, pace=QUICK, network=outside()
+    )
     assert done.version == VERSION
 
 
@@ -198,7 +229,11 @@ async def test_an_inner_host_that_was_named_leads_to_no_other(
     server.alias = {"moved.json": "latest.json"}
     own = Network(outside("inner.test").resolve, lambda address: False)
     if reason is None:
-        assert (await fetch_snapshot(server.url, "latest", tmp_path, pace=QUICK, network=own)).version == VERSION
+        assert (
+            await fetch_snapshot(
+                server.url, "latest", tmp_path, pace=QUICK, network=own
+            )
+        ).version == VERSION
         return
     with pytest.raises(ServiceUnavailable, match=reason):
         await fetch_snapshot(server.url, "latest", tmp_path, pace=QUICK, network=own)
@@ -215,13 +250,23 @@ async def test_a_name_that_changes_its_address_after_the_first_answer_is_refused
         return next(answers, [INNER])
 
     network = Network(resolve, lambda address: address == "127.0.0.1")
-    with pytest.raises(ServiceUnavailable, match=f"leads to {INNER}, which is not a public address"):
-        await fetch_snapshot(f"http://site.test:{port}/data", VERSION, tmp_path, pace=QUICK, network=network)
+    with pytest.raises(
+        ServiceUnavailable, match=f"leads to {INNER}, which is not a public address"
+    ):
+        await fetch_snapshot(
+            f"http://site.test:{port}/data",
+            VERSION,
+            tmp_path,
+            pace=QUICK,
+            network=network,
+        )
     assert server.asked == []
 
 
 async def test_a_redirect_from_https_to_http_is_refused() -> None:
-    assert _target(URL("http://a.test/x"), "https://b.test/y") == URL("https://b.test/y")
+    assert _target(URL("http://a.test/x"), "https://b.test/y") == URL(
+        "https://b.test/y"
+    )
     with pytest.raises(Exception, match="from https to http"):
         _target(URL("https://a.test/x"), "http://a.test/x")
 

@@ -22,10 +22,21 @@ from medlive.errors import CheckFailed, DiskFull, MedliveError, UsageError
 from medlive.integrity.folder import SUMS
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate, sign
-from medlive.publishing.publish import PreparedRelease, Published, prepare_release, publish
+from medlive.publishing.publish import (
+    PreparedRelease,
+    Published,
+    prepare_release,
+    publish,
+)
 from medlive.publishing.target import FolderTarget, Item, Taken
 from medlive.snapshot.describe.feed import Place
-from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, trusted_comment, write_errata_file
+from medlive.snapshot.errata import (
+    Errata,
+    Erratum,
+    WithdrawalKind,
+    trusted_comment,
+    write_errata_file,
+)
 from medlive.snapshot.freeze import ListedEntries
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
@@ -43,7 +54,10 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Line:
 @pytest.fixture(scope="module")
 def made(line: Line) -> dict[str, PreparedRelease]:
     """Each version of the line, verified."""
-    return {r.manifest.version: prepare_release(r.path, line.key.public) for r in line.releases}
+    return {
+        r.manifest.version: prepare_release(r.path, line.key.public)
+        for r in line.releases
+    }
 
 
 @pytest.fixture
@@ -52,7 +66,11 @@ def target(tmp_path: Path) -> FolderTarget:
 
 
 def send(
-    target: FolderTarget, snapshot: PreparedRelease, place: Place | None = None, *, dry_run: bool = False
+    target: FolderTarget,
+    snapshot: PreparedRelease,
+    place: Place | None = None,
+    *,
+    dry_run: bool = False,
 ) -> Published:
     return publish(snapshot, target, place or Place(), dry_run=dry_run)
 
@@ -60,7 +78,10 @@ def send(
 def tree(root: Path) -> dict[str, tuple[str, int]]:
     """What lies there: name → digest and moment of the last change."""
     return {
-        str(p.relative_to(root)): (hashlib.sha256(p.read_bytes()).hexdigest(), p.stat().st_mtime_ns)
+        str(p.relative_to(root)): (
+            hashlib.sha256(p.read_bytes()).hexdigest(),
+            p.stat().st_mtime_ns,
+        )
         for p in root.rglob("*")
         if p.is_file() and p.name != ".publish.lock"
     }
@@ -83,13 +104,23 @@ def test_a_line_is_published_in_any_order_and_twice(
         assert (report.ok, report.complete) == (True, True)
         subprocess.run(["sha256sum", "--quiet", "-c", SUMS], cwd=folder, check=True)
         if shutil.which("minisign"):
-            subprocess.run(["minisign", "-Vqm", SUMS, "-p", "../minisign.pub"], cwd=folder, check=True)
-        assert snapshot.digest == f"sha256:{hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()}"
+            subprocess.run(
+                ["minisign", "-Vqm", SUMS, "-p", "../minisign.pub"],
+                cwd=folder,
+                check=True,
+            )
+        assert (
+            snapshot.digest
+            == f"sha256:{hashlib.sha256((folder / SUMS).read_bytes()).hexdigest()}"
+        )
     said = latest(target)
     assert [v["version"] for v in said["versions"]] == sorted(made, reverse=True)
     for name, file in said["files"].items():
         data = (target.root / file["url"]).read_bytes()
-        assert (file["size"], file["sha256"]) == (len(data), hashlib.sha256(data).hexdigest()), name
+        assert (file["size"], file["sha256"]) == (
+            len(data),
+            hashlib.sha256(data).hexdigest(),
+        ), name
     before = tree(target.root)
     for snapshot in made.values():
         again = send(target, snapshot)
@@ -108,7 +139,10 @@ def test_a_half_published_version_is_told_of_and_finished(
     assert done.unfinished == ["2026.W43"]
     assert [v["version"] for v in latest(target)["versions"]] == ["2026.W44"]
     done = send(target, made["2026.W43"])
-    assert done.sent == ["medlive-2026.W43/data/cases.jsonl", f"medlive-2026.W43/{SUMS}"]
+    assert done.sent == [
+        "medlive-2026.W43/data/cases.jsonl",
+        f"medlive-2026.W43/{SUMS}",
+    ]
     assert (done.unfinished, done.latest) == ([], "2026.W44")
     assert not (target.root / ".publish-partial").exists()
 
@@ -136,7 +170,10 @@ def test_what_lies_there_otherwise_is_named_and_nothing_is_written(
 
 
 def test_only_a_verified_and_publishable_snapshot_goes_out(
-    line: Line, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    line: Line,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tests.support.publishing import a_snapshot
 
@@ -144,7 +181,18 @@ def test_only_a_verified_and_publishable_snapshot_goes_out(
     out = tmp_path / "public"
 
     def command(folder: Path, *options: str) -> tuple[int, str]:
-        status = run(["snapshot", "publish", str(folder), "--to", "folder", "--at", str(out), *options])
+        status = run(
+            [
+                "snapshot",
+                "publish",
+                str(folder),
+                "--to",
+                "folder",
+                "--at",
+                str(out),
+                *options,
+            ]
+        )
         said = capsys.readouterr()
         return status, said.out + said.err
 
@@ -158,7 +206,9 @@ def test_only_a_verified_and_publishable_snapshot_goes_out(
     status, said = command(draft)
     assert status == 1
     assert "not publishable: the rules engine made it" in said
-    (tmp_path / "other.pub").write_text(SecretKey.parse(generate()[0], None).public.text())
+    (tmp_path / "other.pub").write_text(
+        SecretKey.parse(generate()[0], None).public.text()
+    )
     assert command(line.last, "--public-key", str(tmp_path / "other.pub"))[0] == 1
     assert command(tmp_path / "nothing")[0] == 2
     assert not out.exists()
@@ -169,10 +219,29 @@ def test_only_a_verified_and_publishable_snapshot_goes_out(
     assert not out.exists()
     assert command(line.last, "--base-url", "javascript:alert(1)")[0] == 2
     assert command(line.last, "--base-url", BASE)[0] == 0
-    assert json.loads((out / "latest.json").read_bytes())["url"] == f"{BASE}/{line.last.name}/"
+    assert (
+        json.loads((out / "latest.json").read_bytes())["url"]
+        == f"{BASE}/{line.last.name}/"
+    )
     capsys.readouterr()
-    assert run(["snapshot", "fetch", "latest", "--from", str(out), "--out", str(tmp_path / "got"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["path"] == str(tmp_path / "got" / line.last.name)
+    assert (
+        run(
+            [
+                "snapshot",
+                "fetch",
+                "latest",
+                "--from",
+                str(out),
+                "--out",
+                str(tmp_path / "got"),
+                "--json",
+            ]
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["path"] == str(
+        tmp_path / "got" / line.last.name
+    )
     # A home with a frozen snapshot: without an argument the newest is meant.
     shutil.copytree(line.last, tmp_path / "home" / "snapshots" / line.last.name)
     assert run(["snapshot", "publish", "--at", str(out)]) == 0
@@ -184,7 +253,9 @@ def test_another_line_under_the_same_names_is_refused(
     send(target, made["2026.W43"])
     other = prepare_release(build_line(tmp_path / "other", signed=False).last)
     before = tree(target.root)
-    with pytest.raises(CheckFailed, match=r"different snapshots that are both called 2026\.W43"):
+    with pytest.raises(
+        CheckFailed, match=r"different snapshots that are both called 2026\.W43"
+    ):
         send(target, other)
     assert tree(target.root) == before
 
@@ -196,15 +267,28 @@ def test_an_unsigned_release_does_not_follow_a_signed_one(
         send(target, snapshot)
     before = tree(target.root)
     cases = list(load_snapshot(line.last, verify=False))
-    unsigned = freeze(tmp_path / "next", "2026.W46", cases, ListedEntries(), line.releases[-1])
+    unsigned = freeze(
+        tmp_path / "next", "2026.W46", cases, ListedEntries(), line.releases[-1]
+    )
     with pytest.raises(CheckFailed, match=r"2026\.W46 has no signature, and 2026\.W45"):
         send(target, prepare_release(unsigned.path))
     assert tree(target.root) == before
-    signed = freeze(tmp_path / "signed", "2026.W46", cases, ListedEntries(), line.releases[-1], line.key)
-    assert send(target, prepare_release(signed.path, line.key.public)).latest == "2026.W46"
+    signed = freeze(
+        tmp_path / "signed",
+        "2026.W46",
+        cases,
+        ListedEntries(),
+        line.releases[-1],
+        line.key,
+    )
+    assert (
+        send(target, prepare_release(signed.path, line.key.public)).latest == "2026.W46"
+    )
 
 
-def test_the_feed_is_atom(made: dict[str, PreparedRelease], target: FolderTarget) -> None:
+def test_the_feed_is_atom(
+    made: dict[str, PreparedRelease], target: FolderTarget
+) -> None:
     place = Place(BASE + "/", "data.example")
     for snapshot in made.values():
         send(target, snapshot, place)
@@ -214,12 +298,19 @@ def test_the_feed_is_atom(made: dict[str, PreparedRelease], target: FolderTarget
     assert feed.findtext(f"{ATOM}author/{ATOM}name")
     assert links(feed, "self") == [f"{BASE}/feed.xml"]
     entries = feed.findall(f"{ATOM}entry")
-    assert [e.findtext(f"{ATOM}title") for e in entries] == [f"medlive {v}" for v in sorted(made, reverse=True)]
+    assert [e.findtext(f"{ATOM}title") for e in entries] == [
+        f"medlive {v}" for v in sorted(made, reverse=True)
+    ]
     for entry in entries:
         check_common(entry)
-        assert links(entry, "alternate"), "an entry without content has an alternate link"
+        assert links(entry, "alternate"), (
+            "an entry without content has an alternate link"
+        )
         enclosures = links(entry, "enclosure")
-        assert f"{BASE}/medlive-{entry.findtext(f'{ATOM}title')[-8:]}/data/cases.parquet" in enclosures
+        assert (
+            f"{BASE}/medlive-{entry.findtext(f'{ATOM}title')[-8:]}/data/cases.parquet"
+            in enclosures
+        )
     ids = [e.findtext(f"{ATOM}id") for e in entries]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"tag:data\.example,2026:[!-~]+", i) for i in ids)
@@ -244,7 +335,11 @@ def check_common(element: ElementTree.Element) -> None:
 
 
 def links(element: ElementTree.Element, rel: str) -> list[str]:
-    return [link.get("href", "") for link in element.findall(f"{ATOM}link") if link.get("rel") == rel]
+    return [
+        link.get("href", "")
+        for link in element.findall(f"{ATOM}link")
+        if link.get("rel") == rel
+    ]
 
 
 class Page(HTMLParser):
@@ -279,16 +374,27 @@ def errata(*ids: int) -> Errata:
     return Errata(
         entries=tuple(
             Erratum(
-                id=n, issued_at=datetime(2026, 11, 9, tzinfo=UTC), kind=WithdrawalKind.PRIVACY, case_id="a1zh",
-                criterion_id=None, reason=HOSTILE, revision=None, snapshots=("2026.W43",), fixed_in=None,
+                id=n,
+                issued_at=datetime(2026, 11, 9, tzinfo=UTC),
+                kind=WithdrawalKind.PRIVACY,
+                case_id="a1zh",
+                criterion_id=None,
+                reason=HOSTILE,
+                revision=None,
+                snapshots=("2026.W43",),
+                fixed_in=None,
             )
             for n in ids
         )
-    )  # fmt: skip
+    )
 
 
 def write_errata(folder: Path, said: Errata, key: SecretKey | None) -> None:
-    signer = None if key is None else lambda data: sign(data, key, trusted_comment(said), "errata")
+    signer = (
+        None
+        if key is None
+        else lambda data: sign(data, key, trusted_comment(said), "errata")
+    )
     write_errata_file(folder, said, signer)
 
 
@@ -299,7 +405,9 @@ def test_the_page_escapes_everything_and_links_to_what_lies_there(
         send(target, snapshot)
     write_errata(line.root, errata(1, 2), line.key)
     try:
-        assert {"errata.json", "errata.json.minisig"} <= set(send(target, prepare_release(line.last)).updated)
+        assert {"errata.json", "errata.json.minisig"} <= set(
+            send(target, prepare_release(line.last)).updated
+        )
         write_errata(line.root, errata(1, 2, 3), None)
         with pytest.raises(CheckFailed, match="not signed"):
             prepare_release(line.last)
@@ -311,7 +419,11 @@ def test_the_page_escapes_everything_and_links_to_what_lies_there(
             left.unlink()
     feed = ElementTree.fromstring((target.root / "feed.xml").read_bytes())
     entries = feed.findall(f"{ATOM}entry")
-    told = [entry for entry in entries if HOSTILE in (entry.findtext(f"{ATOM}summary") or "")]
+    told = [
+        entry
+        for entry in entries
+        if HOSTILE in (entry.findtext(f"{ATOM}summary") or "")
+    ]
     assert len(told) == 2
     assert len({entry.findtext(f"{ATOM}id") for entry in entries}) == len(made) + 2
     moments = [entry.findtext(f"{ATOM}updated") for entry in entries]
@@ -348,7 +460,10 @@ def test_latest_is_right_though_another_publisher_finishes_meanwhile(
 
 
 def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
-    made: dict[str, PreparedRelease], target: FolderTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: dict[str, PreparedRelease],
+    target: FolderTarget,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with target.session(write=True), pytest.raises(Locked):
         send(FolderTarget(target.root), made["2026.W43"])
@@ -382,7 +497,9 @@ def test_what_an_older_killed_publisher_left_is_removed(
     assert send(target, made["2026.W43"]).latest == "2026.W43"
 
 
-def test_a_file_with_other_bytes_is_never_replaced(made: dict[str, PreparedRelease], target: FolderTarget) -> None:
+def test_a_file_with_other_bytes_is_never_replaced(
+    made: dict[str, PreparedRelease], target: FolderTarget
+) -> None:
     send(target, made["2026.W43"])
     item = made["2026.W43"].items()[0]
     (target.root / item.name).write_bytes(b"another's")
@@ -394,11 +511,15 @@ def test_a_file_with_other_bytes_is_never_replaced(made: dict[str, PreparedRelea
 def test_a_file_that_changes_after_its_verification_is_not_published(
     line: Line, target: FolderTarget, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(line.releases[0].path, tmp_path / line.releases[0].path.name)
+    folder = shutil.copytree(
+        line.releases[0].path, tmp_path / line.releases[0].path.name
+    )
     snapshot = prepare_release(folder)
     data = (folder / "LICENSE").read_bytes()
     (folder / "LICENSE").write_bytes(data.replace(b"a", b"b", 1))
-    with pytest.raises(CheckFailed, match="LICENSE changed while it was being published"):
+    with pytest.raises(
+        CheckFailed, match="LICENSE changed while it was being published"
+    ):
         send(target, snapshot)
     assert not (target.root / folder.name / "LICENSE").exists()
     assert not (target.root / folder.name / SUMS).exists()
@@ -413,8 +534,13 @@ def test_what_is_published_can_be_read_by_a_web_server_of_another_user(
         send(FolderTarget(tmp_path / "www" / "public"), made["2026.W43"])
     finally:
         os.umask(before)
-    modes = {path.relative_to(tmp_path).as_posix(): path.stat() for path in (tmp_path / "www").rglob("[!.]*")}
+    modes = {
+        path.relative_to(tmp_path).as_posix(): path.stat()
+        for path in (tmp_path / "www").rglob("[!.]*")
+    }
     assert "www/public/medlive-2026.W43/data/cases.jsonl" in modes
     for name, status in modes.items():
-        assert stat.S_IMODE(status.st_mode) == (0o755 if stat.S_ISDIR(status.st_mode) else 0o644), name
+        assert stat.S_IMODE(status.st_mode) == (
+            0o755 if stat.S_ISDIR(status.st_mode) else 0o644
+        ), name
     assert stat.S_IMODE((tmp_path / "www").stat().st_mode) == 0o755

@@ -21,8 +21,18 @@ from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
 from medlive.evaluation.audit import AUDIT, Finding, RootCause, find_bottom
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
-from medlive.evaluation.scoring.score import GradedRun, ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.errata import (
+    ErrataMode,
+    ErrataUse,
+    FoundErrata,
+    RunErrata,
+)
+from medlive.evaluation.scoring.score import (
+    GradedRun,
+    ScoreTable,
+    load_graded,
+    score_runs,
+)
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries
 from medlive.report.html import file_name
@@ -44,17 +54,33 @@ LINK = re.compile(
 
 
 def hostile(place: int, case: EvaluationCase) -> EvaluationCase:
-    criteria = tuple(replace(c, criterion=f"{c.criterion} {EVIL}") for c in case.criteria)
-    return replace(case, narrative=f"{case.narrative} {EVIL}", advice=EVIL, source=EVIL, criteria=criteria)
+    criteria = tuple(
+        replace(c, criterion=f"{c.criterion} {EVIL}") for c in case.criteria
+    )
+    return replace(
+        case,
+        narrative=f"{case.narrative} {EVIL}",
+        advice=EVIL,
+        source=EVIL,
+        criteria=criteria,
+    )
 
 
 def table_of(
-    root: Path, models: int = 2, n: int = 12, *,
+    root: Path,
+    models: int = 2,
+    n: int = 12,
+    *,
     change: Callable[[int, EvaluationCase], EvaluationCase] | None = None,
-    edit: Callable[[GradedRun], GradedRun] = lambda run: run, registry: Registry = EMPTY, **more: Any,
-) -> ScoreTable:  # fmt: skip
+    edit: Callable[[GradedRun], GradedRun] = lambda run: run,
+    registry: Registry = EMPTY,
+    **more: Any,
+) -> ScoreTable:
     cases = made_cases(n, months=6, change=change)
-    paths = [made_run(cases, root / f"run{k}", f"=model<b>{k}", 0.6 - 0.1 * k, **more) for k in range(models)]
+    paths = [
+        made_run(cases, root / f"run{k}", f"=model<b>{k}", 0.6 - 0.1 * k, **more)
+        for k in range(models)
+    ]
     graded = [edit(load_graded(path)) for path in paths]
     return score_runs(graded, draws=50, registry=registry)
 
@@ -73,9 +99,15 @@ class Checker(HTMLParser):
         given = dict(attrs)
         if tag not in VOID:
             self.open.append(tag)
-        if tag in {"link", "img", "iframe", "object", "base"} or (tag == "script" and given.get("src")):
+        if tag in {"link", "img", "iframe", "object", "base"} or (
+            tag == "script" and given.get("src")
+        ):
             self.wrong.append(tag)
-        self.wrong += [f"{name}={value}" for name, value in attrs if name in {"src", "style"} or name[:2] == "on"]
+        self.wrong += [
+            f"{name}={value}"
+            for name, value in attrs
+            if name in {"src", "style"} or name[:2] == "on"
+        ]
         if (href := given.get("href")) is not None:
             self.links.append(href)
             if not LINK.fullmatch(href):
@@ -94,8 +126,18 @@ class Checker(HTMLParser):
         self.text.append(data)
 
 
-def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(tmp_path: Path) -> None:
-    registry = load_registry({"=model<b>0": {"cutoff": "2025-02", "cutoff_source": EVIL, "confidence": "stated"}})
+def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(
+    tmp_path: Path,
+) -> None:
+    registry = load_registry(
+        {
+            "=model<b>0": {
+                "cutoff": "2025-02",
+                "cutoff_source": EVIL,
+                "confidence": "stated",
+            }
+        }
+    )
     table = table_of(tmp_path, models=3, n=18, change=hostile, registry=registry)
     out = write_report(table, tmp_path / "out", registry=registry).page.parent
     pages = sorted(out.rglob("*.html"))
@@ -109,14 +151,19 @@ def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(tmp_pat
         assert checker.wrong == []
         assert "default-src 'none'" in html
         assert "unsafe" not in html
-        assert html.replace("http-equiv", "").count("http") == html.count("http://www.w3.org/2000/svg")
+        assert html.replace("http-equiv", "").count("http") == html.count(
+            "http://www.w3.org/2000/svg"
+        )
         assert not re.search(r"url\(|@import", html)
         assert not any(ord(c) < 32 and c not in "\n\t" for c in html)
         if path.parent.name == "cases":
             # No mark that a case holds may take the place of ours, where the answers go.
             assert html.index("<article") > html.index("<h2>Models</h2>")
         for link in checker.links:
-            assert link.startswith("#") or (path.parent / unquote(link.partition("#")[0])).is_file(), link
+            assert (
+                link.startswith("#")
+                or (path.parent / unquote(link.partition("#")[0])).is_file()
+            ), link
         for anchor in (link[1:] for link in checker.links if link.startswith("#")):
             assert f'id="{anchor}"' in html
     text = "".join(checker.text)
@@ -125,15 +172,36 @@ def test_every_page_is_whole_offline_escaped_and_linked_to_what_is_there(tmp_pat
         ElementTree.parse(path)
 
 
-def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(tmp_path: Path) -> None:
+def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(
+    tmp_path: Path,
+) -> None:
     html = write_report(table_of(tmp_path), tmp_path / "out").page.read_text("utf-8")
-    for title in ("Ranking", "What is missing", "Over time", "Contamination", "Open and closed book",
-                  "By specialty", "By theme", "Criteria", "Cost and tokens", "Root causes",
-                  "Reliability of the grader", "How alike", "Pairs", "By language", "By source",
-                  "By first release"):  # fmt: skip
+    for title in (
+        "Ranking",
+        "What is missing",
+        "Over time",
+        "Contamination",
+        "Open and closed book",
+        "By specialty",
+        "By theme",
+        "Criteria",
+        "Cost and tokens",
+        "Root causes",
+        "Reliability of the grader",
+        "How alike",
+        "Pairs",
+        "By language",
+        "By source",
+        "By first release",
+    ):
         assert re.search(f"<h[23]>{title}", html), title
     about = html.split('<dl class="about">')[1].split("</dl>")[0]
-    basis = ("2026.W47", "judge-<span", "paper score", "bootstrap over cases, 50 draws, seed 0")
+    basis = (
+        "2026.W47",
+        "judge-<span",
+        "paper score",
+        "bootstrap over cases, 50 draws, seed 0",
+    )
     assert all(words in about for words in basis), about
     # Said once for the page, and by each figure where it stands alone.
     assert html.count("seed 0") == 1
@@ -146,15 +214,31 @@ def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(tmp
         assert "judge-2026-01-01" in words, path
 
 
-def test_what_cannot_be_shown_says_what_is_missing_and_how_to_have_it(tmp_path: Path) -> None:
+def test_what_cannot_be_shown_says_what_is_missing_and_how_to_have_it(
+    tmp_path: Path,
+) -> None:
     def bare(place: int, case: EvaluationCase) -> EvaluationCase:
         plain = tuple(replace(c, axis=None) for c in case.criteria)
-        return replace(case, theme=None, specialty=None, month=None, post_time="", criteria=plain)
+        return replace(
+            case, theme=None, specialty=None, month=None, post_time="", criteria=plain
+        )
 
-    html = write_report(table_of(tmp_path, models=1, change=bare), tmp_path / "out").page.read_text("utf-8")
+    html = write_report(
+        table_of(tmp_path, models=1, change=bare), tmp_path / "out"
+    ).page.read_text("utf-8")
     said = re.findall(r'<p class="missing">(.*?)</p>', html, re.DOTALL)
-    for part in ("No score after the cutoff", "names an axis", "names a theme", "names a specialty", "has a date",
-                 "No cutoff", "--template open-book", "eval audit", "eval meta", "One run alone"):  # fmt: skip
+    for part in (
+        "No score after the cutoff",
+        "names an axis",
+        "names a theme",
+        "names a specialty",
+        "has a date",
+        "No cutoff",
+        "--template open-book",
+        "eval audit",
+        "eval meta",
+        "One run alone",
+    ):
         assert sum(part in one for one in said) >= 1, part
     assert "no data" not in html
 
@@ -163,7 +247,9 @@ def test_where_nothing_is_graded_no_figure_is_drawn_empty(tmp_path: Path) -> Non
     def ungraded(run: GradedRun) -> GradedRun:
         return replace(run, grades={}, met={}, grader=None)
 
-    out = write_report(table_of(tmp_path, models=2, n=6, edit=ungraded), tmp_path / "out").page.parent
+    out = write_report(
+        table_of(tmp_path, models=2, n=6, edit=ungraded), tmp_path / "out"
+    ).page.parent
     html = (out / "index.html").read_text("utf-8")
     assert "No model has a score" in html
     assert "no data" not in html
@@ -172,13 +258,19 @@ def test_where_nothing_is_graded_no_figure_is_drawn_empty(tmp_path: Path) -> Non
 
 def test_a_name_that_turns_its_line_does_not_turn_ours(tmp_path: Path) -> None:
     name = "m\u202eodel"
-    cases = made_cases(4, months=2, change=lambda k, case: replace(case, narrative="a \u202eb\u202c c"))
-    table = score_runs([load_graded(made_run(cases, tmp_path / "run", name, 0.6))], draws=20)
+    cases = made_cases(
+        4, months=2, change=lambda k, case: replace(case, narrative="a \u202eb\u202c c")
+    )
+    table = score_runs(
+        [load_graded(made_run(cases, tmp_path / "run", name, 0.6))], draws=20
+    )
     out = write_report(table, tmp_path / "out").page.parent
     assert "\u202e" not in (out / "index.html").read_text("utf-8")
     assert "m\ufffdodel" in (out / "index.html").read_text("utf-8")
     case = (out / "cases" / file_name("case-0001")).read_text("utf-8")
-    assert '<p class="text">a \u202eb\u202c c</p>' in case, "a text in a box of its own stays as it was"
+    assert '<p class="text">a \u202eb\u202c c</p>' in case, (
+        "a text in a box of its own stays as it was"
+    )
 
 
 def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
@@ -186,7 +278,9 @@ def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
         assert run.grader is not None
         return replace(run, grader=replace(run.grader, engine="rules"))
 
-    html = write_report(table_of(tmp_path, models=1, n=3, edit=ruled), tmp_path / "out").page.read_text("utf-8")
+    html = write_report(
+        table_of(tmp_path, models=1, n=3, edit=ruled), tmp_path / "out"
+    ).page.read_text("utf-8")
     assert html.count("not publishable") >= 2
     assert "Read with care" in html
 
@@ -196,62 +290,98 @@ def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
     out = write_report(table, tmp_path / "out").page.parent
     scores = json.loads((out / "scores.json").read_text("utf-8"))
     assert scores["metric"] == "paper"
-    assert [m["overall"]["mean"] for m in scores["models"]] == [m.overall.mean for m in table.models]
+    assert [m["overall"]["mean"] for m in scores["models"]] == [
+        m.overall.mean for m in table.models
+    ]
     with (out / "scores.csv").open(newline="", encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     overall = [row for row in rows if row["slice"] == "overall"]
-    assert [float(row["mean"]) for row in overall] == [m.overall.mean for m in table.models]
+    assert [float(row["mean"]) for row in overall] == [
+        m.overall.mean for m in table.models
+    ]
     assert (out / "scores.tsv").read_text("utf-8") == table.tsv()
     html = (out / "index.html").read_text("utf-8")
     for model in table.models:
-        mean, low, high = (100 * x for x in (model.overall.mean, model.overall.low, model.overall.high))
+        mean, low, high = (
+            100 * x for x in (model.overall.mean, model.overall.low, model.overall.high)
+        )
         assert f"{mean:.1f} ({low:.1f} to {high:.1f}), n={model.overall.n}" in html
 
 
 def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -> None:
     registry = load_registry(
-        {"=model<b>0": {"cutoff": "2025-02", "cutoff_source": "card", "confidence": "stated"}}
+        {
+            "=model<b>0": {
+                "cutoff": "2025-02",
+                "cutoff_source": "card",
+                "confidence": "stated",
+            }
+        }
     )
     table = table_of(tmp_path, models=2, n=40, registry=registry)
     out = write_report(table, tmp_path / "out", registry=registry).page.parent
     html = (out / "index.html").read_text("utf-8")
     # Coefficients and p alone are told with three decimals and more.
     html = re.sub(
-        r'(?s)<section id="(overlap|costs|pairs)">.*?</section>|<div class="summary">.*?</div>', "", html
+        r'(?s)<section id="(overlap|costs|pairs)">.*?</section>|<div class="summary">.*?</div>',
+        "",
+        html,
     )
     shown = re.sub(
-        r"(?s)<style>.*?</style>| [xyd12]{1,2}=\"[^\"]*\"|<td class=\"n\">(< )?\d\.\d{4}( exact)?</td>", "", html
+        r"(?s)<style>.*?</style>| [xyd12]{1,2}=\"[^\"]*\"|<td class=\"n\">(< )?\d\.\d{4}( exact)?</td>",
+        "",
+        html,
     )
     assert re.findall(r"(?<![\d.])[01]\.\d{2,}", shown) == []
     for name in ("months", "themes", "specialties"):
         assert "%" in (out / "figures" / f"{name}.svg").read_text("utf-8"), name
     best = table.models[0]
-    some = next(score for score in best.cases if score.score is not None and 0 < score.score < 1)
+    some = next(
+        score for score in best.cases if score.score is not None and 0 < score.score < 1
+    )
     assert some.score is not None
     case = (out / "cases" / file_name(some.case.case_id)).read_text("utf-8")
     assert f"{100 * some.score:.1f} %" in case
-    assert json.loads((out / "scores.json").read_text("utf-8"))["models"][0]["overall"]["mean"] <= 1
+    assert (
+        json.loads((out / "scores.json").read_text("utf-8"))["models"][0]["overall"][
+            "mean"
+        ]
+        <= 1
+    )
 
 
 def test_errata_are_told_in_words(tmp_path: Path) -> None:
     table = table_of(tmp_path, models=2, n=4)
 
-    def told(mode: ErrataMode, *, path: Path | None = Path("errata.json"), **more: Any) -> str:
+    def told(
+        mode: ErrataMode, *, path: Path | None = Path("errata.json"), **more: Any
+    ) -> str:
         found = FoundErrata(path, Errata(), digest="sha256:ab")
-        use = ErrataUse(mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found)))
+        use = ErrataUse(
+            mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found))
+        )
         html = "".join(SECTIONS[2](analyse(replace(table, errata=use))).parts)
         return html.split("Errata", 1)[1]
 
-    assert "withdraws nothing that these runs hold (sha256:ab; its signature not checked)" in told(ErrataMode.WARN)
+    assert (
+        "withdraws nothing that these runs hold (sha256:ab; its signature not checked)"
+        in told(ErrataMode.WARN)
+    )
     assert "<table" not in told(ErrataMode.WARN)
     assert "none are at hand for 2026.W47" in told(ErrataMode.WARN, path=None)
-    warned = told(ErrataMode.WARN, cases=("case-0001",), criteria=(("case-0002", "k1"),))
+    warned = told(
+        ErrataMode.WARN, cases=("case-0001",), criteria=(("case-0002", "k1"),)
+    )
     assert "is scored all the same; --errata apply leaves it out" in warned
     assert '<td class="w">case-0001</td><td class="w">case-0002 k1</td>' in warned
-    assert "is left out of every score here" in told(ErrataMode.APPLY, unclear=("case-0003",))
+    assert "is left out of every score here" in told(
+        ErrataMode.APPLY, unclear=("case-0003",)
+    )
 
 
-def test_a_case_page_holds_every_answer_verdict_quote_and_reason(tmp_path: Path) -> None:
+def test_a_case_page_holds_every_answer_verdict_quote_and_reason(
+    tmp_path: Path,
+) -> None:
     table = table_of(tmp_path, models=2, n=40)
     out = write_report(table, tmp_path / "out").page.parent
     seen = set()
@@ -263,10 +393,16 @@ def test_a_case_page_holds_every_answer_verdict_quote_and_reason(tmp_path: Path)
             answer = model.run.answers[score.case.case_id]
             assert (answer.response if answer.gradable else answer.state.value) in part
             seen.add(score.state)
-            assert part.count("ungraded</span>") == score.ungraded if score.met else "not graded" in part
+            assert (
+                part.count("ungraded</span>") == score.ungraded
+                if score.met
+                else "not graded" in part
+            )
             for grade in model.run.grades.get(score.case.case_id, {}).values():
                 assert escape(grade.quote or grade.reason or "not met") in part
-            assert all(part.count(escape(c.criterion)) == 1 for c in score.case.criteria)
+            assert all(
+                part.count(escape(c.criterion)) == 1 for c in score.case.criteria
+            )
     assert len(seen) == 3
 
 
@@ -277,7 +413,11 @@ def test_lists_are_cut_into_pages_and_every_case_is_on_one(
     table = table_of(tmp_path, models=1)
     out = write_report(table, tmp_path / "out", case_pages=False).page.parent
     lists = [out / "cases.html", out / "cases-2.html", out / "cases-3.html"]
-    found = [cid for path in lists for cid in re.findall(r"<tr><td>(case-\d+)</td>", path.read_text("utf-8"))]
+    found = [
+        cid
+        for path in lists
+        for cid in re.findall(r"<tr><td>(case-\d+)</td>", path.read_text("utf-8"))
+    ]
     assert found == [f"case-{k:04d}" for k in range(12)]
     assert not (out / "cases").exists()
     assert "list 2 of 3" in lists[1].read_text("utf-8")
@@ -292,22 +432,36 @@ def test_a_second_report_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     write_report(table_of(tmp_path / "b", models=1, n=4), tmp_path / "out")
     assert len(list((tmp_path / "out" / "cases").iterdir())) == 4
     assert not (tmp_path / "out" / "figures" / "worst-cases.svg").exists()
-    assert {p.name for p in (tmp_path / "out" / "search").iterdir()} == {"1-case.js", "1-m0.js"}
+    assert {p.name for p in (tmp_path / "out" / "search").iterdir()} == {
+        "1-case.js",
+        "1-m0.js",
+    }
     assert (tmp_path / "out" / "mine.txt").read_text() == "kept"
     assert not list((tmp_path / "out").glob(".report-*"))
 
 
-def test_every_model_is_in_every_figure_and_table_however_many_there_are(tmp_path: Path) -> None:
+def test_every_model_is_in_every_figure_and_table_however_many_there_are(
+    tmp_path: Path,
+) -> None:
     table = table_of(tmp_path, models=8, n=12)
     out = write_report(table, tmp_path / "out").page.parent
     html = (out / "index.html").read_text("utf-8")
     for names in (("months",), ("themes",), ("ranking",), ("specialties",)):
-        drawn = [ElementTree.parse(out / "figures" / f"{name}.svg").getroot() for name in names]
-        texts = {e.text for root in drawn for e in root.iter("{http://www.w3.org/2000/svg}text")}
+        drawn = [
+            ElementTree.parse(out / "figures" / f"{name}.svg").getroot()
+            for name in names
+        ]
+        texts = {
+            e.text
+            for root in drawn
+            for e in root.iter("{http://www.w3.org/2000/svg}text")
+        }
         assert {model.label for model in table.models} <= texts, names
     for kind in ("months", "specialties", "themes", "by-language"):
         part = html.split(f'<section id="{kind}">')[1].split("</section>")[0]
-        assert all(part.count(f">{escape(m.label)}</th>") == 1 for m in table.models), kind
+        assert all(part.count(f">{escape(m.label)}</th>") == 1 for m in table.models), (
+            kind
+        )
         assert "models 5 to 8 of 8" in part
 
 
@@ -317,17 +471,32 @@ def test_the_texts_to_search_are_all_that_the_case_pages_show(tmp_path: Path) ->
 
     def texts(part: str) -> list[str]:
         said = (out / "search" / f"1-{part}.js").read_text("ascii")
-        name, packed = json.loads(f"[{said.removeprefix('medlive(').removesuffix(chr(10)).removesuffix(');')}]")
+        name, packed = json.loads(
+            f"[{said.removeprefix('medlive(').removesuffix(chr(10)).removesuffix(');')}]"
+        )
         assert name == part
-        return zlib.decompress(base64.b64decode(packed), -zlib.MAX_WBITS).decode("utf-8").split("\0")
+        return (
+            zlib.decompress(base64.b64decode(packed), -zlib.MAX_WBITS)
+            .decode("utf-8")
+            .split("\0")
+        )
 
     found = entries(analyse(table))
     own = texts("case")
     assert len(own) == len(found)
     for entry, text in zip(found, own, strict=True):
         case = entry.case
-        for one in (case.case_id, case.narrative, case.query, case.advice, *(c.criterion for c in case.criteria)):
-            assert one.replace("\0", " ").encode("utf-8", "backslashreplace").decode() in text
+        for one in (
+            case.case_id,
+            case.narrative,
+            case.query,
+            case.advice,
+            *(c.criterion for c in case.criteria),
+        ):
+            assert (
+                one.replace("\0", " ").encode("utf-8", "backslashreplace").decode()
+                in text
+            )
     reasons = 0
     for place, model in enumerate(table.models):
         for entry, text in zip(found, texts(f"m{place}"), strict=True):
@@ -359,10 +528,13 @@ def test_nothing_that_no_report_wrote_is_replaced(tmp_path: Path) -> None:
 def test_snapshots_of_one_name_are_told_apart(tmp_path: Path) -> None:
     cases = made_cases(6, months=2)
     other = CaseSet(cases.cases, cases.origin, cases.name, "sha256:" + "ab" * 32, True)
-    runs = [made_run(cases, tmp_path / "a", "a", 0.6), made_run(other, tmp_path / "b", "b", 0.5)]
-    html = write_report(score_runs([load_graded(r) for r in runs], draws=20), tmp_path / "out").page.read_text(
-        "utf-8"
-    )
+    runs = [
+        made_run(cases, tmp_path / "a", "a", 0.6),
+        made_run(other, tmp_path / "b", "b", 0.5),
+    ]
+    html = write_report(
+        score_runs([load_graded(r) for r in runs], draws=20), tmp_path / "out"
+    ).page.read_text("utf-8")
     assert f"{cases.name} [00000000], {cases.name} [abababab]" in html
     assert "sha256:" + "ab" * 32 in html
 
@@ -382,20 +554,32 @@ def test_correlations_have_an_interval_and_overlaps_their_mean(tmp_path: Path) -
     assert fisher_interval(1.0, 5) == " (n=5)"
     assert fisher_interval(0.5, 3) == " (n=3)"
     titles, note = read("theme-correlation")
-    assert all(re.search(r": -?[01]\.\d{3} \((-?[01]\.\d{3} to -?[01]\.\d{3}, )?n=5\)$", one) for one in titles)
+    assert all(
+        re.search(r": -?[01]\.\d{3} \((-?[01]\.\d{3} to -?[01]\.\d{3}, )?n=5\)$", one)
+        for one in titles
+    )
     assert "bootstrap" not in note, "no interval is claimed that is not there"
     titles, note = read("worst-cases")
-    values = [float(one.rsplit(": ", 1)[1]) for one in titles if len(set(one.rsplit(": ", 1)[0].split(", "))) == 2]
+    values = [
+        float(one.rsplit(": ", 1)[1])
+        for one in titles
+        if len(set(one.rsplit(": ", 1)[0].split(", "))) == 2
+    ]
     said = re.search(r"mean over 10 pairs is ([\d.]+)\.", note)
     assert float(said[1]) == pytest.approx(sum(values) / len(values), abs=0.001)
 
 
 def test_figures_as_png_are_pictures(tmp_path: Path) -> None:
     pytest.importorskip("resvg_py", reason="the extra report is not installed")
-    out = write_report(table_of(tmp_path, models=1, n=6), tmp_path / "out", png=True).page.parent
+    out = write_report(
+        table_of(tmp_path, models=1, n=6), tmp_path / "out", png=True
+    ).page.parent
     drawn = {path.stem for path in (out / "figures").glob("*.svg")}
     assert {path.stem for path in (out / "figures").glob("*.png")} == drawn
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "figures").glob("*.png"))
+    assert all(
+        path.read_bytes().startswith(b"\x89PNG")
+        for path in (out / "figures").glob("*.png")
+    )
 
 
 def test_a_text_of_megabytes_is_cut_and_the_page_says_so(tmp_path: Path) -> None:
@@ -412,34 +596,72 @@ def test_a_text_of_megabytes_is_cut_and_the_page_says_so(tmp_path: Path) -> None
 def test_a_model_that_lacks_a_case_has_no_answer_to_it(tmp_path: Path) -> None:
     whole = made_cases(6, months=2)
     part = CaseSet(whole.cases[:4], whole.origin, whole.name, whole.digest, True)
-    runs = [made_run(whole, tmp_path / "a", "a", 0.6), made_run(part, tmp_path / "b", "b", 0.5)]
+    runs = [
+        made_run(whole, tmp_path / "a", "a", 0.6),
+        made_run(part, tmp_path / "b", "b", 0.5),
+    ]
     table = score_runs([load_graded(run) for run in runs], draws=20)
     found = entries(analyse(table))
-    assert [sum(s is not None for s in entry.scores) for entry in found] == [2, 2, 2, 2, 1, 1]
+    assert [sum(s is not None for s in entry.scores) for entry in found] == [
+        2,
+        2,
+        2,
+        2,
+        1,
+        1,
+    ]
     out = write_report(table, tmp_path / "out").page.parent
     last = (out / "cases" / file_name("case-0005")).read_text("utf-8")
     assert last.count("<article") == 1
     assert "scored for others only" in (out / "index.html").read_text("utf-8")
 
 
-def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(tmp_path: Path) -> None:
+def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
+    tmp_path: Path,
+) -> None:
     def value(x: float, **more: Any) -> dict[str, Any]:
-        return {"value": x, "low": x - 0.1, "high": x + 0.1, "n": 199, "clusters": 47, "why": "", **more}
+        return {
+            "value": x,
+            "low": x - 0.1,
+            "high": x + 0.1,
+            "n": 199,
+            "clusters": 47,
+            "why": "",
+            **more,
+        }
 
     keys = ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1")
     meta = {
-        "format": "medlive-meta", "format_version": 1, "run": {"model": "m", "cases": "c"}, "notes": [EVIL[:20]],
+        "format": "medlive-meta",
+        "format_version": 1,
+        "run": {"model": "m", "cases": "c"},
+        "notes": [EVIL[:20]],
         "grader": {"name": "judge", "engine": "openai", "judge": "sha256:a"},
-        "human": {"file": "people.csv"}, "unknown": 1,
+        "human": {"file": "people.csv"},
+        "unknown": 1,
         "criteria": {key: value(0.5 + 0.1 * k) for k, key in enumerate(keys)},
-        "cases": [{"method": "rubric", "judge": "j", "pearson": value(0.54, p=0.0001), "unscored": 0},
-                  {"method": "direct", "judge": "d", "pearson": value(0.26, p=0.07), "unscored": 1}],
-    }  # fmt: skip
+        "cases": [
+            {
+                "method": "rubric",
+                "judge": "j",
+                "pearson": value(0.54, p=0.0001),
+                "unscored": 0,
+            },
+            {
+                "method": "direct",
+                "judge": "d",
+                "pearson": value(0.26, p=0.07),
+                "unscored": 1,
+            },
+        ],
+    }
     (tmp_path / "meta.json").write_text(json.dumps(meta))
     read = read_meta(tmp_path / "meta.json", {"sha256:a", "sha256:b"})
     with pytest.raises(UsageError, match="graded none of the runs"):
         read_meta(tmp_path / "meta.json", {"sha256:b"})
-    html = write_report(table_of(tmp_path, n=4), tmp_path / "out", metas=(read,)).page.read_text("utf-8")
+    html = write_report(
+        table_of(tmp_path, n=4), tmp_path / "out", metas=(read,)
+    ).page.read_text("utf-8")
     part = html.split('<section id="reliability">')[1].split("</section>")[0]
     for text in (
         "0.600 (0.500 to 0.700), n=199",
@@ -456,18 +678,37 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(tm
         read_meta(tmp_path / "meta.json")
 
 
-def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(tmp_path: Path) -> None:
+def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(
+    tmp_path: Path,
+) -> None:
     table = table_of(tmp_path, models=2, n=20)
     audited = table.models[1].run
     candidates = find_bottom(audited).candidates
     assert len(candidates) > 4
     with open_log(audited.run.path / AUDIT) as log:
         for place, one in enumerate(candidates):
-            cause = RootCause.KNOWLEDGE_GAP if place < 3 else RootCause.EXCESSIVE_CAUTION
-            log.add(Finding(
-                one.case_id, one.key, cause, one.answer.response[:12], (min(one.errors),), f"Because <b>{place}",
-                "", one.score.score or 0.0, "", "auditor-1", "rules", "auditor-1", "", "sha256:a", "",
-            ).row())  # fmt: skip
+            cause = (
+                RootCause.KNOWLEDGE_GAP if place < 3 else RootCause.EXCESSIVE_CAUTION
+            )
+            log.add(
+                Finding(
+                    one.case_id,
+                    one.key,
+                    cause,
+                    one.answer.response[:12],
+                    (min(one.errors),),
+                    f"Because <b>{place}",
+                    "",
+                    one.score.score or 0.0,
+                    "",
+                    "auditor-1",
+                    "rules",
+                    "auditor-1",
+                    "",
+                    "sha256:a",
+                    "",
+                ).row()
+            )
     html = write_report(table, tmp_path / "out").page.read_text("utf-8")
     part = html.split('<section id="causes">')[1].split("</section>")[0]
     assert part.split("</table>")[0].count('<th scope="row">') == len(RootCause)
@@ -482,6 +723,14 @@ def test_two_runs_of_the_same_cases_make_the_same_bytes(tmp_path: Path) -> None:
     runs = made_runs(tmp_path, models=2, n=8)
     texts = []
     for name in ("one", "two"):
-        out = write_report(score_runs([load_graded(r) for r in runs], draws=20), tmp_path / name).page.parent
-        texts.append({p.relative_to(out): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()})
+        out = write_report(
+            score_runs([load_graded(r) for r in runs], draws=20), tmp_path / name
+        ).page.parent
+        texts.append(
+            {
+                p.relative_to(out): p.read_bytes()
+                for p in sorted(out.rglob("*"))
+                if p.is_file()
+            }
+        )
     assert texts[0] == texts[1]

@@ -22,10 +22,15 @@ def test_a_colour_scale_names_two_ends_that_differ_or_none() -> None:
     def ends(svg: str) -> list[str]:
         return [text for text, _ in texts(svg)][-2:]
 
-    pair = [[Cell(1.0, "1.00"), Cell(0.9, ".90")], [Cell(0.9, ".90"), Cell(1.0, "1.00")]]
+    pair = [
+        [Cell(1.0, "1.00"), Cell(0.9, ".90")],
+        [Cell(0.9, ".90"), Cell(1.0, "1.00")],
+    ]
     assert ends(matrix(FRAME, ["a", "b"], ["a", "b"], pair)) == [".90", "1.00"]
     same = [[Cell(1.0, "1.00")] * 2] * 2
-    assert len(shades(matrix(FRAME, ["a", "b"], ["a", "b"], same))) == 4, "a scale of one value is none"
+    assert len(shades(matrix(FRAME, ["a", "b"], ["a", "b"], same))) == 4, (
+        "a scale of one value is none"
+    )
     shared = matrix(FRAME, ["a", "b"], ["a", "b"], same, scale=Scale.SHARE)
     assert ends(shared) == ["0", "1"]
     assert shades(shared)[:4] == ["h6"] * 4
@@ -34,6 +39,8 @@ def test_a_colour_scale_names_two_ends_that_differ_or_none() -> None:
 def test_matrices_read_beside_one_another_are_shaded_alike() -> None:
     low, high = Cell(0.2, "20.0"), Cell(0.8, "80.0")
     alone = shades(matrix(FRAME, ["r"], ["a", "b"], [[low, Cell(0.3, "30.0")]]))
-    among = shades(matrix(FRAME, ["r"], ["a", "b"], [[low, Cell(0.3, "30.0")]], among=[low, high]))
+    among = shades(
+        matrix(FRAME, ["r"], ["a", "b"], [[low, Cell(0.3, "30.0")]], among=[low, high])
+    )
     assert alone[:2] == ["h0", "h6"]
     assert among[:2] == ["h0", "h1"]

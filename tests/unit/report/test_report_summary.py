@@ -8,7 +8,12 @@ import pytest
 
 from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.score import GradedRun, ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.score import (
+    GradedRun,
+    ScoreTable,
+    load_graded,
+    score_runs,
+)
 from medlive.llm.engine import Usage
 from medlive.report.html import whole
 from medlive.report.model import analyse
@@ -19,12 +24,19 @@ from medlive.report.summary import summarise, tied_with
 from medlive.statistics.bootstrap import Comparison
 from tests.support.runs import made_cases, made_run
 
-SURE = re.compile(r"it is ([+-]?[\d.]+) points of 100 \(([+-]?[\d.]+) to ([+-]?[\d.]+)\) on (\d+) common cases; p")
+SURE = re.compile(
+    r"it is ([+-]?[\d.]+) points of 100 \(([+-]?[\d.]+) to ([+-]?[\d.]+)\) on (\d+) common cases; p"
+)
 
 
-def table_of(root: Path, skills: dict[str, float], n: int = 120, cutoffs: tuple[str, ...] = ()) -> ScoreTable:
+def table_of(
+    root: Path, skills: dict[str, float], n: int = 120, cutoffs: tuple[str, ...] = ()
+) -> ScoreTable:
     cases = made_cases(n, months=12)
-    runs = [load_graded(made_run(cases, root / f"r{k}", name, s)) for k, (name, s) in enumerate(skills.items())]
+    runs = [
+        load_graded(made_run(cases, root / f"r{k}", name, s))
+        for k, (name, s) in enumerate(skills.items())
+    ]
     known = {
         name: {"cutoff": cutoff, "cutoff_source": "card", "confidence": "stated"}
         for name, cutoff in zip(skills, cutoffs, strict=False)
@@ -32,9 +44,14 @@ def table_of(root: Path, skills: dict[str, float], n: int = 120, cutoffs: tuple[
     return score_runs(runs, draws=100, registry=load_registry(known))
 
 
-@pytest.mark.parametrize("skills", [
-    {"a": 0.8, "b": 0.5, "c": 0.3}, {"a": 0.6, "b": 0.6, "c": 0.2}, {"a": 0.5, "b": 0.5, "c": 0.5},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "skills",
+    [
+        {"a": 0.8, "b": 0.5, "c": 0.3},
+        {"a": 0.6, "b": 0.6, "c": 0.2},
+        {"a": 0.5, "b": 0.5, "c": 0.5},
+    ],
+)
 def test_who_leads_and_with_whom_it_is_tied_is_what_the_table_says(
     tmp_path: Path, skills: dict[str, float]
 ) -> None:
@@ -43,29 +60,47 @@ def test_who_leads_and_with_whom_it_is_tied_is_what_the_table_says(
     first = table.models[0]
     assert f"{first.label} " in said["Who leads"]
     assert f"{100 * first.overall.mean:.1f} %" in said["Who leads"]
-    different = {frozenset((c.first, c.second)) for c in table.comparisons if c.p_holm < 0.05}
-    tied = [m.label for m in table.models[1:] if frozenset((first.label, m.label)) not in different]
+    different = {
+        frozenset((c.first, c.second)) for c in table.comparisons if c.p_holm < 0.05
+    }
+    tied = [
+        m.label
+        for m in table.models[1:]
+        if frozenset((first.label, m.label)) not in different
+    ]
     assert ("is tied with " + ", ".join(tied) + "." in said["Who leads"]) is bool(tied)
     assert ("leads with" in said["Who leads"]) is (not tied)
-    difference, low, high, n = (float(x) for x in SURE.search(said["How sure"]).groups())
+    difference, low, high, n = (
+        float(x) for x in SURE.search(said["How sure"]).groups()
+    )
     second = table.models[1].label
-    (pair,) = (c for c in table.comparisons if {c.first, c.second} == {first.label, second})
+    (pair,) = (
+        c for c in table.comparisons if {c.first, c.second} == {first.label, second}
+    )
     sign = 1 if pair.first == first.label else -1
     assert difference == pytest.approx(100 * sign * pair.difference, abs=0.06)
-    assert sorted((low, high)) == pytest.approx(sorted(100 * sign * x for x in (pair.low, pair.high)), abs=0.06)
+    assert sorted((low, high)) == pytest.approx(
+        sorted(100 * sign * x for x in (pair.low, pair.high)), abs=0.06
+    )
     assert low <= difference <= high
     assert n == pair.n
 
 
-def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "a", {"a": 0.7, "b": 0.4}, cutoffs=("2025-03", "2025-05"))
+def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(
+    tmp_path: Path,
+) -> None:
+    table = table_of(
+        tmp_path / "a", {"a": 0.7, "b": 0.4}, cutoffs=("2025-03", "2025-05")
+    )
     assert table.fresh is not None
     best = table.fresh.models[0]
     said = summarise(analyse(table))["Who leads"]
     assert said.startswith("On cases posted after every cutoff (2025-05-31), ")
     assert f"{100 * best.overall.mean:.1f} %" in said
     assert f"n={best.overall.n}" in said
-    late = table_of(tmp_path / "b", {"a": 0.7, "b": 0.4}, cutoffs=("2025-03", "2025-10"))
+    late = table_of(
+        tmp_path / "b", {"a": 0.7, "b": 0.4}, cutoffs=("2025-03", "2025-10")
+    )
     assert late.fresh is not None
     assert late.fresh.models[0].overall.few
     assert summarise(analyse(late))["Who leads"].startswith("On all cases, ")
@@ -75,11 +110,20 @@ def test_what_is_missing_is_counted_over_all_models(tmp_path: Path) -> None:
     table = table_of(tmp_path, {"a": 0.7, "b": 0.4}, cutoffs=("2025-03",))
     said = summarise(analyse(table))["Missing or wrong"]
     rates = [model.rates for model in table.models]
-    ungraded, unanswered = sum(r.ungraded for r in rates), sum(r.unanswered for r in rates)
+    ungraded, unanswered = (
+        sum(r.ungraded for r in rates),
+        sum(r.unanswered for r in rates),
+    )
     assert ungraded
     assert unanswered
-    assert f"{ungraded:,} of {sum(r.criteria for r in rates):,} verdicts are ungraded" in said
-    assert f"{unanswered:,} of {sum(r.cases for r in rates):,} cases are unanswered" in said
+    assert (
+        f"{ungraded:,} of {sum(r.criteria for r in rates):,} verdicts are ungraded"
+        in said
+    )
+    assert (
+        f"{unanswered:,} of {sum(r.cases for r in rates):,} cases are unanswered"
+        in said
+    )
     assert "no cutoff is known for b," in said
     assert "the grader was not compared with people" in said
     assert f"{len(table.warnings)} warning" in said
@@ -90,7 +134,15 @@ def test_cases_that_no_score_is_defined_for_are_counted(tmp_path: Path) -> None:
         negative = tuple(c for c in case.criteria if c.points < 0)
         return replace(case, criteria=negative) if place < 3 else case
 
-    run = load_graded(made_run(made_cases(40, months=2, change=without), tmp_path / "r", "a", 0.5, missing=False))
+    run = load_graded(
+        made_run(
+            made_cases(40, months=2, change=without),
+            tmp_path / "r",
+            "a",
+            0.5,
+            missing=False,
+        )
+    )
     said = summarise(analyse(score_runs([run], draws=20)))["Missing or wrong"]
     assert "3 of 40 cases have no positive criterion to score" in said
     assert "ungraded" not in said
@@ -113,10 +165,16 @@ def test_a_leader_that_nothing_is_compared_with_is_tied_with_all() -> None:
     assert tied_with("a", ["b", "c"], []) == ["b", "c"]
 
 
-def test_pairs_stand_in_the_order_of_the_ranking_and_keep_their_values(tmp_path: Path) -> None:
+def test_pairs_stand_in_the_order_of_the_ranking_and_keep_their_values(
+    tmp_path: Path,
+) -> None:
     table = table_of(tmp_path, {"worst": 0.2, "best": 0.8, "middle": 0.5})
     found = ordered_pairs(analyse(table))
-    assert [(c.first, c.second) for c in found] == [("best", "middle"), ("best", "worst"), ("middle", "worst")]
+    assert [(c.first, c.second) for c in found] == [
+        ("best", "middle"),
+        ("best", "worst"),
+        ("middle", "worst"),
+    ]
     means = {m.label: m.overall.mean for m in table.models}
     for c in found:
         assert c.low <= c.difference <= c.high
@@ -138,19 +196,30 @@ def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
         own = [
             met
             for label, _, c, met in verdicts
-            if label == model.label and c.points > 0 and c.axis == "Safety" and met is not None
+            if label == model.label
+            and c.points > 0
+            and c.axis == "Safety"
+            and met is not None
         ]
         count = by_kind["axis: Safety"][place]
         assert (count.met, count.graded) == (sum(own), len(own))
-    rated = {(r.case.case_id, r.criterion.id): r.count for r in met_by_criterion(report)}
+    rated = {
+        (r.case.case_id, r.criterion.id): r.count for r in met_by_criterion(report)
+    }
     one = next(key for key, count in rated.items() if count.met == 1)
-    mine = [met for _, case, c, met in verdicts if (case.case_id, c.id) == one and met is not None]
+    mine = [
+        met
+        for _, case, c, met in verdicts
+        if (case.case_id, c.id) == one and met is not None
+    ]
     assert (rated[one].met, rated[one].graded) == (sum(mine), len(mine))
     html = "".join(criteria(report).parts)
     listed = html.split("Positive criteria least often met")[-1].split("</table>")[0]
     shares = [int(k) / int(n) for k, n in re.findall(r">(\d+) of (\d+)<", listed)]
     assert len(shares) == 10
-    positive = [r.count.share for r in met_by_criterion(report) if r.criterion.points > 0]
+    positive = [
+        r.count.share for r in met_by_criterion(report) if r.criterion.points > 0
+    ]
     assert shares == sorted(positive)[:10]
 
 
@@ -159,16 +228,32 @@ def test_what_is_not_on_record_is_unknown_and_never_nothing(tmp_path: Path) -> N
     assert spent([known, known]).usd == 1.0
     assert spent([known, Usage(10, 0, 20).as_json()]).usd is None
     assert spent([known, {}]).usd is None
-    assert (spent([known, {}]).calls, spent([known, {}]).of, spent([known, {}]).output_tokens) == (1, 2, 20)
+    assert (
+        spent([known, {}]).calls,
+        spent([known, {}]).of,
+        spent([known, {}]).output_tokens,
+    ) == (1, 2, 20)
     assert spent([{}]).output_tokens is None
     assert spent([]).usd is None
     cases = made_cases(12, months=2)
-    prices = {"priced": Usage(100, 0, 300, 0.02), "unpriced": Usage(100, 0, 500), "imported": None}
-    runs = [made_run(cases, tmp_path / name, name, 0.5, usage=usage) for name, usage in prices.items()]
+    prices = {
+        "priced": Usage(100, 0, 300, 0.02),
+        "unpriced": Usage(100, 0, 500),
+        "imported": None,
+    }
+    runs = [
+        made_run(cases, tmp_path / name, name, 0.5, usage=usage)
+        for name, usage in prices.items()
+    ]
     report = analyse(score_runs([load_graded(run) for run in runs], draws=20))
     html = "".join(costs(report).parts)
-    rows = {name: html.split(f'<th scope="row">{name}</th>')[1].split("</tr>")[0] for name in prices}
-    cells = {name: re.findall(r'<td class="n">([^<]*)', row) for name, row in rows.items()}
+    rows = {
+        name: html.split(f'<th scope="row">{name}</th>')[1].split("</tr>")[0]
+        for name in prices
+    }
+    cells = {
+        name: re.findall(r'<td class="n">([^<]*)', row) for name, row in rows.items()
+    }
     assert cells["priced"] == ["3,600", "0.2400", "2.000", "unknown", "unknown"]
     assert cells["unpriced"] == ["6,000", "unknown", "unknown", "unknown", "unknown"]
     assert cells["imported"] == ["unknown"] * 5
@@ -179,7 +264,10 @@ def test_what_is_not_on_record_is_unknown_and_never_nothing(tmp_path: Path) -> N
 
 
 def test_a_number_in_a_name_stays_whole_and_what_is_in_it_is_escaped() -> None:
-    assert whole("gpt-5.2-2025-12-11<b>") == 'gpt-<span class="nb">5.2-2025-12-11</span>&lt;b&gt;'
+    assert (
+        whole("gpt-5.2-2025-12-11<b>")
+        == 'gpt-<span class="nb">5.2-2025-12-11</span>&lt;b&gt;'
+    )
     assert whole("sha256:" + "0" * 64) == "sha256:" + "0" * 64
     assert whole(None) == "–"
 

@@ -16,16 +16,23 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CRITERION = {"axis": "Accuracy", "points": 5, "fact_id": "f1"}
 RUBRIC: dict[str, Any] = {
     "rubric.write": {
-        "theme": "Response Depth", "specialty": "unknown", "no_negative": "",
-        "facts": [{"id": "f1", "fact": "Lisinopril can cause a dry cough.", "advice_id": "a1"}],
+        "theme": "Response Depth",
+        "specialty": "unknown",
+        "no_negative": "",
+        "facts": [
+            {"id": "f1", "fact": "Lisinopril can cause a dry cough.", "advice_id": "a1"}
+        ],
         "criteria": [
             CRITERION | {"criterion": "States that lisinopril can cause a dry cough."},
-            CRITERION | {"criterion": "Denies that a tablet can cause a cough.", "points": -5},
+            CRITERION
+            | {"criterion": "Denies that a tablet can cause a cough.", "points": -5},
         ],
     },
     "reader.rubric": {"problems": [], "life_critical": []},
-    "reader.identifiers": {"found": [{"text_id": "narrative", "words": "34 years", "kind": "number"}]},
-}  # fmt: skip
+    "reader.identifiers": {
+        "found": [{"text_id": "narrative", "words": "34 years", "kind": "number"}]
+    },
+}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +47,9 @@ RUBRIC: dict[str, Any] = {
         ),
     ],
 )
-async def test_the_kind_is_asked_last_and_costs_no_case(said: Any, expected: tuple[Difficulty, Register]) -> None:
+async def test_the_kind_is_asked_last_and_costs_no_case(
+    said: Any, expected: tuple[Difficulty, Register]
+) -> None:
     engine = Scripted({**changed(), **RUBRIC, "rubric.classify": said})
     done, rubric = await complete_case(
         await run({}, engine=engine), "en", dict.fromkeys((*ROLES, "rubric"), engine)

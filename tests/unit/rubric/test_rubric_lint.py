@@ -9,23 +9,42 @@ from hypothesis import strategies as st
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Element, Kind, Side
 from medlive.llm.replay import ReplayEngine
-from medlive.rubric.lint import MAX_CRITERIA, Fault, Finding, lint, suspicions, without_faulty
+from medlive.rubric.lint import (
+    MAX_CRITERIA,
+    Fault,
+    Finding,
+    lint,
+    suspicions,
+    without_faulty,
+)
 from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric
 from medlive.rubric.write import write_rubric
 from tests.support.scripted import Memory, Scripted
 
-ADVICE = {"a1": "Lisinopril can cause a dry cough.", "a2": "Ask for losartan 50 mg. 建议氯沙坦50毫克。"}
+ADVICE = {
+    "a1": "Lisinopril can cause a dry cough.",
+    "a2": "Ask for losartan 50 mg. 建议氯沙坦50毫克。",
+}
 CASE = "A man aged 34 takes lisinopril 10 mg. He should ask for losartan 50 mg."
 
 
 def criterion(
-    text: str, points: int = 5, axis: Axis = Axis.ACCURACY, number: int = 1, advice: str = "a1"
+    text: str,
+    points: int = 5,
+    axis: Axis = Axis.ACCURACY,
+    number: int = 1,
+    advice: str = "a1",
 ) -> Criterion:
     return Criterion(f"c{number}", number, text, axis, points, advice)
 
 
-def faults(language: str, *criteria: Criterion, no_negative: str = "") -> set[tuple[Fault, str | None]]:
-    return {(f.fault, f.criterion) for f in lint(language, criteria, ADVICE, CASE, no_negative=no_negative)}
+def faults(
+    language: str, *criteria: Criterion, no_negative: str = ""
+) -> set[tuple[Fault, str | None]]:
+    return {
+        (f.fault, f.criterion)
+        for f in lint(language, criteria, ADVICE, CASE, no_negative=no_negative)
+    }
 
 
 GOOD_EN = (
@@ -41,7 +60,9 @@ GOOD_ZH = (
 
 
 @pytest.mark.parametrize(("language", "rubric"), [("en", GOOD_EN), ("zh", GOOD_ZH)])
-def test_a_good_rubric_has_no_fault(language: str, rubric: tuple[Criterion, ...]) -> None:
+def test_a_good_rubric_has_no_fault(
+    language: str, rubric: tuple[Criterion, ...]
+) -> None:
     assert faults(language, *rubric) == set()
 
 
@@ -55,9 +76,14 @@ ONE_FAULT = [
 
 
 @pytest.mark.parametrize(("language", "bad", "fault"), ONE_FAULT)
-def test_each_fault_is_found_alone_and_dropped(language: str, bad: Criterion, fault: Fault) -> None:
+def test_each_fault_is_found_alone_and_dropped(
+    language: str, bad: Criterion, fault: Fault
+) -> None:
     good = GOOD_EN if language == "en" else GOOD_ZH
-    rubric = (*good, Criterion("c9", 9, bad.criterion, bad.axis, bad.points, bad.advice_id))
+    rubric = (
+        *good,
+        Criterion("c9", 9, bad.criterion, bad.axis, bad.points, bad.advice_id),
+    )
     assert faults(language, *rubric) == {(fault, "c9")}
     kept = without_faulty(rubric, lint(language, rubric, ADVICE, CASE))
     assert [c.criterion for c in kept] == [c.criterion for c in good]
@@ -67,7 +93,12 @@ LET_THROUGH = [
     criterion("Advises against breast feeding.", -8, number=4),
     criterion("Recommends antibiotics at once.", -8, number=4),
     criterion("Asks whether the patient is pregnant.", number=4),
-    criterion("Explains in plain words why no scan is needed.", 3, Axis.COMMUNICATION_QUALITY, 4),
+    criterion(
+        "Explains in plain words why no scan is needed.",
+        3,
+        Axis.COMMUNICATION_QUALITY,
+        4,
+    ),
     criterion("Advises seeing the doctor if the cough lasts.", number=4),
     criterion("Recommends measuring blood sugar and blood lipids.", number=4),
     criterion("States that it is a type I allergy of grade I.", number=4),
@@ -80,12 +111,24 @@ def test_what_the_method_wants_is_let_through(fine: Criterion) -> None:
 
 
 def test_too_few_too_many_nothing_to_earn_and_nothing_to_lose() -> None:
-    assert faults("en", GOOD_EN[0], no_negative="no harm is possible") == {(Fault.TOO_FEW, None)}
-    assert faults("en") == {(Fault.TOO_FEW, None), (Fault.NO_POSITIVE, None), (Fault.NO_NEGATIVE, None)}
+    assert faults("en", GOOD_EN[0], no_negative="no harm is possible") == {
+        (Fault.TOO_FEW, None)
+    }
+    assert faults("en") == {
+        (Fault.TOO_FEW, None),
+        (Fault.NO_POSITIVE, None),
+        (Fault.NO_NEGATIVE, None),
+    }
     assert faults("en", *GOOD_EN[:2]) == {(Fault.NO_NEGATIVE, None)}
-    only_bad = [criterion(f"Recommends remedy {w}.", -3, number=i) for i, w in enumerate(("alpha", "beta"), 1)]
+    only_bad = [
+        criterion(f"Recommends remedy {w}.", -3, number=i)
+        for i, w in enumerate(("alpha", "beta"), 1)
+    ]
     assert faults("en", *only_bad) == {(Fault.NO_POSITIVE, None)}
-    many = [criterion(f"Says {chr(97 + i) * 5}.", -1 if i == 0 else 1 + i % 9, number=i + 1) for i in range(22)]
+    many = [
+        criterion(f"Says {chr(97 + i) * 5}.", -1 if i == 0 else 1 + i % 9, number=i + 1)
+        for i in range(22)
+    ]
     assert faults("en", *many) == {(Fault.TOO_MANY, None)}
     kept = without_faulty(many, ())
     assert len(kept) == MAX_CRITERIA
@@ -105,7 +148,10 @@ SUSPECT = [
 def test_a_suspicion_is_voiced_and_is_no_fault(text: str) -> None:
     odd = criterion(text, number=4)
     assert any(s.startswith("c4: ") for s in suspicions((*GOOD_EN, odd)))
-    assert not any(f.criterion == "c4" for f in lint("en" if text.isascii() else "zh", [odd], ADVICE, CASE))
+    assert not any(
+        f.criterion == "c4"
+        for f in lint("en" if text.isascii() else "zh", [odd], ADVICE, CASE)
+    )
 
 
 criteria = st.builds(
@@ -120,8 +166,13 @@ criteria = st.builds(
 
 
 @given(st.sampled_from(["en", "zh"]), st.lists(criteria, max_size=30))
-def test_dropping_leaves_only_faults_of_the_whole(language: str, drawn: list[Criterion]) -> None:
-    numbered = [Criterion(f"c{i}", i, c.criterion, c.axis, c.points, c.advice_id) for i, c in enumerate(drawn, 1)]
+def test_dropping_leaves_only_faults_of_the_whole(
+    language: str, drawn: list[Criterion]
+) -> None:
+    numbered = [
+        Criterion(f"c{i}", i, c.criterion, c.axis, c.points, c.advice_id)
+        for i, c in enumerate(drawn, 1)
+    ]
     kept = without_faulty(numbered, lint(language, numbered, ADVICE, CASE))
     assert {f.criterion for f in lint(language, kept, ADVICE, CASE)} <= {None}
     assert [c.id for c in kept] == [f"c{i}" for i in range(1, len(kept) + 1)]
@@ -132,8 +183,16 @@ def test_the_specialties_are_the_papers_thirty_eight() -> None:
     assert len(SPECIALTIES) == len(set(SPECIALTIES)) == 38
 
 
-TEXT = CaseText("A man aged 34 takes lisinopril 10 mg.", "Why does he cough?", "Lisinopril can cause a dry cough.")
-ELEMENTS = (Element("a1", Side.ADVICE, Kind.ASSESSMENT, "m1", "it can cause cough", ADVICE["a1"]),)
+TEXT = CaseText(
+    "A man aged 34 takes lisinopril 10 mg.",
+    "Why does he cough?",
+    "Lisinopril can cause a dry cough.",
+)
+ELEMENTS = (
+    Element(
+        "a1", Side.ADVICE, Kind.ASSESSMENT, "m1", "it can cause cough", ADVICE["a1"]
+    ),
+)
 
 
 def draft(*criteria: tuple[str, int], no_negative: str = "") -> dict[str, Any]:
@@ -141,18 +200,27 @@ def draft(*criteria: tuple[str, int], no_negative: str = "") -> dict[str, Any]:
         "theme": "Response Depth",
         "specialty": "unknown",
         "facts": [{"id": "f1", "fact": ADVICE["a1"], "advice_id": "a1"}],
-        "criteria": [{"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"} for c, p in criteria],
+        "criteria": [
+            {"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"}
+            for c, p in criteria
+        ],
         "no_negative": no_negative,
     }
 
 
-async def written(write: Any, review: Any) -> tuple[Rubric, tuple[Finding, ...], Scripted]:
+async def written(
+    write: Any, review: Any
+) -> tuple[Rubric, tuple[Finding, ...], Scripted]:
     engine = Scripted({"rubric.write": write, "reader.rubric": review})
     agent = Agent(ReplayEngine(engine, Memory()), [], "en")
     return *(await write_rubric(TEXT, ELEMENTS, writer=agent, reviewer=agent)), engine
 
 
-FINE = draft(("States that lisinopril can cause a dry cough.", 7), ("Names lisinopril.", 4), ("Denies it.", -5))
+FINE = draft(
+    ("States that lisinopril can cause a dry cough.", 7),
+    ("Names lisinopril.", 4),
+    ("Denies it.", -5),
+)
 NO_PROBLEM: dict[str, Any] = {"problems": [], "life_critical": []}
 
 
@@ -169,32 +237,48 @@ def objecting(fault: str, *criteria: str) -> Any:
 
 
 async def test_the_reviewers_word_decides_what_is_a_duplicate() -> None:
-    rubric, faults, engine = await written(FINE, objecting("duplicate", "Names lisinopril."))
-    assert [c.criterion for c in rubric.criteria] == [FINE["criteria"][0]["criterion"], "Denies it."]
+    rubric, faults, engine = await written(
+        FINE, objecting("duplicate", "Names lisinopril.")
+    )
+    assert [c.criterion for c in rubric.criteria] == [
+        FINE["criteria"][0]["criterion"],
+        "Denies it.",
+    ]
     assert faults == ()
-    assert [r.task for r in engine.requests] == ["rubric.write", "reader.rubric"]  # nothing is lost by dropping it
+    assert [r.task for r in engine.requests] == [
+        "rubric.write",
+        "reader.rubric",
+    ]  # nothing is lost by dropping it
 
 
 async def test_a_rubric_that_would_lose_an_advice_goes_back_once() -> None:
     praising = [c["criterion"] for c in FINE["criteria"] if c["points"] > 0]
     _, faults, engine = await written(FINE, objecting("not_standalone", *praising))
     _, second = [r.inputs for r in engine.requests if r.task == "rubric.write"]
-    assert second["findings"] == [{"criterion": i, "finding": "not_standalone: r"} for i in ("c1", "c2")]
+    assert second["findings"] == [
+        {"criterion": i, "finding": "not_standalone: r"} for i in ("c1", "c2")
+    ]
     assert [c["id"] for c in second["earlier"]] == ["c1", "c2", "c3"]
     assert {f.fault for f in faults} == {Fault.TOO_FEW, Fault.NO_POSITIVE}
 
 
 async def test_ten_points_stand_where_a_life_is_at_stake_and_nowhere_else() -> None:
-    heavy = draft(("Calls an ambulance.", 6), ("Recommends rest.", 10), ("Advises waiting.", -7))
+    heavy = draft(
+        ("Calls an ambulance.", 6), ("Recommends rest.", 10), ("Advises waiting.", -7)
+    )
     rubric, _, _ = await written(heavy, {"problems": [], "life_critical": ["c1", "c3"]})
     assert [c.points for c in rubric.criteria] == [10, 9, -10]
 
 
-async def test_a_rubric_without_a_penalty_goes_back_once_and_says_why_or_is_held() -> None:
+async def test_a_rubric_without_a_penalty_goes_back_once_and_says_why_or_is_held() -> (
+    None
+):
     bare = draft(("Says this.", 5), ("Says that.", 4))
     _, faults, engine = await written(bare, NO_PROBLEM)
     assert [f.fault for f in faults] == [Fault.NO_NEGATIVE]
     assert sum(r.task == "rubric.write" for r in engine.requests) == 2
-    why = draft(("Says this.", 5), ("Says that.", 4), no_negative="No answer could harm.")
+    why = draft(
+        ("Says this.", 5), ("Says that.", 4), no_negative="No answer could harm."
+    )
     rubric, faults, _ = await written([bare, why], NO_PROBLEM)
     assert (faults, rubric.no_negative) == ((), "No answer could harm.")

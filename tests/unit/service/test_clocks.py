@@ -10,9 +10,9 @@ from medlive.clock import CLOCK_BOUND
 from medlive.service.schedule.clocks import BelievedClock
 
 START = datetime(2026, 11, 16, tzinfo=UTC)
-JUMPS = st.timedeltas(min_value=-timedelta(days=400), max_value=timedelta(days=400)).filter(
-    lambda jump: abs(jump) > 2 * CLOCK_BOUND
-)
+JUMPS = st.timedeltas(
+    min_value=-timedelta(days=400), max_value=timedelta(days=400)
+).filter(lambda jump: abs(jump) > 2 * CLOCK_BOUND)
 
 
 class Machine:
@@ -31,11 +31,15 @@ class Machine:
     def read(self) -> tuple[timedelta, bool]:
         """How far what is believed is from the true time, and whether a problem is said."""
         reading = self.clock.read(self.database)
-        return reading.moment - START - timedelta(seconds=self.seconds - 100), reading.problem is not None
+        return reading.moment - START - timedelta(
+            seconds=self.seconds - 100
+        ), reading.problem is not None
 
 
 @given(JUMPS, st.sampled_from(["own", "database"]), st.floats(0, 1e6))
-def test_the_clock_that_did_not_jump_is_believed(jump: timedelta, which: str, seconds: float) -> None:
+def test_the_clock_that_did_not_jump_is_believed(
+    jump: timedelta, which: str, seconds: float
+) -> None:
     machine = Machine()
     assert machine.read() == (timedelta(), False)
     machine.go_on(seconds)
@@ -57,7 +61,9 @@ def test_at_a_start_the_databases_clock_is_believed(jump: timedelta) -> None:
 
 
 @given(JUMPS)
-def test_clocks_that_jump_together_are_believed_and_it_is_said_once(jump: timedelta) -> None:
+def test_clocks_that_jump_together_are_believed_and_it_is_said_once(
+    jump: timedelta,
+) -> None:
     machine = Machine()
     machine.read()
     machine.own += jump

@@ -42,7 +42,9 @@ async def test_a_loop_that_hangs_answers_nothing() -> None:
 
     def probe() -> bool:
         try:
-            return httpx2.get(f"http://127.0.0.1:{port}/healthz", timeout=0.2).is_success
+            return httpx2.get(
+                f"http://127.0.0.1:{port}/healthz", timeout=0.2
+            ).is_success
         except httpx2.TimeoutException:
             return False
 
@@ -62,17 +64,28 @@ async def test_a_port_that_is_taken_is_said_so() -> None:
                 pass
 
 
-async def test_what_only_a_restart_helps_is_a_failure_and_what_is_waited_for_is_none() -> None:
+async def test_what_only_a_restart_helps_is_a_failure_and_what_is_waited_for_is_none() -> (
+    None
+):
     port, health = free_port(), Health()
     problem: list[str | None] = [None]
     health.find_problem = lambda: problem[0]
-    async with answer_probes(port, health), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+    async with (
+        answer_probes(port, health),
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
         health.waiting = "no database"
         answer = await client.get("/healthz")
-        assert (answer.status_code, answer.json()) == (200, {"status": "waiting", "reason": "no database"})
+        assert (answer.status_code, answer.json()) == (
+            200,
+            {"status": "waiting", "reason": "no database"},
+        )
         problem[0] = "2 threads have not moved"
         answer = await client.get("/healthz")
-        assert (answer.status_code, answer.json()) == (503, {"status": "failing", "reason": problem[0]})
+        assert (answer.status_code, answer.json()) == (
+            503,
+            {"status": "failing", "reason": problem[0]},
+        )
 
 
 async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_is_one_that_does_not_report(
@@ -82,15 +95,32 @@ async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_i
     limiter = limiters.of("http://127.0.0.1:9/v1", "", 1)
     pipeline: Any = SimpleNamespace(endpoints=limiters)
     app: Any = None
-    monitor = Monitor(app, app, [Queue.CURATE], taken, pipeline=pipeline, find_evidence=app, stop=asyncio.Event())
-    job = Job(id=1, queue="curate", lock=None, queueing_lock=None, task_name="t", worker_id=None)
+    monitor = Monitor(
+        app,
+        app,
+        [Queue.CURATE],
+        taken,
+        pipeline=pipeline,
+        find_evidence=app,
+        stop=asyncio.Event(),
+    )
+    job = Job(
+        id=1,
+        queue="curate",
+        lock=None,
+        queueing_lock=None,
+        task_name="t",
+        worker_id=None,
+    )
     passed = time.monotonic() + 2 * STUCK_S
     monkeypatch.setattr("medlive.service.monitor.LATE_S", 10 * STUCK_S)
     with taken.holding(job):
         assert monitor.find_problem() is None
         began = await limiter.enter()
         monkeypatch.setattr(time, "monotonic", lambda: passed)
-        assert monitor.find_problem() is None, "a call under way ends by its own time limit"
+        assert monitor.find_problem() is None, (
+            "a call under way ends by its own time limit"
+        )
         limiter.leave(began, Ended.OTHER)
         assert monitor.find_problem() is None, "that was a move"
         monkeypatch.setattr(time, "monotonic", lambda: passed + 2 * STUCK_S)

@@ -22,7 +22,9 @@ TEXTS = [
 @pytest.mark.parametrize("text", TEXTS, ids=ascii)
 async def test_a_strangers_text_adds_no_header_and_stops_no_message(text: str) -> None:
     with serve_mail() as (port, mails), serve_webhook() as (url, posts):
-        section = NotifySection(email_to=("a@b",), smtp_port=port, webhook=SecretStr(url))
+        section = NotifySection(
+            email_to=("a@b",), smtp_port=port, webhook=SecretStr(url)
+        )
         notify._mail(section, text)
         await notify._post(section, {"text": text})
     assert [post["text"] for post in posts] == [text]

@@ -18,12 +18,19 @@ from medlive.errors import (
     MedliveError,
 )
 from medlive.llm.budget import BudgetSpent
-from medlive.service.readiness import FIRST_WAIT_S, MOST_WAIT_S, Readiness, find_obstacle
+from medlive.service.readiness import (
+    FIRST_WAIT_S,
+    MOST_WAIT_S,
+    Readiness,
+    find_obstacle,
+)
 
 QUEUE = "curate"
 
 
-def test_one_job_is_let_through_after_a_wait_that_doubles_and_all_when_it_gets_on() -> None:
+def test_one_job_is_let_through_after_a_wait_that_doubles_and_all_when_it_gets_on() -> (
+    None
+):
     moment = [0.0]
     readiness = Readiness(lambda: moment[0])
     readiness.pause(QUEUE, ConfigError("wrong"), 1)
@@ -35,7 +42,9 @@ def test_one_job_is_let_through_after_a_wait_that_doubles_and_all_when_it_gets_o
         assert readiness.select([QUEUE]) == [QUEUE]
         readiness.took(QUEUE, job)
         assert readiness.select([QUEUE]) == [], "one at a time"
-        readiness.pause(QUEUE, ConfigError("wrong"), job - 1)  # begun before, it says nothing new
+        readiness.pause(
+            QUEUE, ConfigError("wrong"), job - 1
+        )  # begun before, it says nothing new
         readiness.worked(QUEUE, job - 1)
         assert readiness.select([QUEUE]) == []
         readiness.pause(QUEUE, ConfigError("wrong"), job)
@@ -47,7 +56,9 @@ def test_one_job_is_let_through_after_a_wait_that_doubles_and_all_when_it_gets_o
     assert readiness.describe() is None
 
 
-@pytest.mark.parametrize("obstacle", [BudgetSpent("spent"), IndexMissing("none"), DatabaseFull("full")])
+@pytest.mark.parametrize(
+    "obstacle", [BudgetSpent("spent"), IndexMissing("none"), DatabaseFull("full")]
+)
 def test_what_a_job_cannot_find_out_lets_none_through(obstacle: MedliveError) -> None:
     moment = [0.0]
     readiness = Readiness(lambda: moment[0])
@@ -60,7 +71,11 @@ def test_what_a_job_cannot_find_out_lets_none_through(obstacle: MedliveError) ->
 def test_an_open_circuit_is_waited_for_as_long_as_it_says(seconds: float) -> None:
     moment = [0.0]
     readiness = Readiness(lambda: moment[0])
-    readiness.pause(QUEUE, CircuitOpen("open", hint="", retry_at=now() + timedelta(seconds=seconds)), 1)
+    readiness.pause(
+        QUEUE,
+        CircuitOpen("open", hint="", retry_at=now() + timedelta(seconds=seconds)),
+        1,
+    )
     moment[0] = max(1.0, seconds + 1)
     assert readiness.select([QUEUE]) == [QUEUE]
 

@@ -18,11 +18,19 @@ def settings(tmp_path: Path, **sources: dict[str, Any]) -> Settings:
 @pytest.mark.parametrize(
     ("sources", "match"),
     [
-        ({"SDN": {"base_url": "http://127.0.0.1:1"}}, r"\[sources.SDN\]: unknown source"),
-        ({"sdn": {"base_ulr": "http://127.0.0.1:1"}}, r"\[sources.sdn\] base_ulr: Extra inputs"),
+        (
+            {"SDN": {"base_url": "http://127.0.0.1:1"}},
+            r"\[sources.SDN\]: unknown source",
+        ),
+        (
+            {"sdn": {"base_ulr": "http://127.0.0.1:1"}},
+            r"\[sources.sdn\] base_ulr: Extra inputs",
+        ),
     ],
 )
-def test_a_misspelt_source_or_setting_is_an_error(tmp_path: Path, sources: dict[str, Any], match: str) -> None:
+def test_a_misspelt_source_or_setting_is_an_error(
+    tmp_path: Path, sources: dict[str, Any], match: str
+) -> None:
     with pytest.raises(ConfigError, match=match):
         select_sources(settings(tmp_path, **sources), [])
 
@@ -35,7 +43,9 @@ def test_a_source_can_be_switched_off(tmp_path: Path) -> None:
         select_sources(off, ["DXY"])
 
 
-async def test_the_first_page_of_a_long_thread_shows_what_it_holds(tmp_path: Path) -> None:
+async def test_the_first_page_of_a_long_thread_shows_what_it_holds(
+    tmp_path: Path,
+) -> None:
     first, _ = SAMPLES[2].pages()
     found = await check_page(settings(tmp_path), "sdn", first.url, first.body)
     assert found["fields"]["messages"] == 3

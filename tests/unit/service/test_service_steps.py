@@ -30,11 +30,19 @@ from medlive.service.schedule.steps import (
     weekly_times,
 )
 
-SCHEDULE = ScheduleSection(harvest_sources={"b": WeeklyTime(weekday="fri", hour=7, minute=30)})
-TIMES = {name: at for name, at in weekly_times(SCHEDULE, {"a": None, "b": None}).items() if name != BACKUP}
+SCHEDULE = ScheduleSection(
+    harvest_sources={"b": WeeklyTime(weekday="fri", hour=7, minute=30)}
+)
+TIMES = {
+    name: at
+    for name, at in weekly_times(SCHEDULE, {"a": None, "b": None}).items()
+    if name != BACKUP
+}
 EMPTY = History({}, {}, {}, None, None, frozenset(), {})
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
-MOMENTS = st.integers(0, 20 * 365 * 86_400).map(lambda s: datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=s))
+MOMENTS = st.integers(0, 20 * 365 * 86_400).map(
+    lambda s: datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=s)
+)
 WEEKLY = st.builds(
     WeeklyTime,
     weekday=st.sampled_from(["mon", "tue", "wed", "thu", "fri", "sat", "sun"]),
@@ -44,11 +52,19 @@ WEEKLY = st.builds(
 
 
 def run(week: str | None, at: datetime, outcome: RunOutcome = RunOutcome.DONE) -> Run:
-    return Run(week, outcome, at, None if outcome is RunOutcome.RUNNING else at + timedelta(minutes=1), {})
+    return Run(
+        week,
+        outcome,
+        at,
+        None if outcome is RunOutcome.RUNNING else at + timedelta(minutes=1),
+        {},
+    )
 
 
 def harvested(at: datetime, *, first: datetime | None = None) -> HarvestHistory:
-    return HarvestHistory(first or at, run(iso_week(at), at), iso_week(at), at + timedelta(minutes=1))
+    return HarvestHistory(
+        first or at, run(iso_week(at), at), iso_week(at), at + timedelta(minutes=1)
+    )
 
 
 def states(moment: datetime, history: History = EMPTY) -> Mapping[str, StepState]:
@@ -60,11 +76,21 @@ def due(moment: datetime, history: History = EMPTY) -> list[tuple[str, str]]:
 
 
 def test_each_source_has_its_own_time_and_the_others_the_common_one() -> None:
-    assert list(TIMES) == ["harvest:a", "harvest:b", "queue", "freeze", *AFTER, "retention"]
+    assert list(TIMES) == [
+        "harvest:a",
+        "harvest:b",
+        "queue",
+        "freeze",
+        *AFTER,
+        "retention",
+    ]
     assert due(MONDAY + timedelta(hours=2, minutes=59)) == []
     assert due(MONDAY + timedelta(hours=3)) == [("2026.W47", "harvest:a")]
     friday = MONDAY + timedelta(days=4, hours=7, minutes=30)
-    assert due(friday - timedelta(seconds=1)) == [("2026.W47", "harvest:a"), ("2026.W47", "queue")]
+    assert due(friday - timedelta(seconds=1)) == [
+        ("2026.W47", "harvest:a"),
+        ("2026.W47", "queue"),
+    ]
     assert ("2026.W47", "harvest:b") in due(friday)
 
 
@@ -81,9 +107,12 @@ def test_a_time_for_a_source_that_is_not_there_is_told() -> None:
         (datetime(2025, 12, 28, 23, 59, 59, tzinfo=UTC), "2025.W52", "2026.W01"),
     ],
 )
-def test_the_week_ends_on_sunday_at_midnight_utc(before: datetime, week: str, after: str) -> None:
+def test_the_week_ends_on_sunday_at_midnight_utc(
+    before: datetime, week: str, after: str
+) -> None:
     schedule = ScheduleSection(
-        harvest=WeeklyTime(weekday="mon", hour=0), freeze=WeeklyTime(weekday="sun", hour=23)
+        harvest=WeeklyTime(weekday="mon", hour=0),
+        freeze=WeeklyTime(weekday="sun", hour=23),
     )
     times = weekly_times(schedule, {"a": None})
     known = replace(EMPTY, weeks=frozenset({week}))
@@ -102,16 +131,23 @@ def test_the_week_ends_on_sunday_at_midnight_utc(before: datetime, week: str, af
 
 
 @given(MOMENTS, WEEKLY)
-def test_a_slot_is_the_one_weekly_time_of_the_last_seven_days(moment: datetime, time: WeeklyTime) -> None:
+def test_a_slot_is_the_one_weekly_time_of_the_last_seven_days(
+    moment: datetime, time: WeeklyTime
+) -> None:
     slot = latest_slot(moment, time)
     assert moment - WEEK < slot <= moment
     assert (slot.weekday(), slot.hour, slot.minute, slot.second) == (
-        ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index(time.weekday), time.hour, time.minute, 0,
-    )  # fmt: skip
+        ["mon", "tue", "wed", "thu", "fri", "sat", "sun"].index(time.weekday),
+        time.hour,
+        time.minute,
+        0,
+    )
 
 
 @given(st.lists(st.integers(1, 24 * 40), min_size=1, max_size=60))
-def test_no_week_is_done_twice_and_none_that_was_seen_is_left_out(gaps: list[int]) -> None:
+def test_no_week_is_done_twice_and_none_that_was_seen_is_left_out(
+    gaps: list[int],
+) -> None:
     """A machine that is on at any hours: what is due is done at once, and the rows are what remains of it."""
     history, moment = EMPTY, MONDAY
     taken: list[tuple[str, str]] = []
@@ -125,7 +161,9 @@ def test_no_week_is_done_twice_and_none_that_was_seen_is_left_out(gaps: list[int
             taken.append((step.name, step.week))
             history = _after(history, step, moment)
         assert due_steps(step_states(TIMES, history, moment)) == []
-        assert {s.status for s in step_states(TIMES, history, moment)} == {StepStatus.DONE}
+        assert {s.status for s in step_states(TIMES, history, moment)} == {
+            StepStatus.DONE
+        }
     assert len(taken) == len(set(taken)) or _repeats(taken) == {"queue"}
 
 
@@ -136,13 +174,22 @@ def _repeats(taken: list[tuple[str, str]]) -> set[str]:
 def _after(history: History, step: StepState, moment: datetime) -> History:
     history = replace(history, weeks=history.weeks | {step.week})
     if step.source is not None:
-        first = history.harvests[step.source].first_at if step.source in history.harvests else moment
-        return replace(history, harvests={**history.harvests, step.source: harvested(moment, first=first)})
+        first = (
+            history.harvests[step.source].first_at
+            if step.source in history.harvests
+            else moment
+        )
+        return replace(
+            history,
+            harvests={**history.harvests, step.source: harvested(moment, first=first)},
+        )
     if step.name == "freeze":
         return replace(history, frozen_week=step.week, frozen_at=moment)
     ended = run(step.week, moment + timedelta(minutes=2))
     return replace(
-        history, latest={**history.latest, step.command: ended}, done={**history.done, step.command: ended}
+        history,
+        latest={**history.latest, step.command: ended},
+        done={**history.done, step.command: ended},
     )
 
 
@@ -176,28 +223,54 @@ def test_weeks_that_were_missed_are_caught_up_once() -> None:
 def test_nothing_is_caught_up_where_nothing_was_done() -> None:
     assert due(MONDAY + timedelta(hours=1)) == []
     # Two weeks in which nothing happened need no snapshot between them.
-    idle = replace(EMPTY, frozen_week="2026.W44", weeks=frozenset({"2026.W43", "2026.W44"}))
+    idle = replace(
+        EMPTY, frozen_week="2026.W44", weeks=frozenset({"2026.W43", "2026.W44"})
+    )
     assert states(MONDAY, idle)["freeze"].status is StepStatus.DONE
-    assert states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].week == "2026.W46"
-    assert states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].status is StepStatus.DUE
+    assert (
+        states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].week
+        == "2026.W46"
+    )
+    assert (
+        states(MONDAY, replace(idle, weeks=frozenset({"2026.W45"})))["freeze"].status
+        is StepStatus.DUE
+    )
 
 
 def test_what_failed_waits_an_hour_and_what_was_killed_does_not() -> None:
     moment = MONDAY + timedelta(hours=4)
     command = "scheduler harvest a"
-    failed = replace(EMPTY, latest={command: run("2026.W47", moment, RunOutcome.FAILED)})
+    failed = replace(
+        EMPTY, latest={command: run("2026.W47", moment, RunOutcome.FAILED)}
+    )
     state = states(moment, failed)["harvest:a"]
-    assert (state.status, state.retry_at) == (StepStatus.RETRY, moment + timedelta(minutes=1) + RETRY_AFTER)
+    assert (state.status, state.retry_at) == (
+        StepStatus.RETRY,
+        moment + timedelta(minutes=1) + RETRY_AFTER,
+    )
     assert due(moment + timedelta(minutes=60), failed) == []
     assert due(moment + timedelta(minutes=61), failed) == [("2026.W47", "harvest:a")]
-    assert [s.name for s in due_steps(step_states(TIMES, failed, moment, ignore_retry=True))] == ["harvest:a"]
-    killed = replace(EMPTY, latest={command: run("2026.W47", moment, RunOutcome.RUNNING)})
+    assert [
+        s.name for s in due_steps(step_states(TIMES, failed, moment, ignore_retry=True))
+    ] == ["harvest:a"]
+    killed = replace(
+        EMPTY, latest={command: run("2026.W47", moment, RunOutcome.RUNNING)}
+    )
     assert due(moment, killed) == [("2026.W47", "harvest:a")]
     # Last week's failure delays nothing in this one.
     midnight = MONDAY + WEEK
-    times = weekly_times(ScheduleSection(harvest=WeeklyTime(weekday="mon", hour=0)), {"a": None})
-    late = replace(EMPTY, latest={command: run("2026.W47", midnight - timedelta(minutes=9), RunOutcome.FAILED)})
-    assert [(s.week, s.name) for s in due_steps(step_states(times, late, midnight))] == [("2026.W48", "harvest:a")]
+    times = weekly_times(
+        ScheduleSection(harvest=WeeklyTime(weekday="mon", hour=0)), {"a": None}
+    )
+    late = replace(
+        EMPTY,
+        latest={
+            command: run("2026.W47", midnight - timedelta(minutes=9), RunOutcome.FAILED)
+        },
+    )
+    assert [
+        (s.week, s.name) for s in due_steps(step_states(times, late, midnight))
+    ] == [("2026.W48", "harvest:a")]
 
 
 def test_each_failure_in_a_week_doubles_the_wait_up_to_half_a_day() -> None:
@@ -205,7 +278,9 @@ def test_each_failure_in_a_week_doubles_the_wait_up_to_half_a_day() -> None:
     waits = []
     for failures in range(1, 40):
         latest = {command: run("2026.W47", at, RunOutcome.FAILED)}
-        retry_at = states(at, replace(EMPTY, latest=latest, failures={command: failures}))["harvest:a"].retry_at
+        retry_at = states(
+            at, replace(EMPTY, latest=latest, failures={command: failures})
+        )["harvest:a"].retry_at
         assert retry_at is not None
         waits.append((retry_at - at - timedelta(minutes=1)) / timedelta(hours=1))
     assert waits == [1, 2, 4, 8] + [12] * 35
@@ -226,26 +301,44 @@ def test_what_began_within_six_hours_and_is_under_way(
     hours: float, outcome: RunOutcome | None, expected: list[str]
 ) -> None:
     sunday = MONDAY + timedelta(days=6, hours=18)
-    history = replace(EMPTY, weeks=frozenset({"2026.W47"}), harvests={n: harvested(MONDAY) for n in "ab"})
-    history = replace(history, harvests={n: replace(h, done_week="2026.W47") for n, h in history.harvests.items()})
+    history = replace(
+        EMPTY,
+        weeks=frozenset({"2026.W47"}),
+        harvests={n: harvested(MONDAY) for n in "ab"},
+    )
+    history = replace(
+        history,
+        harvests={
+            n: replace(h, done_week="2026.W47") for n, h in history.harvests.items()
+        },
+    )
     if outcome is not None:
-        found = {"scheduler queue": run("2026.W47", sunday - timedelta(hours=hours), outcome)}
-        history = replace(history, latest=found, done=found if outcome is RunOutcome.DONE else {})
+        found = {
+            "scheduler queue": run("2026.W47", sunday - timedelta(hours=hours), outcome)
+        }
+        history = replace(
+            history, latest=found, done=found if outcome is RunOutcome.DONE else {}
+        )
     found_states = step_states(TIMES, history, sunday, ignore_retry=True)
     assert recently_begun(found_states, history, sunday) == expected
 
 
 def test_a_blocked_step_is_not_due_and_says_why() -> None:
-    state = step_states(TIMES, EMPTY, MONDAY + timedelta(hours=4), blocked={"harvest:a": "quarantined: no posts"})[
-        0
-    ]
+    state = step_states(
+        TIMES,
+        EMPTY,
+        MONDAY + timedelta(hours=4),
+        blocked={"harvest:a": "quarantined: no posts"},
+    )[0]
     assert (state.status, state.why) == (StepStatus.BLOCKED, "quarantined: no posts")
 
 
 def test_a_harvest_that_ends_after_the_queueing_is_queued_too() -> None:
     tuesday = MONDAY + timedelta(days=1, hours=3)
     queued = run("2026.W47", tuesday)
-    history = replace(EMPTY, latest={"scheduler queue": queued}, done={"scheduler queue": queued})
+    history = replace(
+        EMPTY, latest={"scheduler queue": queued}, done={"scheduler queue": queued}
+    )
     assert "queue" not in [step for _, step in due(tuesday, history)]
     late = replace(history, harvests={"a": harvested(tuesday + timedelta(hours=5))})
     assert ("2026.W47", "queue") in due(tuesday + timedelta(hours=6), late)
@@ -256,7 +349,10 @@ def test_a_harvest_that_ends_after_the_queueing_is_queued_too() -> None:
         frozen_week="2026.W47",
         harvests={"a": harvested(MONDAY + WEEK + timedelta(hours=3))},
     )
-    assert due(MONDAY + WEEK + timedelta(hours=4), ahead) == [("2026.W47", "verify"), ("2026.W47", "retention")]
+    assert due(MONDAY + WEEK + timedelta(hours=4), ahead) == [
+        ("2026.W47", "verify"),
+        ("2026.W47", "retention"),
+    ]
     assert ("2026.W48", "queue") in due(tuesday + WEEK, ahead)
 
 
@@ -264,18 +360,35 @@ def test_what_a_person_or_cron_did_counts() -> None:
     tuesday = MONDAY + timedelta(days=1, hours=3)
     by_hand = run(None, tuesday + timedelta(minutes=10))
     history = replace(EMPTY, latest={"curate": by_hand}, done={"curate": by_hand})
-    assert states(tuesday + timedelta(hours=1), history)["queue"].status is StepStatus.DONE
+    assert (
+        states(tuesday + timedelta(hours=1), history)["queue"].status is StepStatus.DONE
+    )
     early = run(None, tuesday - timedelta(minutes=10))
-    assert states(tuesday, replace(EMPTY, done={"curate": early}))["queue"].status is StepStatus.DUE
-    pruned = replace(EMPTY, done={"source prune": run(None, MONDAY + timedelta(days=6, hours=22))})
-    assert states(MONDAY + timedelta(days=6, hours=23), pruned)["retention"].status is StepStatus.DONE
+    assert (
+        states(tuesday, replace(EMPTY, done={"curate": early}))["queue"].status
+        is StepStatus.DUE
+    )
+    pruned = replace(
+        EMPTY, done={"source prune": run(None, MONDAY + timedelta(days=6, hours=22))}
+    )
+    assert (
+        states(MONDAY + timedelta(days=6, hours=23), pruned)["retention"].status
+        is StepStatus.DONE
+    )
     frozen = replace(EMPTY, frozen_week="2026.W47", frozen_at=tuesday)
-    assert states(MONDAY + timedelta(days=6, hours=20), frozen)["freeze"].status is StepStatus.DONE
+    assert (
+        states(MONDAY + timedelta(days=6, hours=20), frozen)["freeze"].status
+        is StepStatus.DONE
+    )
 
 
-def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_something_was_harvested() -> None:
+def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_something_was_harvested() -> (
+    None
+):
     start = MONDAY + timedelta(hours=3)
-    history = replace(EMPTY, harvests={"a": harvested(start)}, weeks=frozenset({"2026.W47"}))
+    history = replace(
+        EMPTY, harvests={"a": harvested(start)}, weeks=frozenset({"2026.W47"})
+    )
     for days, expected in [
         (0.9, set()),
         (1.9, set()),
@@ -289,7 +402,9 @@ def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_so
         (40, {"queue", "freeze", "retention", "harvest:a"}),
     ]:
         found = states(start + timedelta(days=days), history)
-        assert {name for name, state in found.items() if state.overdue} == expected, days
+        assert {name for name, state in found.items() if state.overdue} == expected, (
+            days
+        )
     assert found["harvest:a"].next_at == start + WEEK
     # Imports alone, or a source that was never harvested: due, never overdue.
     assert not any(s.overdue for s in states(start + timedelta(days=40)).values())
@@ -299,7 +414,9 @@ def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_so
 async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runner = _Runner(None, None, None, print, lambda: datetime(2026, 11, 22, tzinfo=UTC), False)
+    runner = _Runner(
+        None, None, None, print, lambda: datetime(2026, 11, 22, tzinfo=UTC), False
+    )
     begun, go, runs = asyncio.Event(), asyncio.Event(), 0
 
     async def read_states() -> list[StepState]:

@@ -9,13 +9,22 @@ from hypothesis import strategies as st
 from medlive.db.audit.health import FailedThread
 from medlive.service.status import format_duration
 from medlive.service.watch.alike import group_failures, normalise_cause
-from medlive.service.watch.checks import LONGEST_PAUSE, SHORTEST_PAUSE, USUAL_PAUSE, longest_pause
+from medlive.service.watch.checks import (
+    LONGEST_PAUSE,
+    SHORTEST_PAUSE,
+    USUAL_PAUSE,
+    longest_pause,
+)
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 WORDS = st.text("abcdefg xyz", max_size=20)
 
 
-@given(st.lists(st.tuples(st.integers(0, 10**9), st.uuids(), WORDS), min_size=2, max_size=2))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 10**9), st.uuids(), WORDS), min_size=2, max_size=2
+    )
+)
 def test_numbers_ids_addresses_and_quoted_words_do_not_tell_failures_apart(
     varying: list[tuple[int, UUID, str]],
 ) -> None:
@@ -42,11 +51,16 @@ def test_another_status_or_another_reason_is_another_group() -> None:
         (1, "endpoint_unavailable", "sdn/1"),
         (1, "invalid_reply", "sdn/3"),
     ]
-    assert (groups[0].cause, groups[1].cause) == ("status 429: wait # s", "status 400: no parameter …")
+    assert (groups[0].cause, groups[1].cause) == (
+        "status 429: wait # s",
+        "status 400: no parameter …",
+    )
 
 
 @given(st.floats(0.1, 3600), st.integers(25, 400))
-def test_the_longest_pause_follows_the_gaps_between_decisions(gap_s: float, count: int) -> None:
+def test_the_longest_pause_follows_the_gaps_between_decisions(
+    gap_s: float, count: int
+) -> None:
     gap = timedelta(seconds=gap_s)
     decisions = [NOW - n * gap for n in range(count)]
     pause = longest_pause(decisions)
@@ -61,4 +75,6 @@ def test_without_a_history_a_pause_is_the_usual_one() -> None:
 
 def test_durations_are_for_people() -> None:
     spans = {3: "3 s", 61: "1 min 1 s", 12_345: "3 h 25 min"}
-    assert {seconds: format_duration(timedelta(seconds=seconds)) for seconds in spans} == spans
+    assert {
+        seconds: format_duration(timedelta(seconds=seconds)) for seconds in spans
+    } == spans

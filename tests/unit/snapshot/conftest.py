@@ -14,9 +14,15 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 PROVENANCE = Provenance(
     code_version="0.1.0",
-    engines=(EngineUse(role="screener", engine="openai", model="some-model-2026-01-01"),),
+    engines=(
+        EngineUse(role="screener", engine="openai", model="some-model-2026-01-01"),
+    ),
     prompts={"screener.extract": "sha256:" + "0" * 64},
-    evidence=(EvidenceUse(retriever="bm25", index_digest="sha256:" + "1" * 64, corpora={}, passages=3),),
+    evidence=(
+        EvidenceUse(
+            retriever="bm25", index_digest="sha256:" + "1" * 64, corpora={}, passages=3
+        ),
+    ),
     thresholds={"validator.sufficiency": 0.5, "rubric.most": 19},
 )
 
@@ -33,12 +39,26 @@ def make_case(number: int, **changes: object) -> SnapshotCase:
         "posted_at": date(2025, 1 + number % 12, 3),
         "specialty": "Cardiology",
         "theme": "Response Depth",
-        "narrative": "我膝盖疼了三天，体温 38.2℃。" if zh else 'My "knee" hurts \u2028 <b>since</b> 3 days.',
+        "narrative": "我膝盖疼了三天，体温 38.2℃。"
+        if zh
+        else 'My "knee" hurts \u2028 <b>since</b> 3 days.',
         "query": "需要吃药吗？" if zh else "Do I need a tablet?",
         "advice": "先休息。" if zh else "Rest first.",
         "criteria": tuple(
-            SnapshotCriterion(f"{case_id}-c{k}", case_id, 1, k, f"Criterion {k} of {case_id}", axis, points)
-            for k, axis, points in ((1, "Accuracy", 5), (2, "Safety", -8), (3, "Completeness", 3))
+            SnapshotCriterion(
+                f"{case_id}-c{k}",
+                case_id,
+                1,
+                k,
+                f"Criterion {k} of {case_id}",
+                axis,
+                points,
+            )
+            for k, axis, points in (
+                (1, "Accuracy", 5),
+                (2, "Safety", -8),
+                (3, "Completeness", 3),
+            )
         ),
     }
     return SnapshotCase(**(values | changes))  # type: ignore[arg-type]
@@ -46,10 +66,16 @@ def make_case(number: int, **changes: object) -> SnapshotCase:
 
 def added(cases: list[SnapshotCase]) -> ListedEntries:
     """The entries of a first release."""
-    return ListedEntries(tuple(Change(ChangeKind.ADDED, c.case_id, "new", None, c.revision) for c in cases))
+    return ListedEntries(
+        tuple(
+            Change(ChangeKind.ADDED, c.case_id, "new", None, c.revision) for c in cases
+        )
+    )
 
 
-META = SnapshotMeta("2026.W47", datetime(2026, 11, 21, 8, 30, 1, 999, tzinfo=UTC), PROVENANCE)
+META = SnapshotMeta(
+    "2026.W47", datetime(2026, 11, 21, 8, 30, 1, 999, tzinfo=UTC), PROVENANCE
+)
 
 Freeze = Callable[..., FrozenSnapshot]
 
@@ -62,7 +88,9 @@ def frozen_once(tmp_path_factory: pytest.TempPathFactory) -> dict[int, FrozenSna
 
 @pytest.fixture
 def copied(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, frozen_once: dict[int, FrozenSnapshot]
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    frozen_once: dict[int, FrozenSnapshot],
 ) -> Callable[[int], Path]:
     """A copy of a snapshot of n cases, to be spoilt."""
 
@@ -71,7 +99,9 @@ def copied(
             cases = [make_case(i) for i in range(n)]
             out = tmp_path_factory.mktemp("frozen")
             frozen_once[n] = write_snapshot(cases, META, out, added(cases))
-        return Path(shutil.copytree(frozen_once[n].path, tmp_path / frozen_once[n].path.name))
+        return Path(
+            shutil.copytree(frozen_once[n].path, tmp_path / frozen_once[n].path.name)
+        )
 
     return build
 
@@ -80,7 +110,9 @@ def copied(
 def freeze(tmp_path: Path) -> Freeze:
     """Freeze n cases under a folder of that name."""
 
-    def build(n: int = 5, folder: str = "out", meta: SnapshotMeta = META) -> FrozenSnapshot:
+    def build(
+        n: int = 5, folder: str = "out", meta: SnapshotMeta = META
+    ) -> FrozenSnapshot:
         cases = [make_case(i) for i in range(n)]
         return write_snapshot(cases, meta, tmp_path / folder, added(cases))
 

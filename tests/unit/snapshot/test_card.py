@@ -30,7 +30,14 @@ from medlive.snapshot.describe.card import (
     table,
 )
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.manifest import Ancestor, Counts, EngineUse, EvidenceUse, Signing, SnapshotMeta
+from medlive.snapshot.manifest import (
+    Ancestor,
+    Counts,
+    EngineUse,
+    EvidenceUse,
+    Signing,
+    SnapshotMeta,
+)
 from tests.unit.snapshot.conftest import PROVENANCE
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS, FIGURES
 
@@ -87,7 +94,9 @@ def front(card: str) -> dict[str, Any]:
 def tables(text: str) -> Iterator[list[list[str]]]:
     """Each table of a Markdown text as rows of cells, cut at the pipes that no backslash takes the meaning of."""
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
-        rows = [re.split(r"(?<!\\)(?:\\\\)*\|", row)[1:-1] for row in block.splitlines()]
+        rows = [
+            re.split(r"(?<!\\)(?:\\\\)*\|", row)[1:-1] for row in block.splitlines()
+        ]
         yield rows
 
 
@@ -102,7 +111,9 @@ def card() -> str:
     return card_of()
 
 
-def test_the_card_says_the_version_the_numbers_the_parent_and_the_canary(card: str) -> None:
+def test_the_card_says_the_version_the_numbers_the_parent_and_the_canary(
+    card: str,
+) -> None:
     assert "| cases | 2,756, 2,756 of them first in this release |" in card
     assert "| criteria | 16,702 |" in card
     assert f"| comes after | 2026.W46, `sha256:{'7' * 64}` |" in card
@@ -112,7 +123,9 @@ def test_the_card_says_the_version_the_numbers_the_parent_and_the_canary(card: s
     assert "| Urology | 210 | 7.6% |" in card
 
 
-def test_every_figure_is_shown_once_by_its_path_and_no_table_is_ragged(card: str) -> None:
+def test_every_figure_is_shown_once_by_its_path_and_no_table_is_ragged(
+    card: str,
+) -> None:
     assert sorted(re.findall(r"!\[[^\]]+\]\(([^)]+)\)", card)) == sorted(FIGURES)
     for rows in tables(card):
         assert len({len(row) for row in rows}) == 1
@@ -120,7 +133,9 @@ def test_every_figure_is_shown_once_by_its_path_and_no_table_is_ragged(card: str
     assert "\n\n\n" not in card
 
 
-def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed(card: str) -> None:
+def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed(
+    card: str,
+) -> None:
     commands = f"minisign -VHm SHA256SUMS -P {KEY.public_key}\nsha256sum -c --strict SHA256SUMS\n"
     assert f"{commands}medlive snapshot verify" in card
     assert card.count(KEY.key_id) == 2
@@ -130,7 +145,9 @@ def test_a_signed_card_tells_how_to_check_and_an_unsigned_one_that_nobody_signed
     assert "minisign -V" not in unsigned
 
 
-def test_a_snapshot_that_may_not_be_published_warns_before_anything_else(card: str) -> None:
+def test_a_snapshot_that_may_not_be_published_warns_before_anything_else(
+    card: str,
+) -> None:
     assert "Not publishable" not in card
     loud = card_of(why_not=("the screener was <b>rules</b>", "one\n# two"))
     warning = loud[loud.index("> [!WARNING]") : loud.index("| made |")]
@@ -152,7 +169,9 @@ def test_held_out_cases_are_counted_and_explained(card: str) -> None:
 def test_tables_over_a_long_time_stay_short_and_lose_nothing(months: int) -> None:
     by_month = {f"{1985 + m // 12:04d}-{m % 12 + 1:02d}": m for m in range(months)}
     releases = {f"{2020 + w // 50}.W{w % 50 + 1:02d}": w for w in range(months)}
-    counts = COUNTS.model_copy(update={"by_month": by_month, "by_first_release": releases})
+    counts = COUNTS.model_copy(
+        update={"by_month": by_month, "by_first_release": releases}
+    )
     text = card_of(counts)
     found = {rows[0][0].strip(): rows[2:] for rows in tables(text)}
     for name in (
@@ -164,7 +183,9 @@ def test_tables_over_a_long_time_stay_short_and_lose_nothing(months: int) -> Non
         )
     ):
         assert len(found[name]) <= MOST_ROWS
-        assert sum(int(row[1].replace(",", "")) for row in found[name]) == sum(range(months))
+        assert sum(int(row[1].replace(",", "")) for row in found[name]) == sum(
+            range(months)
+        )
 
 
 def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
@@ -173,7 +194,9 @@ def test_the_front_matter_holds_what_the_hub_asks_for(card: str) -> None:
     assert data["language"] == ["en", "zh"]
     assert (data["license"], data["license_link"]) == ("other", "LICENSE")
     assert data["size_categories"] == ["1K<n<10K"]
-    assert [(c["config_name"], c["data_files"][0]["path"]) for c in data["configs"]] == [
+    assert [
+        (c["config_name"], c["data_files"][0]["path"]) for c in data["configs"]
+    ] == [
         ("cases", "data/cases.parquet"),
         ("criteria", "data/criteria.parquet"),
     ]
@@ -188,14 +211,23 @@ def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
     why_not: list[str],
     engine: tuple[str, str, str],
 ) -> None:
-    update = {"by_source": sources, "by_specialty": sources, "by_theme": axes, "by_axis": axes}
+    update = {
+        "by_source": sources,
+        "by_specialty": sources,
+        "by_theme": axes,
+        "by_axis": axes,
+    }
     role, name, model = engine
     made = PROVENANCE.model_copy(
         update={
             "code_version": name,
-            "engines": (EngineUse.model_construct(role=role, engine=name, model=model),),
+            "engines": (
+                EngineUse.model_construct(role=role, engine=name, model=model),
+            ),
             "evidence": (
-                EvidenceUse.model_construct(retriever=role, index_digest=name, corpora={model: role}, passages=1),
+                EvidenceUse.model_construct(
+                    retriever=role, index_digest=name, corpora={model: role}, passages=1
+                ),
             ),
             "thresholds": {role: model, name: 0.5},
         }
@@ -205,10 +237,16 @@ def test_no_name_breaks_the_front_matter_a_table_or_the_sections(
     harmless = card_of(why_not=["a"] * len(why_not))
     data, expected = front(text), front(harmless)
     for config in (*data["configs"], *expected["configs"]):
-        assert config.pop("description").startswith("medlive 2026.W47, made 2026-11-21T08:30:01Z, 2756 cases, ")
+        assert config.pop("description").startswith(
+            "medlive 2026.W47, made 2026-11-21T08:30:01Z, 2756 cases, "
+        )
     assert data.pop("language", []) == sorted(languages)
-    assert data.pop("multilinguality") == ["multilingual" if len(languages) > 1 else "monolingual"]
-    assert data == {k: v for k, v in expected.items() if k not in ("language", "multilinguality")}
+    assert data.pop("multilinguality") == [
+        "multilingual" if len(languages) > 1 else "monolingual"
+    ]
+    assert data == {
+        k: v for k, v in expected.items() if k not in ("language", "multilinguality")
+    }
     for rows in tables(text):
         assert len({len(row) for row in rows}) == 1
     assert marked(text) == marked(harmless)
@@ -224,25 +262,38 @@ def test_a_quoted_scalar_is_the_text_again(text: str) -> None:
 def shown(markdown: str) -> list[list[str]]:
     """A table's cells as an independent parser of Markdown shows them, each of which must be bare text."""
     rows: list[list[str]] = []
-    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(markdown):
+    for token in (
+        MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(markdown)
+    ):
         if token.type == "tr_open":
             rows.append([])
         elif token.type == "inline":
-            assert {child.type for child in token.children or ()} <= {"text", "text_special"}
+            assert {child.type for child in token.children or ()} <= {
+                "text",
+                "text_special",
+            }
             rows[-1].append("".join(child.content for child in token.children or ()))
     return rows
 
 
 @given(st.lists(st.tuples(texts, texts), min_size=1, max_size=5))
-def test_a_table_shows_exactly_what_its_cells_were_given(pairs: list[tuple[str, str]]) -> None:
+def test_a_table_shows_exactly_what_its_cells_were_given(
+    pairs: list[tuple[str, str]],
+) -> None:
     written = table(("a", "b"), [(cell(x), cell(y)) for x, y in pairs])
-    assert shown(written) == [["a", "b"], *([plain(x).strip(), plain(y).strip()] for x, y in pairs)]
+    assert shown(written) == [
+        ["a", "b"],
+        *([plain(x).strip(), plain(y).strip()] for x, y in pairs),
+    ]
 
 
 def test_a_plain_cell_is_shown_as_it_is_and_markup_as_its_characters() -> None:
     name = "Gastroenterology, (GI) 0.5 -0.5 2026.W47 some-model/v1:x 心内科"
     assert cell(name) == name
-    assert cell("a|b\n`c` <d> & e_f [g] \\") == "a\\|b \\`c\\` &lt;d&gt; &amp; e\\_f \\[g\\] \\\\"
+    assert (
+        cell("a|b\n`c` <d> & e_f [g] \\")
+        == "a\\|b \\`c\\` &lt;d&gt; &amp; e\\_f \\[g\\] \\\\"
+    )
     assert [cell(t) for t in ("---", "# x", "1. y", "- z", "-0.5")] == [
         "\\---",
         "\\# x",
@@ -252,11 +303,23 @@ def test_a_plain_cell_is_shown_as_it_is_and_markup_as_its_characters() -> None:
     ]
 
 
-def note(added: int, asked: list[ChangeKind] | None = None, *, first: bool = False, **held: int) -> str:
+def note(
+    added: int,
+    asked: list[ChangeKind] | None = None,
+    *,
+    first: bool = False,
+    **held: int,
+) -> str:
     changes = {
-        ChangeKind.ADDED: [Change(ChangeKind.ADDED, f"a{n:04d}", "new", None, 1) for n in range(added)],
-        ChangeKind.REVISED: [Change(ChangeKind.REVISED, "r1", "a dose | was\nwrong", 1, 2)],
-        ChangeKind.WITHDRAWN: [Change(ChangeKind.WITHDRAWN, "w1", "taken down", 3, None)],
+        ChangeKind.ADDED: [
+            Change(ChangeKind.ADDED, f"a{n:04d}", "new", None, 1) for n in range(added)
+        ],
+        ChangeKind.REVISED: [
+            Change(ChangeKind.REVISED, "r1", "a dose | was\nwrong", 1, 2)
+        ],
+        ChangeKind.WITHDRAWN: [
+            Change(ChangeKind.WITHDRAWN, "w1", "taken down", 3, None)
+        ],
     }
 
     def entries(kind: ChangeKind) -> list[Change]:
@@ -265,16 +328,26 @@ def note(added: int, asked: list[ChangeKind] | None = None, *, first: bool = Fal
         return changes[kind]
 
     meta = replace(META, lineage=()) if first else META
-    numbers = {kind.value: len(rows) for kind, rows in changes.items()} | {"revealed": 0, "dropped": 0} | held
-    counts = COUNTS.model_copy(update={"by_language": {"en": added}, "by_source": {"a|b": added}})
+    numbers = (
+        {kind.value: len(rows) for kind, rows in changes.items()}
+        | {"revealed": 0, "dropped": 0}
+        | held
+    )
+    counts = COUNTS.model_copy(
+        update={"by_language": {"en": added}, "by_source": {"a|b": added}}
+    )
     return "".join(changes_md(meta, numbers, counts, entries))
 
 
 def test_the_change_note_lists_each_change_with_its_reason() -> None:
     text = note(MOST_ADDED)
-    assert text.startswith("# Changes in medlive 2026.W47 since 2026.W46\n\n## Added: 200\n")
+    assert text.startswith(
+        "# Changes in medlive 2026.W47 since 2026.W46\n\n## Added: 200\n"
+    )
     assert text.count("| new |") == MOST_ADDED
-    assert "## Revised: 1\n\n| case | revision | reason |\n| --- | --- | --- |\n" in text
+    assert (
+        "## Revised: 1\n\n| case | revision | reason |\n| --- | --- | --- |\n" in text
+    )
     assert "| r1 | 1 → 2 | a dose \\| was wrong |\n" in text
     assert "| w1 | 3 | taken down |\n" in text
     assert text.endswith(f"\nCanary: {CANARY}\n")
@@ -294,7 +367,10 @@ def test_the_change_note_speaks_of_held_out_cases_and_of_a_first_release() -> No
     assert "Held out" not in note(1)
     text = note(1, first=True, revealed=2, dropped=1)
     assert "(the first release)" in text
-    assert "2 cases are shown now, with the proof in `holdouts.json`; 1 was withdrawn" in text
+    assert (
+        "2 cases are shown now, with the proof in `holdouts.json`; 1 was withdrawn"
+        in text
+    )
 
 
 _LIBRARIES = """
@@ -321,14 +397,23 @@ print(json.dumps({
     find_spec("datasets") is None or find_spec("huggingface_hub") is None,
     reason="`datasets` and `huggingface_hub` are not installed",
 )
-def test_the_folder_is_a_hugging_face_dataset_as_it_is(copied: Callable[[int], Path], tmp_path: Path) -> None:
+def test_the_folder_is_a_hugging_face_dataset_as_it_is(
+    copied: Callable[[int], Path], tmp_path: Path
+) -> None:
     # Another build of the same week lies in a folder of the same name, and was read into the same cache.
     (tmp_path / "elsewhere").mkdir()
     namesake = copied(3).rename(tmp_path / "elsewhere" / "medlive-2026.W47")
     folder = copied(8)
     environment = {**os.environ, "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", _LIBRARIES, str(folder), str(namesake)]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["card"]["language"] == ["en", "zh"]
@@ -339,5 +424,8 @@ def test_the_folder_is_a_hugging_face_dataset_as_it_is(copied: Callable[[int], P
     assert found["types"]["posted_at"] == "date32"
     assert found["types"]["revision"] == "int32"
     for name in ("cases", "criteria"):
-        rows = [json.loads(row) for row in (folder / "data" / f"{name}.jsonl").read_bytes().splitlines()]
+        rows = [
+            json.loads(row)
+            for row in (folder / "data" / f"{name}.jsonl").read_bytes().splitlines()
+        ]
         assert found[name] == rows

@@ -33,7 +33,10 @@ COUNTS = Counts(
 )
 
 month_counts = st.dictionaries(
-    st.builds(lambda y, m: f"{y:04d}-{m:02d}", st.integers(1, 9999), st.integers(1, 12)), st.integers(0, 999)
+    st.builds(
+        lambda y, m: f"{y:04d}-{m:02d}", st.integers(1, 9999), st.integers(1, 12)
+    ),
+    st.integers(0, 999),
 )
 names = st.dictionaries(st.text(max_size=30), st.integers(0, 10**6), max_size=6)
 
@@ -42,7 +45,9 @@ def desc(svg: str) -> str:
     return ElementTree.fromstring(svg).findtext(f"{SVG}desc") or ""
 
 
-def test_the_figures_are_those_of_the_folder_each_with_the_canary_and_its_numbers() -> None:
+def test_the_figures_are_those_of_the_folder_each_with_the_canary_and_its_numbers() -> (
+    None
+):
     drawn = figures(COUNTS, CANARY, "2026.W47")
     assert tuple(drawn) == FIGURES
     for svg in drawn.values():
@@ -56,12 +61,20 @@ def test_the_figures_are_those_of_the_folder_each_with_the_canary_and_its_number
         "figures/specialties.svg": "Cardiology: 2,546 (92.4%); Urology: 210 (7.6%).",
         "figures/themes.svg": "Response Depth: 2,700 (98.0%); Context-Seeking: 56 (2.0%).",
     }
-    assert {path for path, numbers in told.items() if numbers in desc(drawn[path])} == set(FIGURES)
+    assert {
+        path for path, numbers in told.items() if numbers in desc(drawn[path])
+    } == set(FIGURES)
     assert "mean 5.07 criteria, from 2 to 10" in drawn["figures/criteria-per-case.svg"]
 
 
 @settings(max_examples=30)
-@given(names, names, names, month_counts, st.dictionaries(st.integers(0, 10**4).map(str), st.integers(0, 10**6)))
+@given(
+    names,
+    names,
+    names,
+    month_counts,
+    st.dictionaries(st.integers(0, 10**4).map(str), st.integers(0, 10**6)),
+)
 def test_any_names_and_numbers_make_figures_that_parse(
     sources: dict[str, int],
     specialties: dict[str, int],
@@ -69,8 +82,15 @@ def test_any_names_and_numbers_make_figures_that_parse(
     months: dict[str, int],
     sizes: dict[str, int],
 ) -> None:
-    other = {"by_source": sources, "by_specialty": specialties, "by_theme": specialties, "by_axis": axes}
-    counts = COUNTS.model_copy(update={**other, "by_month": months, "criteria_per_case": sizes})
+    other = {
+        "by_source": sources,
+        "by_specialty": specialties,
+        "by_theme": specialties,
+        "by_axis": axes,
+    }
+    counts = COUNTS.model_copy(
+        update={**other, "by_month": months, "criteria_per_case": sizes}
+    )
     drawn = figures(counts, CANARY, "2026.W47")
     assert drawn == figures(counts, CANARY, "2026.W47")
     for svg in drawn.values():
@@ -78,31 +98,55 @@ def test_any_names_and_numbers_make_figures_that_parse(
 
 
 def test_an_empty_snapshot_has_figures_that_say_so() -> None:
-    empty = Counts.model_validate({name: {} if isinstance(v, dict) else 0 for name, v in COUNTS})
+    empty = Counts.model_validate(
+        {name: {} if isinstance(v, dict) else 0 for name, v in COUNTS}
+    )
     assert all("no data" in svg for svg in figures(empty, CANARY, "2026.W47").values())
 
 
 @pytest.mark.parametrize(
     ("last", "span", "columns"),
-    [("2025-12", "month", 72), ("2026-01", "quarter", 25), ("2099-12", "year", 80), ("2300-01", "decade", 29)],
+    [
+        ("2025-12", "month", 72),
+        ("2026-01", "quarter", 25),
+        ("2099-12", "year", 80),
+        ("2300-01", "decade", 29),
+    ],
 )
-def test_a_long_time_is_told_by_longer_spans(last: str, span: str, columns: int) -> None:
+def test_a_long_time_is_told_by_longer_spans(
+    last: str, span: str, columns: int
+) -> None:
     name, tally = by_span({"2020-01": 3, last: 4}, 81 if span == "year" else 72)
     assert (name, len(tally)) == (span, columns)
     assert [*tally.values()] == [3, *[0] * (columns - 2), 4]
-    titled = figures(COUNTS.model_copy(update={"by_month": {"2020-01": 3, last: 4}}), CANARY, "2026.W47")[MONTHS]
+    titled = figures(
+        COUNTS.model_copy(update={"by_month": {"2020-01": 3, last: 4}}),
+        CANARY,
+        "2026.W47",
+    )[MONTHS]
     assert "Cases per " in titled
 
 
 def test_spans_are_named_as_people_write_them() -> None:
     assert [*by_span({"2025-03": 1, "2025-04": 1})[1]] == ["2025-03", "2025-04"]
-    assert [*by_span({"2024-12": 1, "2025-04": 1}, 4)[1]] == ["2024-Q4", "2025-Q1", "2025-Q2"]
+    assert [*by_span({"2024-12": 1, "2025-04": 1}, 4)[1]] == [
+        "2024-Q4",
+        "2025-Q1",
+        "2025-Q2",
+    ]
     assert [*by_span({"2024-12": 1, "2025-04": 1}, 2)[1]] == ["2024", "2025"]
-    assert [*by_span({"1999-12": 1, "2025-04": 1}, 5)[1]] == ["1990s", "2000s", "2010s", "2020s"]
+    assert [*by_span({"1999-12": 1, "2025-04": 1}, 5)[1]] == [
+        "1990s",
+        "2000s",
+        "2010s",
+        "2020s",
+    ]
 
 
 @given(month_counts, st.integers(1, 100))
-def test_no_case_is_lost_where_months_are_joined(months: dict[str, int], most: int) -> None:
+def test_no_case_is_lost_where_months_are_joined(
+    months: dict[str, int], most: int
+) -> None:
     span, tally = by_span(months, most)
     assert sum(tally.values()) == sum(months.values())
     assert [*tally] == sorted(tally)

@@ -50,13 +50,19 @@ def made() -> dict[str, Any]:
     return croissant(META, COUNTS, FILES)
 
 
-def test_every_term_of_the_responsible_ai_vocabulary_is_there_and_no_other(made: dict[str, Any]) -> None:
-    assert {key.removeprefix("rai:") for key in made if key.startswith("rai:")} == RAI_TERMS
+def test_every_term_of_the_responsible_ai_vocabulary_is_there_and_no_other(
+    made: dict[str, Any],
+) -> None:
+    assert {
+        key.removeprefix("rai:") for key in made if key.startswith("rai:")
+    } == RAI_TERMS
     assert all(made[f"rai:{term}"] for term in RAI_TERMS)
     assert made["rai:dataCollectionTimeframe"] == ["2025-01-01", "2025-04-30"]
 
 
-def test_it_names_version_canary_and_how_to_cite_in_words_that_are_filled_in(made: dict[str, Any]) -> None:
+def test_it_names_version_canary_and_how_to_cite_in_words_that_are_filled_in(
+    made: dict[str, Any],
+) -> None:
     assert (made["name"], made["version"], made["medlive:version"]) == (
         "medlive-2026.W47",
         "2026.47.0",
@@ -65,22 +71,36 @@ def test_it_names_version_canary_and_how_to_cite_in_words_that_are_filled_in(mad
     assert made["medlive:canary"] == CANARY
     assert f"canary {CANARY}" in made["citeAs"]
     assert "of." not in made["citeAs"].replace("sha256", "")
-    assert croissant(replace(META, version="2026.W05"), COUNTS, FILES)["version"] == "2026.5.0"
+    assert (
+        croissant(replace(META, version="2026.W05"), COUNTS, FILES)["version"]
+        == "2026.5.0"
+    )
 
 
 def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> None:
     names = [f["@id"] for f in made["distribution"]]
     assert (
-        names == [*DESCRIBED_FILES] == [n for n in REQUIRED if n.startswith("data/") or n == "livemedbench.json"]
+        names
+        == [*DESCRIBED_FILES]
+        == [n for n in REQUIRED if n.startswith("data/") or n == "livemedbench.json"]
     )
     for file in made["distribution"]:
-        assert (file["sha256"], file["contentSize"]) == (FILES[file["@id"]].sha256, "7 B")
-    for record_set, fields in zip(made["recordSet"], (CASE_FIELDS, CRITERION_FIELDS), strict=True):
+        assert (file["sha256"], file["contentSize"]) == (
+            FILES[file["@id"]].sha256,
+            "7 B",
+        )
+    for record_set, fields in zip(
+        made["recordSet"], (CASE_FIELDS, CRITERION_FIELDS), strict=True
+    ):
         types = {f["name"]: f["dataType"] for f in record_set["field"]}
         assert list(types) == list(fields)
         for name, kind in fields.items():
             assert types[name] == (
-                "sc:Date" if name == "posted_at" else "sc:Integer" if kind is int else "sc:Text"
+                "sc:Date"
+                if name == "posted_at"
+                else "sc:Integer"
+                if kind is int
+                else "sc:Text"
             )
             assert all(f["description"] for f in record_set["field"])
 
@@ -133,7 +153,9 @@ print(json.dumps({
 """
 
 
-@pytest.mark.skipif(find_spec("mlcroissant") is None, reason="`mlcroissant` is not installed")
+@pytest.mark.skipif(
+    find_spec("mlcroissant") is None, reason="`mlcroissant` is not installed"
+)
 def test_mlcroissant_finds_no_fault_and_reads_the_rows_of_the_json_lines(
     copied: Callable[[int], Path], tmp_path: Path
 ) -> None:
@@ -141,21 +163,40 @@ def test_mlcroissant_finds_no_fault_and_reads_the_rows_of_the_json_lines(
     # Names that nothing checks, in a description of their own: it must validate as quietly.
     tools = [text for text in HOSTILE if "\ud800" not in text]
     engines = tuple(EngineUse.model_construct(role=t, engine=t, model=t) for t in tools)
-    made = META.provenance.model_copy(update={"engines": engines, "code_version": "---\n\"'"})
-    odd, counts = replace(META, provenance=made), COUNTS.model_copy(update={"by_month": {}, "by_language": {}})
+    made = META.provenance.model_copy(
+        update={"engines": engines, "code_version": "---\n\"'"}
+    )
+    odd, counts = (
+        replace(META, provenance=made),
+        COUNTS.model_copy(update={"by_month": {}, "by_language": {}}),
+    )
     hostile = tmp_path / "croissant.json"
     hostile.write_text(json.dumps(croissant(odd, counts, FILES)), encoding="utf-8")
-    command = [sys.executable, "-c", _READER, str(folder / "croissant.json"), str(hostile)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-c",
+        _READER,
+        str(folder / "croissant.json"),
+        str(hostile),
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["issues"] == []
     for name in ("cases", "criteria"):
-        rows = [json.loads(row) for row in (folder / "data" / f"{name}.jsonl").read_bytes().splitlines()]
+        rows = [
+            json.loads(row)
+            for row in (folder / "data" / f"{name}.jsonl").read_bytes().splitlines()
+        ]
         assert found["read"][name] == rows
     written = json.loads((folder / "croissant.json").read_bytes())
     assert set(found["known"]) <= written["@context"].keys()
     assert found["conforms_to"] == "http://mlcommons.org/croissant/1.1"
     assert found["cited"] == written["citeAs"]
-    assert found["rai"] == [written["rai:dataBiases"], written["rai:machineAnnotationTools"]]
+    assert found["rai"] == [
+        written["rai:dataBiases"],
+        written["rai:machineAnnotationTools"],
+    ]
     assert sorted(found["tools"]) == sorted({f"{t}: {t}, {t}" for t in tools})

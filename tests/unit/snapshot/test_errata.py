@@ -43,7 +43,12 @@ def entry(number: int = 1, **changes: Any) -> dict[str, Any]:
 
 
 def document(*entries: dict[str, Any], **changes: Any) -> bytes:
-    whole = {"format": "medlive-errata", "format_version": 1, "entries": list(entries), **changes}
+    whole = {
+        "format": "medlive-errata",
+        "format_version": 1,
+        "entries": list(entries),
+        **changes,
+    }
     return json.dumps(whole).encode()
 
 
@@ -58,10 +63,18 @@ def erratum(draw: st.DrawFn, number: int) -> Erratum:
         kind=draw(st.sampled_from(WithdrawalKind)),
         case_id=case_id,
         criterion_id=None if part is None else f"{case_id}-c{part}",
-        reason=draw(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=40)),
+        reason=draw(
+            st.text(
+                st.characters(codec="utf-8", exclude_categories=["Cc"]),
+                min_size=1,
+                max_size=40,
+            )
+        ),
         revision=None if part is None else draw(st.integers(1, 9)),
         snapshots=tuple(held),
-        fixed_in=draw(st.none() | st.sampled_from([week for week in WEEKS if week > held[-1]])),
+        fixed_in=draw(
+            st.none() | st.sampled_from([week for week in WEEKS if week > held[-1]])
+        ),
     )
 
 
@@ -73,7 +86,9 @@ def some_errata(draw: st.DrawFn) -> Errata:
 
 @settings(max_examples=25)
 @given(some_errata(), st.sampled_from(WEEKS))
-def test_errata_come_back_as_they_went_and_tell_whom_they_affect(errata: Errata, version: str) -> None:
+def test_errata_come_back_as_they_went_and_tell_whom_they_affect(
+    errata: Errata, version: str
+) -> None:
     text = errata.text()
     assert parse_errata(text.encode()) == errata
     assert parse_errata(text.encode()).text() == text
@@ -102,9 +117,13 @@ FAULTS = {
     "a snapshot that is none": document(entry(snapshots=["../W47"])),
     "snapshots out of order": document(entry(snapshots=["2026.W47", "2026.W46"])),
     "fixed before": document(entry(fixed_in="2026.W47")),
-    "a criterion without a revision": document(entry(criterion_id="ml-0123456789ab-c1")),
+    "a criterion without a revision": document(
+        entry(criterion_id="ml-0123456789ab-c1")
+    ),
     "a case with a revision": document(entry(revision=1)),
-    "another case's criterion": document(entry(criterion_id="ml-ffffffffffff-c1", revision=1)),
+    "another case's criterion": document(
+        entry(criterion_id="ml-ffffffffffff-c1", revision=1)
+    ),
     "no zone": document(entry(issued_at="2026-11-21T08:00:01")),
     "twice the same": document(entry(), entry()),
     "out of order": document(entry(2), entry(1)),
@@ -122,15 +141,21 @@ FAULTS = {
 def test_what_holds_no_errata_is_a_clear_error(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "errata.json"
     path.write_bytes(data)
-    with pytest.raises(BadInput, match=r"errata\.json is not a valid errata file: \w+") as caught:
+    with pytest.raises(
+        BadInput, match=r"errata\.json is not a valid errata file: \w+"
+    ) as caught:
         load_errata(path)
     assert len(caught.value.message) < 600
 
 
 @given(st.integers(0, 400), st.integers(0, 255), st.integers(0, 40))
 @example(0, 0, 10_000)
-def test_spoilt_bytes_are_errata_or_bad_input_and_nothing_else(at: int, byte: int, cut: int) -> None:
-    data = bytearray(document(entry(), entry(2, criterion_id="ml-0123456789ab-c2", revision=2)))
+def test_spoilt_bytes_are_errata_or_bad_input_and_nothing_else(
+    at: int, byte: int, cut: int
+) -> None:
+    data = bytearray(
+        document(entry(), entry(2, criterion_id="ml-0123456789ab-c2", revision=2))
+    )
     data[at % len(data)] = byte
     with suppress(BadInput):
         parse_errata(bytes(data[: len(data) - cut]))
@@ -147,7 +172,9 @@ def keys() -> tuple[SecretKey, PublicKey]:
     return SecretKey.parse(secret, None), PublicKey.parse(public)
 
 
-def test_the_signature_is_of_these_bytes_by_this_key(tmp_path: Path, keys: tuple[SecretKey, PublicKey]) -> None:
+def test_the_signature_is_of_these_bytes_by_this_key(
+    tmp_path: Path, keys: tuple[SecretKey, PublicKey]
+) -> None:
     secret, public = keys
 
     def signer(errata: Errata) -> Callable[[bytes], str]:
@@ -159,7 +186,10 @@ def test_the_signature_is_of_these_bytes_by_this_key(tmp_path: Path, keys: tuple
     assert load_errata(path, public_key=public) == first
     as_written = {p.name: p.read_bytes() for p in path.parent.iterdir()}
     assert set(as_written) == {"errata.json", "errata.json.minisig"}
-    assert b"timestamp:1795248001\tfile:errata.json\tentries:1\n" in as_written["errata.json.minisig"]
+    assert (
+        b"timestamp:1795248001\tfile:errata.json\tentries:1\n"
+        in as_written["errata.json.minisig"]
+    )
     # The same again is the same bytes; without a key they stay signed, since they are what was signed.
     write_errata_file(path.parent, first, signer(first))
     write_errata_file(path.parent, first, None)
@@ -173,7 +203,9 @@ def test_the_signature_is_of_these_bytes_by_this_key(tmp_path: Path, keys: tuple
         load_errata(path, public_key=public)
     # A signature of the same key over the same bytes that was made for another file.
     path.write_bytes(as_written["errata.json"])
-    beside.write_text(sign(as_written["errata.json"], secret, "file:SHA256SUMS", "errata"))
+    beside.write_text(
+        sign(as_written["errata.json"], secret, "file:SHA256SUMS", "errata")
+    )
     with pytest.raises(CheckFailed, match="expected the comment"):
         load_errata(path, public_key=public)
 

@@ -17,7 +17,9 @@ def test_what_was_frozen_is_loaded(freeze: Freeze) -> None:
     assert list(snapshot) == [make_case(i) for i in range(9)]
     assert snapshot.version == "2026.W47"
     assert len(snapshot.filter(language="zh")) == 4
-    assert {c.posted_at.month for c in snapshot.filter(posted_from=date(2025, 6, 1))} == {6, 7, 8, 9}
+    assert {
+        c.posted_at.month for c in snapshot.filter(posted_from=date(2025, 6, 1))
+    } == {6, 7, 8, 9}
     assert len(snapshot.filter(posted_before=date(2025, 6, 1))) == 5
     assert len(snapshot.filter(first_release_after="2026.W46")) == 9
     assert len(snapshot.filter(first_release_after="2026.W47")) == 0
@@ -55,7 +57,9 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
     hits = {
         c.case_id: [
             *row_hits(c),
-            *content_hits(c, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else []),
+            *content_hits(
+                c, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else []
+            ),
         ]
         for c in cases
     }
@@ -66,7 +70,11 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
     assert ("c014", Gate.IDENTIFIERS) in found
     assert ("c006", Gate.RUBRIC) in found
     assert ("c008", Gate.RUBRIC) in found
-    assert not any("7946" in h.detail or "jane" in h.detail for found in hits.values() for h in found)
+    assert not any(
+        "7946" in h.detail or "jane" in h.detail
+        for found in hits.values()
+        for h in found
+    )
 
 
 def test_a_release_of_the_rules_engine_or_of_too_few_cases_is_not_publishable() -> None:

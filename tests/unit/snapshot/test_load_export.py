@@ -32,7 +32,9 @@ FORMULA = '=HYPERLINK("x","y")'
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     cases = [make_case(i) for i in range(6)]
-    cases[2] = make_case(2, narrative=FORMULA, query="-2 + 3?", advice='  + rest,\n"lots"')
+    cases[2] = make_case(
+        2, narrative=FORMULA, query="-2 + 3?", advice='  + rest,\n"lots"'
+    )
     root = tmp_path_factory.mktemp("export")
     return load_snapshot(write_snapshot(cases, META, root, added(cases)).path)
 
@@ -46,12 +48,21 @@ def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
         rows = pq.read_table(path).to_pylist()
         return [{**row, "posted_at": row["posted_at"].isoformat()} for row in rows]
     with path.open(encoding="utf-8-sig", newline="") as handle:
-        read = [{k: unguarded(v) for k, v in row.items()} for row in csv.DictReader(handle)]
-    return [{**r, "revision": int(r["revision"]), "criteria": json.loads(r["criteria"])} for r in read]
+        read = [
+            {k: unguarded(v) for k, v in row.items()} for row in csv.DictReader(handle)
+        ]
+    return [
+        {**r, "revision": int(r["revision"]), "criteria": json.loads(r["criteria"])}
+        for r in read
+    ]
 
 
-@pytest.mark.parametrize("form", [ExportFormat.JSONL, ExportFormat.CSV, ExportFormat.PARQUET])
-def test_every_format_gives_the_slice_back(loaded: Snapshot, form: ExportFormat, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "form", [ExportFormat.JSONL, ExportFormat.CSV, ExportFormat.PARQUET]
+)
+def test_every_format_gives_the_slice_back(
+    loaded: Snapshot, form: ExportFormat, tmp_path: Path
+) -> None:
     part = loaded.filter(language="en")
     done = export_slice(part, tmp_path / "slice", form)
     assert (done.cases, done.criteria, done.source) == (3, 9, loaded.digest)
@@ -61,7 +72,10 @@ def test_every_format_gives_the_slice_back(loaded: Snapshot, form: ExportFormat,
         {
             **case.row(),
             "canary": loaded.manifest.canary,
-            "criteria": [{k: v for k, v in c.row().items() if k not in whole} for c in case.criteria],
+            "criteria": [
+                {k: v for k, v in c.row().items() if k not in whole}
+                for c in case.criteria
+            ],
         }
         for case in part
     ]
@@ -74,10 +88,18 @@ def test_livemedbench_of_all_is_the_snapshots_own_and_of_a_slice_is_evaluated_as
     done = export_slice(loaded, tmp_path / "all.json", ExportFormat.LIVEMEDBENCH)
     assert done.path.read_bytes() == (loaded.path / "livemedbench.json").read_bytes()
     part = loaded.filter(language="zh")
-    cases = load_cases(export_slice(part, tmp_path / "zh.json", ExportFormat.LIVEMEDBENCH).path)
-    assert all("has the prompt of" in note for note in cases.notes), "the fixture repeats its questions"
+    cases = load_cases(
+        export_slice(part, tmp_path / "zh.json", ExportFormat.LIVEMEDBENCH).path
+    )
+    assert all("has the prompt of" in note for note in cases.notes), (
+        "the fixture repeats its questions"
+    )
     for theirs, ours in zip(cases.cases, from_snapshot(part).cases, strict=True):
-        assert (theirs.case_id, theirs.question, theirs.month) == (ours.case_id, ours.question, ours.month)
+        assert (theirs.case_id, theirs.question, theirs.month) == (
+            ours.case_id,
+            ours.question,
+            ours.month,
+        )
         assert [(c.criterion, c.points, c.axis) for c in theirs.criteria] == [
             (c.criterion, c.points, c.axis) for c in ours.criteria
         ]
@@ -92,7 +114,12 @@ def test_parquet_names_where_it_came_from(loaded: Snapshot, tmp_path: Path) -> N
     assert told[b"medlive.source_digest"].decode() == loaded.digest
 
 
-@given(st.text(alphabet=st.sampled_from("='+-@\t\r\n \uff1d\uff20ab") | st.characters(), max_size=6))
+@given(
+    st.text(
+        alphabet=st.sampled_from("='+-@\t\r\n \uff1d\uff20ab") | st.characters(),
+        max_size=6,
+    )
+)
 @example(FORMULA)
 @example("'=1")
 @example(" \n=1")
@@ -104,7 +131,9 @@ def test_no_cell_begins_as_a_formula_and_each_comes_back(text: str) -> None:
     assert not cell.startswith(("\t", "\r", "\n"))
 
 
-def test_nothing_is_overwritten_spoilt_or_left_half_made(loaded: Snapshot, tmp_path: Path) -> None:
+def test_nothing_is_overwritten_spoilt_or_left_half_made(
+    loaded: Snapshot, tmp_path: Path
+) -> None:
     there = tmp_path / "there.csv"
     there.write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
@@ -112,11 +141,19 @@ def test_nothing_is_overwritten_spoilt_or_left_half_made(loaded: Snapshot, tmp_p
     with pytest.raises(UsageError, match="inside the snapshot"):
         export_slice(loaded, loaded.path / "data" / "slice.csv", ExportFormat.CSV)
     with pytest.raises(UsageError, match="fits the filters"):
-        export_slice(loaded.filter(source="nowhere"), tmp_path / "none.json", ExportFormat.LIVEMEDBENCH)
+        export_slice(
+            loaded.filter(source="nowhere"),
+            tmp_path / "none.json",
+            ExportFormat.LIVEMEDBENCH,
+        )
     with pytest.raises(BadInput, match="cannot be written"):
         export_slice(loaded, tmp_path / "absent" / "x.csv", ExportFormat.CSV)
     with pytest.raises(ZeroDivisionError):
-        export_slice(loaded.where(lambda c: 1 // (c.case_id < "c003") > 0), tmp_path / "x", ExportFormat.JSONL)
+        export_slice(
+            loaded.where(lambda c: 1 // (c.case_id < "c003") > 0),
+            tmp_path / "x",
+            ExportFormat.JSONL,
+        )
     assert there.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [there]
 
@@ -125,7 +162,15 @@ def test_the_command_exports_by_the_files_name(
     loaded: Snapshot, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "zh.jsonl"
-    call = ["snapshot", "export", str(loaded.path), "--out", str(out), "--language", "zh"]
+    call = [
+        "snapshot",
+        "export",
+        str(loaded.path),
+        "--out",
+        str(out),
+        "--language",
+        "zh",
+    ]
     assert run([*call, "--first-release-after", "2026.W46", "--json"]) == 0
     told = capsys.readouterr()
     printed = json.loads(told.out)

@@ -57,7 +57,10 @@ def test_every_reading_of_a_filter_is_the_same(loaded: Snapshot, one: Slice) -> 
 
 
 @settings(max_examples=20)
-@given(st.lists(st.sampled_from(SLICES), max_size=3), st.one_of(st.none(), st.integers(0, 23)))
+@given(
+    st.lists(st.sampled_from(SLICES), max_size=3),
+    st.one_of(st.none(), st.integers(0, 23)),
+)
 def test_every_reading_of_filters_together_is_the_same(
     loaded: Snapshot, slices: list[Slice], above: int | None
 ) -> None:
@@ -70,7 +73,11 @@ def _check(loaded: Snapshot, slices: list[Slice], above: int | None) -> None:
         part = part.filter(**filters)
     if above is not None:
         part = part.where(lambda c: int(c.case_id[1:]) > above)
-    expected = [make_case(i, theme=THEMES[i % 3]) for i in range(24) if above is None or i > above]
+    expected = [
+        make_case(i, theme=THEMES[i % 3])
+        for i in range(24)
+        if above is None or i > above
+    ]
     expected = [c for c in expected if all(fits(c) for _, fits in slices)]
     ids = [c.case_id for c in expected]
     assert list(part) == expected == list(part.cases)
@@ -78,7 +85,10 @@ def _check(loaded: Snapshot, slices: list[Slice], above: int | None) -> None:
     assert bool(part) is bool(expected)
     assert part.to_records() == [c.record() for c in expected]
     criteria = [c.criterion_id for case in expected for c in case.criteria]
-    for table, key, wanted in (("cases", "case_id", ids), ("criteria", "criterion_id", criteria)):
+    for table, key, wanted in (
+        ("cases", "case_id", ids),
+        ("criteria", "criterion_id", criteria),
+    ):
         arrow = part.to_arrow(table)  # type: ignore[arg-type]
         assert arrow[key].to_pylist() == wanted
         assert part.to_pandas(table)[key].tolist() == wanted  # type: ignore[arg-type]
@@ -91,20 +101,30 @@ def _check(loaded: Snapshot, slices: list[Slice], above: int | None) -> None:
                 part.case(case_id)
 
 
-def test_frames_have_types_and_the_canary(loaded: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_have_types_and_the_canary(
+    loaded: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import polars as pl
 
     part = loaded.filter(language="zh")
     for table in ("cases", "criteria"):
         frame = part.to_pandas(table)
-        assert set(frame["canary"]) == {loaded.manifest.canary} == set(part.to_polars(table)["canary"])
+        assert (
+            set(frame["canary"])
+            == {loaded.manifest.canary}
+            == set(part.to_polars(table)["canary"])
+        )
     cases = part.to_pandas()
     assert str(cases["posted_at"].dtype).startswith("datetime64")
     assert cases["posted_at"].iloc[0].date() == part.cases[0].posted_at
     assert part.to_polars().schema["posted_at"] == pl.Date
     assert part.to_polars("criteria").schema["points"] == pl.Int32
     monkeypatch.setattr(load, "find_spec", lambda library: None)
-    for ask, name in ((part.to_pandas, "pandas"), (part.to_polars, "polars"), (part.to_arrow, "pyarrow")):
+    for ask, name in (
+        (part.to_pandas, "pandas"),
+        (part.to_polars, "polars"),
+        (part.to_arrow, "pyarrow"),
+    ):
         with pytest.raises(MissingExtra, match=name) as caught:
             ask()
         assert caught.value.hint == f"pip install {name}"
@@ -133,13 +153,21 @@ def test_opening_reads_no_row_and_iterating_reads_no_more_than_it_gives(
     cases = (loaded.path / "data/cases.jsonl").stat().st_ino
 
     def counted(handle: Any) -> Any:
-        name = "cases.jsonl" if os.fstat(handle.fileno()).st_ino == cases else "another file"
+        name = (
+            "cases.jsonl"
+            if os.fstat(handle.fileno()).st_ino == cases
+            else "another file"
+        )
         for line in lines(handle):
             read.append(name)
             yield line
 
     monkeypatch.setattr(rows, "lines", counted)
-    part = load_snapshot(loaded.path, verify=False).filter(language="en").where(lambda c: True)
+    part = (
+        load_snapshot(loaded.path, verify=False)
+        .filter(language="en")
+        .where(lambda c: True)
+    )
     assert read == []
     assert [c.case_id for c in itertools.islice(part, 2)] == ["c000", "c002"]
     assert read.count("cases.jsonl") == 3
@@ -179,7 +207,10 @@ def test_a_version_is_looked_up_where_the_variable_says_and_else_here_and_at_hom
     home, elsewhere, here = tmp_path / "home", tmp_path / "elsewhere", tmp_path / "here"
     for folder in (home / "snapshots", elsewhere, here):
         folder.mkdir(parents=True)
-    newer, older = home / "snapshots" / "medlive-2026.W48", elsewhere / "medlive-2026.W46"
+    newer, older = (
+        home / "snapshots" / "medlive-2026.W48",
+        elsewhere / "medlive-2026.W46",
+    )
     for copy in (newer, older):
         copy.mkdir()
         (copy / "manifest.json").write_bytes((path / "manifest.json").read_bytes())
@@ -187,18 +218,29 @@ def test_a_version_is_looked_up_where_the_variable_says_and_else_here_and_at_hom
     monkeypatch.chdir(here)
     monkeypatch.setenv("MEDLIVE_HOME", str(home))
     monkeypatch.delenv("MEDLIVE_SNAPSHOTS", raising=False)
-    assert find_snapshot("2026.W48") == find_snapshot("medlive-2026.W48") == find_snapshot("latest") == newer
+    assert (
+        find_snapshot("2026.W48")
+        == find_snapshot("medlive-2026.W48")
+        == find_snapshot("latest")
+        == newer
+    )
     assert find_snapshot(path) == path == find_snapshot(str(path))
-    with pytest.raises(BadInput, match=r"no snapshot '2026\.W46' in .*here, .*snapshots; found 2026\.W48"):
+    with pytest.raises(
+        BadInput,
+        match=r"no snapshot '2026\.W46' in .*here, .*snapshots; found 2026\.W48",
+    ):
         find_snapshot("2026.W46")
     monkeypatch.setenv(
-        "MEDLIVE_SNAPSHOTS", os.pathsep.join(map(str, (elsewhere, tmp_path / "absent", path.parent)))
+        "MEDLIVE_SNAPSHOTS",
+        os.pathsep.join(map(str, (elsewhere, tmp_path / "absent", path.parent))),
     )
     assert find_snapshot("2026.W46") == older
     assert find_snapshot("latest") == path
     first = tmp_path / "first"
     shutil.copytree(older, first / older.name)
-    monkeypatch.setenv("MEDLIVE_SNAPSHOTS", os.pathsep.join(map(str, (first, elsewhere, path.parent))))
+    monkeypatch.setenv(
+        "MEDLIVE_SNAPSHOTS", os.pathsep.join(map(str, (first, elsewhere, path.parent)))
+    )
     assert find_snapshot("2026.W46") == first / older.name
     assert len(load_snapshot("2026.W47")) == 3
     with pytest.raises(BadInput, match=r"found 2026\.W46, 2026\.W47"):
@@ -211,7 +253,9 @@ def test_a_version_is_looked_up_where_the_variable_says_and_else_here_and_at_hom
             find_snapshot(wrong)
 
 
-def test_a_public_key_is_what_must_have_signed(loaded: Snapshot, tmp_path: Path) -> None:
+def test_a_public_key_is_what_must_have_signed(
+    loaded: Snapshot, tmp_path: Path
+) -> None:
     secret, public = generate()
     key = SecretKey.parse(secret, None)
     signing = Signing(key_id=key.public.id_text(), public_key=key.public.line())
@@ -245,5 +289,10 @@ def test_loading_needs_nothing_that_the_base_install_lacks(loaded: Snapshot) -> 
         "print(*sorted({name.split('.')[0] for name in sys.modules} & {'pyarrow', 'pandas', 'polars',"
         " 'sqlalchemy', 'psycopg', 'httpx2', 'openai', 'faiss', 'platformdirs'}))"
     )
-    done = subprocess.run([sys.executable, "-c", program, loaded.path], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program, loaded.path],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == ""

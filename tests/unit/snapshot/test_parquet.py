@@ -12,18 +12,34 @@ from medlive.snapshot.parquet import CANARY_KEY, ROWS_PER_GROUP, find_difference
 def test_a_long_entry_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
     fields = {"case_id": str, "narrative": str}
     texts = [*[""] * (ROWS_PER_GROUP - 1), "x" * 1_000_000]
-    bomb = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS_PER_GROUP, pa.int32()), pa.array(texts[-1:]))
+    bomb = pa.DictionaryArray.from_arrays(
+        pa.array([0] * ROWS_PER_GROUP, pa.int32()), pa.array(texts[-1:])
+    )
     ids = pa.array(["a"] * ROWS_PER_GROUP)
-    typed = pa.schema([pa.field("case_id", pa.string(), False), pa.field("narrative", bomb.type, False)])
-    with pq.ParquetWriter(tmp_path / "x.parquet", typed, store_schema=False, compression="zstd") as writer:
+    typed = pa.schema(
+        [
+            pa.field("case_id", pa.string(), False),
+            pa.field("narrative", bomb.type, False),
+        ]
+    )
+    with pq.ParquetWriter(
+        tmp_path / "x.parquet", typed, store_schema=False, compression="zstd"
+    ) as writer:
         writer.write_table(pa.table({"case_id": ids, "narrative": bomb}, schema=typed))
         writer.add_key_value_metadata({CANARY_KEY: "canary"})
-    assert pq.read_schema(tmp_path / "x.parquet").remove_metadata().equals(schema(fields))
+    assert (
+        pq.read_schema(tmp_path / "x.parquet").remove_metadata().equals(schema(fields))
+    )
     rows = [json.dumps({"case_id": "a", "narrative": text}) + "\n" for text in texts]
     (tmp_path / "x.jsonl").write_text("".join(rows))
 
     before = pa.default_memory_pool().max_memory()
-    with (tmp_path / "x.parquet").open("rb", 0) as source, (tmp_path / "x.jsonl").open("rb", 0) as twin:
-        found = find_difference(source, twin, fields, "canary", rows=ROWS_PER_GROUP, max_bytes=3_000_000)
+    with (
+        (tmp_path / "x.parquet").open("rb", 0) as source,
+        (tmp_path / "x.jsonl").open("rb", 0) as twin,
+    ):
+        found = find_difference(
+            source, twin, fields, "canary", rows=ROWS_PER_GROUP, max_bytes=3_000_000
+        )
     assert found == "row 1: narrative"
     assert pa.default_memory_pool().max_memory() < before + 100_000_000

@@ -49,7 +49,12 @@ def line_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FrozenSnapsho
     )
     second_cases = [
         case("c2", revision=2, criteria=rubric),
-        case("c3", revision=2, query="What then?", posted_at=cases[2].posted_at.replace(day=4)),
+        case(
+            "c3",
+            revision=2,
+            query="What then?",
+            posted_at=cases[2].posted_at.replace(day=4),
+        ),
         cases[3],
         case("c5", first_release="2026.W47"),
     ]
@@ -60,19 +65,26 @@ def line_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FrozenSnapsho
         second_cases,
         first,
         REASONS,
-        PROVENANCE.model_copy(update={"engines": engines, "thresholds": {"validator.sufficiency": 0.6}}),
+        PROVENANCE.model_copy(
+            update={"engines": engines, "thresholds": {"validator.sufficiency": 0.6}}
+        ),
     )
     third = release(out, "2026.W48", second_cases, second)
     other = release(tmp_path_factory.mktemp("other"), "2026.W46", cases[:2])
     return {"first": first, "second": second, "third": third, "other": other}
 
 
-def test_every_change_is_found_with_its_reason(line_of: dict[str, FrozenSnapshot]) -> None:
+def test_every_change_is_found_with_its_reason(
+    line_of: dict[str, FrozenSnapshot],
+) -> None:
     found = diff_snapshots(line_of["first"].path, line_of["second"].path)
     assert found.counts == {ADDED: 1, REVISED: 2, WITHDRAWN: 1}
     assert [(c.kind, c.case_id) for c in found.listed] == [
-        (ADDED, "c5"), (REVISED, "c2"), (REVISED, "c3"), (WITHDRAWN, "c1"),
-    ]  # fmt: skip
+        (ADDED, "c5"),
+        (REVISED, "c2"),
+        (REVISED, "c3"),
+        (WITHDRAWN, "c1"),
+    ]
     assert found.reasons == {c.case_id: c.reason for c in REASONS}
     assert found.reasons_from == "changes.json of 2026.W47"
     by_id = {c.case_id: c for c in found.listed}
@@ -91,8 +103,12 @@ def test_every_change_is_found_with_its_reason(line_of: dict[str, FrozenSnapshot
         ((Edit.REWORDED,), "c2-c2", "c2-c2"),
     ]
     assert found.touched == {
-        "criteria added": 1, "criteria re-weighted": 1, "criteria reworded": 1, "posted_at": 1, "query": 1,
-    }  # fmt: skip
+        "criteria added": 1,
+        "criteria re-weighted": 1,
+        "criteria reworded": 1,
+        "posted_at": 1,
+        "query": 1,
+    }
     assert {e.name: (e.old, e.new) for e in found.settings} == {
         "engine screener": (["openai some-model-2026-01-01"], ["openai another-model"]),
         "threshold validator.sufficiency": (0.5, 0.6),
@@ -101,14 +117,16 @@ def test_every_change_is_found_with_its_reason(line_of: dict[str, FrozenSnapshot
     }
 
 
-def test_a_release_does_not_differ_from_itself_and_back_is_the_reverse(line_of: dict[str, FrozenSnapshot]) -> None:
+def test_a_release_does_not_differ_from_itself_and_back_is_the_reverse(
+    line_of: dict[str, FrozenSnapshot],
+) -> None:
     first, second = line_of["first"].path, line_of["second"].path
     assert list(diff_cases(first, first)) == []
     there, back = list(diff_cases(first, second)), list(diff_cases(second, first))
     turned = {ADDED: WITHDRAWN, REVISED: REVISED, WITHDRAWN: ADDED}
-    assert [(turned[c.kind], c.case_id, c.to_revision, c.from_revision) for c in there] == [
-        (c.kind, c.case_id, c.from_revision, c.to_revision) for c in back
-    ]
+    assert [
+        (turned[c.kind], c.case_id, c.to_revision, c.from_revision) for c in there
+    ] == [(c.kind, c.case_id, c.from_revision, c.to_revision) for c in back]
 
 
 def test_reasons_come_from_the_parent_alone(line_of: dict[str, FrozenSnapshot]) -> None:
@@ -123,23 +141,33 @@ def test_reasons_come_from_the_parent_alone(line_of: dict[str, FrozenSnapshot]) 
     assert said("second", "third").counts == {ADDED: 0, REVISED: 0, WITHDRAWN: 0}
 
 
-def test_what_is_listed_is_limited_and_what_is_counted_is_not(line_of: dict[str, FrozenSnapshot]) -> None:
+def test_what_is_listed_is_limited_and_what_is_counted_is_not(
+    line_of: dict[str, FrozenSnapshot],
+) -> None:
     found = diff_snapshots(line_of["first"].path, line_of["second"].path, limit=1)
     assert [c.case_id for c in found.listed] == ["c5", "c2", "c1"]
     assert found.counts[REVISED] == 2
     assert found.reasons.keys() == {"c5", "c2", "c1"}
-    assert diff_snapshots(line_of["first"].path, line_of["second"].path, limit=0).listed == ()
+    assert (
+        diff_snapshots(line_of["first"].path, line_of["second"].path, limit=0).listed
+        == ()
+    )
 
 
 texts = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6)
 
 
-@given(old=texts, new=texts, weights=st.lists(st.integers(1, 3), min_size=12, max_size=12))
+@given(
+    old=texts, new=texts, weights=st.lists(st.integers(1, 3), min_size=12, max_size=12)
+)
 def test_the_edits_of_a_rubric_make_the_one_from_the_other(
     old: list[str], new: list[str], weights: list[int]
 ) -> None:
     before, now = (
-        [criterion("c", i, text, weights[i + at], number=number(i)).row() for i, text in enumerate(some, start=1)]
+        [
+            criterion("c", i, text, weights[i + at], number=number(i)).row()
+            for i, text in enumerate(some, start=1)
+        ]
         for some, at, number in ((old, -1, lambda i: i), (new, 5, lambda i: 2 * i - 1))
     )
     edits = list(_criteria(before, now))
@@ -153,8 +181,13 @@ def test_the_edits_of_a_rubric_make_the_one_from_the_other(
             kept.append(edit.new["criterion"])
     assert sorted(kept) == sorted(new)
     # No more is called added, removed or reworded than the words ask for.
-    least = max(sum(text not in old for text in set(new)), sum(text not in new for text in set(old)))
-    worded = sum(bool({Edit.ADDED, Edit.REMOVED, Edit.REWORDED} & set(e.edits)) for e in edits)
+    least = max(
+        sum(text not in old for text in set(new)),
+        sum(text not in new for text in set(old)),
+    )
+    worded = sum(
+        bool({Edit.ADDED, Edit.REMOVED, Edit.REWORDED} & set(e.edits)) for e in edits
+    )
     assert least <= worded <= len(old) + len(new)
     assert (edits == []) == ([_bare(r) for r in before] == [_bare(r) for r in now])
 
@@ -168,8 +201,14 @@ def test_a_rubric_that_is_only_counted_anew_is_not_called_rewritten() -> None:
     now = [criterion("c", i, f"criterion {i + 1}").row() for i in (1, 2, 3)]
     edits = [e.edits for e in _criteria(before, now)]
     assert edits == [(Edit.NUMBERED,)] * 3 + [(Edit.REMOVED,)]
-    swapped = [criterion("c", 1, "criterion 2", number=2).row(), criterion("c", 2, "criterion 1", number=1).row()]
-    assert [e.edits for e in _criteria(before[:2], swapped)] == [(Edit.MOVED,), (Edit.MOVED,)]
+    swapped = [
+        criterion("c", 1, "criterion 2", number=2).row(),
+        criterion("c", 2, "criterion 1", number=1).row(),
+    ]
+    assert [e.edits for e in _criteria(before[:2], swapped)] == [
+        (Edit.MOVED,),
+        (Edit.MOVED,),
+    ]
 
 
 def test_thousands_of_rewritten_criteria_are_paired_in_linear_time() -> None:
@@ -206,10 +245,19 @@ def _swap(text: str) -> str:
     ],
 )
 def test_what_cannot_be_compared_is_refused(
-    line_of: dict[str, FrozenSnapshot], tmp_path: Path, name: str, spoil: Callable[[str], str] | None
+    line_of: dict[str, FrozenSnapshot],
+    tmp_path: Path,
+    name: str,
+    spoil: Callable[[str], str] | None,
 ) -> None:
     for which in ("first", "second"):
-        for file in ("data/cases.jsonl", "data/criteria.jsonl", "changes.json", "manifest.json", "SHA256SUMS"):
+        for file in (
+            "data/cases.jsonl",
+            "data/criteria.jsonl",
+            "changes.json",
+            "manifest.json",
+            "SHA256SUMS",
+        ):
             target = tmp_path / which / file
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((line_of[which].path / file).read_bytes())
@@ -218,7 +266,9 @@ def test_what_cannot_be_compared_is_refused(
         path.unlink()
     else:
         path.write_text(spoil(path.read_text()))
-    with pytest.raises(BadInput, match=name.split("/")[-1].split(".")[0] + "|criterion|first"):
+    with pytest.raises(
+        BadInput, match=name.split("/")[-1].split(".")[0] + "|criterion|first"
+    ):
         diff_snapshots(tmp_path / "first", tmp_path / "second")
 
 
@@ -228,7 +278,9 @@ def test_a_criterion_without_its_case_ends_the_comparison_where_it_stands(
     (tmp_path / "data").mkdir()
     for name in ("data/cases.jsonl", "data/criteria.jsonl", "manifest.json"):
         text = (line_of["second"].path / name).read_text()
-        (tmp_path / name).write_text(text.split("\n", 1)[1] if "cases" in name else text)
+        (tmp_path / name).write_text(
+            text.split("\n", 1)[1] if "cases" in name else text
+        )
     with pytest.raises(BadInput, match="no case"):
         next(diff_cases(tmp_path, line_of["first"].path))
 
@@ -248,11 +300,27 @@ def test_the_command_tells_people_and_programs(
     assert "c2-c1 re-weighted: 5 → 7" in lines
     assert "query: What now? → What then?" in lines
     assert told.out.index("2026.W46 → 2026.W47") < told.out.index("added c5")
-    assert run(["snapshot", "diff", first, second, "--unverified", "--json", "--limit", "1"]) == 0
+    assert (
+        run(
+            [
+                "snapshot",
+                "diff",
+                first,
+                second,
+                "--unverified",
+                "--json",
+                "--limit",
+                "1",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["counts"] == {"added": 1, "revised": 2, "withdrawn": 1}
     assert [len(found[kind]) for kind in ("added", "revised", "withdrawn")] == [1, 1, 1]
-    assert found["revised"][0]["criteria"][2]["new"]["criterion"] == "Names no antibiotic"
+    assert (
+        found["revised"][0]["criteria"][2]["new"]["criterion"] == "Names no antibiotic"
+    )
     assert run(["snapshot", "diff", first, str(tmp_path / "none")]) == 2
     spoilt = shutil.copytree(second, tmp_path / "medlive-2026.W47")
     with (spoilt / "LICENSE").open("a") as licence:

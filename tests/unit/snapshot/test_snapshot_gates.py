@@ -28,20 +28,44 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from tests.unit.snapshot.conftest import PROVENANCE, make_case
 
 GOOD = CaseFacts(
-    publishable=True, unpublishable_reason=None, index_known=True, claims_without_evidence=0, open_disputes=0
+    publishable=True,
+    unpublishable_reason=None,
+    index_known=True,
+    claims_without_evidence=0,
+    open_disputes=0,
 )
 
 
 @pytest.mark.parametrize(
     ("facts", "gate", "detail"),
     [
-        (replace(GOOD, withdrawn="the author asked for it"), Gate.WITHDRAWN, "withdrawn: the author asked for it"),
+        (
+            replace(GOOD, withdrawn="the author asked for it"),
+            Gate.WITHDRAWN,
+            "withdrawn: the author asked for it",
+        ),
         (replace(GOOD, open_disputes=1), Gate.DISPUTE, "a dispute is open"),
         (replace(GOOD, open_disputes=2), Gate.DISPUTE, "2 disputes are open"),
-        (replace(GOOD, claims_without_evidence=1), Gate.EVIDENCE, "a supported verdict without stored evidence"),
-        (replace(GOOD, claims_without_evidence=3), Gate.EVIDENCE, "3 supported verdicts without stored evidence"),
-        (replace(GOOD, index_known=False), Gate.EVIDENCE, "the evidence index it was judged by is not recorded"),
-        (replace(GOOD, publishable=False, unpublishable_reason="made by rules"), Gate.ENGINE, "made by rules"),
+        (
+            replace(GOOD, claims_without_evidence=1),
+            Gate.EVIDENCE,
+            "a supported verdict without stored evidence",
+        ),
+        (
+            replace(GOOD, claims_without_evidence=3),
+            Gate.EVIDENCE,
+            "3 supported verdicts without stored evidence",
+        ),
+        (
+            replace(GOOD, index_known=False),
+            Gate.EVIDENCE,
+            "the evidence index it was judged by is not recorded",
+        ),
+        (
+            replace(GOOD, publishable=False, unpublishable_reason="made by rules"),
+            Gate.ENGINE,
+            "made by rules",
+        ),
         (replace(GOOD, publishable=False), Gate.ENGINE, "not publishable"),
     ],
 )
@@ -52,22 +76,45 @@ def test_each_fact_that_keeps_a_case_out_has_its_gate_and_reason(
     assert (hit.gate, hit.case_id, hit.detail) == (gate, "c1", detail)
 
 
-def test_a_case_that_is_not_publishable_goes_into_a_release_that_does_not_ask_for_it() -> None:
+def test_a_case_that_is_not_publishable_goes_into_a_release_that_does_not_ask_for_it() -> (
+    None
+):
     assert fact_hits("c1", GOOD, publishable_only=True) == []
-    assert fact_hits("c1", replace(GOOD, publishable=False), publishable_only=False) == []
+    assert (
+        fact_hits("c1", replace(GOOD, publishable=False), publishable_only=False) == []
+    )
 
 
 @pytest.mark.parametrize("engine", sorted(UNPUBLISHABLE_ENGINES))
-def test_a_release_by_an_engine_whose_cases_are_unpublishable_is_so_too(engine: str) -> None:
-    by_it = PROVENANCE.model_copy(update={"engines": (EngineUse(role="screener", engine=engine, model="m"),)})
+def test_a_release_by_an_engine_whose_cases_are_unpublishable_is_so_too(
+    engine: str,
+) -> None:
+    by_it = PROVENANCE.model_copy(
+        update={"engines": (EngineUse(role="screener", engine=engine, model="m"),)}
+    )
     (hit,) = release_hits(by_it, 10, 10)
     assert hit.gate is Gate.ENGINE
     assert hit.detail.endswith("was screener")
 
 
 def test_minimum_counts_are_asked_of_the_whole_and_of_each_language() -> None:
-    assert release_hits(PROVENANCE, 10, 10, by_language={"en": 7, "zh": 3}, minimum_by_language={"zh": 3}) == []
-    hits = release_hits(PROVENANCE, 10, 11, by_language={"en": 10}, minimum_by_language={"zh": 3, "en": 11})
+    assert (
+        release_hits(
+            PROVENANCE,
+            10,
+            10,
+            by_language={"en": 7, "zh": 3},
+            minimum_by_language={"zh": 3},
+        )
+        == []
+    )
+    hits = release_hits(
+        PROVENANCE,
+        10,
+        11,
+        by_language={"en": 10},
+        minimum_by_language={"zh": 3, "en": 11},
+    )
     assert [(h.gate, h.case_id, h.detail) for h in hits] == [
         (Gate.MINIMUM, None, "10 cases, at least 11 are asked for"),
         (Gate.MINIMUM, None, "10 cases in 'en', at least 11 are asked for"),
@@ -77,7 +124,8 @@ def test_minimum_counts_are_asked_of_the_whole_and_of_each_language() -> None:
 
 def first(case: SnapshotCase, **changes: object) -> SnapshotCase:
     """The case with its first criterion changed."""
-    return replace(case, criteria=(replace(case.criteria[0], **changes), *case.criteria[1:]))  # type: ignore[arg-type]
+    changed = replace(case.criteria[0], **changes)  # type: ignore[arg-type]
+    return replace(case, criteria=(changed, *case.criteria[1:]))
 
 
 CASE = make_case(0, narrative="My knee hurts since 3 days.")
@@ -107,7 +155,10 @@ NUMBER = "criterion 1: its id is not the case's, -c and a number"
         (replace(CASE, specialty="unknown"), []),
         (replace(CASE, specialty="Rest"), ["specialty 'Rest'"]),
         (replace(CASE, first_release="2026.W60"), ["first release '2026.W60'"]),
-        (replace(CASE, first_release="2024.W01"), ["posted on 2025-01-03, after its first release 2024.W01"]),
+        (
+            replace(CASE, first_release="2024.W01"),
+            ["posted on 2025-01-03, after its first release 2024.W01"],
+        ),
         (replace(CASE, criteria=()), ["no criterion has positive points"]),
     ],
 )
@@ -117,8 +168,13 @@ def test_each_rule_of_a_row_is_named(case: SnapshotCase, details: list[str]) -> 
 
 def test_a_text_of_no_human_length_is_named_and_not_read() -> None:
     case = make_case(0, advice="word " * 20_001)
-    (hit,) = content_hits(case, lambda text, language: pytest.fail("it was read"), lambda case: [])
-    assert (hit.gate, hit.detail) == (Gate.TEXT, "advice has more than 100,000 characters")
+    (hit,) = content_hits(
+        case, lambda text, language: pytest.fail("it was read"), lambda case: []
+    )
+    assert (hit.gate, hit.detail) == (
+        Gate.TEXT,
+        "advice has more than 100,000 characters",
+    )
 
 
 def test_a_rubric_with_no_legal_axis_is_left_to_the_row_rules() -> None:
@@ -127,7 +183,9 @@ def test_a_rubric_with_no_legal_axis_is_left_to_the_row_rules() -> None:
     assert "criterion 1: axis 'Kindness'" in [h.detail for h in row_hits(case)]
 
 
-def test_the_digest_changes_with_every_byte_of_a_module_that_decides(tmp_path: Path) -> None:
+def test_the_digest_changes_with_every_byte_of_a_module_that_decides(
+    tmp_path: Path,
+) -> None:
     for name in gates.DECIDING_MODULES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes((gates.PACKAGE / name).read_bytes())
@@ -146,8 +204,13 @@ def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() ->
         "before = set(sys.modules); standard_scanner(); standard_linter()\n"
         "print(*sorted(n for n in set(sys.modules) - before if n.startswith('medlive.')))"
     )
-    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    loaded = {f"{name.removeprefix('medlive.').replace('.', '/')}.py" for name in ran.stdout.split()}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    loaded = {
+        f"{name.removeprefix('medlive.').replace('.', '/')}.py"
+        for name in ran.stdout.split()
+    }
     packages = {f"{folder}.py" for folder in ("deidentify", "rubric", "text")}
     assert loaded - packages <= set(gates.DECIDING_MODULES)
     assert {"text/quantities.py", "deidentify/chinese.py", "rubric/lint.py"} <= loaded
@@ -166,13 +229,18 @@ TEXTS = (
 def many(count: int) -> Iterator[SnapshotCase]:
     for number in range(count):
         text = TEXTS[number % len(TEXTS)]
-        yield replace(make_case(number, advice=text), query=TEXTS[(number + 1) % len(TEXTS)])
+        yield replace(
+            make_case(number, advice=text), query=TEXTS[(number + 1) % len(TEXTS)]
+        )
 
 
 def test_many_cases_are_checked_alike_in_one_process_and_in_two_and_in_order() -> None:
     count = BATCH * 5 + 3
     alone = list(check_many(many(count), 1))
-    assert alone == [(c.case_id, content_hits(c, standard_scanner(), standard_linter())) for c in many(count)]
+    assert alone == [
+        (c.case_id, content_hits(c, standard_scanner(), standard_linter()))
+        for c in many(count)
+    ]
     assert [case_id for case_id, _ in alone] == [c.case_id for c in many(count)]
     assert any(h.gate is Gate.IDENTIFIERS for _, hits in alone for h in hits)
     assert list(check_many(many(count), 2)) == alone

@@ -64,12 +64,20 @@ def test_an_unsigned_release_says_so_and_a_parent_that_is_not_here_is_no_fault(
 def test_a_parent_that_is_spoilt_is_named(releases: Line, tmp_path: Path) -> None:
     root = Path(shutil.copytree(releases.root, tmp_path / "line"))
     parent, child = root / "medlive-2026.W44", root / "medlive-2026.W45"
-    for name in ("data/cases.jsonl", "data/criteria.jsonl", "holdouts.json", "manifest.json", SUMS):
+    for name in (
+        "data/cases.jsonl",
+        "data/criteria.jsonl",
+        "holdouts.json",
+        "manifest.json",
+        SUMS,
+    ):
         good = (parent / name).read_bytes()
         (parent / name).write_bytes(good[:-9] + b"x" + good[-8:])
         report = verify_snapshot(child)
         assert failed(report) == {19}
-        assert any(f.file == f"medlive-2026.W44/{name}" for f in report.findings), report.summary()
+        assert any(f.file == f"medlive-2026.W44/{name}" for f in report.findings), (
+            report.summary()
+        )
         (parent / name).unlink()
         assert failed(verify_snapshot(child)) == {19}
         (parent / name).write_bytes(good)
@@ -77,14 +85,19 @@ def test_a_parent_that_is_spoilt_is_named(releases: Line, tmp_path: Path) -> Non
 
 
 def test_coreutils_and_minisign_agree(releases: Line, tmp_path: Path) -> None:
-    done = subprocess.run(["sha256sum", "-c", SUMS], cwd=releases.last, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sha256sum", "-c", SUMS], cwd=releases.last, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(": OK") == len(REQUIRED)
     key = tmp_path / "minisign.pub"
     key.write_text(releases.key.public.text())
     try:
         done = subprocess.run(
-            ["minisign", "-Vm", SUMS, "-p", str(key)], cwd=releases.last, capture_output=True, text=True
+            ["minisign", "-Vm", SUMS, "-p", str(key)],
+            cwd=releases.last,
+            capture_output=True,
+            text=True,
         )
     except FileNotFoundError:
         pytest.skip("minisign is not installed")
@@ -142,7 +155,9 @@ def test_without_pyarrow_only_the_parquet_step_is_left_out(
         ("README.md", b"\0" * 100),
     ],
 )
-def test_hostile_content_is_a_finding(copied: Callable[[int], Path], name: str, data: bytes) -> None:
+def test_hostile_content_is_a_finding(
+    copied: Callable[[int], Path], name: str, data: bytes
+) -> None:
     path = copied(3)
     (path / name).write_bytes(data)
     report = verify_snapshot(path)
@@ -150,7 +165,9 @@ def test_hostile_content_is_a_finding(copied: Callable[[int], Path], name: str, 
     report.summary().encode("utf-8", "strict")
 
 
-@pytest.mark.parametrize("what", ["nothing", "a file", "an empty folder", "a link", "a pipe"])
+@pytest.mark.parametrize(
+    "what", ["nothing", "a file", "an empty folder", "a link", "a pipe"]
+)
 def test_what_is_no_snapshot_fails_without_a_crash(
     tmp_path: Path, copied: Callable[[int], Path], what: str
 ) -> None:
@@ -174,7 +191,10 @@ def test_files_and_lines_beyond_measure_are_not_read(
         handle.truncate(bounds.SNAPSHOT_FILE_BYTES + 1)
     report = verify_snapshot(path)
     assert 2 in failed(report)
-    assert any(f.file == "data/cases.jsonl" and "at most" in f.expected for f in report.findings)
+    assert any(
+        f.file == "data/cases.jsonl" and "at most" in f.expected
+        for f in report.findings
+    )
     with (path / "data/cases.jsonl").open("r+b") as handle:
         handle.truncate(bounds.SNAPSHOT_LINE_BYTES * 3)
     report = verify_snapshot(path)
@@ -198,14 +218,18 @@ def test_links_and_pipes_are_neither_listed_nor_opened(tmp_path: Path) -> None:
             open_plain(root / name)
     link = tmp_path / "link"
     link.symlink_to(root)
-    assert [str(fault) for fault in list_files(link).faults] == [".: expected a folder, got a symbolic link"]
+    assert [str(fault) for fault in list_files(link).faults] == [
+        ".: expected a folder, got a symbolic link"
+    ]
 
 
-def test_a_folder_called_like_another_version_is_not_that_version(copied: Callable[[int], Path]) -> None:
+def test_a_folder_called_like_another_version_is_not_that_version(
+    copied: Callable[[int], Path],
+) -> None:
     folder = copied(3)
     other = folder.rename(folder.with_name("medlive-2026.W48"))
     report = verify_snapshot(other)
-    assert [(s.number, str(s.findings[0].expected)) for s in report.steps if s.findings] == [
-        (5, "version 2026.W48, as in its folder's name")
-    ]
+    assert [
+        (s.number, str(s.findings[0].expected)) for s in report.steps if s.findings
+    ] == [(5, "version 2026.W48, as in its folder's name")]
     assert verify_snapshot(other.rename(folder.with_name("kept"))).ok

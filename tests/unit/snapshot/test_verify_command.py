@@ -36,7 +36,11 @@ def test_the_key_decides_what_is_proved(
     assert json.loads(said.out)["trust"] == "origin"
     assert len(json.loads(said.out)["steps"]) == 19
     assert run([*command, "--public-key", str(other)]) == 1
-    failed = [s for s in json.loads(capsys.readouterr().out)["steps"] if s["state"] == "failed"]
+    failed = [
+        s
+        for s in json.loads(capsys.readouterr().out)["steps"]
+        if s["state"] == "failed"
+    ]
     assert [s["number"] for s in failed] == [1]
     assert failed[0]["findings"][0]["file"] == "manifest.json"
 
@@ -51,5 +55,8 @@ def test_what_cannot_be_verified_is_wrong_use(
     assert run(["snapshot", "verify", last, "--public-key", str(no_key)]) == 2
     assert run(["snapshot", "verify", last, "--public-key", str(tmp_path)]) == 2
     assert run(["snapshot", "verify", last, "--parent", str(tmp_path / "nowhere")]) == 2
-    assert run(["snapshot", "verify", last, "--parent", str(releases.releases[0].path)]) == 1
+    assert (
+        run(["snapshot", "verify", last, "--parent", str(releases.releases[0].path)])
+        == 1
+    )
     assert "Traceback" not in capsys.readouterr().err

@@ -13,9 +13,25 @@ from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.snapshots import Line, build_line
 
-FIGURE = bars(Frame("Cases & <more>", "what they are.", "canary"), [Group("", [Bar("Cardiology 心", 3)])])
+FIGURE = bars(
+    Frame("Cases & <more>", "what they are.", "canary"),
+    [Group("", [Bar("Cardiology 心", 3)])],
+)
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9:-]{0,14}", fullmatch=True)
-OURS = {"svg", "title", "desc", "metadata", "style", "g", "rect", "line", "text", "tspan", "circle", "path"}
+OURS = {
+    "svg",
+    "title",
+    "desc",
+    "metadata",
+    "style",
+    "g",
+    "rect",
+    "line",
+    "text",
+    "tspan",
+    "circle",
+    "path",
+}
 PROPERTIES = re.split(
     r"\s+",
     "font-family font-size font-weight font-style max-width height width opacity fill fill-opacity stroke"
@@ -103,17 +119,25 @@ def test_what_medlive_writes_passes(releases: Line) -> None:
 
 @pytest.mark.parametrize("active", ACTIVE_CSS)
 def test_a_style_that_loads_is_caught(active: str) -> None:
-    for spoilt in (FIGURE.replace("<style>", f"<style>{active}"), FIGURE.replace("</style>", f"{active}</style>")):
+    for spoilt in (
+        FIGURE.replace("<style>", f"<style>{active}"),
+        FIGURE.replace("</style>", f"{active}</style>"),
+    ):
         assert find_active_svg(spoilt.encode()) is not None
     rule = active.replace("'", "").partition("{")[2].rstrip("}") or active
-    assert find_active_svg(FIGURE.replace("<g>", f'<g style="{rule}">').encode()) is not None
+    assert (
+        find_active_svg(FIGURE.replace("<g>", f'<g style="{rule}">').encode())
+        is not None
+    )
 
 
 @pytest.mark.parametrize("active", ACTIVE_MARKUP)
 def test_an_element_that_is_active_is_caught(active: str) -> None:
     for place in ("<title", "<g>", "</desc>", "</text>", "</style>", "</svg>"):
         before, _, after = FIGURE.partition(place)
-        assert find_active_svg(f"{before}{active}{place}{after}".encode()) is not None, place
+        assert (
+            find_active_svg(f"{before}{active}{place}{after}".encode()) is not None
+        ), place
     assert find_active_svg(f"{FIGURE}{active}".encode()) is not None
 
 
@@ -123,16 +147,34 @@ def test_an_element_that_is_active_is_caught(active: str) -> None:
 @example(name="xlink:href")
 def test_no_other_element_attribute_or_property_passes(name: str) -> None:
     if name not in OURS:
-        assert find_active_svg(FIGURE.replace("<g>", f"<{name}>", 1).encode()) is not None
+        assert (
+            find_active_svg(FIGURE.replace("<g>", f"<{name}>", 1).encode()) is not None
+        )
     if name not in PROPERTIES:
-        assert find_active_svg(FIGURE.replace("<style>", f"<style>.a{{{name}:x}}").encode()) is not None
+        assert (
+            find_active_svg(
+                FIGURE.replace("<style>", f"<style>.a{{{name}:x}}").encode()
+            )
+            is not None
+        )
     if name not in ("class", "id", "d", "aria-labelledby"):
-        assert find_active_svg(FIGURE.replace("<g>", f'<g {name}="x y">', 1).encode()) is not None
+        assert (
+            find_active_svg(FIGURE.replace("<g>", f'<g {name}="x y">', 1).encode())
+            is not None
+        )
 
 
-@given(value=st.text(min_size=1, max_size=30).filter(lambda text: set(text) & set("\\&()<>@!/*")))
+@given(
+    value=st.text(min_size=1, max_size=30).filter(
+        lambda text: set(text) & set("\\&()<>@!/*")
+    )
+)
 def test_no_value_holds_an_escape_an_entity_or_a_function(value: str) -> None:
-    assert find_active_svg(FIGURE.replace("<style>", f"<style>.a{{fill:{value}}}").encode("utf-8", "replace"))
+    assert find_active_svg(
+        FIGURE.replace("<style>", f"<style>.a{{fill:{value}}}").encode(
+            "utf-8", "replace"
+        )
+    )
 
 
 @pytest.mark.parametrize("active", ACTIVE_PAGE)
@@ -140,7 +182,12 @@ def test_a_page_that_loads_or_runs_is_caught(active: str, releases: Line) -> Non
     for name in ("README.md", "CHANGES.md"):
         text = (releases.last / name).read_text("utf-8")
         assert find_active_markdown(f"{text}\n{active}\n".encode()) is not None
-        assert find_active_markdown(text.replace("\n## ", f"\n{active}\n\n## ", 1).encode()) is not None
+        assert (
+            find_active_markdown(
+                text.replace("\n## ", f"\n{active}\n\n## ", 1).encode()
+            )
+            is not None
+        )
 
 
 @pytest.mark.parametrize(
@@ -166,12 +213,19 @@ def test_no_html_image_or_link_in_a_page_passes(before: str, after: str) -> None
     for opening in ("<", "![", "["):
         text = f"# A title\n\n{before}{opening}a{after}](x)"
         escaped = before.endswith("\\") and opening != "<"
-        assert escaped or find_active_markdown(text.encode("utf-8", "replace")) is not None
+        assert (
+            escaped or find_active_markdown(text.encode("utf-8", "replace")) is not None
+        )
 
 
 def test_verify_reports_it_in_its_step(releases: Line, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(releases.last, tmp_path / "copy"))
     for name in ("README.md", "figures/axes.svg"):
-        (folder / name).write_text((folder / name).read_text("utf-8") + "<script>alert(1)</script>\n", "utf-8")
+        (folder / name).write_text(
+            (folder / name).read_text("utf-8") + "<script>alert(1)</script>\n", "utf-8"
+        )
     step = verify_snapshot(folder).steps[17]
-    assert {finding.file for finding in step.findings} == {"README.md", "figures/axes.svg"}
+    assert {finding.file for finding in step.findings} == {
+        "README.md",
+        "figures/axes.svg",
+    }

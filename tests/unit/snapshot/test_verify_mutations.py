@@ -60,13 +60,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return Place(line, Original(alone), Original(line.last), outside)
 
 
-def stamps(folder: Path, without: Path | None = None) -> dict[str, tuple[int, int, int, int]]:
+def stamps(
+    folder: Path, without: Path | None = None
+) -> dict[str, tuple[int, int, int, int]]:
     """What shows whether anything was written: each entry's number, size and times of writing."""
     found = {}
     for path in (folder, *sorted(folder.rglob("*"))):
-        if without is None or (path != without and without not in path.parents and path != without.parent):
+        if without is None or (
+            path != without and without not in path.parents and path != without.parent
+        ):
             status = path.lstat()
-            found[str(path)] = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+            found[str(path)] = (
+                status.st_ino,
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_ctime_ns,
+            )
     return found
 
 
@@ -92,7 +101,9 @@ def check(original: Original, mutations: list[Mutation], **given: Any) -> list[s
         elif not any(name in text for name in mutation.named for text in said):
             wrong.append(f"{mutation.label}: {mutation.named} not named in {said[:3]}")
         elif not mutation.steps <= failed(report):
-            wrong.append(f"{mutation.label}: steps {sorted(failed(report))}: {said[:3]}")
+            wrong.append(
+                f"{mutation.label}: steps {sorted(failed(report))}: {said[:3]}"
+            )
         original.restore()
     assert stamps(root, original.folder) == outside
     assert verify_snapshot(original.folder).ok
@@ -100,7 +111,9 @@ def check(original: Original, mutations: list[Mutation], **given: Any) -> list[s
 
 
 BYTE_MUTATIONS = [
-    Mutation(f"{name}: {change.__name__}", in_file(name, change), (name,)) for name in NAMES for change in BYTES
+    Mutation(f"{name}: {change.__name__}", in_file(name, change), (name,))
+    for name in NAMES
+    for change in BYTES
 ]
 STRUCTURE = list(structural())
 SUMS_MUTATIONS = list(sums_mutations(FORGER))
@@ -119,7 +132,9 @@ def test_a_changed_byte_is_caught_in_every_file(place: Place) -> None:
     assert check(place.alone, BYTE_MUTATIONS) == []
 
 
-def test_what_is_missing_linked_swapped_or_does_not_belong_is_caught(place: Place) -> None:
+def test_what_is_missing_linked_swapped_or_does_not_belong_is_caught(
+    place: Place,
+) -> None:
     assert check(place.alone, STRUCTURE) == []
 
 
@@ -127,11 +142,15 @@ def test_lines_of_the_sums_lead_nowhere(place: Place) -> None:
     assert check(place.alone, SUMS_MUTATIONS) == []
 
 
-def test_a_forger_who_mends_every_digest_and_signs_is_caught_by_meaning(place: Place) -> None:
+def test_a_forger_who_mends_every_digest_and_signs_is_caught_by_meaning(
+    place: Place,
+) -> None:
     assert check(place.alone, FORGERIES) == []
 
 
-def test_a_forger_who_mends_all_that_one_release_shows_is_caught_by_its_parent(place: Place) -> None:
+def test_a_forger_who_mends_all_that_one_release_shows_is_caught_by_its_parent(
+    place: Place,
+) -> None:
     assert check(place.beside, CHAIN) == []
 
 
@@ -139,11 +158,18 @@ def test_only_the_key_that_was_given_proves_who_signed(place: Place) -> None:
     """What means the same, and what only its text says otherwise, is told by the key alone: without one it passes,
     as integrity, and is the snapshot that its rows and ledgers say it is."""
     rng = random.Random(3)
-    free = ["README.md", "LICENSE", "CHANGES.md", *(n for n in REQUIRED if n.startswith("fig"))]
+    free = [
+        "README.md",
+        "LICENSE",
+        "CHANGES.md",
+        *(n for n in REQUIRED if n.startswith("fig")),
+    ]
     good = load_snapshot(place.alone.folder).to_records()
     for name in free:
         place.alone.restore()
-        in_file(name, lambda data, rng: append(data, rng).replace(b"\0", b" "))(place.alone.folder, rng)
+        in_file(name, lambda data, rng: append(data, rng).replace(b"\0", b" "))(
+            place.alone.folder, rng
+        )
         seal(place.alone.folder, FORGER)
         report = verify_snapshot(place.alone.folder)
         assert report.ok, (name, report.summary())
@@ -162,7 +188,9 @@ def test_only_the_key_that_was_given_proves_who_signed(place: Place) -> None:
 # Parquet
 
 
-def _write(name: str, edit: Callable[[pa.Table], pa.Table], **settings: Any) -> Callable[[Path], None]:
+def _write(
+    name: str, edit: Callable[[pa.Table], pa.Table], **settings: Any
+) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         table = edit(pq.read_table(folder / name))
         pq.write_table(table, folder / name, **settings)
@@ -172,7 +200,11 @@ def _write(name: str, edit: Callable[[pa.Table], pa.Table], **settings: Any) -> 
 
 def _with_column(table: pa.Table, column: str, values: list[Any]) -> pa.Table:
     place = table.schema.get_field_index(column)
-    return table.set_column(place, table.schema.field(column), pa.array(values, table.schema.field(column).type))
+    return table.set_column(
+        place,
+        table.schema.field(column),
+        pa.array(values, table.schema.field(column).type),
+    )
 
 
 def _long_entry(table: pa.Table) -> pa.Table:
@@ -183,46 +215,116 @@ DELTA = {"narrative": "DELTA_BYTE_ARRAY"}
 
 
 def _change_one(column: str, value: Any) -> Callable[[pa.Table], pa.Table]:
-    return lambda table: _with_column(table, column, [value, *table.column(column).to_pylist()[1:]])
+    return lambda table: _with_column(
+        table, column, [value, *table.column(column).to_pylist()[1:]]
+    )
 
 
 Column: TypeAlias = "pa.Field[Any]"
 
 
 def _typed(change: Callable[[Column], Column]) -> Callable[[pa.Table], pa.Table]:
-    return lambda t: t.cast(pa.schema([change(f) for f in t.schema]).with_metadata(t.schema.metadata))
+    return lambda t: t.cast(
+        pa.schema([change(f) for f in t.schema]).with_metadata(t.schema.metadata)
+    )
 
 
 def _wide(field: Column) -> Column:
-    return field.with_type({"int32": pa.int64(), "string": pa.large_string()}.get(str(field.type), field.type))
+    return field.with_type(
+        {"int32": pa.int64(), "string": pa.large_string()}.get(
+            str(field.type), field.type
+        )
+    )
 
 
 def _swollen(table: pa.Table) -> pa.Table:
-    return _with_column(table, "narrative", ["x" * 3_000_000, *table["narrative"].to_pylist()[1:]])
+    return _with_column(
+        table, "narrative", ["x" * 3_000_000, *table["narrative"].to_pylist()[1:]]
+    )
 
 
 CASE_TWIN, CRITERION_TWIN = TWINS
 PARQUET_EDITS: tuple[tuple[str, Callable[[Path], object], str], ...] = (
     ("another weight", _write(CRITERION_TWIN, _change_one("points", 9)), "points"),
     ("another text", _write(CASE_TWIN, _change_one("narrative", "x")), "narrative"),
-    ("another date", _write(CASE_TWIN, _change_one("posted_at", date(2025, 3, 4))), "posted_at"),
-    ("a date before all others", _write(CASE_TWIN, _change_one("posted_at", date.min)), "posted_at"),
+    (
+        "another date",
+        _write(CASE_TWIN, _change_one("posted_at", date(2025, 3, 4))),
+        "posted_at",
+    ),
+    (
+        "a date before all others",
+        _write(CASE_TWIN, _change_one("posted_at", date.min)),
+        "posted_at",
+    ),
     ("a row less", _write(CASE_TWIN, lambda t: t.slice(1)), "rows"),
-    ("a row twice", _write(CRITERION_TWIN, lambda t: pa.concat_tables([t.slice(0, 1), t])), "rows"),
-    ("rows turned round", _write(CRITERION_TWIN, lambda t: t.take(list(range(len(t)))[::-1])), "row 1"),
+    (
+        "a row twice",
+        _write(CRITERION_TWIN, lambda t: pa.concat_tables([t.slice(0, 1), t])),
+        "rows",
+    ),
+    (
+        "rows turned round",
+        _write(CRITERION_TWIN, lambda t: t.take(list(range(len(t)))[::-1])),
+        "row 1",
+    ),
     ("no rows", _write(CRITERION_TWIN, lambda t: t.slice(0, 0)), "rows"),
-    ("a column less", _write(CASE_TWIN, lambda t: t.drop_columns(["theme"])), "columns"),
-    ("a column more", _write(CASE_TWIN, lambda t: t.append_column("url", t["theme"])), "columns"),
-    ("other columns", _write(CASE_TWIN, lambda t: t.select(t.schema.names[::-1])), "columns"),
+    (
+        "a column less",
+        _write(CASE_TWIN, lambda t: t.drop_columns(["theme"])),
+        "columns",
+    ),
+    (
+        "a column more",
+        _write(CASE_TWIN, lambda t: t.append_column("url", t["theme"])),
+        "columns",
+    ),
+    (
+        "other columns",
+        _write(CASE_TWIN, lambda t: t.select(t.schema.names[::-1])),
+        "columns",
+    ),
     ("wide columns", _write(CRITERION_TWIN, _typed(_wide)), "columns"),
-    ("nullable columns", _write(CRITERION_TWIN, _typed(lambda f: f.with_nullable(True))), "columns"),
-    ("no canary", _write(CRITERION_TWIN, lambda t: t.replace_schema_metadata({})), "canary"),
-    ("prefixes", _write(CASE_TWIN, _long_entry, use_dictionary=False, column_encoding=DELTA), "encoding"),
-    ("an entry that repeats", _write(CASE_TWIN, _long_entry, compression="zstd"), "narrative"),
-    ("a page that swells", _write(CASE_TWIN, _swollen, compression="zstd", use_dictionary=False), "claims"),
-    ("a dictionary that swells", _write(CASE_TWIN, _swollen, compression="zstd"), "claims"),
-    ("no parquet", lambda f: (f / CASE_TWIN).write_bytes(b"PAR1" + b"\xff" * 64 + b"PAR1"), "cases.parquet"),
-    ("the other's", lambda f: shutil.copy(f / CASE_TWIN, f / CRITERION_TWIN), "columns"),
+    (
+        "nullable columns",
+        _write(CRITERION_TWIN, _typed(lambda f: f.with_nullable(True))),
+        "columns",
+    ),
+    (
+        "no canary",
+        _write(CRITERION_TWIN, lambda t: t.replace_schema_metadata({})),
+        "canary",
+    ),
+    (
+        "prefixes",
+        _write(CASE_TWIN, _long_entry, use_dictionary=False, column_encoding=DELTA),
+        "encoding",
+    ),
+    (
+        "an entry that repeats",
+        _write(CASE_TWIN, _long_entry, compression="zstd"),
+        "narrative",
+    ),
+    (
+        "a page that swells",
+        _write(CASE_TWIN, _swollen, compression="zstd", use_dictionary=False),
+        "claims",
+    ),
+    (
+        "a dictionary that swells",
+        _write(CASE_TWIN, _swollen, compression="zstd"),
+        "claims",
+    ),
+    (
+        "no parquet",
+        lambda f: (f / CASE_TWIN).write_bytes(b"PAR1" + b"\xff" * 64 + b"PAR1"),
+        "cases.parquet",
+    ),
+    (
+        "the other's",
+        lambda f: shutil.copy(f / CASE_TWIN, f / CRITERION_TWIN),
+        "columns",
+    ),
 )
 PARQUET = [
     Mutation(f"parquet: {label}", sealed(FORGER, edit), (word,), frozenset({13}))
@@ -234,7 +336,9 @@ def test_parquet_that_holds_or_claims_something_else_is_caught(place: Place) -> 
     assert check(place.alone, PARQUET) == []
 
 
-def test_parquet_with_a_byte_changed_and_mended_digests_is_caught_or_says_the_very_same(place: Place) -> None:
+def test_parquet_with_a_byte_changed_and_mended_digests_is_caught_or_says_the_very_same(
+    place: Place,
+) -> None:
     """Some bytes of parquet mean nothing to who reads the rows: then the tables are equal, to the last value."""
     rng, caught = random.Random(8), 0
     good = {name: pq.read_table(place.alone.folder / name) for name in TWINS}
@@ -243,7 +347,9 @@ def test_parquet_with_a_byte_changed_and_mended_digests_is_caught_or_says_the_ve
         in_file(name, flip)(place.alone.folder, rng)
         seal(place.alone.folder, FORGER)
         if verify_snapshot(place.alone.folder).ok:
-            assert pq.read_table(place.alone.folder / name).equals(good[name], check_metadata=True)
+            assert pq.read_table(place.alone.folder / name).equals(
+                good[name], check_metadata=True
+            )
         else:
             caught += 1
         place.alone.restore()

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from medlive.errors import BadInput
 from medlive.sources import files
-from medlive.sources.files import ImportedThread, ImportProblem, Note, ProblemReason, read_threads
+from medlive.sources.files import (
+    ImportedThread,
+    ImportProblem,
+    Note,
+    ProblemReason,
+    read_threads,
+)
 
 KEY = b"test-key"
 GOOD: dict[str, Any] = {
@@ -24,13 +30,27 @@ GOOD: dict[str, Any] = {
     "tags": ["knee pain"],
     "posted_at": "2025-03-01T08:00:00Z",
     "messages": [
-        {"author": "jane_doe", "role": "patient", "verified": False, "posted_at": None, "text": "My knee hurts."},
-        {"author": "Dr. Who", "role": "physician", "verified": True, "text": "Rest it.", "media": ["image"]},
+        {
+            "author": "jane_doe",
+            "role": "patient",
+            "verified": False,
+            "posted_at": None,
+            "text": "My knee hurts.",
+        },
+        {
+            "author": "Dr. Who",
+            "role": "physician",
+            "verified": True,
+            "text": "Rest it.",
+            "media": ["image"],
+        },
     ],
 }
 
 
-def read(tmp_path: Path, data: bytes, **options: Any) -> list[ImportedThread | ImportProblem]:
+def read(
+    tmp_path: Path, data: bytes, **options: Any
+) -> list[ImportedThread | ImportProblem]:
     path = tmp_path / "threads.jsonl"
     path.write_bytes(data)
     return list(read_threads(path, handle_key=KEY, **options))
@@ -65,8 +85,13 @@ def test_a_thread_is_read_with_hashed_authors(tmp_path: Path) -> None:
 
 
 def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> None:
-    messages = [{"author": "asker", "role": "patient", "text": "a"}, {"role": "physician", "text": "b"}]
-    assert [m.author for m in one(tmp_path, line(messages=messages)).thread.messages] == ["asker", "physician"]
+    messages = [
+        {"author": "asker", "role": "patient", "text": "a"},
+        {"role": "physician", "text": "b"},
+    ]
+    assert [
+        m.author for m in one(tmp_path, line(messages=messages)).thread.messages
+    ] == ["asker", "physician"]
 
 
 @pytest.mark.parametrize(
@@ -89,16 +114,24 @@ def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> 
         (line(messages=[{"role": "nurse", "text": "x"}]), ProblemReason.BAD_ROLE),
         (line(messages=[{"text": "x"}]), ProblemReason.MISSING_FIELD),
         (line(messages=[{"role": "patient", "text": 5}]), ProblemReason.WRONG_TYPE),
-        (line(messages=[{"role": "patient", "text": "x", "verified": "yes"}]), ProblemReason.WRONG_TYPE),
+        (
+            line(messages=[{"role": "patient", "text": "x", "verified": "yes"}]),
+            ProblemReason.WRONG_TYPE,
+        ),
         (line(tags="cough"), ProblemReason.WRONG_TYPE),
         (line(posted_at="yesterday"), ProblemReason.BAD_DATE),
         (line(posted_at="0001-01-01T00:00:00+14:00"), ProblemReason.BAD_DATE),
         (line(posted_at=1740816000), ProblemReason.WRONG_TYPE),
         (b'{"source": "\xff\xff"}\n', ProblemReason.NOT_TEXT),
-        (line(title="咳嗽发烧头痛三天了怎么办").replace("怎".encode(), b"\xe6"), ProblemReason.NOT_TEXT),
+        (
+            line(title="咳嗽发烧头痛三天了怎么办").replace("怎".encode(), b"\xe6"),
+            ProblemReason.NOT_TEXT,
+        ),
     ],
 )
-def test_a_bad_line_is_a_problem_and_stops_nothing(tmp_path: Path, data: bytes, reason: ProblemReason) -> None:
+def test_a_bad_line_is_a_problem_and_stops_nothing(
+    tmp_path: Path, data: bytes, reason: ProblemReason
+) -> None:
     before, problem, after = read(tmp_path, line() + data + line(thread_id="a2"))
     assert isinstance(before, ImportedThread)
     assert isinstance(after, ImportedThread)
@@ -109,14 +142,22 @@ def test_a_bad_line_is_a_problem_and_stops_nothing(tmp_path: Path, data: bytes, 
     assert len(problem.excerpt) <= 120
 
 
-def test_an_overlong_line_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overlong_line_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "IMPORT_LINE_BYTES", 5_000)
     found = read(tmp_path, line() + b"x" * 3_000_000 + b"\n" + line(thread_id="a2"))
-    assert [getattr(i, "reason", None) for i in found] == [None, ProblemReason.TOO_LONG, None]
+    assert [getattr(i, "reason", None) for i in found] == [
+        None,
+        ProblemReason.TOO_LONG,
+        None,
+    ]
     assert [i.line for i in found] == [1, 2, 3]
 
 
-def test_an_overlong_line_is_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overlong_line_is_not_kept_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "IMPORT_LINE_BYTES", 5_000)
     (tmp_path / "threads.jsonl").write_bytes(b"x" * 50_000_000 + b"\n" + line())
     tracemalloc.start()
@@ -129,11 +170,15 @@ def test_an_overlong_line_is_not_kept_in_memory(tmp_path: Path, monkeypatch: pyt
 
 def test_five_megabytes_of_text_are_a_thread(tmp_path: Path) -> None:
     messages = [{"role": "patient", "text": "cough " * 900_000}]
-    assert len(one(tmp_path, line(messages=messages)).thread.messages[0].text) == 5_400_000
+    assert (
+        len(one(tmp_path, line(messages=messages)).thread.messages[0].text) == 5_400_000
+    )
 
 
 def test_what_postgresql_cannot_hold_is_stripped_and_said(tmp_path: Path) -> None:
-    data = line(title="A\x00B").replace(b"Rest it.", rb"Rest \ud83d\ude00 \udc00it.\u0000")
+    data = line(title="A\x00B").replace(
+        b"Rest it.", rb"Rest \ud83d\ude00 \udc00it.\u0000"
+    )
     item = one(tmp_path, data)
     assert item.thread.title == "AB"
     assert item.thread.messages[1].text == "Rest 😀 it."
@@ -141,14 +186,19 @@ def test_what_postgresql_cannot_hold_is_stripped_and_said(tmp_path: Path) -> Non
 
 
 def test_surrogate_halves_encoded_one_by_one_are_joined(tmp_path: Path) -> None:
-    item = one(tmp_path, line().replace(b"Rest it.", b"Rest it. \xed\xa0\xbd\xed\xb8\x80"))
+    item = one(
+        tmp_path, line().replace(b"Rest it.", b"Rest it. \xed\xa0\xbd\xed\xb8\x80")
+    )
     assert item.thread.messages[1].text == "Rest it. 😀"
     assert Note.GB18030 not in item.notes
 
 
 def test_marks_encodings_and_empty_lines(tmp_path: Path) -> None:
     gb = json.dumps({**GOOD, "title": "咳嗽三天"}, ensure_ascii=False).encode("gb18030")
-    found = read(tmp_path, b"\xef\xbb\xbf" + line() + b"\r\n \n\x00\n" + gb + b"\r\n" + line(title="a\tb"))
+    found = read(
+        tmp_path,
+        b"\xef\xbb\xbf" + line() + b"\r\n \n\x00\n" + gb + b"\r\n" + line(title="a\tb"),
+    )
     assert [type(i) for i in found] == [ImportedThread] * 3
     second = found[1]
     assert isinstance(second, ImportedThread)
@@ -162,11 +212,15 @@ def test_dates_unknown_assumed_future_and_without_a_zone(tmp_path: Path) -> None
     assumed = one(tmp_path, line(posted_at=None), assume_posted_at=date(2025, 1, 1))
     assert assumed.thread.posted_at == datetime(2025, 1, 1, tzinfo=UTC)
     assert assumed.notes == (Note.DATE_ASSUMED,)
-    assert one(tmp_path, line(), assume_posted_at=date(2020, 1, 1)).thread.posted_at == datetime(
-        2025, 3, 1, 8, tzinfo=UTC
+    assert one(
+        tmp_path, line(), assume_posted_at=date(2020, 1, 1)
+    ).thread.posted_at == datetime(2025, 3, 1, 8, tzinfo=UTC)
+    assert one(tmp_path, line(posted_at="2999-01-01")).thread.posted_at == datetime(
+        2999, 1, 1, tzinfo=UTC
     )
-    assert one(tmp_path, line(posted_at="2999-01-01")).thread.posted_at == datetime(2999, 1, 1, tzinfo=UTC)
-    assert Note.ZONE_ASSUMED in one(tmp_path, line(posted_at="2025-03-01T08:00:00")).notes
+    assert (
+        Note.ZONE_ASSUMED in one(tmp_path, line(posted_at="2025-03-01T08:00:00")).notes
+    )
 
 
 def test_a_thread_without_messages_or_id_is_kept(tmp_path: Path) -> None:
@@ -183,7 +237,8 @@ def test_an_absent_file_is_bad_input(tmp_path: Path) -> None:
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=20), lambda c: st.lists(c, max_size=3)
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda c: st.lists(c, max_size=3),
 )
 
 

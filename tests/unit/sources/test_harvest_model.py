@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from medlive.sources.fetching.policy import FetchFailed, FetchPolicy, FetchReason
 from medlive.sources.harvest import HarvestEnd, harvest
-from medlive.sources.ledger import HarvestedThread, HarvestProblem, KnownThread, ListState
+from medlive.sources.ledger import (
+    HarvestedThread,
+    HarvestProblem,
+    KnownThread,
+    ListState,
+)
 from medlive.sources.source import (
     Anonymiser,
     Fetched,
@@ -47,10 +52,18 @@ class Board(Site):
     def parse_listing(self, page: Page) -> Listing:
         told = json.loads(page.body)
         entries = [
-            ListEntry(f"{BASE}/t/{i}/1", i, "", None, datetime.fromisoformat(at) if at else None)
+            ListEntry(
+                f"{BASE}/t/{i}/1",
+                i,
+                "",
+                None,
+                datetime.fromisoformat(at) if at else None,
+            )
             for i, at in told["rows"]
         ]
-        return Listing(tuple(entries), PageRequest(BASE + told["next"]) if told["next"] else None)
+        return Listing(
+            tuple(entries), PageRequest(BASE + told["next"]) if told["next"] else None
+        )
 
     def next_page(self, page: Page) -> str | None:
         following = json.loads(page.body)["next"]
@@ -59,8 +72,13 @@ class Board(Site):
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         told = [json.loads(page.body) for page in pages]
         posts = [post for page in told for post in page["posts"]]
-        messages = tuple(Message(str(n), "a", Role.PATIENT, False, p, None, ()) for n, p in enumerate(posts))
-        return Thread("board", told[0]["id"], pages[0].url, "T", "en", (), None, messages)
+        messages = tuple(
+            Message(str(n), "a", Role.PATIENT, False, p, None, ())
+            for n, p in enumerate(posts)
+        )
+        return Thread(
+            "board", told[0]["id"], pages[0].url, "T", "en", (), None, messages
+        )
 
 
 @dataclass
@@ -75,7 +93,9 @@ class Host:
     def ranked(self) -> list[str]:
         """By activity where the list shows it, else by number: the newest first."""
         return sorted(
-            self.threads, key=lambda i: (self.threads[i][0] if self.dated else START, int(i)), reverse=True
+            self.threads,
+            key=lambda i: (self.threads[i][0] if self.dated else START, int(i)),
+            reverse=True,
         )
 
     async def fetch(
@@ -94,7 +114,9 @@ class Host:
         if kind == "list":
             ranked = self.ranked()
             rows = ranked[(number - 1) * ROWS : number * ROWS]
-            dates = [self.threads[i][0].isoformat() if self.dated else None for i in rows]
+            dates = [
+                self.threads[i][0].isoformat() if self.dated else None for i in rows
+            ]
             more = f"/list/{number + 1}" if len(ranked) > number * ROWS else None
             body = {"rows": list(zip(rows, dates, strict=True)), "next": more}
         else:
@@ -102,11 +124,17 @@ class Host:
                 raise FetchFailed(url, FetchReason.NOT_FOUND, "gone", status=404)
             posts = self.threads[rest[0]][1]
             more = f"/t/{rest[0]}/{number + 1}" if len(posts) > number * POSTS else None
-            body = {"id": rest[0], "posts": posts[(number - 1) * POSTS : number * POSTS], "next": more}
+            body = {
+                "id": rest[0],
+                "posts": posts[(number - 1) * POSTS : number * POSTS],
+                "next": more,
+            }
         raw = json.dumps(body).encode()
         tag = f'"{hash(raw)}"'
         if etag == tag:
-            return Fetched(url, b"", 304, headers={}, fetched_at=START, not_modified=True)
+            return Fetched(
+                url, b"", 304, headers={}, fetched_at=START, not_modified=True
+            )
         return Fetched(url, raw, headers={"etag": tag}, fetched_at=START)
 
 
@@ -130,27 +158,39 @@ class WeekLedger(MemoryLedger):
 
     def __init__(self, store: Remembered) -> None:
         cutoff = store.newest - OVERLAP if store.newest else None
-        super().__init__(lists={f"{BASE}/list/1": ListState(cutoff=cutoff, read_by=store.read_by)})
+        super().__init__(
+            lists={f"{BASE}/list/1": ListState(cutoff=cutoff, read_by=store.read_by)}
+        )
         self.waiting = dict(store.waiting)
         self.store = store
         self.cutoff = cutoff
         self.shown: set[str] = set()
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
-        return {i: self._now(i) for i in thread_ids if i in self.store.known or i in self.known}
+        return {
+            i: self._now(i)
+            for i in thread_ids
+            if i in self.store.known or i in self.known
+        }
 
     def _now(self, thread_id: str) -> KnownThread:
         handled = thread_id in self.known and thread_id not in self.waiting
         before = self.store.known.get(thread_id, KnownThread(met_by=self.store.week))
-        return KnownThread(before.etag, None, before.page_count, handled=handled, met_by=before.met_by)
+        return KnownThread(
+            before.etag, None, before.page_count, handled=handled, met_by=before.met_by
+        )
 
     async def keep(self, *events: object) -> None:
         await super().keep(*events)  # type: ignore[arg-type]
         for event in events:
             if isinstance(event, HarvestedThread):
                 i = event.entry.thread_id
-                met = self.store.known.get(i, KnownThread(met_by=self.store.week)).met_by
-                self.store.known[i] = KnownThread(event.etag, None, event.page_count, met_by=met)
+                met = self.store.known.get(
+                    i, KnownThread(met_by=self.store.week)
+                ).met_by
+                self.store.known[i] = KnownThread(
+                    event.etag, None, event.page_count, met_by=met
+                )
                 self.store.stored[i] = [m.text for m in event.thread.messages]
                 self.store.gone.discard(i)
             elif isinstance(event, HarvestProblem) and event.thread_id is not None:
@@ -159,11 +199,17 @@ class WeekLedger(MemoryLedger):
                 self.shown |= {e.thread_id for e in event.waiting}
                 self.store.entries |= {e.thread_id: e for e in event.waiting}
                 for entry in event.waiting:
-                    self.store.known.setdefault(entry.thread_id, KnownThread(met_by=self.store.week))
+                    self.store.known.setdefault(
+                        entry.thread_id, KnownThread(met_by=self.store.week)
+                    )
 
     async def not_listed(self) -> Sequence[ListEntry]:
         def young(entry: ListEntry) -> bool:
-            return entry.last_post_at is None or self.cutoff is None or entry.last_post_at >= self.cutoff
+            return (
+                entry.last_post_at is None
+                or self.cutoff is None
+                or entry.last_post_at >= self.cutoff
+            )
 
         missing = [
             e
@@ -178,7 +224,9 @@ class WeekLedger(MemoryLedger):
         return missing
 
 
-def one_week(store: Remembered, host: Host, kills: Sequence[int], *, abandoned: bool) -> None:
+def one_week(
+    store: Remembered, host: Host, kills: Sequence[int], *, abandoned: bool
+) -> None:
     """A run of one week, killed after so many events each time, then left to end unless it is abandoned."""
     store.week += 1
     ledger = WeekLedger(store)
@@ -200,7 +248,9 @@ def one_week(store: Remembered, host: Host, kills: Sequence[int], *, abandoned: 
 
 CHANGES = st.lists(
     st.tuples(
-        st.sampled_from(["new", "new", "new", "reply", "edit", "delete"]), st.integers(0, 30), st.integers(1, 5)
+        st.sampled_from(["new", "new", "new", "reply", "edit", "delete"]),
+        st.integers(0, 30),
+        st.integers(1, 5),
     ),
     max_size=12,
 )
@@ -210,7 +260,9 @@ CHANGES = st.lists(
 @given(
     dated=st.booleans(),
     weeks=st.lists(
-        st.tuples(CHANGES, st.lists(st.integers(0, 16), max_size=2), st.booleans()), min_size=1, max_size=4
+        st.tuples(CHANGES, st.lists(st.integers(0, 16), max_size=2), st.booleans()),
+        min_size=1,
+        max_size=4,
     ),
 )
 def test_after_every_week_the_store_shows_what_the_board_shows(
@@ -224,14 +276,20 @@ def test_after_every_week_the_store_shows_what_the_board_shows(
             ids = sorted(host.threads, key=int)
             if kind == "new" or not ids:
                 number += 1
-                host.threads[str(number)] = (moment, [f"post {n} of {number}" for n in range(posts)])
+                host.threads[str(number)] = (
+                    moment,
+                    [f"post {n} of {number}" for n in range(posts)],
+                )
                 continue
             chosen = ids[which % len(ids)]
             at, texts = host.threads[chosen]
             if kind == "delete":
                 del host.threads[chosen]
             elif kind == "edit":
-                host.threads[chosen] = (at, [*texts[:-1], f"{texts[-1]} edited {moment}"])
+                host.threads[chosen] = (
+                    at,
+                    [*texts[:-1], f"{texts[-1]} edited {moment}"],
+                )
             else:
                 host.threads[chosen] = (moment, [*texts, f"reply {moment}"])
         host.asked.clear()
@@ -249,7 +307,9 @@ def test_after_every_week_the_store_shows_what_the_board_shows(
         assert pages <= whole + len(store.gone) + len(kills)
 
 
-def test_a_recent_row_that_stands_on_every_page_does_not_keep_a_list_from_ending() -> None:
+def test_a_recent_row_that_stands_on_every_page_does_not_keep_a_list_from_ending() -> (
+    None
+):
     class Pinned(Host):
         async def fetch(self, url: str, policy: FetchPolicy, **named: Any) -> Fetched:
             page = await super().fetch(url, policy, **named)
@@ -260,7 +320,9 @@ def test_a_recent_row_that_stands_on_every_page_does_not_keep_a_list_from_ending
             return replace(page, body=json.dumps(told).encode())
 
     host, store = Pinned(dated=True), Remembered(dated=True)
-    host.threads = {str(n): (START + n * timedelta(days=10), ["post"]) for n in range(1, 20)}
+    host.threads = {
+        str(n): (START + n * timedelta(days=10), ["post"]) for n in range(1, 20)
+    }
     host.threads["99"] = (START + timedelta(days=300), ["pinned"])
     one_week(store, host, [], abandoned=False)
     assert len(store.stored) == len(host.threads)

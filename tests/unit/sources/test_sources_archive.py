@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from medlive.sources.archive import ArchiveDamaged, ArchiveWriter, erase, pages, read_page, seal
+from medlive.sources.archive import (
+    ArchiveDamaged,
+    ArchiveWriter,
+    erase,
+    pages,
+    read_page,
+    seal,
+)
 from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched
 
@@ -35,7 +42,9 @@ def a_page(number: int = 0, **changes: object) -> Fetched:
 
 
 def written(path: Path, pages: list[Fetched]) -> list[Place]:
-    with ArchiveWriter(path, software="medlive/1", operator="ops@example.org", created_at=MOMENT) as writer:
+    with ArchiveWriter(
+        path, software="medlive/1", operator="ops@example.org", created_at=MOMENT
+    ) as writer:
         places = writer.append(pages)
         assert writer.size == path.stat().st_size
     return places
@@ -51,7 +60,10 @@ def members(path: Path) -> list[bytes]:
     raw = path.read_bytes()
     with path.open("rb") as file:
         iterator = ArchiveIterator(file)
-        spans = [(iterator.get_record_offset(), iterator.get_record_length()) for _ in iterator]
+        spans = [
+            (iterator.get_record_offset(), iterator.get_record_length())
+            for _ in iterator
+        ]
     return [gzip.decompress(raw[offset : offset + length]) for offset, length in spans]
 
 
@@ -69,7 +81,9 @@ odd_texts = st.one_of(
 )
 bodies = st.one_of(
     st.binary(max_size=300),
-    st.sampled_from([b"", b"\r\n\r\n", b"WARC/1.1\r\n\r\n", b"\x1f\x8b\x08" * 9, bytes(70_000)]),
+    st.sampled_from(
+        [b"", b"\r\n\r\n", b"WARC/1.1\r\n\r\n", b"\x1f\x8b\x08" * 9, bytes(70_000)]
+    ),
 )
 header_names = st.sampled_from(["content-type", "etag", "last-modified"])
 forms = st.lists(st.tuples(odd_texts, odd_texts), max_size=4).map(tuple)
@@ -81,7 +95,8 @@ some_pages = st.builds(
     body=bodies,
     fetched_at=st.builds(
         lambda micros, hours: (
-            datetime.fromtimestamp(0, timezone(timedelta(hours=hours))) + timedelta(microseconds=micros)
+            datetime.fromtimestamp(0, timezone(timedelta(hours=hours)))
+            + timedelta(microseconds=micros)
         ),
         st.integers(-(10**15), 7 * 10**15),
         st.integers(-12, 14),
@@ -99,7 +114,12 @@ def test_every_page_comes_back_as_it_was(
     places = written(path, given_pages)
     for page, place in zip(given_pages, places, strict=True):
         back = read_page(path, place)
-        assert (back.url, back.status, back.body, back.form) == (page.url, page.status, page.body, page.form)
+        assert (back.url, back.status, back.body, back.form) == (
+            page.url,
+            page.status,
+            page.body,
+            page.form,
+        )
         assert back.fetched_at == page.fetched_at
         kept = page.headers.get("etag")
         if kept is not None and kept.isascii() and kept.isprintable():
@@ -107,9 +127,14 @@ def test_every_page_comes_back_as_it_was(
     posted = sum(page.form is not None for page in given_pages)
     assert verify(path) == 1 + len(given_pages) + posted
     records = members(path)
-    assert len(records) == 1 + len(given_pages) + posted, "no page's content makes a record of its own"
+    assert len(records) == 1 + len(given_pages) + posted, (
+        "no page's content makes a record of its own"
+    )
     kinds = [record.split(b"\r\n")[1].partition(b": ")[2] for record in records]
-    assert (kinds.count(b"response"), kinds.count(b"request")) == (len(given_pages), posted)
+    assert (kinds.count(b"response"), kinds.count(b"request")) == (
+        len(given_pages),
+        posted,
+    )
 
 
 def test_an_independent_reader_finds_pages_forms_and_sound_digests(
@@ -118,8 +143,21 @@ def test_an_independent_reader_finds_pages_forms_and_sound_digests(
     path = tmp_path / "new" / "folder" / "a.warc.gz"
     stored = [
         a_page(1),
-        a_page(2, url="https://example.org/list", form=FORM, body="列表".encode(), status=201),
-        a_page(3, headers={"x-note": "caf\xe9 \u4e2d\r\nSet-Cookie: a=b", "content-encoding": "gzip"}, body=b""),
+        a_page(
+            2,
+            url="https://example.org/list",
+            form=FORM,
+            body="列表".encode(),
+            status=201,
+        ),
+        a_page(
+            3,
+            headers={
+                "x-note": "caf\xe9 \u4e2d\r\nSet-Cookie: a=b",
+                "content-encoding": "gzip",
+            },
+            body=b"",
+        ),
     ]
     places = written(path, stored)
     found = []
@@ -128,14 +166,22 @@ def test_an_independent_reader_finds_pages_forms_and_sound_digests(
         for record in iterator:
             body = record.content_stream().read()
             assert record.digest_checker.passed
-            found.append((record, body, Place(iterator.get_record_offset(), iterator.get_record_length())))
+            found.append(
+                (
+                    record,
+                    body,
+                    Place(iterator.get_record_offset(), iterator.get_record_length()),
+                )
+            )
     info, first, second, request, third = found
     assert info[0].rec_type == "warcinfo"
     assert b"software: medlive/1\r\noperator: ops@example.org\r\n" in info[1]
     assert [first[2], second[2], third[2]] == places
     assert first[0].rec_headers.get_header("WARC-Target-URI") == stored[0].url
     assert first[0].rec_headers.get_header("WARC-Date") == "2026-03-01T12:30:06.123456Z"
-    assert first[0].http_headers.get_header("content-type") == "text/html; charset=utf-8"
+    assert (
+        first[0].http_headers.get_header("content-type") == "text/html; charset=utf-8"
+    )
     assert (first[1], second[1], third[1]) == tuple(page.body for page in stored)
     assert second[0].http_headers.get_statuscode() == "201"
     assert request[0].rec_type == "request"
@@ -146,14 +192,19 @@ def test_an_independent_reader_finds_pages_forms_and_sound_digests(
     assert second[0].rec_headers.get_header("WARC-Concurrent-To") == ids[3]
     assert request[0].rec_headers.get_header("WARC-Concurrent-To") == ids[2]
     # What a header says stays inside its value, and a transfer that is over is not claimed.
-    assert third[0].http_headers.headers == [("x-note", "café 中 Set-Cookie: a=b"), ("content-length", "0")]
+    assert third[0].http_headers.headers == [
+        ("x-note", "café 中 Set-Cookie: a=b"),
+        ("content-length", "0"),
+    ]
     checker = Checker(type("Options", (), {"inputs": [str(path)], "verbose": False})())
     checker.process_all()
     assert checker.exit_value == 0
     assert capsys.readouterr().out == ""
 
 
-def test_equal_pages_make_equal_files_and_a_file_is_never_overwritten(tmp_path: Path) -> None:
+def test_equal_pages_make_equal_files_and_a_file_is_never_overwritten(
+    tmp_path: Path,
+) -> None:
     one, two = tmp_path / "one.warc.gz", tmp_path / "two.warc.gz"
     for path in (one, two):
         written(path, [a_page(1), a_page(2, form=FORM)])
@@ -177,7 +228,9 @@ def test_a_page_that_cannot_be_stored_leaves_the_file_as_it_was(tmp_path: Path) 
     assert verify(path) == 2
 
 
-def test_a_full_disk_leaves_the_file_as_it_was_and_it_can_be_closed(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_file_as_it_was_and_it_can_be_closed(
+    tmp_path: Path,
+) -> None:
     path, noise = tmp_path / "a.warc.gz", random.Random(0).randbytes(64)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with ArchiveWriter(path, software="medlive/1", operator=None) as writer:
@@ -204,12 +257,18 @@ def test_a_big_page_comes_back(tmp_path: Path) -> None:
 
 def test_a_killed_write_is_cut_off_at_every_point(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz"
-    with ArchiveWriter(path, software="medlive", operator=None, created_at=MOMENT) as writer:
+    with ArchiveWriter(
+        path, software="medlive", operator=None, created_at=MOMENT
+    ) as writer:
         (first,) = writer.append([a_page(1, form=FORM)])
         size = writer.size
         (second,) = writer.append([a_page(2)])
     whole = path.read_bytes()
-    for end in (*range(size, size + 30), *range(size + 30, len(whole), 17), len(whole) - 1):
+    for end in (
+        *range(size, size + 30),
+        *range(size + 30, len(whole), 17),
+        len(whole) - 1,
+    ):
         path.write_bytes(whole[:end])
         if end > size:
             with pytest.raises(ArchiveDamaged, match=f"offset {size} is cut off"):
@@ -235,7 +294,9 @@ def test_no_flipped_byte_goes_unseen(tmp_path: Path) -> None:
     whole = path.read_bytes()
     unseen = 0
     for at in range(0, len(whole), 3):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :])
+        path.write_bytes(
+            whole[:at] + bytes([whole[at] ^ (1 << at % 8)]) + whole[at + 1 :]
+        )
         with contextlib.suppress(ArchiveDamaged):
             verify(path)
             unseen += 1
@@ -248,9 +309,18 @@ def test_no_flipped_byte_goes_unseen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "old", [b"post number 1", b"HTTP/1.1 200", b"WARC-Payload-Digest: sha1:", b"WARC/1.1", b"Content-Length: "]
+    "old",
+    [
+        b"post number 1",
+        b"HTTP/1.1 200",
+        b"WARC-Payload-Digest: sha1:",
+        b"WARC/1.1",
+        b"Content-Length: ",
+    ],
 )
-def test_a_record_that_was_packed_again_does_not_match_its_digest(tmp_path: Path, old: bytes) -> None:
+def test_a_record_that_was_packed_again_does_not_match_its_digest(
+    tmp_path: Path, old: bytes
+) -> None:
     path = tmp_path / "a.warc.gz"
     (place,) = written(path, [a_page(1)])
     whole = path.read_bytes()
@@ -266,7 +336,10 @@ def test_a_record_that_was_packed_again_does_not_match_its_digest(tmp_path: Path
 def test_a_wrong_place_is_no_page(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz"
     first, second = written(path, [a_page(1), a_page(2, form=FORM)])
-    request = Place(second.offset + second.length, path.stat().st_size - second.offset - second.length)
+    request = Place(
+        second.offset + second.length,
+        path.stat().st_size - second.offset - second.length,
+    )
     wrong = [
         Place(0, first.offset),
         request,
@@ -288,7 +361,10 @@ def test_a_wrong_place_is_no_page(tmp_path: Path) -> None:
 
 def test_nothing_of_an_erased_page_is_left(tmp_path: Path) -> None:
     path, target = tmp_path / "a.warc.gz", tmp_path / "new" / "b.warc.gz"
-    stored = [a_page(n, form=(("q", f"query-{n}-end"),) if n % 3 == 0 else None) for n in range(12)]
+    stored = [
+        a_page(n, form=(("q", f"query-{n}-end"),) if n % 3 == 0 else None)
+        for n in range(12)
+    ]
     places = written(path, stored)
     before = path.read_bytes()
     gone = {0, 5, 6, 11}
@@ -297,7 +373,11 @@ def test_nothing_of_an_erased_page_is_left(tmp_path: Path) -> None:
     assert set(moved) == {place for n, place in enumerate(places) if n not in gone}
     everything = b"".join(members(target))
     for n, page in enumerate(stored):
-        traces = [page.url.encode() + b"\r\n", f"number {n}<".encode(), f"query-{n}-end".encode()]
+        traces = [
+            page.url.encode() + b"\r\n",
+            f"number {n}<".encode(),
+            f"query-{n}-end".encode(),
+        ]
         if n in gone:
             assert not any(trace in everything for trace in traces)
         else:
@@ -331,7 +411,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     tracemalloc.start()
     with ArchiveWriter(path, software="medlive", operator=None) as writer:
         for batch in range(20):
-            places += writer.append([a_page(batch, body=noise.randbytes(50_000)) for _ in range(10)])
+            places += writer.append(
+                [a_page(batch, body=noise.randbytes(50_000)) for _ in range(10)]
+            )
     verify(path)
     erase(path, target, places[::2])
     peak = tracemalloc.get_traced_memory()[1]

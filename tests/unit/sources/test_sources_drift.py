@@ -21,7 +21,9 @@ from medlive.sources.drift import (
 from medlive.threads.model import Message, Role, Thread
 
 
-def run(read: int = 40, listed: int = 50, messages: float = 4.0, **shares: float) -> dict[str, Measure]:
+def run(
+    read: int = 40, listed: int = 50, messages: float = 4.0, **shares: float
+) -> dict[str, Measure]:
     """The figures of a run that read so many threads of those listed, with these shares of fields."""
     fields = {name: (share, read) for name, share in shares.items()}
     ends = {"read": read, "not_modified": listed - read, "listed": listed}
@@ -51,7 +53,9 @@ USUAL = [run(posted_at=1.0, tags=0.6, media=0.1) for _ in range(5)]
         (run(read=500, listed=5000, posted_at=1.0, tags=0.6, media=0.1), set()),
     ],
 )
-def test_what_collapses_is_named_and_nothing_else(now: dict[str, Measure], expected: set[str]) -> None:
+def test_what_collapses_is_named_and_nothing_else(
+    now: dict[str, Measure], expected: set[str]
+) -> None:
     assert fallen(now, USUAL) == expected
 
 
@@ -62,7 +66,12 @@ def test_a_field_that_no_thread_has_any_more_is_missed() -> None:
 
 def test_failures_that_rise_are_noticed_with_and_without_a_history() -> None:
     def failing(read: int, **failed: int) -> dict[str, Measure]:
-        fields = {"posted_at": (1.0, read), "tags": (0.6, read), "media": (0.1, read), "messages": (4.0, read)}
+        fields = {
+            "posted_at": (1.0, read),
+            "tags": (0.6, read),
+            "media": (0.1, read),
+            "messages": (4.0, read),
+        }
         return measures(fields, {"read": read, "listed": 50, **failed})
 
     bad = failing(6, layout=14)
@@ -84,7 +93,9 @@ def test_few_runs_are_no_history() -> None:
     assert not fallen(bare, small), "runs of few threads are none either"
 
 
-def test_a_list_that_shows_nothing_is_noticed_although_its_threads_are_asked_for_one_by_one() -> None:
+def test_a_list_that_shows_nothing_is_noticed_although_its_threads_are_asked_for_one_by_one() -> (
+    None
+):
     ends = {"read": 0, "not_modified": 60, "gone": 4, "listed": 0}
     assert fallen(measures({}, ends), USUAL) == {"count:listed"}
 
@@ -96,8 +107,12 @@ def test_weeks_of_long_threads_are_no_collapse_where_there_were_such_before() ->
 
 
 def test_threads_that_vanish_together_are_noticed_and_a_few_are_not() -> None:
-    assert fallen(measures({}, {"not_modified": 10, "gone": 40, "listed": 50}), USUAL) == {"end:gone"}
-    assert not fallen(measures({}, {"not_modified": 40, "gone": 10, "listed": 50}), USUAL)
+    assert fallen(
+        measures({}, {"not_modified": 10, "gone": 40, "listed": 50}), USUAL
+    ) == {"end:gone"}
+    assert not fallen(
+        measures({}, {"not_modified": 40, "gone": 10, "listed": 50}), USUAL
+    )
 
 
 def test_one_odd_run_does_not_move_what_the_others_are_compared_with() -> None:
@@ -113,29 +128,52 @@ def test_chance_seldom_raises_an_alarm() -> None:
         weeks = []
         for _ in range(9):
             n = chance.randint(8, 60)
-            weeks.append(run(read=n, listed=60, tags=sum(chance.random() < share for _ in range(n)) / n))
+            weeks.append(
+                run(
+                    read=n,
+                    listed=60,
+                    tags=sum(chance.random() < share for _ in range(n)) / n,
+                )
+            )
         alarms += bool(fallen(weeks[0], weeks[1:]))
-    assert alarms <= 8  # far below CHANCE a run, as a share must be far from its median besides
+    assert (
+        alarms <= 8
+    )  # far below CHANCE a run, as a share must be far from its median besides
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.floats(0.02, 0.98))
 def test_the_tail_is_the_binomial_one(n: int, k: int, p: float) -> None:
     k = min(k, n)
     exact = Fraction(p)
-    wanted = sum(comb(n, i) * exact**i * (1 - exact) ** (n - i) for i in range(k, n + 1))
+    wanted = sum(
+        comb(n, i) * exact**i * (1 - exact) ** (n - i) for i in range(k, n + 1)
+    )
     assert _tail(k, n, p) == pytest.approx(float(wanted), rel=1e-9, abs=1e-12)
 
 
 def test_what_is_told_names_the_figure_its_value_and_what_it_was() -> None:
-    messages = {f.name: f.message for f in compare(run(posted_at=0.0, tags=0.6, media=0.1), USUAL)}
-    assert messages["field:posted_at"] == "posted_at in 0% of 40 threads (median before: 100%)"
+    messages = {
+        f.name: f.message
+        for f in compare(run(posted_at=0.0, tags=0.6, media=0.1), USUAL)
+    }
+    assert (
+        messages["field:posted_at"]
+        == "posted_at in 0% of 40 threads (median before: 100%)"
+    )
     assert messages["median:messages"] == "4.0 messages a thread (median before: 4.0)"
     assert messages["count:listed"] == "50 threads listed (median before: 50.0)"
     assert compare(run(), [])[0].message.endswith("(nothing to compare with)")
 
 
 def message(**values: Any) -> Message:
-    base = {"id": "m0", "author": "a", "role": Role.PATIENT, "verified": False, "text": "x", "posted_at": None}
+    base = {
+        "id": "m0",
+        "author": "a",
+        "role": Role.PATIENT,
+        "verified": False,
+        "text": "x",
+        "posted_at": None,
+    }
     return Message(**{**base, **values})
 
 
@@ -149,6 +187,12 @@ def test_the_fields_of_a_thread_are_what_it_shows() -> None:
     reply = message(role=Role.PHYSICIAN, verified=True, media=("image",))
     full = thread_fields(thread(message(), reply))
     assert {name for name, value in full.items() if value} == {
-        "title", "question", "reply", "verified reply", "whole text", "media", "messages"
-    }  # fmt: skip
+        "title",
+        "question",
+        "reply",
+        "verified reply",
+        "whole text",
+        "media",
+        "messages",
+    }
     assert not thread_fields(thread(message(), message(text="")))["whole text"]

@@ -47,10 +47,20 @@ class Community:
         if request.path == "/robots.txt":
             return await self.robots(request)
         handler = self.pages.get(request.path)
-        return await handler(request) if handler else web.Response(text=PAGE, content_type="text/html")
+        return (
+            await handler(request)
+            if handler
+            else web.Response(text=PAGE, content_type="text/html")
+        )
 
     def policy(self, **changes: Any) -> FetchPolicy:
-        return FetchPolicy(**{"allowed_hosts": frozenset({host_of(self.base)}), "min_interval_s": 0.0, **changes})
+        return FetchPolicy(
+            **{
+                "allowed_hosts": frozenset({host_of(self.base)}),
+                "min_interval_s": 0.0,
+                **changes,
+            }
+        )
 
     def paths(self) -> list[str]:
         return [path for path, _ in self.asked if path != "/robots.txt"]
@@ -58,7 +68,9 @@ class Community:
 
 def text(body: str, status: int = 200, **headers: str) -> Handler:
     async def answer(request: web.Request) -> web.Response:
-        return web.Response(text=body, status=status, content_type="text/html", headers=headers)
+        return web.Response(
+            text=body, status=status, content_type="text/html", headers=headers
+        )
 
     return answer
 
@@ -81,7 +93,14 @@ async def community() -> AsyncIterator[Community]:
 
 
 def quick(**changes: Any) -> FetchSettings:
-    return FetchSettings(**{"allow_loopback": True, "backoff_s": 0.001, "attempt_timeout_s": 2.0, **changes})
+    return FetchSettings(
+        **{
+            "allow_loopback": True,
+            "backoff_s": 0.001,
+            "attempt_timeout_s": 2.0,
+            **changes,
+        }
+    )
 
 
 async def failure(fetcher: Fetcher, url: str, policy: FetchPolicy) -> FetchFailed:
@@ -90,7 +109,9 @@ async def failure(fetcher: Fetcher, url: str, policy: FetchPolicy) -> FetchFaile
     return caught.value
 
 
-async def test_a_page_comes_with_an_honest_name_and_robots_is_asked_once(community: Community) -> None:
+async def test_a_page_comes_with_an_honest_name_and_robots_is_asked_once(
+    community: Community,
+) -> None:
     community.pages["/a"] = text(PAGE, ETag='"v1"')
     async with Fetcher(quick(contact="ops@example.org")) as fetcher:
         for _ in range(3):
@@ -108,7 +129,9 @@ async def test_a_page_comes_with_an_honest_name_and_robots_is_asked_once(communi
 
 
 async def test_robots_rules_are_obeyed_with_wildcards(community: Community) -> None:
-    community.robots = robots("User-agent: medlive\nDisallow: /*/private$\nDisallow: /x?\n")
+    community.robots = robots(
+        "User-agent: medlive\nDisallow: /*/private$\nDisallow: /x?\n"
+    )
     async with Fetcher(quick()) as fetcher:
         await fetcher.fetch(community.base + "/a/private/more", community.policy())
         for denied in ("/a/private", "/x?y=1"):
@@ -118,28 +141,43 @@ async def test_robots_rules_are_obeyed_with_wildcards(community: Community) -> N
     assert community.paths() == ["/a/private/more"]
 
 
-async def test_requests_keep_the_longest_interval_asked_for(community: Community) -> None:
+async def test_requests_keep_the_longest_interval_asked_for(
+    community: Community,
+) -> None:
     community.robots = robots("User-agent: *\nCrawl-delay: 0.2\n")
     async with Fetcher(quick(concurrency_per_host=2)) as fetcher:
         started = time.monotonic()
-        await asyncio.gather(*(fetcher.fetch(f"{community.base}/{n}", community.policy()) for n in range(4)))
-    assert community.asked[-1][1] - started >= 0.6, "four pages have three pauses between them"
+        await asyncio.gather(
+            *(
+                fetcher.fetch(f"{community.base}/{n}", community.policy())
+                for n in range(4)
+            )
+        )
+    assert community.asked[-1][1] - started >= 0.6, (
+        "four pages have three pauses between them"
+    )
     community.asked.clear()
     community.robots = robots("User-agent: *\nRequest-rate: 1/10s\nCrawl-delay: 0.01\n")
     async with Fetcher(quick()) as fetcher:
         await fetcher.fetch(f"{community.base}/0", community.policy(min_interval_s=0.2))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(fetcher.fetch(f"{community.base}/1", community.policy()), 0.5)
+            await asyncio.wait_for(
+                fetcher.fetch(f"{community.base}/1", community.policy()), 0.5
+            )
     community.robots = robots("")
     community.asked.clear()
     async with Fetcher(quick()) as fetcher:
         started = time.monotonic()
         for n in range(2):
-            await fetcher.fetch(f"{community.base}/{n}", community.policy(min_interval_s=0.2))
+            await fetcher.fetch(
+                f"{community.base}/{n}", community.policy(min_interval_s=0.2)
+            )
     assert community.asked[-1][1] - started >= 0.4, "robots.txt takes its turn as well"
 
 
-async def test_no_more_than_the_allowed_requests_at_a_time(community: Community) -> None:
+async def test_no_more_than_the_allowed_requests_at_a_time(
+    community: Community,
+) -> None:
     running, most = 0, 0
 
     async def slow(request: web.Request) -> web.Response:
@@ -159,7 +197,9 @@ async def test_no_more_than_the_allowed_requests_at_a_time(community: Community)
         assert most == allowed
 
 
-async def test_temporary_failures_are_retried_within_their_own_bound(community: Community) -> None:
+async def test_temporary_failures_are_retried_within_their_own_bound(
+    community: Community,
+) -> None:
     answers = iter([503, 500, 200])
 
     async def flaky(request: web.Request) -> web.Response:
@@ -169,7 +209,9 @@ async def test_temporary_failures_are_retried_within_their_own_bound(community: 
     community.pages["/dead"] = text("", 503)
     community.pages["/gone"] = text("", 404)
     async with Fetcher(quick(retries={FetchReason.SERVER_ERROR: 2})) as fetcher:
-        assert (await fetcher.fetch(community.base + "/flaky", community.policy())).status == 200
+        assert (
+            await fetcher.fetch(community.base + "/flaky", community.policy())
+        ).status == 200
         assert fetcher.counts["retried_server_error"] == 2
         error = await failure(fetcher, community.base + "/dead", community.policy())
         assert (error.reason, error.status) == (FetchReason.SERVER_ERROR, 503)
@@ -178,7 +220,9 @@ async def test_temporary_failures_are_retried_within_their_own_bound(community: 
     assert community.paths() == ["/flaky"] * 3 + ["/dead"] * 3 + ["/gone"]
 
 
-async def test_retry_after_is_waited_for_or_respected_without_asking(community: Community) -> None:
+async def test_retry_after_is_waited_for_or_respected_without_asking(
+    community: Community,
+) -> None:
     answers = iter([text("", 429, **{"Retry-After": "1"}), text(PAGE)])
 
     async def limited(request: web.Request) -> web.StreamResponse:
@@ -188,16 +232,24 @@ async def test_retry_after_is_waited_for_or_respected_without_asking(community: 
     community.pages["/long"] = text("", 503, **{"Retry-After": "9999"})
     async with Fetcher(quick(max_retry_after_s=5)) as fetcher:
         await fetcher.fetch(community.base + "/limited", community.policy())
-        first, second = [moment for path, moment in community.asked if path == "/limited"]
+        first, second = [
+            moment for path, moment in community.asked if path == "/limited"
+        ]
         assert second - first >= 0.95
         for path in ("/long", "/other"):
             error = await failure(fetcher, community.base + path, community.policy())
             assert error.reason is FetchReason.RATE_LIMITED
-    assert community.paths()[2:] == ["/long"], "neither a retry nor another page while the host wants rest"
+    assert community.paths()[2:] == ["/long"], (
+        "neither a retry nor another page while the host wants rest"
+    )
 
 
-@pytest.mark.parametrize("answer", [text("", 403), text("", 503, **{"cf-mitigated": "challenge"})])
-async def test_the_first_block_ends_the_host(community: Community, answer: Handler) -> None:
+@pytest.mark.parametrize(
+    "answer", [text("", 403), text("", 503, **{"cf-mitigated": "challenge"})]
+)
+async def test_the_first_block_ends_the_host(
+    community: Community, answer: Handler
+) -> None:
     community.pages["/b"] = answer
     async with Fetcher(quick()) as fetcher:
         for path in ("/b", "/b", "/other"):
@@ -210,20 +262,35 @@ async def test_a_source_may_count_429_as_a_block(community: Community) -> None:
     community.pages["/b"] = text("", 429)
     async with Fetcher(quick()) as fetcher:
         with pytest.raises(Blocked):
-            await fetcher.fetch(community.base + "/b", community.policy(stop_statuses=frozenset({403, 429})))
+            await fetcher.fetch(
+                community.base + "/b",
+                community.policy(stop_statuses=frozenset({403, 429})),
+            )
     assert community.paths() == ["/b"]
 
 
 async def test_conditional_requests(community: Community) -> None:
     async def page(request: web.Request) -> web.Response:
         same = request.headers.get("If-None-Match") == '"v1"'
-        return web.Response(status=304 if same else 200, text=None if same else PAGE, content_type="text/html")
+        return web.Response(
+            status=304 if same else 200,
+            text=None if same else PAGE,
+            content_type="text/html",
+        )
 
     community.pages["/c"] = page
     async with Fetcher(quick()) as fetcher:
-        unchanged = await fetcher.fetch(community.base + "/c", community.policy(), etag='"v1"')
-        changed = await fetcher.fetch(community.base + "/c", community.policy(), etag='"v0"')
-    assert (unchanged.not_modified, unchanged.status, unchanged.body) == (True, 304, b"")
+        unchanged = await fetcher.fetch(
+            community.base + "/c", community.policy(), etag='"v1"'
+        )
+        changed = await fetcher.fetch(
+            community.base + "/c", community.policy(), etag='"v0"'
+        )
+    assert (unchanged.not_modified, unchanged.status, unchanged.body) == (
+        True,
+        304,
+        b"",
+    )
     assert (changed.not_modified, changed.body) == (False, PAGE.encode())
 
 
@@ -233,34 +300,60 @@ async def test_redirects_stay_with_the_source_and_end(community: Community) -> N
     community.pages["/file"] = text("", 302, Location="file:///etc/passwd")
     community.pages["/loop"] = text("", 301, Location="/loop")
     async with Fetcher(quick()) as fetcher:
-        assert (await fetcher.fetch(community.base + "/r", community.policy())).url == community.base + "/a"
+        assert (
+            await fetcher.fetch(community.base + "/r", community.policy())
+        ).url == community.base + "/a"
         for path in ("/away", "/file"):
             with pytest.raises(HostRefused):
                 await fetcher.fetch(community.base + path, community.policy())
         error = await failure(fetcher, community.base + "/loop", community.policy())
         assert error.reason is FetchReason.REDIRECT
         with pytest.raises(FetchFailed, match="form"):
-            await fetcher.fetch(community.base + "/r", community.policy(), form=(("a", "b"),))
+            await fetcher.fetch(
+                community.base + "/r", community.policy(), form=(("a", "b"),)
+            )
     assert community.paths().count("/loop") == 6
 
 
-async def test_hosts_beyond_the_list_and_private_addresses_are_refused(community: Community) -> None:
+async def test_hosts_beyond_the_list_and_private_addresses_are_refused(
+    community: Community,
+) -> None:
     async with Fetcher(quick(contact="ops@example.org")) as fetcher:
-        for url in ("http://example.com/", "ftp://127.0.0.1/", "http://user:pw@127.0.0.1/", "http://[::1", "x"):
+        for url in (
+            "http://example.com/",
+            "ftp://127.0.0.1/",
+            "http://user:pw@127.0.0.1/",
+            "http://[::1",
+            "x",
+        ):
             with pytest.raises(HostRefused):
                 await fetcher.fetch(url, community.policy())
-        for private in ("10.0.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0", "[::ffff:10.0.0.1]", "[fd00::1]"):
+        for private in (
+            "10.0.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "[::ffff:10.0.0.1]",
+            "[fd00::1]",
+        ):
             with pytest.raises(RobotsDenied, match="not a public address"):
-                await fetcher.fetch(f"http://{private}/", FetchPolicy(frozenset({private.strip("[]")}), 0.0))
+                await fetcher.fetch(
+                    f"http://{private}/",
+                    FetchPolicy(frozenset({private.strip("[]")}), 0.0),
+                )
         assert {r.state for r in fetcher.robots} == {RobotsState.UNREADABLE}
     async with Fetcher(FetchSettings(backoff_s=0.0)) as fetcher:
         with pytest.raises(RobotsDenied, match="not a public address"):
             await fetcher.fetch(community.base + "/a", community.policy())
         by_name = community.base.replace("127.0.0.1", "localhost")
         with pytest.raises(RobotsDenied, match="not a public address"):
-            await fetcher.fetch(by_name + "/a", FetchPolicy(frozenset({host_of(by_name)}), 0.0))
+            await fetcher.fetch(
+                by_name + "/a", FetchPolicy(frozenset({host_of(by_name)}), 0.0)
+            )
         with pytest.raises(ConfigError, match="contact"):
-            await fetcher.fetch("http://example.com/", FetchPolicy(frozenset({"example.com"})))
+            await fetcher.fetch(
+                "http://example.com/", FetchPolicy(frozenset({"example.com"}))
+            )
     assert community.asked == []
 
 
@@ -268,21 +361,33 @@ async def test_a_pinned_connection_still_names_its_host_to_tls() -> None:
     named: list[str | None] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sni_callback = lambda _socket, name, _context: named.append(name)
-    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    server = await asyncio.start_server(
+        lambda _reader, writer: writer.close(), "127.0.0.1", 0, ssl=context
+    )
     port = server.sockets[0].getsockname()[1]
     async with server, Fetcher(quick(retries={})) as fetcher:
         with pytest.raises(RobotsDenied):
-            await fetcher.fetch(f"https://localhost:{port}/", FetchPolicy(frozenset({f"localhost:{port}"}), 0.0))
-    assert named == ["localhost"], "the name, not the address that the connection was pinned to"
+            await fetcher.fetch(
+                f"https://localhost:{port}/",
+                FetchPolicy(frozenset({f"localhost:{port}"}), 0.0),
+            )
+    assert named == ["localhost"], (
+        "the name, not the address that the connection was pinned to"
+    )
 
 
-async def test_a_bomb_is_cut_off_inside_a_chunk_and_several_members_are_one_body(community: Community) -> None:
+async def test_a_bomb_is_cut_off_inside_a_chunk_and_several_members_are_one_body(
+    community: Community,
+) -> None:
     bomb = gzip.compress(b"<p>" + b"0" * 50_000_000)
     members = gzip.compress(PAGE.encode()) + gzip.compress(b"<!-- second member -->")
 
     def packed(body: bytes) -> Handler:
         async def answer(request: web.Request) -> web.Response:
-            return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "text/html"})
+            return web.Response(
+                body=body,
+                headers={"Content-Encoding": "gzip", "Content-Type": "text/html"},
+            )
 
         return answer
 
@@ -293,12 +398,16 @@ async def test_a_bomb_is_cut_off_inside_a_chunk_and_several_members_are_one_body
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert error.reason is FetchReason.TOO_LARGE
-        assert peak < 10_000_000, "the limit holds inside a chunk, not only after it is unpacked"
+        assert peak < 10_000_000, (
+            "the limit holds inside a chunk, not only after it is unpacked"
+        )
         got = await fetcher.fetch(community.base + "/members", community.policy())
         assert got.body == PAGE.encode() + b"<!-- second member -->"
 
 
-async def test_a_closed_port_and_a_broken_answer_are_connection_failures(community: Community) -> None:
+async def test_a_closed_port_and_a_broken_answer_are_connection_failures(
+    community: Community,
+) -> None:
     async def broken(request: web.Request) -> web.StreamResponse:
         request.transport.close()
         return web.Response()
@@ -309,10 +418,14 @@ async def test_a_closed_port_and_a_broken_answer_are_connection_failures(communi
         assert error.reason is FetchReason.CONNECTION
         assert fetcher.counts["retried_connection"] == 1
         with pytest.raises(RobotsDenied, match="could not be read"):
-            await fetcher.fetch("http://127.0.0.1:9/", FetchPolicy(frozenset({"127.0.0.1:9"}), 0.0))
+            await fetcher.fetch(
+                "http://127.0.0.1:9/", FetchPolicy(frozenset({"127.0.0.1:9"}), 0.0)
+            )
 
 
-async def test_forms_are_posted_and_cookies_of_the_run_kept(community: Community) -> None:
+async def test_forms_are_posted_and_cookies_of_the_run_kept(
+    community: Community,
+) -> None:
     seen: dict[str, str] = {}
 
     async def front(request: web.Request) -> web.Response:
@@ -322,12 +435,17 @@ async def test_forms_are_posted_and_cookies_of_the_run_kept(community: Community
 
     async def listing(request: web.Request) -> web.Response:
         seen.update(
-            {k: str(v) for k, v in (await request.post()).items()}, cookie=request.cookies.get("session", "")
+            {k: str(v) for k, v in (await request.post()).items()},
+            cookie=request.cookies.get("session", ""),
         )
         return web.json_response({})
 
     community.pages.update({"/front": front, "/list": listing})
     async with Fetcher(quick()) as fetcher:
         await fetcher.fetch(community.base + "/front", community.policy())
-        await fetcher.fetch(community.base + "/list", community.policy(), form=(("branch", "病例"), ("page", "1")))
+        await fetcher.fetch(
+            community.base + "/list",
+            community.policy(),
+            form=(("branch", "病例"), ("page", "1")),
+        )
     assert seen == {"branch": "病例", "page": "1", "cookie": "s1"}

@@ -1,5 +1,4 @@
 """The fetcher against servers that fail, lie, drip or lead astray: every answer ends within its bounds."""
-# ruff: noqa: E501 - tables of answers
 
 import asyncio
 import contextlib
@@ -41,10 +40,17 @@ def raw(*parts: bytes, reset: bool = False) -> Answer:
     return answer
 
 
-def response(body: bytes = PAGE, status: int = 200, *, length: int | None = None, **headers: str) -> Answer:
-    given = {"Content-Type": "text/html", "Content-Length": str(len(body) if length is None else length)}
+def response(
+    body: bytes = PAGE, status: int = 200, *, length: int | None = None, **headers: str
+) -> Answer:
+    given = {
+        "Content-Type": "text/html",
+        "Content-Length": str(len(body) if length is None else length),
+    }
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    head = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value != "-")
+    head = "".join(
+        f"{name}: {value}\r\n" for name, value in given.items() if value != "-"
+    )
     return raw(f"HTTP/1.1 {status} X\r\n{head}\r\n".encode(), body)
 
 
@@ -68,13 +74,17 @@ class Server:
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     port: int = 0
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.writers.append(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
             self.asked.append(path)
             missing = response(b"", 404)
-            await self.answers.get(path, missing if path == "/robots.txt" else response())(writer)
+            await self.answers.get(
+                path, missing if path == "/robots.txt" else response()
+            )(writer)
         writer.close()
 
     def url(self, path: str) -> str:
@@ -112,7 +122,12 @@ async def server() -> AsyncIterator[Server]:
 
 
 def quick(**changes: object) -> FetchSettings:
-    values: dict[str, object] = {"allow_loopback": True, "backoff_s": 0.0, "retries": {}, "max_host_failures": 99}
+    values: dict[str, object] = {
+        "allow_loopback": True,
+        "backoff_s": 0.0,
+        "retries": {},
+        "max_host_failures": 99,
+    }
     return FetchSettings.model_validate({**values, **changes})
 
 
@@ -123,43 +138,93 @@ _TWICE = gzip.compress(gzip.compress(b"0" * 5_000_000))
 
 HOSTILE: dict[str, tuple[Answer, FetchReason]] = {
     "ten megabytes": (response(b"x" * 10_000_000), FetchReason.TOO_LARGE),
-    "a bomb": (response(gzip.compress(b"0" * 30_000_000), Content_Encoding="gzip"), FetchReason.TOO_LARGE),
-    "a bomb of many members": (response(_BOMB_OF_MEMBERS, Content_Encoding="gzip"), FetchReason.TOO_LARGE),
-    "twice packed": (response(_TWICE, Content_Encoding="gzip, gzip"), FetchReason.ENCODING),
-    "gzip cut off": (response(gzip.compress(PAGE * 99)[:-9], Content_Encoding="gzip"), FetchReason.CONNECTION),
-    "rubbish behind gzip": (response(gzip.compress(PAGE) + b"rubbish", Content_Encoding="gzip"), FetchReason.ENCODING),
-    "endless rubbish behind gzip": (endless(_HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE), b"x" * 65536), FetchReason.ENCODING),
+    "a bomb": (
+        response(gzip.compress(b"0" * 30_000_000), Content_Encoding="gzip"),
+        FetchReason.TOO_LARGE,
+    ),
+    "a bomb of many members": (
+        response(_BOMB_OF_MEMBERS, Content_Encoding="gzip"),
+        FetchReason.TOO_LARGE,
+    ),
+    "twice packed": (
+        response(_TWICE, Content_Encoding="gzip, gzip"),
+        FetchReason.ENCODING,
+    ),
+    "gzip cut off": (
+        response(gzip.compress(PAGE * 99)[:-9], Content_Encoding="gzip"),
+        FetchReason.CONNECTION,
+    ),
+    "rubbish behind gzip": (
+        response(gzip.compress(PAGE) + b"rubbish", Content_Encoding="gzip"),
+        FetchReason.ENCODING,
+    ),
+    "endless rubbish behind gzip": (
+        endless(
+            _HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE),
+            b"x" * 65536,
+        ),
+        FetchReason.ENCODING,
+    ),
     "deflate": (response(b"x", Content_Encoding="deflate"), FetchReason.ENCODING),
     "br": (response(b"x", Content_Encoding="br"), FetchReason.ENCODING),
     "zstd": (response(b"x", Content_Encoding="zstd"), FetchReason.ENCODING),
-    "an endless redirect": (response(b"", 302, Location="?again"), FetchReason.REDIRECT),
+    "an endless redirect": (
+        response(b"", 302, Location="?again"),
+        FetchReason.REDIRECT,
+    ),
     "a redirect nowhere": (response(b"", 302), FetchReason.REDIRECT),
-    "a redirect to rubbish": (response(b"", 302, Location="http://[::1"), FetchReason.REDIRECT),
+    "a redirect to rubbish": (
+        response(b"", 302, Location="http://[::1"),
+        FetchReason.REDIRECT,
+    ),
     "a slow drip": (endless(_HEAD + b"\r\n", b"x", 0.02), FetchReason.TIMEOUT),
     "a slow head": (endless(_HEAD, b"X: y\r\n", 0.02), FetchReason.TIMEOUT),
-    "an endless head": (endless(_HEAD, b"X-Filler: " + b"y" * 4000 + b"\r\n"), FetchReason.CONNECTION),
+    "an endless head": (
+        endless(_HEAD, b"X-Filler: " + b"y" * 4000 + b"\r\n"),
+        FetchReason.CONNECTION,
+    ),
     "an endless header": (endless(_HEAD + b"X: ", b"y" * 4000), FetchReason.CONNECTION),
     "an endless body": (endless(_HEAD + b"\r\n", b"x" * 65536), FetchReason.TOO_LARGE),
     "silence": (endless(b"", b"", 0.05), FetchReason.TIMEOUT),
     "shorter than said": (response(PAGE, length=5000), FetchReason.CONNECTION),
     "a length below nought": (response(PAGE, length=-5), FetchReason.CONNECTION),
-    "a reset in the body": (raw(_HEAD + b"Content-Length: 900\r\n\r\nabc", reset=True), FetchReason.CONNECTION),
+    "a reset in the body": (
+        raw(_HEAD + b"Content-Length: 900\r\n\r\nabc", reset=True),
+        FetchReason.CONNECTION,
+    ),
     "chunks cut off": (raw(_CHUNKED + b"5\r\nabc"), FetchReason.CONNECTION),
-    "a chunk of no length": (raw(_CHUNKED + b"zz\r\nabc\r\n0\r\n\r\n"), FetchReason.CONNECTION),
+    "a chunk of no length": (
+        raw(_CHUNKED + b"zz\r\nabc\r\n0\r\n\r\n"),
+        FetchReason.CONNECTION,
+    ),
     "no http": (raw(b"SSH-2.0-x\r\n\r\n"), FetchReason.CONNECTION),
     "nothing": (raw(b""), FetchReason.CONNECTION),
-    "a document": (response(b"%PDF", Content_Type="application/pdf"), FetchReason.CONTENT_TYPE),
-    "bytes": (response(Content_Type="application/octet-stream"), FetchReason.CONTENT_TYPE),
+    "a document": (
+        response(b"%PDF", Content_Type="application/pdf"),
+        FetchReason.CONTENT_TYPE,
+    ),
+    "bytes": (
+        response(Content_Type="application/octet-stream"),
+        FetchReason.CONTENT_TYPE,
+    ),
     "gone": (response(b"", 404), FetchReason.NOT_FOUND),
-    "gone with a bomb": (response(gzip.compress(b"0" * 9_000_000), 410, Content_Encoding="gzip"), FetchReason.NOT_FOUND),
-    "gone with a broken body": (response(b"x", 404, length=5000), FetchReason.NOT_FOUND),
+    "gone with a bomb": (
+        response(gzip.compress(b"0" * 9_000_000), 410, Content_Encoding="gzip"),
+        FetchReason.NOT_FOUND,
+    ),
+    "gone with a broken body": (
+        response(b"x", 404, length=5000),
+        FetchReason.NOT_FOUND,
+    ),
     "not modified though never asked": (response(b"", 304), FetchReason.HTTP_STATUS),
     "a teapot": (response(b"", 418), FetchReason.HTTP_STATUS),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_answer_ends_within_its_bounds(server: Server, name: str) -> None:
+async def test_a_hostile_answer_ends_within_its_bounds(
+    server: Server, name: str
+) -> None:
     answer, reason = HOSTILE[name]
     patient = reason is not FetchReason.TIMEOUT
     server.answers |= {"/h": answer, "/h?again": answer}
@@ -175,11 +240,20 @@ HARMLESS: dict[str, tuple[Answer, bytes]] = {
     "no content type": (response(Content_Type="-"), PAGE),
     "a type in capitals": (response(Content_Type="TEXT/HTML; CHARSET=utf-8"), PAGE),
     "a type said twice": (response(Content_Type="text/html, text/html"), PAGE),
-    "a charset of rubbish": (response(Content_Type="text/html; charset=\xff'\";;charset=x-none"), PAGE),
+    "a charset of rubbish": (
+        response(Content_Type="text/html; charset=\xff'\";;charset=x-none"),
+        PAGE,
+    ),
     "longer than said": (response(PAGE + b"more", length=len(PAGE)), PAGE),
-    "chunks of one byte": (raw(_CHUNKED, *(b"1\r\n%c\r\n" % byte for byte in PAGE), b"0\r\n\r\n"), PAGE),
+    "chunks of one byte": (
+        raw(_CHUNKED, *(b"1\r\n%c\r\n" % byte for byte in PAGE), b"0\r\n\r\n"),
+        PAGE,
+    ),
     "no length": (raw(_HEAD + b"\r\n", PAGE), PAGE),
-    "members of gzip": (response(gzip.compress(PAGE) * 3, Content_Encoding="gzip"), PAGE * 3),
+    "members of gzip": (
+        response(gzip.compress(PAGE) * 3, Content_Encoding="gzip"),
+        PAGE * 3,
+    ),
     "nothing in a gzip": (response(gzip.compress(b""), Content_Encoding="x-gzip"), b""),
     "an empty body": (response(b""), b""),
 }
@@ -193,9 +267,15 @@ async def test_an_odd_answer_is_still_read(server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [response(b"x", 403, length=900), endless(_HEAD.replace(b"200", b"403") + b"\r\n", b"x", 0.02)]
+    "answer",
+    [
+        response(b"x", 403, length=900),
+        endless(_HEAD.replace(b"200", b"403") + b"\r\n", b"x", 0.02),
+    ],
 )
-async def test_a_403_stops_the_host_even_when_its_body_never_comes(server: Server, answer: Answer) -> None:
+async def test_a_403_stops_the_host_even_when_its_body_never_comes(
+    server: Server, answer: Answer
+) -> None:
     server.answers["/b"] = answer
     async with Fetcher(quick(attempt_timeout_s=2)) as fetcher:
         for path in ("/b", "/other"):
@@ -212,7 +292,9 @@ async def test_all_attempts_of_a_page_have_one_limit_of_time(server: Server) -> 
         await response(b"", 302, Location="/late")(writer)
 
     server.answers["/late"] = late
-    settings = quick(attempt_timeout_s=0.4, total_timeout_s=0.6, retries={FetchReason.TIMEOUT: 50})
+    settings = quick(
+        attempt_timeout_s=0.4, total_timeout_s=0.6, retries={FetchReason.TIMEOUT: 50}
+    )
     async with Fetcher(settings) as fetcher:
         with pytest.raises(FetchFailed) as caught:
             await fetcher.fetch(server.url("/drip"), server.policy)
@@ -220,7 +302,9 @@ async def test_all_attempts_of_a_page_have_one_limit_of_time(server: Server) -> 
         assert server.count("/drip") <= 2, "0.4 s and what is left of 0.6 s"
         with pytest.raises(FetchFailed) as caught:
             await fetcher.fetch(server.url("/late"), server.policy)
-        assert caught.value.reason is FetchReason.TIMEOUT, "redirects take of the same time"
+        assert caught.value.reason is FetchReason.TIMEOUT, (
+            "redirects take of the same time"
+        )
         assert server.count("/late") <= 3
 
 
@@ -229,21 +313,45 @@ async def test_retries_have_a_budget_for_the_whole_run(server: Server) -> None:
     budget = {FetchReason.SERVER_ERROR: 3, FetchReason.CONNECTION: 1}
     retries = {FetchReason.SERVER_ERROR: 2, FetchReason.CONNECTION: 2}
     async with Fetcher(quick(retries=retries, retry_budget=budget)) as fetcher:
-        for path, attempts in (("/5xx", 3), ("/5xx", 5), ("/5xx", 6), ("/reset", 2), ("/reset", 3)):
+        for path, attempts in (
+            ("/5xx", 3),
+            ("/5xx", 5),
+            ("/5xx", 6),
+            ("/reset", 2),
+            ("/reset", 3),
+        ):
             with pytest.raises(FetchFailed):
                 await fetcher.fetch(server.url(path), server.policy)
             assert server.count(path) == attempts
-        assert {reason: fetcher.counts[f"retried_{reason}"] for reason in budget} == budget
+        assert {
+            reason: fetcher.counts[f"retried_{reason}"] for reason in budget
+        } == budget
 
 
 async def test_a_host_that_fails_page_after_page_is_given_up(server: Server) -> None:
-    server.answers |= {"/5xx": response(b"", 500), "/gone": response(b"", 404), "/reset": raw(b"", reset=True)}
+    server.answers |= {
+        "/5xx": response(b"", 500),
+        "/gone": response(b"", 404),
+        "/reset": raw(b"", reset=True),
+    }
     async with Fetcher(quick(max_host_failures=3)) as fetcher:
-        for path in ("/5xx", "/reset", "/fine", "/5xx", "/reset", "/gone", "/5xx", "/reset", "/5xx"):
+        for path in (
+            "/5xx",
+            "/reset",
+            "/fine",
+            "/5xx",
+            "/reset",
+            "/gone",
+            "/5xx",
+            "/reset",
+            "/5xx",
+        ):
             with contextlib.suppress(FetchFailed):
                 await fetcher.fetch(server.url(path), server.policy)
         before = len(server.asked)
-        with pytest.raises(HostDown, match=r"failed 3 pages in a row.*status 500") as caught:
+        with pytest.raises(
+            HostDown, match=r"failed 3 pages in a row.*status 500"
+        ) as caught:
             await fetcher.fetch(server.url("/fine"), server.policy)
         assert isinstance(caught.value, Blocked)
         assert len(server.asked) == before == 10
@@ -269,25 +377,57 @@ async def test_requests_start_apart_however_many_may_run(server: Server) -> None
     policy = FetchPolicy(server.policy.allowed_hosts, 0.1)
     async with Fetcher(quick(concurrency_per_host=16)) as fetcher:
         before = asyncio.get_running_loop().time()
-        await asyncio.gather(*(fetcher.fetch(server.url(f"/{n}"), policy) for n in range(5)))
+        await asyncio.gather(
+            *(fetcher.fetch(server.url(f"/{n}"), policy) for n in range(5))
+        )
     assert started[-1] - before >= 0.4, "four pauses lie between five starts"
 
 
 TRICKS = (
-    "http://127.0.0.1:{port}@example.com/", "http://example.com#@127.0.0.1:{port}/", "http://127.0.0.1:{port}\\@example.com/",
-    "http://example.com\\@127.0.0.1:{port}/", "http://127.0.0.1:{port}%00.example.com/", "http://127.0.0.1%3a{port}/",
-    "http://2130706433:{port}/", "http://0x7f000001:{port}/", "http://0x7f.0.0.1:{port}/", "http://0177.0.0.1:{port}/",
-    "http://127.1:{port}/", "http://0:{port}/", "http://[::ffff:127.0.0.1]:{port}/", "http://[::ffff:7f00:1]:{port}/",
-    "http://[::1]:{port}/", "http://localhost:{port}/", "http://１２７.0.0.1:{port}/", "http://127。0。0。1:{port}/",
-    "http://127.0.0.1/", "http://127.0.0.1:0{other}/", "http://127.0.0.1:{port}0/", "http://127.0.0.1:/", "http://127.0.0.1:-1/",
-    "http://user@127.0.0.1:{port}/", "http://:pw@127.0.0.1:{port}/", "https://127.0.0.1/", "//127.0.0.1:{port}/",
-    "javascript:alert(1)", "file:///etc/passwd", "gopher://127.0.0.1:{port}/", "http:///x", "http://", "",
-    "http://xn--fiq/", "http://\u0131.example/", "http://[127.0.0.1]:{port}/", "http://[::1%25lo]:{port}/",
-)  # fmt: skip
+    "http://127.0.0.1:{port}@example.com/",
+    "http://example.com#@127.0.0.1:{port}/",
+    "http://127.0.0.1:{port}\\@example.com/",
+    "http://example.com\\@127.0.0.1:{port}/",
+    "http://127.0.0.1:{port}%00.example.com/",
+    "http://127.0.0.1%3a{port}/",
+    "http://2130706433:{port}/",
+    "http://0x7f000001:{port}/",
+    "http://0x7f.0.0.1:{port}/",
+    "http://0177.0.0.1:{port}/",
+    "http://127.1:{port}/",
+    "http://0:{port}/",
+    "http://[::ffff:127.0.0.1]:{port}/",
+    "http://[::ffff:7f00:1]:{port}/",
+    "http://[::1]:{port}/",
+    "http://localhost:{port}/",
+    "http://１２７.0.0.1:{port}/",
+    "http://127。0。0。1:{port}/",
+    "http://127.0.0.1/",
+    "http://127.0.0.1:0{other}/",
+    "http://127.0.0.1:{port}0/",
+    "http://127.0.0.1:/",
+    "http://127.0.0.1:-1/",
+    "http://user@127.0.0.1:{port}/",
+    "http://:pw@127.0.0.1:{port}/",
+    "https://127.0.0.1/",
+    "//127.0.0.1:{port}/",
+    "javascript:alert(1)",
+    "file:///etc/passwd",
+    "gopher://127.0.0.1:{port}/",
+    "http:///x",
+    "http://",
+    "",
+    "http://xn--fiq/",
+    "http://\u0131.example/",
+    "http://[127.0.0.1]:{port}/",
+    "http://[::1%25lo]:{port}/",
+)
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-async def test_an_address_that_reads_like_an_allowed_one_is_refused(server: Server, trick: str) -> None:
+async def test_an_address_that_reads_like_an_allowed_one_is_refused(
+    server: Server, trick: str
+) -> None:
     url = trick.format(port=server.port, other=server.port + 1)
     server.answers["/to"] = response(b"", 302, Location=url or "http://")
     async with Fetcher(quick(contact="ops@example.org")) as fetcher:
@@ -304,16 +444,43 @@ async def test_an_address_that_reads_like_an_allowed_one_is_refused(server: Serv
 @pytest.mark.parametrize(
     ("address", "public"),
     [
-        ("8.8.8.8", True), ("2606:4700::1111", True), ("::ffff:8.8.8.8", True), ("64:ff9b::808:808", True),
-        ("10.1.2.3", False), ("172.16.0.1", False), ("192.168.0.1", False), ("169.254.169.254", False),
-        ("100.64.0.1", False), ("127.0.0.1", False), ("0.0.0.0", False), ("224.0.0.1", False), ("255.255.255.255", False),
-        ("192.0.2.1", False), ("198.18.0.1", False), ("240.0.0.1", False),
-        ("::", False), ("::1", False), ("::7f00:1", False), ("::ffff:10.0.0.1", False), ("::ffff:127.0.0.1", False),
-        ("fe80::1", False), ("fe80::1%eth0", False), ("fc00::1", False), ("fd00:ec2::254", False), ("ff02::1", False),
-        ("64:ff9b::a00:1", False), ("64:ff9b::7f00:1", False), ("64:ff9b:1::1", False), ("2002:a00:1::", False),
-        ("2002:7f00:1::1", False), ("2001:0:1::1", False), ("2001:db8::1", False), ("fec0::1", False), ("100::1", False),
+        ("8.8.8.8", True),
+        ("2606:4700::1111", True),
+        ("::ffff:8.8.8.8", True),
+        ("64:ff9b::808:808", True),
+        ("10.1.2.3", False),
+        ("172.16.0.1", False),
+        ("192.168.0.1", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("127.0.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("255.255.255.255", False),
+        ("192.0.2.1", False),
+        ("198.18.0.1", False),
+        ("240.0.0.1", False),
+        ("::", False),
+        ("::1", False),
+        ("::7f00:1", False),
+        ("::ffff:10.0.0.1", False),
+        ("::ffff:127.0.0.1", False),
+        ("fe80::1", False),
+        ("fe80::1%eth0", False),
+        ("fc00::1", False),
+        ("fd00:ec2::254", False),
+        ("ff02::1", False),
+        ("64:ff9b::a00:1", False),
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b:1::1", False),
+        ("2002:a00:1::", False),
+        ("2002:7f00:1::1", False),
+        ("2001:0:1::1", False),
+        ("2001:db8::1", False),
+        ("fec0::1", False),
+        ("100::1", False),
     ],
-)  # fmt: skip
+)
 def test_only_public_addresses_are_connected_to(address: str, public: bool) -> None:
     assert may_connect(address, allow_loopback=False) is public
     loopback = address in ("127.0.0.1", "::1", "::ffff:127.0.0.1")
@@ -323,18 +490,58 @@ def test_only_public_addresses_are_connected_to(address: str, public: bool) -> N
 
 ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
     "empty": (response(b"", Content_Type="text/plain"), RobotsState.RULES, True),
-    "oversize": (response(b"User-agent: *\nDisallow:\n" + b"# filler\n" * 100_000), RobotsState.RULES, True),
+    "oversize": (
+        response(b"User-agent: *\nDisallow:\n" + b"# filler\n" * 100_000),
+        RobotsState.RULES,
+        True,
+    ),
     "far too big": (response(b"#\n" * 800_000), RobotsState.UNREADABLE, False),
     "moved": (response(b"", 301, Location="/hop1"), RobotsState.RULES, False),
-    "moved without end": (response(b"", 301, Location="/robots.txt"), RobotsState.UNREADABLE, False),
-    "moved to another host": (response(b"", 301, Location="http://example.com/robots.txt"), RobotsState.UNREADABLE, False),
-    "moved to a private host": (response(b"", 301, Location="http://10.0.0.1/robots.txt"), RobotsState.UNREADABLE, False),
-    "not utf-8": (response("User-agent: *\n# 医生\nDisallow: /p".encode("gb18030")), RobotsState.RULES, False),
-    "utf-16": (response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-le")), RobotsState.RULES, False),
-    "utf-16, big-endian": (response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-be")), RobotsState.RULES, False),
-    "with a mark": (response(b"\xef\xbb\xbfUser-agent: *\nDisallow: /p"), RobotsState.RULES, False),
-    "with NUL": (response(b"User-agent: *\x00\nDisallow: /p\x00"), RobotsState.RULES, False),
-    "a page": (response(b" <!DOCTYPE html><title>Home</title>"), RobotsState.UNREADABLE, False),
+    "moved without end": (
+        response(b"", 301, Location="/robots.txt"),
+        RobotsState.UNREADABLE,
+        False,
+    ),
+    "moved to another host": (
+        response(b"", 301, Location="http://example.com/robots.txt"),
+        RobotsState.UNREADABLE,
+        False,
+    ),
+    "moved to a private host": (
+        response(b"", 301, Location="http://10.0.0.1/robots.txt"),
+        RobotsState.UNREADABLE,
+        False,
+    ),
+    "not utf-8": (
+        response("User-agent: *\n# 医生\nDisallow: /p".encode("gb18030")),
+        RobotsState.RULES,
+        False,
+    ),
+    "utf-16": (
+        response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-le")),
+        RobotsState.RULES,
+        False,
+    ),
+    "utf-16, big-endian": (
+        response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-be")),
+        RobotsState.RULES,
+        False,
+    ),
+    "with a mark": (
+        response(b"\xef\xbb\xbfUser-agent: *\nDisallow: /p"),
+        RobotsState.RULES,
+        False,
+    ),
+    "with NUL": (
+        response(b"User-agent: *\x00\nDisallow: /p\x00"),
+        RobotsState.RULES,
+        False,
+    ),
+    "a page": (
+        response(b" <!DOCTYPE html><title>Home</title>"),
+        RobotsState.UNREADABLE,
+        False,
+    ),
     "absent": (response(b"", 404), RobotsState.ABSENT, True),
     "gone": (response(b"", 410), RobotsState.ABSENT, True),
     "refused": (response(b"", 401), RobotsState.UNREADABLE, False),
@@ -342,15 +549,33 @@ ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
     "broken": (response(b"", 500), RobotsState.UNREADABLE, False),
     "late": (endless(_HEAD, b"X: y\r\n", 0.02), RobotsState.UNREADABLE, False),
     "reset": (raw(b"", reset=True), RobotsState.UNREADABLE, False),
-    "an endless pause": (response(b"User-agent: *\nCrawl-delay: 1e9"), RobotsState.UNREADABLE, False),
-    "a pause of nan": (response(b"User-agent: *\nCrawl-delay: nan"), RobotsState.RULES, True),
-    "a pause below nought": (response(b"User-agent: *\nCrawl-delay: -5"), RobotsState.RULES, True),
-    "a pause in words": (response(b"User-agent: *\nCrawl-delay: long"), RobotsState.RULES, True),
-}  # fmt: skip
+    "an endless pause": (
+        response(b"User-agent: *\nCrawl-delay: 1e9"),
+        RobotsState.UNREADABLE,
+        False,
+    ),
+    "a pause of nan": (
+        response(b"User-agent: *\nCrawl-delay: nan"),
+        RobotsState.RULES,
+        True,
+    ),
+    "a pause below nought": (
+        response(b"User-agent: *\nCrawl-delay: -5"),
+        RobotsState.RULES,
+        True,
+    ),
+    "a pause in words": (
+        response(b"User-agent: *\nCrawl-delay: long"),
+        RobotsState.RULES,
+        True,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", ROBOTS)
-async def test_each_kind_of_robots_is_decided_and_kept(server: Server, name: str) -> None:
+async def test_each_kind_of_robots_is_decided_and_kept(
+    server: Server, name: str
+) -> None:
     answer, state, allowed = ROBOTS[name]
     server.answers |= {"/robots.txt": answer}
     for hop in range(1, 5):
@@ -377,5 +602,7 @@ async def test_a_robots_that_blocks_stops_the_host_and_is_kept(server: Server) -
         for _ in range(2):
             with pytest.raises(Blocked):
                 await fetcher.fetch(server.url("/p"), server.policy)
-        assert [(robots.state, robots.status) for robots in fetcher.robots] == [(RobotsState.UNREADABLE, 403)]
+        assert [(robots.state, robots.status) for robots in fetcher.robots] == [
+            (RobotsState.UNREADABLE, 403)
+        ]
     assert server.asked == ["/robots.txt"]

@@ -27,14 +27,18 @@ URLS = {
 }
 FILES = sorted(path for path in PAGES.glob("*/*") if path.suffix in (".html", ".json"))
 FORM = (("branch", "case"), ("page", "1"), ("size", "20"), ("_token", "t"))
-fuzzed = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+fuzzed = settings(
+    max_examples=15, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 def enter(site_name: str, body: bytes, content_type: str = "text/html") -> list[object]:
     """What every way into a site's parser gives; a typed error is a result, any other exception fails the test."""
     site = build_site(site_name)
     page = Page(URLS[site_name], body, content_type)
-    posted = Page("https://www.medlive.cn/new/articlelist", body, "application/json", form=FORM)
+    posted = Page(
+        "https://www.medlive.cn/new/articlelist", body, "application/json", form=FORM
+    )
     results: list[object] = []
     ways: list[Callable[[], object]] = [
         lambda: site.parse_thread([page], lambda handle: f"h:{handle}"),
@@ -57,7 +61,9 @@ def check(result: object) -> None:
     """What holds for every thread, whatever page it came from."""
     if not isinstance(result, Thread):
         return
-    assert [m.id for m in result.messages] == [f"m{n}" for n in range(len(result.messages))]
+    assert [m.id for m in result.messages] == [
+        f"m{n}" for n in range(len(result.messages))
+    ]
     assert result.messages[0].role is Role.PATIENT
     for message in result.messages:
         assert message.verified == (message.role is Role.PHYSICIAN)
@@ -69,7 +75,10 @@ def check(result: object) -> None:
 
 @pytest.mark.parametrize("site", sorted(SITES))
 @fuzzed
-@given(body=st.binary(max_size=600), content_type=st.sampled_from(["", "text/html; charset=gbk", "text/html"]))
+@given(
+    body=st.binary(max_size=600),
+    content_type=st.sampled_from(["", "text/html; charset=gbk", "text/html"]),
+)
 def test_any_bytes(site: str, body: bytes, content_type: str) -> None:
     for result in enter(site, body + b"</html>", content_type):
         check(result)
@@ -78,7 +87,9 @@ def test_any_bytes(site: str, body: bytes, content_type: str) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
 @fuzzed
 @given(data=st.data())
-def test_pieces_of_a_page_lost_doubled_and_moved(file: Path, data: st.DataObject) -> None:
+def test_pieces_of_a_page_lost_doubled_and_moved(
+    file: Path, data: st.DataObject
+) -> None:
     pieces = re.split(rb"(<[^>]*>)", file.read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(pieces) - 1))
@@ -92,7 +103,9 @@ def test_pieces_of_a_page_lost_doubled_and_moved(file: Path, data: st.DataObject
             pieces[at], pieces[other] = pieces[other], pieces[at]
         else:
             pieces[at] += data.draw(
-                st.sampled_from([b"<!--", b"</div>", b"<script>", b"]]>", b'"', b"<table>", b"\x00"])
+                st.sampled_from(
+                    [b"<!--", b"</div>", b"<script>", b"]]>", b'"', b"<table>", b"\x00"]
+                )
             )
     for result in enter(file.parent.name, b"".join(pieces)):
         check(result)
@@ -137,13 +150,23 @@ CASE = (
 GROWING: dict[str, tuple[str, Callable[[int], bytes]]] = {
     "posts": ("sdn", lambda n: THREAD % b"".join(POST % k for k in range(n))),
     "rows": ("sdn", lambda n: BOARD % b"".join(ROW % k for k in range(n))),
-    "strays": ("sdn", lambda n: THREAD % (POST % 1 + b'<div class="message-attribution"></div>' * n)),
-    "links": ("sdn", lambda n: THREAD % (POST % 1 + b'<p class="pageNav"><a href="/page-2x">2</a></p>' * n)),
+    "strays": (
+        "sdn",
+        lambda n: THREAD % (POST % 1 + b'<div class="message-attribution"></div>' * n),
+    ),
+    "links": (
+        "sdn",
+        lambda n: (
+            THREAD % (POST % 1 + b'<p class="pageNav"><a href="/page-2x">2</a></p>' * n)
+        ),
+    ),
     "answers": (
         "icliniq",
-        lambda n: b'<html><h1>t</h1><div class="articleConDiv"><div class="qContent">q</div>'
-        + ANSWER * n
-        + b"</div></html>",
+        lambda n: (
+            b'<html><h1>t</h1><div class="articleConDiv"><div class="qContent">q</div>'
+            + ANSWER * n
+            + b"</div></html>"
+        ),
     ),
     "turns": (
         "dxy",
@@ -155,11 +178,13 @@ GROWING: dict[str, tuple[str, Callable[[int], bytes]]] = {
     ),
     "stated answers": (
         "icliniq",
-        lambda n: b'<html><script type="application/ld+json">{"@type":"Question","name":"t","text":"q",'
-        b'"suggestedAnswer":[%s]}</script></html>'
-        % b",".join(b'{"text":"<p>%d","author":"a"}' % k for k in range(n)),
+        lambda n: (
+            b'<html><script type="application/ld+json">{"@type":"Question","name":"t","text":"q",'
+            b'"suggestedAnswer":[%s]}</script></html>'
+            % b",".join(b'{"text":"<p>%d","author":"a"}' % k for k in range(n))
+        ),
     ),
-}  # fmt: skip
+}
 
 
 def calls(work: Callable[[], list[object]]) -> tuple[int, list[object]]:
@@ -187,9 +212,10 @@ def test_twice_the_page_is_at_most_twice_the_work(kind: str) -> None:
         body = made(size)
         count, results = calls(partial(enter, site, body))
         counts.append(count)
-        assert any(not isinstance(r, LayoutError | NotAThread | tuple) and r is not None for r in results), (
-            "it is read"
-        )
+        assert any(
+            not isinstance(r, LayoutError | NotAThread | tuple) and r is not None
+            for r in results
+        ), "it is read"
     assert counts[1] < 2.3 * counts[0]
 
 
@@ -197,14 +223,22 @@ HOSTILE: dict[str, bytes] = {
     "nested tags": b"<div>" * 100_000,
     "siblings": b"<div></div>" * 50_000,
     "attributes": b"<p " + b" ".join(b"a%d" % n for n in range(50_000)) + b">",
-    "attributes without spaces": b"<p " + b"".join(b'a%d=""' % n for n in range(50_000)) + b">",
-    "attributes behind a quotation mark": b"<p x' " + b" ".join(b"a%d" % n for n in range(50_000)) + b">",
+    "attributes without spaces": b"<p "
+    + b"".join(b'a%d=""' % n for n in range(50_000))
+    + b">",
+    "attributes behind a quotation mark": b"<p x' "
+    + b" ".join(b"a%d" % n for n in range(50_000))
+    + b">",
     "one attribute": b'<p title="' + b"a " * 1_000_000 + b'">',
     "entities": b"&amp;lt;" * 200_000,
-    "json-ld nested": b'<script type="application/ld+json">' + b'{"mainEntity":' * 100_000 + b"</script>",
+    "json-ld nested": b'<script type="application/ld+json">'
+    + b'{"mainEntity":' * 100_000
+    + b"</script>",
     "json-ld numbers": b'<script type="application/ld+json">{"@type":"Question","dateCreated":NaN,"text":1e999,'
     b'"name":-Infinity,"acceptedAnswer":{"dateCreated":' + b"9" * 4000 + b"}}</script>",
-    "json-ld number": b'<script type="application/ld+json">{"@type":"Question","x":' + b"9" * 9999 + b"}</script>",
+    "json-ld number": b'<script type="application/ld+json">{"@type":"Question","x":'
+    + b"9" * 9999
+    + b"}</script>",
     "links": b'<a class="pageNav-jump--next" href="javascript:alert(1)">n</a><a href="data:text/html,x">d</a>',
     "unclosed scripts": b"<xmp>" + b"<script>" * 20_000 + b"</xmp>",
 }
@@ -212,12 +246,17 @@ HOSTILE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_hostile_pages_are_read_or_refused(kind: str) -> None:
-    for site, opening in {"sdn": THREAD % (POST % 1 + b"%s"), "icliniq": b"<html><h1>t</h1>%s</html>"}.items():
+    for site, opening in {
+        "sdn": THREAD % (POST % 1 + b"%s"),
+        "icliniq": b"<html><h1>t</h1>%s</html>",
+    }.items():
         for result in enter(site, opening.replace(b"%s", HOSTILE[kind])):
             check(result)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in sorted(HOSTILE) if kind.startswith("attributes")])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in sorted(HOSTILE) if kind.startswith("attributes")]
+)
 def test_a_tag_whose_attributes_would_take_hours_is_not_parsed(kind: str) -> None:
     with pytest.raises(LayoutError, match="attributes in a tag"):
         parse(HOSTILE[kind].decode())
@@ -230,7 +269,9 @@ def test_the_size_of_a_page_is_capped() -> None:
 
 
 def test_one_text_of_a_million_characters_is_whole() -> None:
-    body = THREAD % (POST % 1).replace(b">x<script", b">" + b"word " * 200_000 + b"<script")
+    body = THREAD % (POST % 1).replace(
+        b">x<script", b">" + b"word " * 200_000 + b"<script"
+    )
     thread = build_site("sdn").parse_thread([Page(URLS["sdn"], body)], str)
     assert len(thread.messages[0].text) == 5 * 200_000 - 1
 
@@ -238,7 +279,11 @@ def test_one_text_of_a_million_characters_is_whole() -> None:
 def test_scripts_in_every_field_say_nothing() -> None:
     script = b"<script>steal('<p>\"')</script>"
     body = (PAGES / "sdn" / "thread_page2.html").read_bytes()
-    loaded = re.sub(rb"(<(?:h1|h4|li|p|div|time|a)\b[^>]*>)", rb"\1" + script.replace(b"\\", b"\\\\"), body)
+    loaded = re.sub(
+        rb"(<(?:h1|h4|li|p|div|time|a)\b[^>]*>)",
+        rb"\1" + script.replace(b"\\", b"\\\\"),
+        body,
+    )
     url = URLS["sdn"] + "page-2"
     first = Page(URLS["sdn"], (PAGES / "sdn" / "thread_page1.html").read_bytes())
     site = build_site("sdn")
@@ -247,10 +292,15 @@ def test_scripts_in_every_field_say_nothing() -> None:
     assert [m.text for m in thread.messages] == [m.text for m in clean.messages]
 
 
-@given(before=st.text(max_size=30), after=st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30))
+@given(
+    before=st.text(max_size=30),
+    after=st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=30),
+)
 def test_no_script_hides_what_stands_after_it(before: str, after: str) -> None:
     script = before.replace("<", "").replace("\x00", "")
     word = "".join(after.split()) and "tail"
-    body = parse(f'<p>head</p><script>if (a<b) "{script}</script><p>{word}</p><p title="x">end</p>').body
+    body = parse(
+        f'<p>head</p><script>if (a<b) "{script}</script><p>{word}</p><p title="x">end</p>'
+    ).body
     assert body is not None
     assert readable(body).text.split() == ["head", *([word] if word else []), "end"]

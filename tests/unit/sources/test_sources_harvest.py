@@ -49,7 +49,9 @@ class Communities:
         thread = "/sdn/threads/furosemide-stopped-working.77001/"
         self.answers: dict[str, tuple[bytes, str] | int] = {
             "/icliniq/qa": self.under("icliniq/list_2019.html", "icliniq"),
-            "/icliniq/qa/heel-pain/my-heel-hurts-every-morning": saved("icliniq/detail_2020.html"),
+            "/icliniq/qa/heel-pain/my-heel-hurts-every-morning": saved(
+                "icliniq/detail_2020.html"
+            ),
             board: self.under("sdn/list.html", "sdn"),
             "/sdn/forums/internal-medicine.41/page-2": 404,
             "/sdn/threads/read-this-first.9/": 500,
@@ -58,14 +60,20 @@ class Communities:
             "/dxy/questions/neike": self.under("dxy/list.html", "dxy"),
             "/dxy/question/33001": saved("dxy/question_state.html"),
             "/medlive/new/": saved("medlive/front.html"),
-            "/medlive/new/articlelist": self.under("medlive/articlelist.json", "medlive", "application/json"),
-            "/medlive/case/show-140001_53.html": saved("medlive/case_gbk.html", "text/html; charset=utf-8"),
+            "/medlive/new/articlelist": self.under(
+                "medlive/articlelist.json", "medlive", "application/json"
+            ),
+            "/medlive/case/show-140001_53.html": saved(
+                "medlive/case_gbk.html", "text/html; charset=utf-8"
+            ),
         }
         self.asked: list[str] = []
         self.base = ""
         self.etag = '"same"'
 
-    def under(self, name: str, prefix: str, kind: str = "text/html") -> tuple[bytes, str]:
+    def under(
+        self, name: str, prefix: str, kind: str = "text/html"
+    ) -> tuple[bytes, str]:
         body, kind = saved(name, kind)
         for path in (b"/qa", b"/forums/", b"/threads/", b"/question", b"/case/show"):
             for quote in (b'"', b'": "'):
@@ -80,7 +88,9 @@ class Communities:
         body, kind = found
         if request.headers.get("If-None-Match") == '"same"':
             return web.Response(status=304)
-        return web.Response(body=body, headers={"Content-Type": kind, "ETag": self.etag})
+        return web.Response(
+            body=body, headers={"Content-Type": kind, "ETag": self.etag}
+        )
 
 
 @pytest.fixture
@@ -95,24 +105,39 @@ async def served() -> AsyncIterator[Communities]:
 
 def site_for(name: str) -> Site:
     boards = {"sdn": ["internal-medicine.41"]}
-    return build_site(name, {"min_interval_s": 0, **({"boards": boards[name]} if name in boards else {})})
+    return build_site(
+        name,
+        {"min_interval_s": 0, **({"boards": boards[name]} if name in boards else {})},
+    )
 
 
 async def run(
-    served: Communities, name: str, ledger: MemoryLedger | None = None, **options: object
+    served: Communities,
+    name: str,
+    ledger: MemoryLedger | None = None,
+    **options: object,
 ) -> list[HarvestEvent]:
     """What a harvest told its ledger."""
     ledger = ledger or MemoryLedger()
     settings = FetchSettings(allow_loopback=True, retries={})
     async with Fetcher(settings) as fetcher:
         await harvest(
-            site_for(name), f"{served.base}/{name}", fetcher.fetch, ledger, anonymise=lambda a: "h" + a, **options  # type: ignore[arg-type]
-        )  # fmt: skip
+            site_for(name),
+            f"{served.base}/{name}",
+            fetcher.fetch,
+            ledger,
+            anonymise=lambda a: "h" + a,
+            **options,  # type: ignore[arg-type]
+        )
     return ledger.events
 
 
-@pytest.mark.parametrize(("name", "messages"), [("icliniq", 4), ("sdn", 5), ("dxy", 4), ("medlive", 5)])
-async def test_every_community_gives_its_thread(served: Communities, name: str, messages: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "messages"), [("icliniq", 4), ("sdn", 5), ("dxy", 4), ("medlive", 5)]
+)
+async def test_every_community_gives_its_thread(
+    served: Communities, name: str, messages: int
+) -> None:
     events = await run(served, name)
     (harvested,) = [e for e in events if isinstance(e, HarvestedThread)]
     assert len(harvested.thread.messages) == messages
@@ -127,10 +152,17 @@ async def test_every_community_gives_its_thread(served: Communities, name: str, 
 
 async def test_a_failing_page_ends_nothing(served: Communities) -> None:
     events = await run(served, "sdn")
-    problems = {(e.url.removeprefix(served.base), e.kind) for e in events if isinstance(e, HarvestProblem)}
+    problems = {
+        (e.url.removeprefix(served.base), e.kind)
+        for e in events
+        if isinstance(e, HarvestProblem)
+    }
     assert problems == {
         ("/sdn/threads/read-this-first.9/", ProblemKind.FETCH),
-        ("/sdn/forums/internal-medicine.41/page-2?order=last_post_date&direction=desc", ProblemKind.FETCH),
+        (
+            "/sdn/forums/internal-medicine.41/page-2?order=last_post_date&direction=desc",
+            ProblemKind.FETCH,
+        ),
     }
     assert sum(isinstance(e, HarvestedThread) for e in events) == 1
 
@@ -142,48 +174,78 @@ async def test_a_layout_that_does_not_fit_is_a_problem_of_that_thread_and_keeps_
     body, kind = served.under("sdn/thread_page1.html", "sdn")
     served.answers[url] = (body.replace(b"message--post", b"m-post"), kind)
     events = await run(served, "sdn")
-    (problem,) = [e for e in events if isinstance(e, HarvestProblem) and e.kind is ProblemKind.LAYOUT]
+    (problem,) = [
+        e
+        for e in events
+        if isinstance(e, HarvestProblem) and e.kind is ProblemKind.LAYOUT
+    ]
     assert problem.thread_id == "77001"
     assert not problem.ends_source
     assert any(isinstance(e, FetchedPage) and e.thread_id == "77001" for e in events)
     served.answers[url + "page-2"] = 404
     served.answers[url] = (body, kind)
     events = await run(served, "sdn")
-    assert not any(isinstance(e, HarvestedThread) for e in events), "one page of two is no thread"
+    assert not any(isinstance(e, HarvestedThread) for e in events), (
+        "one page of two is no thread"
+    )
 
 
-async def test_a_block_ends_the_source_and_the_thread_waits(served: Communities) -> None:
+async def test_a_block_ends_the_source_and_the_thread_waits(
+    served: Communities,
+) -> None:
     served.answers["/sdn/threads/read-this-first.9/"] = 403
     ledger = MemoryLedger()
     events = await run(served, "sdn", ledger)
-    blocks = [e for e in events if isinstance(e, HarvestProblem) and e.kind is ProblemKind.BLOCKED]
+    blocks = [
+        e
+        for e in events
+        if isinstance(e, HarvestProblem) and e.kind is ProblemKind.BLOCKED
+    ]
     assert [block.ends_source for block in blocks] == [True]
     assert blocks[0].thread_id == "9"
     assert not any("furosemide" in path for path in served.asked)
     assert "77001" in ledger.waiting
 
 
-async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(served: Communities) -> None:
+async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(
+    served: Communities,
+) -> None:
     ledger = MemoryLedger()
     served.answers["/sdn/threads/furosemide-stopped-working.77001/"] = 500
-    async with Fetcher(FetchSettings(allow_loopback=True, retries={}, max_host_failures=1)) as fetcher:
-        end = await harvest(site_for("sdn"), f"{served.base}/sdn", fetcher.fetch, ledger, anonymise=str)
+    async with Fetcher(
+        FetchSettings(allow_loopback=True, retries={}, max_host_failures=1)
+    ) as fetcher:
+        end = await harvest(
+            site_for("sdn"), f"{served.base}/sdn", fetcher.fetch, ledger, anonymise=str
+        )
     assert end is HarvestEnd.GIVEN_UP
-    problems = [e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id]
-    assert [(e.kind, e.ends_source) for e in problems] == [(ProblemKind.FETCH, False), (ProblemKind.DOWN, True)]
+    problems = [
+        e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id
+    ]
+    assert [(e.kind, e.ends_source) for e in problems] == [
+        (ProblemKind.FETCH, False),
+        (ProblemKind.DOWN, True),
+    ]
     assert list(ledger.waiting) == ["77001"]
 
 
 async def test_older_threads_are_skipped_and_end_the_list(served: Communities) -> None:
     events = await run(served, "sdn", since=datetime(2020, 1, 1, tzinfo=UTC))
     skipped = [s for e in events if isinstance(e, Listed) for s in e.skipped]
-    assert [(s.thread_id, s.reason) for s in skipped] == [("9", SkipReason.OLDER_THAN_SINCE)]
+    assert [(s.thread_id, s.reason) for s in skipped] == [
+        ("9", SkipReason.OLDER_THAN_SINCE)
+    ]
     before = len(served.asked)
     events = await run(served, "sdn", since=datetime(2027, 1, 1, tzinfo=UTC))
     assert not any(isinstance(e, HarvestedThread) for e in events)
     assert "/sdn/forums/internal-medicine.41/page-2" not in served.asked[before:]
     events = await run(served, "icliniq", since=datetime(2019, 1, 1, tzinfo=UTC))
-    assert [type(e) for e in events] == [FetchedPage, Listed, FetchedPage, HarvestSkipped], "dated by its page"
+    assert [type(e) for e in events] == [
+        FetchedPage,
+        Listed,
+        FetchedPage,
+        HarvestSkipped,
+    ], "dated by its page"
 
 
 async def test_an_unchanged_thread_is_not_sent_again(served: Communities) -> None:
@@ -195,11 +257,17 @@ async def test_an_unchanged_thread_is_not_sent_again(served: Communities) -> Non
     assert skipped.reason is SkipReason.NOT_MODIFIED
     longer = {"77001": KnownThread(etag='"same"', page_count=2)}
     events = await run(served, "sdn", MemoryLedger(known=longer))
-    assert sum(isinstance(e, HarvestedThread) for e in events) == 1, "page 1 says nothing of page 2"
+    assert sum(isinstance(e, HarvestedThread) for e in events) == 1, (
+        "page 1 says nothing of page 2"
+    )
 
 
-async def test_a_validator_that_no_request_can_carry_is_not_sent(served: Communities) -> None:
-    (harvested,) = [e for e in await run(served, "icliniq") if isinstance(e, HarvestedThread)]
+async def test_a_validator_that_no_request_can_carry_is_not_sent(
+    served: Communities,
+) -> None:
+    (harvested,) = [
+        e for e in await run(served, "icliniq") if isinstance(e, HarvestedThread)
+    ]
     for etag in ('"caf\xe9"', '"' + "x" * 9000 + '"'):
         known = {harvested.entry.thread_id: KnownThread(etag=etag, page_count=1)}
         events = await run(served, "icliniq", MemoryLedger(known=known))
@@ -210,7 +278,10 @@ async def test_the_limit_counts_threads(served: Communities) -> None:
     events = await run(served, "sdn", limit=1)
     assert not any("77001" in path for path in served.asked)
     assert [type(e) for e in events] == [FetchedPage, Listed, HarvestProblem]
-    assert [type(e) for e in await run(served, "icliniq", limit=0)] == [FetchedPage, Listed]
+    assert [type(e) for e in await run(served, "icliniq", limit=0)] == [
+        FetchedPage,
+        Listed,
+    ]
 
 
 async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
@@ -221,7 +292,10 @@ async def test_a_pager_in_a_circle_ends(served: Communities) -> None:
     events = await run(served, "sdn")
     assert served.asked.count(board + "page-2") == 1
     assert served.asked.count(thread + "page-2") == 1
-    assert any(isinstance(e, HarvestProblem) and e.kind is ProblemKind.INCOMPLETE for e in events)
+    assert any(
+        isinstance(e, HarvestProblem) and e.kind is ProblemKind.INCOMPLETE
+        for e in events
+    )
 
 
 @pytest.mark.parametrize("name", ["sdn", "medlive"])
@@ -229,7 +303,11 @@ async def test_killed_anywhere_it_goes_on_and_loses_only_the_page_in_flight(
     served: Communities, name: str
 ) -> None:
     body, kind = served.under("sdn/list.html", "sdn")
-    last = body.replace(b"pageNav", b"p").replace(b"page-2", b"page-x").replace(b"77001", b"9")
+    last = (
+        body.replace(b"pageNav", b"p")
+        .replace(b"page-2", b"page-x")
+        .replace(b"77001", b"9")
+    )
     served.answers["/sdn/forums/internal-medicine.41/page-2"] = (last, kind)
     second = served.answers["/sdn/threads/furosemide-stopped-working.77001/page-2"]
     served.answers["/sdn/threads/read-this-first.9/"] = second
@@ -245,10 +323,14 @@ async def test_killed_anywhere_it_goes_on_and_loses_only_the_page_in_flight(
         assert len(ledger.events) <= kept
         ledger.die_after = None
         await run(served, name, ledger)
-        found = [e.thread.digest for e in ledger.events if isinstance(e, HarvestedThread)]
+        found = [
+            e.thread.digest for e in ledger.events if isinstance(e, HarvestedThread)
+        ]
         assert set(found) == wanted
         assert len(found) == len(wanted), "nothing is read twice"
-        again = Counter(path for path in served.asked if path != "/robots.txt") - Counter(pages)
+        again = Counter(
+            path for path in served.asked if path != "/robots.txt"
+        ) - Counter(pages)
         assert sum(again.values()) <= 2, "what each of the two tasks had in flight"
         assert sum(n for path, n in again.items() if "/threads/" in path) <= 1
 
@@ -269,23 +351,38 @@ async def test_a_list_is_read_to_where_earlier_runs_saw_it_and_known_threads_the
     assert listed.finished
     assert listed.next_page is None
     # One that was never read is asked for however old it is.
-    ledger = MemoryLedger(known={"9": KnownThread(page_count=1)}, lists={first: ListState(cutoff=late)})
+    ledger = MemoryLedger(
+        known={"9": KnownThread(page_count=1)}, lists={first: ListState(cutoff=late)}
+    )
     await run(served, "sdn", ledger)
     assert [path for path in served.asked if "77001" in path]
 
 
-async def test_what_no_list_shows_is_asked_for_and_may_be_gone(served: Communities) -> None:
-    gone = ListEntry(f"{served.base}/icliniq/qa/heel-pain/gone", "qa/heel-pain/gone", "")
-    there = ListEntry(f"{served.base}/icliniq/qa/heel-pain/my-heel-hurts-every-morning", "there", "")
+async def test_what_no_list_shows_is_asked_for_and_may_be_gone(
+    served: Communities,
+) -> None:
+    gone = ListEntry(
+        f"{served.base}/icliniq/qa/heel-pain/gone", "qa/heel-pain/gone", ""
+    )
+    there = ListEntry(
+        f"{served.base}/icliniq/qa/heel-pain/my-heel-hurts-every-morning", "there", ""
+    )
     events = await run(served, "icliniq", MemoryLedger(unlisted=[gone, there]))
     (problem,) = [e for e in events if isinstance(e, HarvestProblem)]
     assert (problem.kind, problem.thread_id) == (ProblemKind.GONE, gone.thread_id)
-    assert {e.entry.thread_id for e in events if isinstance(e, HarvestedThread)} >= {"there"}
+    assert {e.entry.thread_id for e in events if isinstance(e, HarvestedThread)} >= {
+        "there"
+    }
     served.answers["/icliniq/qa/heel-pain/gone"] = served.answers["/icliniq/qa"]
-    many = [replace(gone, url=f"{gone.url}?{n}", thread_id=f"gone-{n}") for n in range(LAYOUT_STREAK)]
+    many = [
+        replace(gone, url=f"{gone.url}?{n}", thread_id=f"gone-{n}")
+        for n in range(LAYOUT_STREAK)
+    ]
     events = await run(served, "icliniq", MemoryLedger(unlisted=many))
     problems = [e for e in events if isinstance(e, HarvestProblem)]
-    assert {p.kind for p in problems} == {ProblemKind.GONE}, "the list answers instead, and others can be read"
+    assert {p.kind for p in problems} == {ProblemKind.GONE}, (
+        "the list answers instead, and others can be read"
+    )
     assert len(problems) == LAYOUT_STREAK
     served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = 500
     events = await run(served, "icliniq", MemoryLedger(unlisted=many))
@@ -294,22 +391,39 @@ async def test_what_no_list_shows_is_asked_for_and_may_be_gone(served: Communiti
         "nothing shows that it is not the site"
     )
     assert not any(e.ends_source for e in events if isinstance(e, HarvestProblem))
-    served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = saved("icliniq/detail_2020.html")
+    served.answers["/icliniq/qa/heel-pain/my-heel-hurts-every-morning"] = saved(
+        "icliniq/detail_2020.html"
+    )
     limited = await run(served, "icliniq", MemoryLedger(unlisted=[gone]), limit=1)
-    assert not [e for e in limited if isinstance(e, HarvestProblem)], "after the lists, or not at all"
+    assert not [e for e in limited if isinstance(e, HarvestProblem)], (
+        "after the lists, or not at all"
+    )
 
 
-async def test_a_thread_that_was_taken_down_is_not_asked_for(served: Communities) -> None:
-    events = await run(served, "sdn", MemoryLedger(known={"77001": KnownThread(page_count=2, taken_down=True)}))
+async def test_a_thread_that_was_taken_down_is_not_asked_for(
+    served: Communities,
+) -> None:
+    events = await run(
+        served,
+        "sdn",
+        MemoryLedger(known={"77001": KnownThread(page_count=2, taken_down=True)}),
+    )
     assert not any("77001" in path for path in served.asked)
     skipped = [s for e in events if isinstance(e, Listed) for s in e.skipped]
-    assert [(s.thread_id, s.reason) for s in skipped] == [("77001", SkipReason.TAKEN_DOWN)]
+    assert [(s.thread_id, s.reason) for s in skipped] == [
+        ("77001", SkipReason.TAKEN_DOWN)
+    ]
 
 
-async def test_a_list_that_fits_no_layout_ends_the_source_and_its_page_is_kept(served: Communities) -> None:
+async def test_a_list_that_fits_no_layout_ends_the_source_and_its_page_is_kept(
+    served: Communities,
+) -> None:
     board = "/sdn/forums/internal-medicine.41/"
     body, kind = served.under("sdn/list.html", "sdn")
-    served.answers[board] = (body.replace(b"structItem", b"sI").replace(b"forum_view", b"other"), kind)
+    served.answers[board] = (
+        body.replace(b"structItem", b"sI").replace(b"forum_view", b"other"),
+        kind,
+    )
     events = await run(served, "sdn")
     assert [type(e) for e in events] == [FetchedPage, HarvestProblem]
     assert isinstance(events[1], HarvestProblem)
@@ -329,34 +443,60 @@ class Broken:
         raise ZeroDivisionError("by a page that nobody foresaw")
 
 
-async def test_an_adapter_s_own_fault_is_a_problem_and_its_page_is_kept(served: Communities) -> None:
+async def test_an_adapter_s_own_fault_is_a_problem_and_its_page_is_kept(
+    served: Communities,
+) -> None:
     ledger = MemoryLedger()
     async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
         end = await harvest(
-            cast(Site, Broken(site_for("icliniq"))), f"{served.base}/icliniq", fetcher.fetch, ledger, anonymise=str
+            cast(Site, Broken(site_for("icliniq"))),
+            f"{served.base}/icliniq",
+            fetcher.fetch,
+            ledger,
+            anonymise=str,
         )
     assert end is HarvestEnd.COMPLETE
-    assert [type(e) for e in ledger.events] == [FetchedPage, Listed, FetchedPage, HarvestProblem]
+    assert [type(e) for e in ledger.events] == [
+        FetchedPage,
+        Listed,
+        FetchedPage,
+        HarvestProblem,
+    ]
     problem = ledger.events[-1]
     assert isinstance(problem, HarvestProblem)
     assert problem.kind is ProblemKind.FAULT
     assert "ZeroDivisionError" in problem.message
 
 
-async def test_threads_in_a_row_that_fit_no_layout_end_the_source(served: Communities) -> None:
+async def test_threads_in_a_row_that_fit_no_layout_end_the_source(
+    served: Communities,
+) -> None:
     body, kind = saved("icliniq/detail_2020.html")
-    rows = "".join(f'<div class="card-title"><a href="/icliniq/qa/t/q-{n}">Q{n}</a></div>' for n in range(12))
-    served.answers["/icliniq/qa"] = (f"<html><body>{rows}</body></html>".encode(), "text/html")
+    rows = "".join(
+        f'<div class="card-title"><a href="/icliniq/qa/t/q-{n}">Q{n}</a></div>'
+        for n in range(12)
+    )
+    served.answers["/icliniq/qa"] = (
+        f"<html><body>{rows}</body></html>".encode(),
+        "text/html",
+    )
     for n in range(12):
-        served.answers[f"/icliniq/qa/t/q-{n}"] = (body.replace(b"class=", b"klass="), kind)
+        served.answers[f"/icliniq/qa/t/q-{n}"] = (
+            body.replace(b"class=", b"klass="),
+            kind,
+        )
     ledger = MemoryLedger()
     await run(served, "icliniq", ledger)
     problems = [e for e in ledger.events if isinstance(e, HarvestProblem)]
     assert [p.ends_source for p in problems] == [False] * (LAYOUT_STREAK - 1) + [True]
-    assert len(ledger.waiting) == 12 - LAYOUT_STREAK, "the others wait until the parser is mended"
+    assert len(ledger.waiting) == 12 - LAYOUT_STREAK, (
+        "the others wait until the parser is mended"
+    )
 
 
-async def test_a_list_without_dates_ends_after_pages_of_known_threads(served: Communities) -> None:
+async def test_a_list_without_dates_ends_after_pages_of_known_threads(
+    served: Communities,
+) -> None:
     def page(number: int) -> bytes:
         rows = f'<div class="card-title"><a href="/icliniq/qa/t/q-{number}">Q{number}</a></div>'
         pager = f'<a rel="next" href="/icliniq/qa?page={number + 1}">next</a>'
@@ -370,23 +510,48 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(served: Co
                 raise FetchFailed(url, FetchReason.TIMEOUT, "late")
             number = int(url.partition("page=")[2] or 1)
             asked.append(number)
-            return Fetched(url, page(number), headers={"content-type": "text/html"}, fetched_at=now())
+            return Fetched(
+                url,
+                page(number),
+                headers={"content-type": "text/html"},
+                fetched_at=now(),
+            )
 
     class Ids(MemoryLedger):
         async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
             numbers = {i: int(i.rpartition("-")[2]) for i in thread_ids}
             # 4 to 7 were met by a run that was killed before it came to those that follow.
-            return {i: KnownThread(page_count=1, met_by=2 if n < 8 else 1) for i, n in numbers.items() if n >= 4}
+            return {
+                i: KnownThread(page_count=1, met_by=2 if n < 8 else 1)
+                for i, n in numbers.items()
+                if n >= 4
+            }
 
     first = f"{served.base}/icliniq/qa?page=1"
     ledger = Ids(lists={first: ListState(read_by=1)})
-    await harvest(site_for("icliniq"), f"{served.base}/icliniq", Endless().fetch, ledger, anonymise=str)
+    await harvest(
+        site_for("icliniq"),
+        f"{served.base}/icliniq",
+        Endless().fetch,
+        ledger,
+        anonymise=str,
+    )
     assert asked == list(range(1, 10))
     asked.clear()
     ledger = Ids()
-    await harvest(site_for("icliniq"), f"{served.base}/icliniq", Endless().fetch, ledger, anonymise=str)
+    await harvest(
+        site_for("icliniq"),
+        f"{served.base}/icliniq",
+        Endless().fetch,
+        ledger,
+        anonymise=str,
+    )
     assert len(asked) == LIST_PAGES, "no run read it to its end"
-    (told,) = [e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id is None]
+    (told,) = [
+        e
+        for e in ledger.events
+        if isinstance(e, HarvestProblem) and e.thread_id is None
+    ]
     assert "left out" in told.message
 
 
@@ -402,6 +567,11 @@ def test_another_server_is_asked_alone(name: str) -> None:
 def test_settings_that_do_not_fit_are_told() -> None:
     with pytest.raises(ConfigError, match="is named"):
         build_site("unknown")
-    for wrong in ({"base_url": "ftp://x"}, {"base_url": "https://a:b@x"}, {"min_interval_s": -1}, {"nonsense": 1}):
+    for wrong in (
+        {"base_url": "ftp://x"},
+        {"base_url": "https://a:b@x"},
+        {"min_interval_s": -1},
+        {"nonsense": 1},
+    ):
         with pytest.raises(ConfigError, match=r"\[sources\."):
             build_site("sdn", wrong)

@@ -12,11 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.sources.reading import CHINA, INDIA, discussions, parse, readable, shown_date, stated_moment
+from medlive.sources.reading import (
+    CHINA,
+    INDIA,
+    discussions,
+    parse,
+    readable,
+    shown_date,
+    stated_moment,
+)
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page, host_of, link
 
-CHINESE = "<html><p>患者女，32岁，反复发热十天，体温最高39.5℃。建议查血常规。</p></html>"
+CHINESE = (
+    "<html><p>患者女，32岁，反复发热十天，体温最高39.5℃。建议查血常规。</p></html>"
+)
 
 
 @pytest.mark.parametrize(
@@ -30,10 +40,17 @@ CHINESE = "<html><p>患者女，32岁，反复发热十天，体温最高39.5℃
         (CHINESE.encode("gb18030"), "text/html;charset=GBK"),
         (CHINESE.encode("gb18030"), "text/html; charset=ISO-8859-1"),
         (CHINESE.encode("utf-16"), "text/html"),
-        ("<html><meta charset=big5><p>患者女，體溫最高39.5度。</p></html>".encode("big5"), ""),
+        (
+            "<html><meta charset=big5><p>患者女，體溫最高39.5度。</p></html>".encode(
+                "big5"
+            ),
+            "",
+        ),
     ],
 )
-def test_text_survives_wrong_and_missing_declarations(body: bytes, content_type: str) -> None:
+def test_text_survives_wrong_and_missing_declarations(
+    body: bytes, content_type: str
+) -> None:
     text = Page("https://x/", body, content_type).text
     assert "患者女" in text
     assert "最高39.5" in text
@@ -50,13 +67,30 @@ def test_a_few_damaged_bytes_do_not_turn_a_page_into_another_encoding() -> None:
     assert "Sjögren" in Page("https://x/", latin, "text/html; charset=ISO-8859-1").text
 
 
-@given(st.binary(max_size=400), st.sampled_from(["", "x; charset=gbk", "x; charset=base64", "charset=\x00"]))
-def test_every_body_decodes_to_text_that_can_be_stored(body: bytes, content_type: str) -> None:
+@given(
+    st.binary(max_size=400),
+    st.sampled_from(["", "x; charset=gbk", "x; charset=base64", "charset=\x00"]),
+)
+def test_every_body_decodes_to_text_that_can_be_stored(
+    body: bytes, content_type: str
+) -> None:
     Page("https://x/", body, content_type).text.encode("utf-8")
 
 
 CHINESE_WORDS = st.lists(
-    st.sampled_from(["患者", "，", "反复发热", "39.5℃", " mg ", "。", "阿司匹林", "\n", "血压160/95"]),
+    st.sampled_from(
+        [
+            "患者",
+            "，",
+            "反复发热",
+            "39.5℃",
+            " mg ",
+            "。",
+            "阿司匹林",
+            "\n",
+            "血压160/95",
+        ]
+    ),
     min_size=4,
     max_size=60,
 ).map("".join)
@@ -66,13 +100,27 @@ CHINESE_WORDS = st.lists(
     # Not of 血压 alone: its bytes in GB18030 happen to be valid UTF-8, which nothing can tell apart.
     CHINESE_WORDS.filter(lambda t: "患者" in t),
     st.sampled_from(
-        ["", "utf-8", "gb2312", "gbk", "gb18030", "iso-8859-1", "windows-1252", "x-unknown", "base64"]
+        [
+            "",
+            "utf-8",
+            "gb2312",
+            "gbk",
+            "gb18030",
+            "iso-8859-1",
+            "windows-1252",
+            "x-unknown",
+            "base64",
+        ]
     ),
     st.sampled_from(["gb18030", "utf-8", "utf-8-sig", "utf-16"]),
 )
-def test_chinese_is_read_whatever_is_declared(text: str, declared: str, encoding: str) -> None:
+def test_chinese_is_read_whatever_is_declared(
+    text: str, declared: str, encoding: str
+) -> None:
     body = f"<html>{text}</html>".encode(encoding)
-    page = Page("https://x/", body, f"text/html; charset={declared}" if declared else "")
+    page = Page(
+        "https://x/", body, f"text/html; charset={declared}" if declared else ""
+    )
     assert page.text == f"<html>{text}</html>"
 
 
@@ -80,7 +128,12 @@ def test_chinese_is_read_whatever_is_declared(text: str, declared: str, encoding
 def test_western_text_declared_as_such_is_not_taken_for_chinese(words: str) -> None:
     text = "café au lait " + words.replace("\n", " ")
     single = " ".join(part for part in text.split() if not _double_accent(part))
-    assert Page("https://x/", single.encode("cp1252"), "text/html; charset=iso-8859-1").text == single
+    assert (
+        Page(
+            "https://x/", single.encode("cp1252"), "text/html; charset=iso-8859-1"
+        ).text
+        == single
+    )
 
 
 def _double_accent(word: str) -> bool:
@@ -96,13 +149,19 @@ def test_utf8_is_read_as_utf8_whatever_was_declared(text: str) -> None:
 
 def test_a_page_that_holds_replacement_characters_is_still_utf8() -> None:
     text = "caf\ufffd \ufffd"
-    assert Page("https://x/", text.encode(), "text/html; charset=windows-1252").text == text
+    assert (
+        Page("https://x/", text.encode(), "text/html; charset=windows-1252").text
+        == text
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("published on Jul 06, 2018 and last reviewed on: Jul 18, 2023", datetime(2018, 7, 6, tzinfo=UTC)),
+        (
+            "published on Jul 06, 2018 and last reviewed on: Jul 18, 2023",
+            datetime(2018, 7, 6, tzinfo=UTC),
+        ),
         ("06 July 2018", datetime(2018, 7, 6, tzinfo=UTC)),
         ("2025-03-01 08:00", datetime(2025, 3, 1, 0, 0, tzinfo=UTC)),
         ("发表于 2025年3月1日 08:00:30", datetime(2025, 3, 1, 0, 0, 30, tzinfo=UTC)),
@@ -126,7 +185,18 @@ def test_stated_moments() -> None:
     seconds = int(moment.timestamp())
     for value in (seconds, str(seconds), seconds * 1000, "2025-03-01 05:30:00"):
         assert stated_moment(value, INDIA) == moment
-    odd: list[Any] = [None, True, -1, 10**30, float("nan"), float("inf"), "9" * 5000, [], {}, "soon"]
+    odd: list[Any] = [
+        None,
+        True,
+        -1,
+        10**30,
+        float("nan"),
+        float("inf"),
+        "9" * 5000,
+        [],
+        {},
+        "soon",
+    ]
     for value in odd:
         assert stated_moment(value, INDIA) is None
 
@@ -147,7 +217,10 @@ def test_readable_text() -> None:
     ).body
     assert body is not None
     got = readable(body, skip_classes=frozenset(["q"]))
-    assert got.text == "one two\nthree\n\nfourfive\n\n6 7\n\n8\n\n9\n\na\nb\n\na < b & c\nend"
+    assert (
+        got.text
+        == "one two\nthree\n\nfourfive\n\n6 7\n\n8\n\n9\n\na\nb\n\na < b & c\nend"
+    )
     assert got.media == ("image", "video")
 
 
@@ -170,12 +243,19 @@ HOSTILE = {
     "digits": b"2025-" * 300_000,
     "labels": b"Patient " * 200_000,
     "long state": b"<script>window.$$data={" + b'"a":{' * 200_000 + b"</script>",
-    "huge number": b'<script>window.$$data={"questionDialog":[' + b"9" * 500_000 + b"]}</script>",
-    "deep json-ld": b'<script type="application/ld+json">' + b"[" * 200_000 + b"</script>",
+    "huge number": b'<script>window.$$data={"questionDialog":['
+    + b"9" * 500_000
+    + b"]}</script>",
+    "deep json-ld": b'<script type="application/ld+json">'
+    + b"[" * 200_000
+    + b"</script>",
     "zero bytes": b"\x00" * 1_000_000,
 }
 SHELLS = {
-    "icliniq": (b'<html><h1>t</h1><div class="articleConDiv"><div class="qContent">', "https://x/qa/a/b"),
+    "icliniq": (
+        b'<html><h1>t</h1><div class="articleConDiv"><div class="qContent">',
+        "https://x/qa/a/b",
+    ),
     "sdn": (
         b'<html id="XF" data-template="thread_view"><h1 class="p-title-value">t</h1>'
         b'<article class="message message--post" id="js-post-1" data-author="a">'
@@ -186,7 +266,10 @@ SHELLS = {
         b'<html><div class="question-detail-dialogs"><div class="theme-dark"><div class="dialog-content">',
         "https://x/question/1",
     ),
-    "medlive": (b'<html><div class="title_cms">t</div><div class="content_body">', "https://x/case/show-1_1.html"),
+    "medlive": (
+        b'<html><div class="title_cms">t</div><div class="content_body">',
+        "https://x/case/show-1_1.html",
+    ),
 }
 
 
@@ -197,12 +280,18 @@ def test_a_hostile_page_is_read_or_refused_in_time(name: str, kind: str) -> None
     page = Page(url, opening + HOSTILE[kind] + b"</html>", "text/html")
     site = build_site(name)
     started = time.process_time()
-    for read in (lambda p: site.parse_thread([p], str), site.parse_listing, site.next_page):
+    for read in (
+        lambda p: site.parse_thread([p], str),
+        site.parse_listing,
+        site.next_page,
+    ):
         try:
             read(page)
         except (LayoutError, NotAThread):
             continue
-    assert time.process_time() - started < 5, "no text makes a parser take quadratic time"
+    assert time.process_time() - started < 5, (
+        "no text makes a parser take quadratic time"
+    )
 
 
 def test_quotation_marks_in_a_script_are_not_attributes() -> None:
@@ -212,12 +301,18 @@ def test_quotation_marks_in_a_script_are_not_attributes() -> None:
 
 def test_scripts_and_pages_are_not_kept_in_memory() -> None:
     opening, url = SHELLS["sdn"]
-    site, script, ends = build_site("sdn"), b"x" * 10_000, b"</div></div></article></html>"
+    site, script, ends = (
+        build_site("sdn"),
+        b"x" * 10_000,
+        b"</div></div></article></html>",
+    )
     tracemalloc.start()
     for number in range(200):
         inline = b"<script>%d%s</script>" % (number, script)
         with contextlib.suppress(LayoutError):
-            site.next_page(Page(url, opening + b"%d" % number + inline + ends, "text/html"))
+            site.next_page(
+                Page(url, opening + b"%d" % number + inline + ends, "text/html")
+            )
         readable(parse(f"<body>{inline.decode()}</body>").body)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -231,9 +326,16 @@ def test_structured_data_in_its_usual_wrappers() -> None:
         "text": "a &amp; b<br>c",
         "author": [{"name": "Q"}],
         "dateCreated": "2025-03-01",
-        "suggestedAnswer": [{"@type": "Answer", "text": "yes", "author": "R"}, {"text": "cut off…"}, 7],
+        "suggestedAnswer": [
+            {"@type": "Answer", "text": "yes", "author": "R"},
+            {"text": "cut off…"},
+            7,
+        ],
     }
-    graph = {"@context": "https://schema.org", "@graph": [{"@type": "WebPage", "mainEntity": question}, None]}
+    graph = {
+        "@context": "https://schema.org",
+        "@graph": [{"@type": "WebPage", "mainEntity": question}, None],
+    }
     markup = (
         f'<html><script type="application/ld+json">/* x */ no json</script>'
         f'<script type="application/ld+json"><!-- {json.dumps(graph)} --></script></html>'
@@ -251,7 +353,15 @@ def test_structured_data_in_its_usual_wrappers() -> None:
 def test_addresses() -> None:
     page = Page("https://Forum.example:443/a/b?x=1", b"")
     assert link(page, " ../c#top ") == "https://Forum.example:443/c"
-    for bad in (None, "", "javascript:alert(1)", "mailto:a@b", "data:text/html,x", "http://[::1", "http://"):
+    for bad in (
+        None,
+        "",
+        "javascript:alert(1)",
+        "mailto:a@b",
+        "data:text/html,x",
+        "http://[::1",
+        "http://",
+    ):
         assert link(page, bad) is None, bad
     assert host_of("https://Forum.Example:443/") == "forum.example"
     assert host_of("http://forum.example.:8080/") == "forum.example:8080"

@@ -17,7 +17,9 @@ from medlive.sources.sites.sdn import read_page
 from medlive.sources.source import IncompleteThread, LayoutError, Page
 
 REAL = Path(__file__).parents[4] / "shared" / "realdata" / "pages"
-pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason="../shared/realdata is absent: no real pages to read")
+pytestmark = pytest.mark.skipif(
+    not REAL.is_dir(), reason="../shared/realdata is absent: no real pages to read"
+)
 
 
 def saved(folder: str) -> list[tuple[Page, dict[str, Any]]]:
@@ -36,12 +38,16 @@ def words(text: str) -> Counter[str]:
 
 def marked_posts(page: Page) -> int:
     """The posts that a page marks, counted on its bytes without any parser."""
-    return len(set(re.findall(r'<article[^>]*message--post[^>]*id="js-post-(\d+)"', page.text)))
+    return len(
+        set(re.findall(r'<article[^>]*message--post[^>]*id="js-post-(\d+)"', page.text))
+    )
 
 
 def test_the_table_of_every_real_page_holds() -> None:
     place = Path(__file__).parents[3] / "benchmarks" / "xenforo_pages.py"
-    pytest.importorskip("lxml", reason="lxml, which counts the posts independently, is not installed")
+    pytest.importorskip(
+        "lxml", reason="lxml, which counts the posts independently, is not installed"
+    )
     spec = importlib.util.spec_from_file_location("xenforo_pages", place)
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -68,12 +74,22 @@ def test_every_standard_xenforo_post_has_its_author_and_time() -> None:
             continue
         posts = read_page(page).posts
         assert len(posts) == expected, page.url
-        assert all(post.posted_at is not None and post.author for post in posts), page.url
+        assert all(post.posted_at is not None and post.author for post in posts), (
+            page.url
+        )
         if truth["author"] and "/page-" not in page.url:
             assert posts[0].author == truth["author"], page.url
             assert posts[0].posted_at is not None
             stated = truth["publish_date"]
-            assert abs((posts[0].posted_at.date() - posts[0].posted_at.date().fromisoformat(stated)).days) <= 1
+            assert (
+                abs(
+                    (
+                        posts[0].posted_at.date()
+                        - posts[0].posted_at.date().fromisoformat(stated)
+                    ).days
+                )
+                <= 1
+            )
     assert refused == 5
 
 
@@ -91,9 +107,13 @@ def test_whole_real_threads_and_parts_of_them() -> None:
             continue
         whole += 1
         assert thread.thread_id in page.url
-        assert words(thread.title) <= words(truth["title"]) + words("question"), page.url
+        assert words(thread.title) <= words(truth["title"]) + words("question"), (
+            page.url
+        )
         assert len(thread.messages) == marked_posts(page)
-        assert not any(message.verified for message in thread.messages), "no page shows a physician's status"
+        assert not any(message.verified for message in thread.messages), (
+            "no page shows a physician's status"
+        )
     assert (whole, parts) == (10, 8)
 
 
@@ -101,8 +121,12 @@ def test_a_real_board_lists_its_threads() -> None:
     site = build_site("sdn")
     page = next(p for p, _ in saved("xenforo") if "/forums/beginners" in p.url)
     listing = site.parse_listing(page)
-    assert len(listing.entries) == len(re.findall(r'class="structItem structItem--thread', page.text))
-    assert all(e.title and e.posted_at and e.thread_id in e.url for e in listing.entries)
+    assert len(listing.entries) == len(
+        re.findall(r'class="structItem structItem--thread', page.text)
+    )
+    assert all(
+        e.title and e.posted_at and e.thread_id in e.url for e in listing.entries
+    )
     assert listing.next_page.url.endswith("page-2")
 
 
@@ -112,14 +136,23 @@ def test_structured_data_of_real_questions() -> None:
     for page, truth in pages:
         (found,) = [d for d in discussions(parse(page)) if d.kind == "Question"]
         assert found.title == truth["title"], page.url
-        assert words(found.opening.author.replace("_", " ")) == words(truth["author"].replace("_", " "))
+        assert words(found.opening.author.replace("_", " ")) == words(
+            truth["author"].replace("_", " ")
+        )
         assert found.opening.posted_at.date().isoformat() == truth["publish_date"]
         stated = words(found.opening.text)
         overlap = (stated & words(truth["main_content"])).total() / stated.total()
-        print(f"{page.url}: {len(found.replies)} replies, excerpt {found.opening.excerpt}, overlap {overlap:.3f}")
+        print(
+            f"{page.url}: {len(found.replies)} replies, excerpt {found.opening.excerpt}, overlap {overlap:.3f}"
+        )
         assert overlap > 0.9, page.url
-        if len(found.opening.text) < 0.5 * len(truth["main_content"]) and not found.replies:
-            assert not found.whole, "a cut-off question without answers is no whole discussion"
+        if (
+            len(found.opening.text) < 0.5 * len(truth["main_content"])
+            and not found.replies
+        ):
+            assert not found.whole, (
+                "a cut-off question without answers is no whole discussion"
+            )
     assert any(d.opening.excerpt for p, _ in pages for d in discussions(parse(p)))
 
 

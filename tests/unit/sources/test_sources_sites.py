@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from medlive.sources.registry import SITES, build_site
-from medlive.sources.source import IncompleteThread, LayoutError, NotAThread, Page, PageRequest
+from medlive.sources.source import (
+    IncompleteThread,
+    LayoutError,
+    NotAThread,
+    Page,
+    PageRequest,
+)
 from medlive.threads.model import Role, Thread
 
 PAGES = Path(__file__).parents[2] / "pages"
@@ -39,9 +45,19 @@ ICLINIQ_URL = "https://www.icliniq.com/qa/heel-pain/my-heel-hurts-every-morning"
 DXY_URL = "https://dxy.com/question/33001"
 MEDLIVE_URL = "https://www.medlive.cn/case/show-140001_53.html"
 SAMPLES = [
-    Sample("icliniq", ("detail_2020.html",), (ICLINIQ_URL,), "pVpV", ("Orthopedician", "Orthopedician")),
     Sample(
-        "icliniq", ("detail_jsonld.html",), ("https://www.icliniq.com/qa/anemia/iron-with-tea",), "pV", ("Dr.",)
+        "icliniq",
+        ("detail_2020.html",),
+        (ICLINIQ_URL,),
+        "pVpV",
+        ("Orthopedician", "Orthopedician"),
+    ),
+    Sample(
+        "icliniq",
+        ("detail_jsonld.html",),
+        ("https://www.icliniq.com/qa/anemia/iron-with-tea",),
+        "pV",
+        ("Dr.",),
     ),
     Sample(
         "sdn",
@@ -50,8 +66,20 @@ SAMPLES = [
         "pVopV",
         ("Attending Physician", "Fellow"),
     ),
-    Sample("dxy", ("question_state.html",), (DXY_URL,), "pVpV", ("主治医师, 样例市人民医院",) * 2),
-    Sample("dxy", ("question_markup.html",), (DXY_URL,), "pVpV", ("主治医师, 样例市人民医院",) * 2),
+    Sample(
+        "dxy",
+        ("question_state.html",),
+        (DXY_URL,),
+        "pVpV",
+        ("主治医师, 样例市人民医院",) * 2,
+    ),
+    Sample(
+        "dxy",
+        ("question_markup.html",),
+        (DXY_URL,),
+        "pVpV",
+        ("主治医师, 样例市人民医院",) * 2,
+    ),
     Sample("medlive", ("case.html",), (MEDLIVE_URL,), "pVVpo", ("认证医师",) * 2),
     Sample("medlive", ("case_gbk.html",), (MEDLIVE_URL,), "pVVpo", ("认证医师",) * 2),
 ]
@@ -75,12 +103,22 @@ def test_roles_and_verified_marks_are_those_that_the_page_shows(sample: Sample) 
     thread = read(sample.site, sample.pages())
     letters = {Role.PATIENT: "p", Role.PHYSICIAN: "V", Role.OTHER: "o"}
     assert "".join(letters[m.role] for m in thread.messages) == sample.roles
-    assert [m.verified for m in thread.messages] == [letter == "V" for letter in sample.roles]
-    assert [m.id for m in thread.messages] == [f"m{n}" for n in range(len(sample.roles))]
-    assert all(m.author.startswith("h:") for m in thread.messages), "every handle goes through the anonymiser"
+    assert [m.verified for m in thread.messages] == [
+        letter == "V" for letter in sample.roles
+    ]
+    assert [m.id for m in thread.messages] == [
+        f"m{n}" for n in range(len(sample.roles))
+    ]
+    assert all(m.author.startswith("h:") for m in thread.messages), (
+        "every handle goes through the anonymiser"
+    )
     assert [m.verified_by for m in thread.messages if m.verified] == list(sample.proofs)
-    assert not any(m.verified_by for m in thread.messages if not m.verified), "no proof without a verified author"
-    assert all(m.posted_at is None or m.posted_at.tzinfo is UTC for m in thread.messages)
+    assert not any(m.verified_by for m in thread.messages if not m.verified), (
+        "no proof without a verified author"
+    )
+    assert all(
+        m.posted_at is None or m.posted_at.tzinfo is UTC for m in thread.messages
+    )
 
 
 def test_icliniq_keeps_the_sites_phrases_and_drops_the_label() -> None:
@@ -95,7 +133,9 @@ def test_icliniq_keeps_the_sites_phrases_and_drops_the_label() -> None:
         "It eases after ten minutes of walking. I stand all day at work & took ibuprofen 400 mg twice."
     )
     assert first.media == ("image",)
-    assert answer.text.startswith("Hello, Welcome to icliniq.com.\n\nPain with the first steps")
+    assert answer.text.startswith(
+        "Hello, Welcome to icliniq.com.\n\nPain with the first steps"
+    )
     assert "\nIce for 10 minutes in the evening." in answer.text
     assert answer.author == "h:Dr. Nila Sample"
     assert answer.media == (), "the doctor's portrait is no medium of the answer"
@@ -104,14 +144,21 @@ def test_icliniq_keeps_the_sites_phrases_and_drops_the_label() -> None:
 
 def test_icliniq_reads_a_page_that_only_states_its_question_as_data() -> None:
     thread = read("icliniq", SAMPLES[1].pages())
-    assert thread.messages[0].text == "Hi doctor, my ferritin is 9 ng/mL.\n\nMay I take the tablet with tea?"
+    assert (
+        thread.messages[0].text
+        == "Hi doctor, my ferritin is 9 ng/mL.\n\nMay I take the tablet with tea?"
+    )
     assert thread.posted_at == datetime(2024, 2, 11, 4, 0, tzinfo=UTC)
     assert thread.messages[1].author == "h:Dr. Omar Sample"
 
 
 def test_icliniq_takes_no_excerpt_for_a_message() -> None:
     page = SAMPLES[1].pages()[0]
-    cut = Page(page.url, page.body.replace(b"as tannins bind iron.", "as tannins…".encode()), "text/html")
+    cut = Page(
+        page.url,
+        page.body.replace(b"as tannins bind iron.", "as tannins…".encode()),
+        "text/html",
+    )
     with pytest.raises(LayoutError, match="articleConDiv"):
         read("icliniq", [cut])
 
@@ -134,9 +181,20 @@ def test_sdn_drops_quotes_signatures_and_smilies() -> None:
 
 def test_sdn_counts_the_statuses_that_the_settings_name() -> None:
     pages = SAMPLES[2].pages()
-    only_attendings = build_site("sdn", {"verified_labels": ["Attending"]}).parse_thread(pages, str)
-    assert [m.verified for m in only_attendings.messages] == [False, True, False, False, False]
-    aspiring = Page(pages[1].url, pages[1].body.replace(b"<li>Fellow</li>", b"<li>Fellowship Applicant</li>"))
+    only_attendings = build_site(
+        "sdn", {"verified_labels": ["Attending"]}
+    ).parse_thread(pages, str)
+    assert [m.verified for m in only_attendings.messages] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+    ]
+    aspiring = Page(
+        pages[1].url,
+        pages[1].body.replace(b"<li>Fellow</li>", b"<li>Fellowship Applicant</li>"),
+    )
     assert not read("sdn", [pages[0], aspiring]).messages[4].verified
 
 
@@ -165,15 +223,24 @@ def test_sdn_notices_a_post_that_is_missing() -> None:
 def test_sdn_reads_the_solution_of_a_question_once() -> None:
     first, second = SAMPLES[2].pages()
     post = re.search(
-        rb'<article class="message message--post.*?</article>\s*</div>.*?</article>', first.body, re.S
+        rb'<article class="message message--post.*?</article>\s*</div>.*?</article>',
+        first.body,
+        re.S,
     )
     repeated = b'<div id="js-solutionHighlightBlock">' + post[0] + b"</div>"
-    body = first.body.replace(b'<div class="block-body', repeated + b'<div class="block-body')
-    assert said(read("sdn", [Page(first.url, body), second])) == said(read("sdn", [first, second]))
+    body = first.body.replace(
+        b'<div class="block-body', repeated + b'<div class="block-body'
+    )
+    assert said(read("sdn", [Page(first.url, body), second])) == said(
+        read("sdn", [first, second])
+    )
 
 
 def test_dxy_reads_state_and_markup_alike() -> None:
-    by_state, by_markup = read("dxy", SAMPLES[3].pages()), read("dxy", SAMPLES[4].pages())
+    by_state, by_markup = (
+        read("dxy", SAMPLES[3].pages()),
+        read("dxy", SAMPLES[4].pages()),
+    )
     assert said(by_state) == said(by_markup)
     assert essence(by_state) == essence(by_markup)
     assert by_state.title == by_markup.title == "早上血压偏高，需要加药吗？"
@@ -182,15 +249,21 @@ def test_dxy_reads_state_and_markup_alike() -> None:
     assert by_markup.posted_at == datetime(2025, 3, 1, tzinfo=UTC)
     assert by_state.messages[1].posted_at == datetime(2025, 3, 1, 2, 10, tzinfo=UTC)
     assert by_state.messages[0].media == ("image",)
-    assert by_state.messages[0].text == "我父亲68岁，早上血压160/95mmHg，\n\n正在吃氨氯地平5mg，每天一次。"
+    assert (
+        by_state.messages[0].text
+        == "我父亲68岁，早上血压160/95mmHg，\n\n正在吃氨氯地平5mg，每天一次。"
+    )
 
 
 def test_dxy_doctor_without_a_hospital_is_not_verified() -> None:
     page = SAMPLES[3].pages()[0]
     body = page.body.replace("样例市人民医院".encode(), b"")
     assert [m.role for m in read("dxy", [Page(page.url, body)]).messages] == [
-        Role.PATIENT, Role.OTHER, Role.PATIENT, Role.OTHER,
-    ]  # fmt: skip
+        Role.PATIENT,
+        Role.OTHER,
+        Role.PATIENT,
+        Role.OTHER,
+    ]
 
 
 def test_dxy_state_with_a_turn_less_than_the_page_is_refused() -> None:
@@ -209,7 +282,9 @@ def test_dxy_without_a_doctor_is_no_thread() -> None:
 
 def test_medlive_marks_only_whom_the_page_marks() -> None:
     thread = read("medlive", SAMPLES[5].pages())
-    assert said(thread) == said(read("medlive", SAMPLES[6].pages())), "GBK bytes give the same thread"
+    assert said(thread) == said(read("medlive", SAMPLES[6].pages())), (
+        "GBK bytes give the same thread"
+    )
     assert thread.thread_id == "show-140001_53"
     assert thread.tags == ("感染科",)
     assert thread.posted_at == datetime(2025, 3, 1, 0, 0, tzinfo=UTC)
@@ -220,24 +295,33 @@ def test_medlive_marks_only_whom_the_page_marks() -> None:
 
 def test_medlive_mark_counts_for_the_nearest_person_only() -> None:
     page = SAMPLES[5].pages()[0]
-    unmarked = page.body.replace('<i class="icon_rz" title="认证医师"></i>'.encode(), b"")
+    unmarked = page.body.replace(
+        '<i class="icon_rz" title="认证医师"></i>'.encode(), b""
+    )
     thread = read("medlive", [Page(page.url, unmarked)])
     assert not any(m.verified for m in thread.messages)
     claimed = page.body.replace("学习了".encode(), "我是认证医师，学习了".encode())
-    assert not read("medlive", [Page(page.url, claimed)]).messages[4].verified, "words in a text prove nothing"
+    assert not read("medlive", [Page(page.url, claimed)]).messages[4].verified, (
+        "words in a text prove nothing"
+    )
 
 
 def test_medlive_comment_outside_the_comments_is_refused() -> None:
     page = SAMPLES[5].pages()[0]
     moved = '<dl><dt></dt><dd><a href="/user/9">九</a><span>2025-03-03 08:00</span></dd><dd>同意</dd></dl>'
-    body = page.body.replace(b'<div class="footer">', f'<section>{moved}</section><div class="footer">'.encode())
+    body = page.body.replace(
+        b'<div class="footer">',
+        f'<section>{moved}</section><div class="footer">'.encode(),
+    )
     with pytest.raises(LayoutError, match="around every comment"):
         read("medlive", [Page(page.url, body)])
 
 
 def test_medlive_footers_are_no_comments() -> None:
     page = SAMPLES[5].pages()[0]
-    body = page.body.replace("版权所有".encode(), "版权所有，未经书面许可不得转载本站的任何内容。".encode())
+    body = page.body.replace(
+        "版权所有".encode(), "版权所有，未经书面许可不得转载本站的任何内容。".encode()
+    )
     assert len(read("medlive", [Page(page.url, body)]).messages) == 5
 
 
@@ -250,8 +334,12 @@ def test_medlive_mark_belongs_to_the_link_that_it_follows() -> None:
 
 def test_medlive_article_without_discussion_is_no_thread() -> None:
     page = SAMPLES[5].pages()[0]
-    body = re.sub(rb'<div class="case_result">.*?</div>\s*<div class="inc_c".*?</div><div class="footer">',
-                  b'<div class="footer">', page.body, flags=re.S)  # fmt: skip
+    body = re.sub(
+        rb'<div class="case_result">.*?</div>\s*<div class="inc_c".*?</div><div class="footer">',
+        b'<div class="footer">',
+        page.body,
+        flags=re.S,
+    )
     assert body != page.body
     with pytest.raises(NotAThread):
         read("medlive", [Page(page.url, body)])
@@ -269,7 +357,9 @@ def test_icliniq_lists_of_every_era(era: str) -> None:
     assert listing.entries[0].url == ICLINIQ_URL
     assert listing.entries[0].title == "My heel hurts every morning. What should I do?"
     if era == "list_2020.html":
-        assert [e.thread_id for e in listing.entries][1:] == ["anemia/can-i-take-iron-with-tea"]
+        assert [e.thread_id for e in listing.entries][1:] == [
+            "anemia/can-i-take-iron-with-tea"
+        ]
         assert listing.next_page == PageRequest("https://www.icliniq.com/qa?page=2")
     else:
         assert (len(listing.entries), listing.next_page) == (1, None)
@@ -282,7 +372,9 @@ def test_sdn_takes_no_board_that_lost_its_rows_for_an_empty_one() -> None:
     renamed = body.replace(b"structItem", b"listEntry")
     with pytest.raises(LayoutError, match="not empty"):
         site.parse_listing(Page(url, renamed))
-    inside = re.sub(rb"pageNav|page-\d+", b"p", renamed).replace(b"<body>", b'<body><div class="p-body-content">')
+    inside = re.sub(rb"pageNav|page-\d+", b"p", renamed).replace(
+        b"<body>", b'<body><div class="p-body-content">'
+    )
     with pytest.raises(LayoutError, match="not empty"):
         site.parse_listing(Page(url, inside))
     empty = b'<html id="XF" data-template="forum_view"><body><div class="p-body-content">None.</div></body></html>'
@@ -297,7 +389,10 @@ def test_sdn_list_has_titles_without_labels_and_opening_dates() -> None:
         ("77001", "Furosemide stopped working"),
     ]
     assert listing.entries[1].posted_at == datetime(2025, 3, 2, 3, 10, tzinfo=UTC)
-    assert [e.last_post_at for e in listing.entries] == [None, datetime(2025, 3, 3, 12, 0, tzinfo=UTC)]
+    assert [e.last_post_at for e in listing.entries] == [
+        None,
+        datetime(2025, 3, 3, 12, 0, tzinfo=UTC),
+    ]
     assert listing.next_page.url.endswith(
         "/forums/internal-medicine.41/page-2?order=last_post_date&direction=desc"
     )
@@ -311,7 +406,9 @@ def test_dxy_list() -> None:
         ("33001", "早上血压偏高，需要加药吗？"),
         ("33002", "体检发现尿酸高"),
     ]
-    assert listing.next_page == PageRequest("https://dxy.com/questions/neike?page_index=2")
+    assert listing.next_page == PageRequest(
+        "https://dxy.com/questions/neike?page_index=2"
+    )
 
 
 def test_medlive_list_repeats_the_front_pages_token() -> None:
@@ -324,7 +421,9 @@ def test_medlive_list_repeats_the_front_pages_token() -> None:
         (("branch", "case"), ("page", "1"), ("size", "20"), ("_token", "tok&1")),
     )
     body = (PAGES / "medlive" / "articlelist.json").read_bytes()
-    page = Page(front.next_page.url, body, "application/json", 200, front.next_page.form)
+    page = Page(
+        front.next_page.url, body, "application/json", 200, front.next_page.form
+    )
     listing = site.parse_listing(page)
     assert [(e.thread_id, e.title) for e in listing.entries] == [
         ("show-140001_53", "反复发热伴皮疹一例"),
@@ -337,22 +436,32 @@ def test_medlive_list_repeats_the_front_pages_token() -> None:
     assert listing.next_page is None, "fewer rows than asked for are the last"
     row = '{"title": "又一例", "url": "/case/show-9_9.html", "inputtime": null}'
     full = f'{{"data": {{"data": [{",".join([row] * 20)}]}}}}'.encode()
-    following = site.parse_listing(Page(page.url, full, "application/json", 200, page.form)).next_page
+    following = site.parse_listing(
+        Page(page.url, full, "application/json", 200, page.form)
+    ).next_page
     assert following is not None
     assert dict(following.form or ())["page"] == "2"
 
 
 @pytest.mark.parametrize("name", sorted(SITES))
 @pytest.mark.parametrize(
-    "body", [b"", b"<html></html>", b"\x00\xff\xfe", b"{}", b"<html><p>Log in to read</html>"]
+    "body",
+    [b"", b"<html></html>", b"\x00\xff\xfe", b"{}", b"<html><p>Log in to read</html>"],
 )
 def test_a_page_of_something_else_is_a_layout_error(name: str, body: bytes) -> None:
     site = build_site(name)
-    urls = {"icliniq": ICLINIQ_URL, "sdn": SDN_URL, "dxy": DXY_URL, "medlive": MEDLIVE_URL}
+    urls = {
+        "icliniq": ICLINIQ_URL,
+        "sdn": SDN_URL,
+        "dxy": DXY_URL,
+        "medlive": MEDLIVE_URL,
+    }
     with pytest.raises(LayoutError):
         site.parse_thread([Page(urls[name], body)], str)
     with pytest.raises(LayoutError):
-        site.parse_listing(Page(urls[name], body, form=() if name == "medlive" else None))
+        site.parse_listing(
+            Page(urls[name], body, form=() if name == "medlive" else None)
+        )
 
 
 def outcome(sample: Sample, pages: list[Page]) -> Thread | None:
@@ -365,15 +474,32 @@ def outcome(sample: Sample, pages: list[Page]) -> Thread | None:
 
 def class_renames(body: bytes) -> Iterator[tuple[str, bytes]]:
     """The page with each class renamed, everywhere and at each single place."""
-    names = sorted({name for value in re.findall(rb'class="([^"]*)"', body) for name in value.split()})
+    names = sorted(
+        {
+            name
+            for value in re.findall(rb'class="([^"]*)"', body)
+            for name in value.split()
+        }
+    )
     for name in names:
-        places = list(re.finditer(rb'class="[^"]*?(?<![\w-])(' + re.escape(name) + rb")(?![\w-])", body))
+        places = list(
+            re.finditer(
+                rb'class="[^"]*?(?<![\w-])(' + re.escape(name) + rb")(?![\w-])", body
+            )
+        )
         yield (
             f"{name.decode()} everywhere",
-            re.sub(rb'(class="[^"]*?(?<![\w-]))' + re.escape(name) + rb"(?![\w-])", rb"\1zz", body),
+            re.sub(
+                rb'(class="[^"]*?(?<![\w-]))' + re.escape(name) + rb"(?![\w-])",
+                rb"\1zz",
+                body,
+            ),
         )
         for n, place in enumerate(places):
-            yield f"{name.decode()} at {n}", body[: place.start(1)] + b"zz" + body[place.end(1) :]
+            yield (
+                f"{name.decode()} at {n}",
+                body[: place.start(1)] + b"zz" + body[place.end(1) :],
+            )
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
@@ -383,14 +509,21 @@ def test_a_renamed_class_never_gives_half_a_thread(sample: Sample) -> None:
     for index, page in enumerate(pages):
         for what, body in class_renames(page.body):
             thread = outcome(
-                sample, [*pages[:index], Page(page.url, body, page.content_type), *pages[index + 1 :]]
+                sample,
+                [
+                    *pages[:index],
+                    Page(page.url, body, page.content_type),
+                    *pages[index + 1 :],
+                ],
             )
             if thread is None:
                 continue
             texts = [text for text, _ in said(thread)]
             # Lost decoration may let a quotation or an attribute through, but no message is missing or cut.
             assert len(texts) == len(whole), what
-            assert all(kept in got for (kept, _), got in zip(whole, texts, strict=True)), what
+            assert all(
+                kept in got for (kept, _), got in zip(whole, texts, strict=True)
+            ), what
             assert all(
                 not got.verified or role == "physician"
                 for got, (_, role) in zip(thread.messages, whole, strict=True)
@@ -404,7 +537,10 @@ def test_a_page_cut_anywhere_is_refused(sample: Sample) -> None:
     end = last.body.rindex(b"</html")
     for at in range(0, end + 1, max(1, end // 150)):
         with pytest.raises((LayoutError, NotAThread)):
-            read(sample.site, [*pages[:-1], Page(last.url, last.body[:at], last.content_type)])
+            read(
+                sample.site,
+                [*pages[:-1], Page(last.url, last.body[:at], last.content_type)],
+            )
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
@@ -415,7 +551,9 @@ def test_a_script_cut_anywhere_gives_the_thread_or_an_error(sample: Sample) -> N
         start, end = script.span(2)
         for at in range(start, end, max(1, (end - start) // 60)):
             body = pages[0].body[:at] + pages[0].body[end:]
-            thread = outcome(sample, [Page(pages[0].url, body, "text/html"), *pages[1:]])
+            thread = outcome(
+                sample, [Page(pages[0].url, body, "text/html"), *pages[1:]]
+            )
             assert thread is None or said(thread) == whole
 
 
@@ -423,6 +561,8 @@ def test_a_message_without_words_of_proof_has_the_content_it_always_had() -> Non
     thread = read("sdn", SAMPLES[2].pages())
     told = [message.get("verified_by") for message in thread.content()["messages"]]
     assert told == [None, "Attending Physician", None, None, "Fellow"]
-    bare = replace(thread, messages=tuple(replace(m, verified_by=None) for m in thread.messages))
+    bare = replace(
+        thread, messages=tuple(replace(m, verified_by=None) for m in thread.messages)
+    )
     assert not any("verified_by" in message for message in bare.content()["messages"])
     assert bare.digest != thread.digest

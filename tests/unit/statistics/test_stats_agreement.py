@@ -21,7 +21,9 @@ def test_ac1_of_a_table_worked_by_hand() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
-def test_ac1_is_symmetric_bounded_and_one_on_agreement(pairs: list[tuple[bool, bool]]) -> None:
+def test_ac1_is_symmetric_bounded_and_one_on_agreement(
+    pairs: list[tuple[bool, bool]],
+) -> None:
     first, second = [a for a, _ in pairs], [b for _, b in pairs]
     value = ac1(first, second, 2)
     assert value is not None

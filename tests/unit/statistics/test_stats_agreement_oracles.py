@@ -21,8 +21,21 @@ from medlive.statistics.agreement import (
     macro_f1_of_tables,
     rater_sums,
 )
-from medlive.statistics.bootstrap import LEAST_CLUSTERS, estimate, ratio_of, weight_chunks
-from medlive.statistics.correlation import Kind, correlate, kendall, kendall_p, pearson, pearson_p, spearman
+from medlive.statistics.bootstrap import (
+    LEAST_CLUSTERS,
+    estimate,
+    ratio_of,
+    weight_chunks,
+)
+from medlive.statistics.correlation import (
+    Kind,
+    correlate,
+    kendall,
+    kendall_p,
+    pearson,
+    pearson_p,
+    spearman,
+)
 from medlive.statistics.intervals import incomplete_beta
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
 from tests.support.oracles import oracle
@@ -31,7 +44,9 @@ stats = oracle("scipy.stats")
 special = oracle("scipy.special")
 sklearn = oracle("sklearn.metrics")
 pd = oracle("pandas")
-needs_irrcac = pytest.mark.skipif(find_spec("irrCAC") is None, reason="irrCAC is not installed")
+needs_irrcac = pytest.mark.skipif(
+    find_spec("irrCAC") is None, reason="irrCAC is not installed"
+)
 
 LABELS = ("met", "unmet", "unclear")
 label = st.sampled_from(LABELS)
@@ -52,23 +67,38 @@ def defined_ac1(ratings: list[list[str | None]]) -> Fraction | None:
     """Gwet's definition in whole numbers, pair by pair, so that it can be read beside the formula."""
     rated = [[r for r in item if r is not None] for item in ratings]
     agreed = [
-        Fraction(sum(a == b for a, b in combinations(item, 2)), len(item) * (len(item) - 1) // 2)
+        Fraction(
+            sum(a == b for a, b in combinations(item, 2)),
+            len(item) * (len(item) - 1) // 2,
+        )
         for item in rated
         if len(item) > 1
     ]
     if not agreed:
         return None
     some = [item for item in rated if item]
-    shares = [sum((Fraction(item.count(q), len(item)) for item in some), Fraction()) / len(some) for q in LABELS]
-    chance = sum((share * (1 - share) for share in shares), Fraction()) / (len(LABELS) - 1)
+    shares = [
+        sum((Fraction(item.count(q), len(item)) for item in some), Fraction())
+        / len(some)
+        for q in LABELS
+    ]
+    chance = sum((share * (1 - share) for share in shares), Fraction()) / (
+        len(LABELS) - 1
+    )
     return (sum(agreed, Fraction()) / len(agreed) - chance) / (1 - chance)
 
 
 @few
-@given(st.lists(st.lists(st.none() | label, min_size=4, max_size=4), min_size=1, max_size=25))
+@given(
+    st.lists(
+        st.lists(st.none() | label, min_size=4, max_size=4), min_size=1, max_size=25
+    )
+)
 def test_ac1_is_its_definition(ratings: list[list[str | None]]) -> None:
     expected, found = defined_ac1(ratings), ac1_raters(ratings, 3)
-    assert found == (None if expected is None else pytest.approx(float(expected), abs=1e-12))
+    assert found == (
+        None if expected is None else pytest.approx(float(expected), abs=1e-12)
+    )
 
 
 @needs_irrcac
@@ -76,7 +106,9 @@ def test_ac1_is_its_definition(ratings: list[list[str | None]]) -> None:
 @given(pairs)
 def test_two_raters_as_irrcac(rated: list[tuple[str, str]]) -> None:
     first, second = [a for a, _ in rated], [b for _, b in rated]
-    assert ac1(first, second, 3) == pytest.approx(oracle_ac1([list(pair) for pair in rated]), abs=1e-9)
+    assert ac1(first, second, 3) == pytest.approx(
+        oracle_ac1([list(pair) for pair in rated]), abs=1e-9
+    )
 
 
 @few
@@ -89,12 +121,18 @@ def test_kappa_as_scikit_learn(rated: list[tuple[str, str]]) -> None:
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            assert found == pytest.approx(sklearn.cohen_kappa_score(first, second), abs=1e-9)
+            assert found == pytest.approx(
+                sklearn.cohen_kappa_score(first, second), abs=1e-9
+            )
 
 
 @needs_irrcac
 @few
-@given(st.lists(st.lists(st.none() | label, min_size=4, max_size=4), min_size=2, max_size=25))
+@given(
+    st.lists(
+        st.lists(st.none() | label, min_size=4, max_size=4), min_size=2, max_size=25
+    )
+)
 def test_several_raters_with_gaps_as_irrcac(ratings: list[list[str | None]]) -> None:
     # irrCAC divides by the rated items less one for its variance, which is not compared.
     assume(sum(any(r is not None for r in item) for item in ratings) > 1)
@@ -106,16 +144,28 @@ def test_several_raters_with_gaps_as_irrcac(ratings: list[list[str | None]]) -> 
 
 
 @few
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from([True, False, None])), min_size=1, max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.sampled_from([True, False, None])),
+        min_size=1,
+        max_size=40,
+    )
+)
 def test_macro_f1_as_scikit_learn(rated: list[tuple[bool, bool | None]]) -> None:
     code = {True: 0, False: 1, None: 2}
     truth, said = [code[t] for t, _ in rated], [code[s] for _, s in rated]
-    expected = sklearn.f1_score(truth, said, labels=[0, 1], average="macro", zero_division=0)
-    assert macro_f1([t for t, _ in rated], [s for _, s in rated], [True, False]) == pytest.approx(expected)
+    expected = sklearn.f1_score(
+        truth, said, labels=[0, 1], average="macro", zero_division=0
+    )
+    assert macro_f1(
+        [t for t, _ in rated], [s for _, s in rated], [True, False]
+    ) == pytest.approx(expected)
 
 
 @few
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=30)
+)
 def test_tables_give_what_labels_give(rated: list[tuple[int, int]]) -> None:
     table = np.zeros((3, 3))
     for a, b in rated:
@@ -123,19 +173,30 @@ def test_tables_give_what_labels_give(rated: list[tuple[int, int]]) -> None:
     first: list[Hashable] = [a for a, _ in rated]
     second: list[Hashable] = [b for _, b in rated]
     assert float(ac1_of_tables(table)) == pytest.approx(ac1(first, second, 3))
-    assert float(equal_of_tables(table)) == pytest.approx(sum(a == b for a, b in rated) / len(rated))
-    assert float(ac1_of_sums(rater_sums(np.array(rated), 3).sum(axis=0))) == pytest.approx(ac1(first, second, 3))
+    assert float(equal_of_tables(table)) == pytest.approx(
+        sum(a == b for a, b in rated) / len(rated)
+    )
+    assert float(
+        ac1_of_sums(rater_sums(np.array(rated), 3).sum(axis=0))
+    ) == pytest.approx(ac1(first, second, 3))
     expected = kappa(first, second)
-    assert float(kappa_of_tables(table)) == pytest.approx(math.nan if expected is None else expected, nan_ok=True)
+    assert float(kappa_of_tables(table)) == pytest.approx(
+        math.nan if expected is None else expected, nan_ok=True
+    )
     labelled = [(a, b if b < 2 else None) for a, b in rated if a < 2]
     f1 = macro_f1([a for a, _ in labelled], [b for _, b in labelled], [0, 1])
-    assert float(macro_f1_of_tables(table[:2])) == pytest.approx(math.nan if f1 is None else f1, nan_ok=True)
+    assert float(macro_f1_of_tables(table[:2])) == pytest.approx(
+        math.nan if f1 is None else f1, nan_ok=True
+    )
 
 
 tied = st.integers(-3, 3).map(float)
 smooth = st.floats(-1e3, 1e3).map(lambda x: round(x, 3))
 columns = st.lists(st.tuples(tied, tied), min_size=3, max_size=45) | st.lists(
-    st.tuples(smooth, smooth), min_size=3, max_size=45, unique_by=(lambda p: p[0], lambda p: p[1])
+    st.tuples(smooth, smooth),
+    min_size=3,
+    max_size=45,
+    unique_by=(lambda p: p[0], lambda p: p[1]),
 )
 
 
@@ -164,12 +225,16 @@ def test_correlations_and_their_p_as_scipy(points: list[tuple[float, float]]) ->
 
 @given(st.floats(0.5, 2000), st.floats(0.5, 50), st.floats(0, 1))
 def test_incomplete_beta_as_scipy(a: float, b: float, x: float) -> None:
-    assert incomplete_beta(a, b, x) == pytest.approx(special.betainc(a, b, x), rel=1e-8, abs=1e-12)
+    assert incomplete_beta(a, b, x) == pytest.approx(
+        special.betainc(a, b, x), rel=1e-8, abs=1e-12
+    )
 
 
 @settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.booleans())
-def test_intervals_are_those_of_scipy_on_resampled_items(seed: int, coarse: bool) -> None:
+def test_intervals_are_those_of_scipy_on_resampled_items(
+    seed: int, coarse: bool
+) -> None:
     rng = np.random.default_rng(seed)
     a = rng.normal(size=30)
     b = a + rng.normal(size=30)
@@ -183,8 +248,12 @@ def test_intervals_are_those_of_scipy_on_resampled_items(seed: int, coarse: bool
         (Kind.KENDALL, lambda x, y: stats.kendalltau(x, y).statistic),
     ):
         found = correlate(kind, a, b, clusters=clusters, draws=40, seed=5)
-        drawn = [f(*(np.repeat(v, w[clusters].astype(int)) for v in (a, b))) for w in weights]
-        assert (found.low, found.high) == pytest.approx(tuple(np.percentile(drawn, [2.5, 97.5])))
+        drawn = [
+            f(*(np.repeat(v, w[clusters].astype(int)) for v in (a, b))) for w in weights
+        ]
+        assert (found.low, found.high) == pytest.approx(
+            tuple(np.percentile(drawn, [2.5, 97.5]))
+        )
         assert (found.n, found.clusters) == (30, 10)
 
 

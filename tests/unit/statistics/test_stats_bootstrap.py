@@ -49,14 +49,20 @@ def test_holm_against_its_definition(p_values: list[float]) -> None:
     m = len(p_values)
     ranked = sorted(p_values)
     for p, c in zip(p_values, corrected, strict=True):
-        assert c == pytest.approx(min(1.0, max((m - k) * q for k, q in enumerate(ranked) if q <= p)))
+        assert c == pytest.approx(
+            min(1.0, max((m - k) * q for k, q in enumerate(ranked) if q <= p))
+        )
 
 
 def test_a_real_difference_is_found_and_none_is_not() -> None:
     rng = np.random.default_rng(5)
     ease = rng.random(400)
-    values = np.column_stack([ease, ease + rng.normal(0, 0.05, 400), ease - 0.1 + rng.normal(0, 0.05, 400)])
-    pairs = {(c.first, c.second): c for c in compare(["a", "b", "c"], values, draws=500)}
+    values = np.column_stack(
+        [ease, ease + rng.normal(0, 0.05, 400), ease - 0.1 + rng.normal(0, 0.05, 400)]
+    )
+    pairs = {
+        (c.first, c.second): c for c in compare(["a", "b", "c"], values, draws=500)
+    }
     assert pairs["a", "b"].p_holm > 0.05
     assert pairs["a", "c"].p_holm < 0.001
     assert pairs["a", "c"].low is not None
@@ -83,7 +89,9 @@ def test_p_of_a_pair_is_the_paired_t_tests_down_to_what_signs_can_show(n: int) -
     # Beyond [0, 1] the interval is Student's; within, it comes to the same for many items.
     values = 10 * (rng.random((n, 8)) + np.linspace(0, 0.3, 8)) / (1 if n < 400 else 20)
     for pair in compare(list("abcdefgh"), values, draws=3000):
-        first, second = (values[:, "abcdefgh".index(name)] for name in (pair.first, pair.second))
+        first, second = (
+            values[:, "abcdefgh".index(name)] for name in (pair.first, pair.second)
+        )
         asked = abs(stats.ttest_rel(first, second).statistic)
         freedom = n - 1
         given_ = stats.t.isf(pair.p / 2, freedom)
@@ -92,13 +100,18 @@ def test_p_of_a_pair_is_the_paired_t_tests_down_to_what_signs_can_show(n: int) -
             assert given_ == pytest.approx(asked, rel=0.06)
 
 
-def test_a_place_is_what_the_pairs_say_and_not_the_order_of_means_over_other_cases() -> None:
+def test_a_place_is_what_the_pairs_say_and_not_the_order_of_means_over_other_cases() -> (
+    None
+):
     """b is below a by its mean, on cases of its own; on those that both have it is above."""
     pairs = [
         Comparison("a", "b", 200, -0.2, -0.3, -0.1, 0.001, 0.003),
         Comparison("c", "a", 200, 0.0, -0.1, 0.1, 0.9, 0.9),
     ]
-    found = {s.name: (s.group, s.rank_best, s.rank_worst) for s in tie_groups({"a": 0.6, "b": 0.5}, pairs)}
+    found = {
+        s.name: (s.group, s.rank_best, s.rank_worst)
+        for s in tie_groups({"a": 0.6, "b": 0.5}, pairs)
+    }
     assert found == {"a": (1, 2, 2), "b": (1, 1, 1)}
 
 
@@ -106,7 +119,11 @@ def test_a_place_is_what_the_pairs_say_and_not_the_order_of_means_over_other_cas
 @given(
     st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.4]), min_size=1, max_size=6),
     st.lists(
-        st.tuples(st.sampled_from([-0.1, 0.0, 0.1, None]), st.sampled_from([0.01, 0.5])), min_size=15, max_size=15
+        st.tuples(
+            st.sampled_from([-0.1, 0.0, 0.1, None]), st.sampled_from([0.01, 0.5])
+        ),
+        min_size=15,
+        max_size=15,
     ),
     st.randoms(),
 )
@@ -123,10 +140,14 @@ def test_standings_do_not_depend_on_any_order(
     mixed = [
         c
         if rng.random() < 0.5
-        else replace(c, first=c.second, second=c.first, difference=c.difference and -c.difference)
+        else replace(
+            c, first=c.second, second=c.first, difference=c.difference and -c.difference
+        )
         for c in rng.sample(pairs, len(pairs))
     ]
-    assert tie_groups(dict(rng.sample(list(scores.items()), len(scores))), mixed) == found
+    assert (
+        tie_groups(dict(rng.sample(list(scores.items()), len(scores))), mixed) == found
+    )
     assert [s.group for s in found] == sorted(s.group for s in found)
     assert all(1 <= s.rank_best <= s.rank_worst <= len(means) for s in found)
 
@@ -136,5 +157,7 @@ def test_false_findings_stay_rare() -> None:
     hits = 0
     for seed in range(60):
         values = rng.random((120, 4))
-        hits += any(c.p_holm < 0.05 for c in compare(list("abcd"), values, draws=200, seed=seed))
+        hits += any(
+            c.p_holm < 0.05 for c in compare(list("abcd"), values, draws=200, seed=seed)
+        )
     assert hits <= 9

@@ -23,7 +23,9 @@ stats = oracle("scipy.stats")
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=9), st.data())
-def test_an_exact_p_is_the_share_of_all_ways_to_deal_the_sides(scores: list[int], data: st.DataObject) -> None:
+def test_an_exact_p_is_the_share_of_all_ways_to_deal_the_sides(
+    scores: list[int], data: st.DataObject
+) -> None:
     n = len(scores)
     chosen = data.draw(st.integers(1, n - 1))
     values = np.array(scores, dtype=np.float64)
@@ -31,7 +33,10 @@ def test_an_exact_p_is_the_share_of_all_ways_to_deal_the_sides(scores: list[int]
 
     def apart(picked: tuple[int, ...]) -> float:
         rest = [i for i in range(n) if i not in picked]
-        return abs(sum(scores[i] for i in picked) / chosen - sum(scores[i] for i in rest) / (n - chosen))
+        return abs(
+            sum(scores[i] for i in picked) / chosen
+            - sum(scores[i] for i in rest) / (n - chosen)
+        )
 
     ways = list(combinations(range(n), chosen))
     truth = apart(tuple(range(chosen)))
@@ -54,7 +59,9 @@ def test_permutation_p_is_scipys() -> None:
     )
     assert not exact
     assert found == pytest.approx(theirs.pvalue, abs=0.012)
-    assert permutation_p(values, 1 - sides, 9999, seed=1)[0] == pytest.approx(found, abs=0.012)
+    assert permutation_p(values, 1 - sides, 9999, seed=1)[0] == pytest.approx(
+        found, abs=0.012
+    )
 
 
 def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> None:
@@ -79,7 +86,10 @@ def test_clusters_are_dealt_whole() -> None:
     for seed in range(200):
         means = rng.beta(2, 2, 30)
         values = means[place] + 0.01 * rng.random(150)
-        found.append(drop(values, sides, draws=2, seed=seed, permutations=199, clusters=place).p or 0.0)
+        found.append(
+            drop(values, sides, draws=2, seed=seed, permutations=199, clusters=place).p
+            or 0.0
+        )
         alone = permutation_p(means, np.arange(30) % 2, 199, seed)[0]
         assert found[-1] == pytest.approx(alone, abs=0.15)
     assert stats.kstest(found, "uniform").pvalue > 0.01
@@ -99,7 +109,10 @@ def test_a_cluster_on_both_sides_is_dealt_in_its_parts() -> None:
     ]
     truth = abs(values[sides == 1].mean() - values[sides == 0].mean())
     expected = float(np.mean([one >= truth - 1e-12 for one in apart]))
-    assert permutation_p(values, sides, 6, clusters=place) == (pytest.approx(expected), True)
+    assert permutation_p(values, sides, 6, clusters=place) == (
+        pytest.approx(expected),
+        True,
+    )
 
 
 def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
@@ -116,7 +129,12 @@ def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
 def test_a_drop_of_one_side_alone_is_none() -> None:
     values = np.array([0.5, np.nan, 0.7])
     found = drop(values, np.array([0, 1, 0]), permutations=99)
-    assert (found.n_pre, found.n_post, found.pre, found.post) == (2, 0, pytest.approx(0.6), None)
+    assert (found.n_pre, found.n_post, found.pre, found.post) == (
+        2,
+        0,
+        pytest.approx(0.6),
+        None,
+    )
     assert (found.difference, found.low, found.p) == (None, None, None)
 
 
@@ -129,7 +147,9 @@ def panel(
     difficulty = rng.normal(0, 0.15, items) + drift
     ability = np.linspace(0.4, 0.6, models)
     seen = np.arange(items)[:, None] < np.linspace(0.2, 0.8, models)[None, :] * items
-    return difficulty[:, None] + ability + effect * seen + rng.normal(0, 0.1, (items, models)), seen
+    return difficulty[:, None] + ability + effect * seen + rng.normal(
+        0, 0.1, (items, models)
+    ), seen
 
 
 def test_the_effect_of_having_seen_is_least_squares_with_dummies() -> None:
@@ -174,7 +194,9 @@ def test_an_effect_that_nothing_tells_from_ability_or_difficulty_is_none() -> No
     assert seen_effect(values[:, :1], everything[:, :1], draws=10) is None
 
 
-def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjustment() -> None:
+def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjustment() -> (
+    None
+):
     rng = np.random.default_rng(4)
     covered, raw, left = 0, [], []
     for _ in range(120):
@@ -199,7 +221,12 @@ def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
     assert found.strata == ((2, 2), (1, 0), (0, 1), (0, 0))
     assert found.difference == pytest.approx(0.9 - 0.3)
     alone = adjusted_drop(values, sides, np.arange(6), 6, draws=50)
-    assert (alone.difference, alone.low, alone.lost_pre, alone.lost_post) == (None, None, 3, 3)
+    assert (alone.difference, alone.low, alone.lost_pre, alone.lost_post) == (
+        None,
+        None,
+        3,
+        3,
+    )
 
 
 @settings(max_examples=40)
@@ -212,7 +239,10 @@ def test_an_adjustment_by_one_stratum_is_the_drop(seed: int) -> None:
     plain = drop(values, sides, draws=40, seed=seed)
     same = adjusted_drop(values, sides, np.zeros(30, dtype=int), 1, draws=40, seed=seed)
     assert same.difference == pytest.approx(plain.difference)
-    assert (same.low, same.high) == (pytest.approx(plain.low), pytest.approx(plain.high))
+    assert (same.low, same.high) == (
+        pytest.approx(plain.low),
+        pytest.approx(plain.high),
+    )
 
 
 def test_placebo_dates_stay_on_their_side_of_the_cutoff() -> None:
@@ -229,5 +259,13 @@ def test_placebo_dates_stay_on_their_side_of_the_cutoff() -> None:
 
 
 def test_terciles_part_known_values_and_keep_equals_together() -> None:
-    assert terciles(np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, np.nan])).tolist() == [0, 0, 1, 1, 2, 2, -1]
+    assert terciles(np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, np.nan])).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        -1,
+    ]
     assert len(set(terciles(np.full(9, 0.5)).tolist())) == 1

@@ -43,7 +43,9 @@ def test_cases_of_a_cluster_are_one_observation() -> None:
     assert coverage(whole, 0.25) < 0.75
     once = np.column_stack([whole[::5, 0], whole[::5, 1]])
     each = bounds_of(once, bootstrap_means(once))
-    many = bounds_of(whole[:, :2], bootstrap_means(whole[:, :2], clusters=clusters), clusters)
+    many = bounds_of(
+        whole[:, :2], bootstrap_means(whole[:, :2], clusters=clusters), clusters
+    )
     np.testing.assert_allclose(many, each)
     some = np.arange(200)[:, None] % [[1, 7]] == 0
     assert cluster_counts(some, clusters).tolist() == [40, 29]
@@ -68,7 +70,9 @@ def test_of_zeros_and_ones_it_is_wilsons(hits: int, n: int) -> None:
     found = mean_bounds(np.array([mean]), spread, np.array([n]))
     wilson = stats.binomtest(hits, n).proportion_ci(method="wilson")
     # Student's quantile and k / (k - 1) are a little more than Wilson's.
-    np.testing.assert_allclose(np.concatenate(found), [wilson.low, wilson.high], rtol=0.01)
+    np.testing.assert_allclose(
+        np.concatenate(found), [wilson.low, wilson.high], rtol=0.01
+    )
 
 
 @pytest.mark.parametrize("freedom", [1, 4, 9, 38, 399, 20_000])
@@ -77,12 +81,22 @@ def test_students_quantile_is_scipys(freedom: int) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.integers(6, 60), st.sampled_from([0.02, 0.2, 0.9]), st.sampled_from([0.0, 0.1]))
+@given(
+    st.integers(0, 10_000),
+    st.integers(6, 60),
+    st.sampled_from([0.02, 0.2, 0.9]),
+    st.sampled_from([0.0, 0.1]),
+)
 def test_p_is_below_5_percent_exactly_where_the_interval_leaves_0_out(
     seed: int, n: int, share: float, shift: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    values = np.clip(np.where(rng.random((n, 4)) < share, rng.random((n, 4)), 0) + shift * np.arange(4), 0, 1)
+    values = np.clip(
+        np.where(rng.random((n, 4)) < share, rng.random((n, 4)), 0)
+        + shift * np.arange(4),
+        0,
+        1,
+    )
     for clusters in (None, np.minimum(np.arange(n) // 2, n)):
         for pair in compare(list("abcd"), values, draws=200, clusters=clusters):
             if pair.low is None:
@@ -93,7 +107,9 @@ def test_p_is_below_5_percent_exactly_where_the_interval_leaves_0_out(
 
 @pytest.mark.parametrize("n", [10, 39, 100])
 @pytest.mark.parametrize("shares", [(0.1, 0.04), (0.1, 0.1), (0.45, 0.3)])
-def test_a_pairs_interval_covers_the_difference(shares: tuple[float, float], n: int) -> None:
+def test_a_pairs_interval_covers_the_difference(
+    shares: tuple[float, float], n: int
+) -> None:
     rng = np.random.default_rng(7)
     same = rng.random((n, 1500))
 
@@ -107,10 +123,15 @@ def test_a_pairs_interval_covers_the_difference(shares: tuple[float, float], n: 
 
 
 @pytest.mark.parametrize(("n", "share"), [(40, 0.1), (100, 0.05)])
-def test_two_weak_models_that_are_alike_are_seldom_told_apart(n: int, share: float) -> None:
+def test_two_weak_models_that_are_alike_are_seldom_told_apart(
+    n: int, share: float
+) -> None:
     """A few differences among many zeros are as few as they are, not as the cases."""
     rng = np.random.default_rng(11)
-    first, second = (np.where(rng.random((n, 3000)) < share, rng.beta(0.7, 1.5, (n, 3000)), 0.0) for _ in "ab")
+    first, second = (
+        np.where(rng.random((n, 3000)) < share, rng.beta(0.7, 1.5, (n, 3000)), 0.0)
+        for _ in "ab"
+    )
     p = compare_paired(first - second, draws=400)[3]
     assert (p < 0.05).mean() < 0.08
 

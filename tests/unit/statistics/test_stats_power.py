@@ -8,15 +8,22 @@ from medlive.statistics.contamination import drop
 from medlive.statistics.power import cases_for_drop, cases_for_pair, spread_of
 
 
-def models(rng: np.random.Generator, n: int, columns: int, gap: float) -> tuple[Floats, Floats]:
+def models(
+    rng: np.random.Generator, n: int, columns: int, gap: float
+) -> tuple[Floats, Floats]:
     """Scores of two models in [0, 1], with the cases' difficulty in common, `gap` apart in the mean."""
     ease = rng.beta(3, 3, (n, columns))
-    return tuple(0.15 + 0.7 * ease + rng.uniform(-0.15, 0.15, ease.shape) + s for s in (gap / 2, -gap / 2))  # type: ignore[return-value]
+    return tuple(
+        0.15 + 0.7 * ease + rng.uniform(-0.15, 0.15, ease.shape) + s
+        for s in (gap / 2, -gap / 2)
+    )  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("power", [0.5, 0.8, 0.95])
 @pytest.mark.parametrize("gap", [0.03, 0.015])
-def test_the_cases_for_a_pair_find_it_as_often_as_said(power: float, gap: float) -> None:
+def test_the_cases_for_a_pair_find_it_as_often_as_said(
+    power: float, gap: float
+) -> None:
     rng = np.random.default_rng(1)
     first, second = models(rng, 20_000, 1, gap)
     spread = spread_of(np.concatenate([first, second], axis=1))

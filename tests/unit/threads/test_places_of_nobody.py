@@ -13,8 +13,12 @@ from medlive.deidentify.spelling import is_one_edit, misspelt_as
 
 ROOT = Path(__file__).resolve().parents[3]
 LABELLED = ROOT / "benchmarks" / "data" / "pii.jsonl"
-CHINESE_CITIES = sorted(word_list("chinese", "cities") - word_list("chinese", "ambiguous cities"))
-ENGLISH_CITIES = sorted(set(word_list("english", "cities")) - {"New Delhi", "Charlotte"})
+CHINESE_CITIES = sorted(
+    word_list("chinese", "cities") - word_list("chinese", "ambiguous cities")
+)
+ENGLISH_CITIES = sorted(
+    set(word_list("english", "cities")) - {"New Delhi", "Charlotte"}
+)
 
 chinese_cities = st.sampled_from(CHINESE_CITIES)
 english_cities = st.sampled_from(ENGLISH_CITIES)
@@ -117,19 +121,27 @@ def test_an_english_place_of_the_patient_goes(sentence: str, city: str) -> None:
 
 
 @given(chinese_talk, chinese_lives, chinese_cities, st.booleans())
-def test_a_chinese_place_of_the_patient_goes_wherever_it_is(talk: str, lives: str, city: str, first: bool) -> None:
+def test_a_chinese_place_of_the_patient_goes_wherever_it_is(
+    talk: str, lives: str, city: str, first: bool
+) -> None:
     sentences = (talk, lives) if first else (lives, talk)
-    assert city not in redact("。".join(sentences).format(city, city).replace("{}", city), "zh")
+    assert city not in redact(
+        "。".join(sentences).format(city, city).replace("{}", city), "zh"
+    )
 
 
 @given(english_talk, english_lives, english_cities)
-def test_an_english_place_of_the_patient_goes_wherever_it_is(talk: str, lives: str, city: str) -> None:
+def test_an_english_place_of_the_patient_goes_wherever_it_is(
+    talk: str, lives: str, city: str
+) -> None:
     assert city not in redact(f"{talk.format(city)}\n{lives.format(city)}", "en")
 
 
 def evidence_drugs() -> list[str]:
     """The names under [whole] in the evidence room's list, which are its drugs."""
-    text = (ROOT / "medlive" / "evidence" / "data" / "drugs_zh.txt").read_text(encoding="utf-8")
+    text = (ROOT / "medlive" / "evidence" / "data" / "drugs_zh.txt").read_text(
+        encoding="utf-8"
+    )
     section = text.split("\n[whole]\n")[1].split("\n[parts]\n")[0]
     return [line for line in section.splitlines() if line and not line.startswith("#")]
 
@@ -154,14 +166,19 @@ misspelt_drugs = [
 
 
 @given(
-    st.sampled_from(misspelt_drugs), st.sampled_from(["吃了{}，", "医生开的{} 三天", "{}能停吗？", "用{}后好转"])
+    st.sampled_from(misspelt_drugs),
+    st.sampled_from(["吃了{}，", "医生开的{} 三天", "{}能停吗？", "用{}后好转"]),
 )
-def test_a_drug_that_holds_a_place_by_one_wrong_character_stays(drug: str, sentence: str) -> None:
+def test_a_drug_that_holds_a_place_by_one_wrong_character_stays(
+    drug: str, sentence: str
+) -> None:
     text = sentence.format(drug)
     assert redact(text, "zh") == text
 
 
-@pytest.mark.parametrize("text", ["我在酒泉中毒了", "去西宁他滨江路", "我吃头孢桂林人", "住在长春新建的楼"])
+@pytest.mark.parametrize(
+    "text", ["我在酒泉中毒了", "去西宁他滨江路", "我吃头孢桂林人", "住在长春新建的楼"]
+)
 def test_a_place_beside_words_like_a_drug_goes(text: str) -> None:
     assert "[place]" in redact(text, "zh") or "[address]" in redact(text, "zh")
 
@@ -170,14 +187,22 @@ LATIN = sorted(word_list("english", "names with a place"))
 
 
 @given(st.sampled_from(LATIN), st.data())
-def test_a_latin_name_that_holds_a_place_stays_with_one_letter_left_out(name: str, data: st.DataObject) -> None:
-    city = next(word for word in sorted(ENGLISH_CITIES, key=len, reverse=True) if word.lower() in name)
+def test_a_latin_name_that_holds_a_place_stays_with_one_letter_left_out(
+    name: str, data: st.DataObject
+) -> None:
+    city = next(
+        word
+        for word in sorted(ENGLISH_CITIES, key=len, reverse=True)
+        if word.lower() in name
+    )
     before, _, after = name.partition(city.lower())
     letters = [at for at, letter in enumerate(before + "|" + after) if letter.isalpha()]
     at = data.draw(st.sampled_from(letters))
     if len(before + after) <= 5:  # too short for a wrong letter to be seen as one
         at = -1
-    written = [letter for index, letter in enumerate(before + "|" + after) if index != at]
+    written = [
+        letter for index, letter in enumerate(before + "|" + after) if index != at
+    ]
     text = f"seen: {''.join(written).replace('|', city)}"
     assert redact(text, "en") == text
 
@@ -193,27 +218,48 @@ def test_one_edit_is_one_character_more_less_or_other(first: str, second: str) -
     assert is_one_edit(first, second) == (second in edits)
 
 
-spellings = st.sampled_from([str.lower, str.title, lambda name: name[:2].upper() + name[2:]])
+spellings = st.sampled_from(
+    [str.lower, str.title, lambda name: name[:2].upper() + name[2:]]
+)
 hospital_names = st.sampled_from(
     ["malviya", "kasturba", "sunnybrook", "fortis", "apollo", "tambaram", "st mary's"]
 )
-facilities = st.sampled_from(["hospital", "hospitals", "Hospital", "medical college", "medical center"])
-arrivals = st.sampled_from(["I was seen at {}", "she went to {} today", "admitted in {}. No fever", "from {}"])
+facilities = st.sampled_from(
+    ["hospital", "hospitals", "Hospital", "medical college", "medical center"]
+)
+arrivals = st.sampled_from(
+    ["I was seen at {}", "she went to {} today", "admitted in {}. No fever", "from {}"]
+)
 
 
 @given(hospital_names, spellings, facilities, arrivals)
-def test_a_named_hospital_goes_in_any_letters(name: str, spell: object, facility: str, sentence: str) -> None:
+def test_a_named_hospital_goes_in_any_letters(
+    name: str, spell: object, facility: str, sentence: str
+) -> None:
     assert callable(spell)
     redacted = redact(sentence.format(f"{spell(name)} {facility}"), "en")
     assert name.split()[-1] not in redacted.lower()
     assert facility not in redacted
 
 
-generic = st.sampled_from(["general", "city", "private", "the nearest", "a good", "another", "district", "covid"])
+generic = st.sampled_from(
+    [
+        "general",
+        "city",
+        "private",
+        "the nearest",
+        "a good",
+        "another",
+        "district",
+        "covid",
+    ]
+)
 
 
 @given(generic, facilities, arrivals)
-def test_a_hospital_without_a_name_stays(words: str, facility: str, sentence: str) -> None:
+def test_a_hospital_without_a_name_stays(
+    words: str, facility: str, sentence: str
+) -> None:
     text = sentence.format(f"{words} {facility}")
     assert redact(text, "en") == text
 
@@ -229,7 +275,11 @@ def test_no_labelled_identifier_is_lost() -> None:
         for span in row["spans"]:
             held = [i for i in found if i.start < span["end"] and span["start"] < i.end]
             covered = set[int]().union(*(range(i.start, i.end) for i in held))
-            letters = {at for at in range(span["start"], span["end"]) if row["text"][at].isalnum()}
+            letters = {
+                at
+                for at in range(span["start"], span["end"])
+                if row["text"][at].isalnum()
+            }
             if not letters <= covered:
                 missed.add(row["id"])
     assert missed <= MISSED

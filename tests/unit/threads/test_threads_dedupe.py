@@ -52,7 +52,14 @@ def test_a_small_edit_is_near_and_another_text_is_none() -> None:
     assert 0.8 <= near.similarity < 1
     chinese = index.find(sketch(_CHINESE + "谢谢"))
     assert chinese.key == "zh"
-    assert index.find(sketch("My knee hurts after running and I would like to know what to do about it")) is None
+    assert (
+        index.find(
+            sketch(
+                "My knee hurts after running and I would like to know what to do about it"
+            )
+        )
+        is None
+    )
     assert index.find(sketch("")) is None
     assert index.find(sketch("！？")) is None
 
@@ -65,7 +72,9 @@ def test_half_the_words_changed_is_another_question() -> None:
         text = " ".join(edited)
         index = DuplicateIndex()
         index.add("a", sketch(_ENGLISH))
-        assert (index.find(sketch(text)) is None) == (jaccard(shingles(text), shingles(_ENGLISH)) < 0.8)
+        assert (index.find(sketch(text)) is None) == (
+            jaccard(shingles(text), shingles(_ENGLISH)) < 0.8
+        )
         assert index.find(sketch(text)) is None
 
 
@@ -89,7 +98,10 @@ def test_the_answer_does_not_depend_on_the_order(seed: int) -> None:
     index = DuplicateIndex()
     for key in order:
         index.add(key, sketch(texts[key]))
-    exact, near = index.find(sketch(_ENGLISH)), index.find(sketch(_ENGLISH + " please help"))
+    exact, near = (
+        index.find(sketch(_ENGLISH)),
+        index.find(sketch(_ENGLISH + " please help")),
+    )
     assert exact is not None
     assert (exact.key, exact.exact, near.key) == ("k0", True, "k0")
 
@@ -123,7 +135,11 @@ def test_a_text_has_one_sketch_in_whatever_company(texts: list[str]) -> None:
     for text, found in zip(texts, sketches(texts), strict=True):
         alone = sketch(text)
         assert (found.digest, found.bands) == (alone.digest, alone.bands)
-        assert found.shingles.tolist() == alone.shingles.tolist() == shingles(text).tolist()
+        assert (
+            found.shingles.tolist()
+            == alone.shingles.tolist()
+            == shingles(text).tolist()
+        )
         assert len(found.bands) == (BANDS + 1 if found.shingles.size else 0)
         assert all(-(2**63) <= band < 2**63 for band in found.bands)
 
@@ -133,14 +149,18 @@ def _edited(words: list[str], rng: random.Random) -> list[str]:
     edited = list(words)
     for _ in range(rng.randint(1, max(1, len(words) // 12))):
         at = rng.randrange(len(edited))
-        edited[at : at + rng.randint(0, 1)] = [rng.choice(words) for _ in range(rng.randint(0, 2))]
+        edited[at : at + rng.randint(0, 1)] = [
+            rng.choice(words) for _ in range(rng.randint(0, 2))
+        ]
     return edited
 
 
 @pytest.mark.parametrize("join", [" ", ""], ids=["words", "characters"])
 def test_random_edits_that_stay_near_are_met(join: str) -> None:
     rng = random.Random(11)
-    units = [f"w{n}" for n in range(400)] if join else [chr(0x4E00 + n) for n in range(400)]
+    units = (
+        [f"w{n}" for n in range(400)] if join else [chr(0x4E00 + n) for n in range(400)]
+    )
     near = met = 0
     for _ in range(600):
         text = rng.choices(units, k=rng.randint(20, 120))
@@ -154,7 +174,9 @@ def test_random_edits_that_stay_near_are_met(join: str) -> None:
 
 def test_far_texts_seldom_meet() -> None:
     rng = random.Random(12)
-    drawn = sketches([" ".join(f"w{rng.randrange(2000)}" for _ in range(60)) for _ in range(500)])
+    drawn = sketches(
+        [" ".join(f"w{rng.randrange(2000)}" for _ in range(60)) for _ in range(500)]
+    )
     keys = [band for s in drawn for band in s.bands]
     assert len(set(keys)) == len(keys)
 
@@ -162,9 +184,7 @@ def test_far_texts_seldom_meet() -> None:
 def test_full_width_is_the_same_text_and_another_script_is_another() -> None:
     wide = "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in _ENGLISH)
     assert sketch(wide).bands == sketch(_ENGLISH).bands
-    traditional = (
-        "我媽媽今年六十五歲，高血壓十年，最近一週頭暈乏力，早上起床血壓一百六十，請問需要去醫院做哪些檢查"
-    )
+    traditional = "我媽媽今年六十五歲，高血壓十年，最近一週頭暈乏力，早上起床血壓一百六十，請問需要去醫院做哪些檢查"
     assert sketch(traditional).digest != sketch(_CHINESE).digest
     index = DuplicateIndex()
     index.add("simplified", sketch(_CHINESE))
@@ -174,16 +194,31 @@ def test_full_width_is_the_same_text_and_another_script_is_another() -> None:
 def test_sketches_are_the_same_in_every_process() -> None:
     # What is stored was made by another process, on another day: these values may change only with the scheme.
     assert scheme() == "minhash/20x5/adc14f0d8068537d"
-    assert sketch("I have a cough.").bands[:3] == (-270957968337961512, -4086395423725348182, 4323155311823203386)
+    assert sketch("I have a cough.").bands[:3] == (
+        -270957968337961512,
+        -4086395423725348182,
+        4323155311823203386,
+    )
     program = "from medlive.threads.near_duplicates import scheme; print(scheme())"
-    environment = {**os.environ, "PYTHONHASHSEED": "12345", "OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": "12345",
+        "OMP_NUM_THREADS": "1",
+        "RAYON_NUM_THREADS": "1",
+    }
     made = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert made.stdout.strip() == scheme()
 
 
-@pytest.mark.parametrize("text", ["\x00\ud800", "_ _", "\u202e\U0001f600", "a" * 300_000, "痛 " * 150_000])
+@pytest.mark.parametrize(
+    "text", ["\x00\ud800", "_ _", "\u202e\U0001f600", "a" * 300_000, "痛 " * 150_000]
+)
 def test_strange_texts_have_sketches(text: str) -> None:
     found = sketch(text)
     assert bool(found.bands) == bool(found.shingles.size)

@@ -14,11 +14,16 @@ from medlive.deidentify.detect import find_identifiers, keyed_handle, redact
 
 def test_a_handle_is_keyed_and_stable() -> None:
     first = keyed_handle("jane_doe", b"key")
-    assert first == keyed_handle("jane_doe", b"key") != keyed_handle("jane_doe", b"other")
+    assert (
+        first == keyed_handle("jane_doe", b"key") != keyed_handle("jane_doe", b"other")
+    )
     assert first.startswith("u_")
     assert "jane" not in first
     assert keyed_handle(first, b"key") == first
-    assert [keyed_handle(r, b"key") for r in ("asker", "physician")] == ["asker", "physician"]
+    assert [keyed_handle(r, b"key") for r in ("asker", "physician")] == [
+        "asker",
+        "physician",
+    ]
     with pytest.raises(ValueError, match="key"):
         keyed_handle("jane", b"")
 
@@ -32,16 +37,25 @@ def test_a_handle_is_keyed_and_stable() -> None:
         ("Thanks,\nJohn Smith", "Thanks,\n[name]"),
         ("mail a.b+c@x-y.co.uk or www.example.com/q?x=1.", "mail [email] or [url]."),
         ("call +44 20 7946 0958 or (415) 555-2671", "call [phone] or [phone]"),
-        ("DOB: 12/03/1980, MRN: 00123456", "DOB: [date of birth], MRN: [record number]"),
+        (
+            "DOB: 12/03/1980, MRN: 00123456",
+            "DOB: [date of birth], MRN: [record number]",
+        ),
         ("SSN 536-90-4399, ask @some_one", "SSN [id number], ask [handle]"),
         ("seen at Apollo Hospital in Mumbai", "seen at [place] in [place]"),
         ("张大夫您好，我叫王小明，男", "[name]大夫您好，我叫[name]，男"),
         ("谢谢李医生，电话13812345678", "谢谢[name]医生，电话[phone]"),
         ("微信：abc_12345，QQ 1234567", "微信：[wechat/qq]，QQ [wechat/qq]"),
-        ("身份证11010519491231002X，住院号：A0012345", "身份证[id number]，住院号：[record number]"),
+        (
+            "身份证11010519491231002X，住院号：A0012345",
+            "身份证[id number]，住院号：[record number]",
+        ),
         ("我在灌云县人民医院看的", "我在[place]看的"),
         ("北京大学肿瘤医院，住在杭州市西湖区", "[place]，住在[place]"),
-        ("坐G1234次高铁，出生日期：1985年3月2日", "坐[record number]次高铁，出生日期：[date of birth]"),
+        (
+            "坐G1234次高铁，出生日期：1985年3月2日",
+            "坐[record number]次高铁，出生日期：[date of birth]",
+        ),
     ],
 )
 def test_identifiers_are_replaced_by_their_kind(text: str, expected: str) -> None:
@@ -106,11 +120,18 @@ def test_no_text_breaks_it(text: str) -> None:
 
 
 LABELLED = Path(__file__).parents[3] / "benchmarks" / "data" / "pii.jsonl"
-MESSY = [row for row in map(json.loads, LABELLED.read_text("utf-8").splitlines()) if "-n" in row["id"]]
+MESSY = [
+    row
+    for row in map(json.loads, LABELLED.read_text("utf-8").splitlines())
+    if "-n" in row["id"]
+]
 """Sentences of the kinds that were once missed, and such as look like them and name nobody."""
 
 
 @pytest.mark.parametrize("row", MESSY, ids=lambda row: row["id"])
 def test_the_messy_sentences_are_read_as_labelled(row: dict[str, Any]) -> None:
-    found = [(i.kind.value, i.start, i.end) for i in find_identifiers(row["text"], row["language"])]
+    found = [
+        (i.kind.value, i.start, i.end)
+        for i in find_identifiers(row["text"], row["language"])
+    ]
     assert found == [(s["kind"], s["start"], s["end"]) for s in row["spans"]]

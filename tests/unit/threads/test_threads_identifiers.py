@@ -17,7 +17,11 @@ from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
-STRUCTURED = frozenset(IdentifierKind) - {IdentifierKind.NAME, IdentifierKind.PLACE, IdentifierKind.ADDRESS}
+STRUCTURED = frozenset(IdentifierKind) - {
+    IdentifierKind.NAME,
+    IdentifierKind.PLACE,
+    IdentifierKind.ADDRESS,
+}
 
 PROSE = st.sampled_from(
     [
@@ -39,7 +43,11 @@ def found_kinds(text: str, words: str) -> set[IdentifierKind]:
     start = text.index(words)
     end = start + len(words)
     language = "zh" if any("\u4e00" <= c <= "\u9fff" for c in text) else "en"
-    return {i.kind for i in find_identifiers(text, language) if i.start <= start and end <= i.end}
+    return {
+        i.kind
+        for i in find_identifiers(text, language)
+        if i.start <= start and end <= i.end
+    }
 
 
 def chinese_id(body: str) -> str:
@@ -50,8 +58,17 @@ def chinese_id(body: str) -> str:
 
 @st.composite
 def telephones(draw: st.DrawFn) -> str:
-    region = draw(st.sampled_from(["US", "GB", "IN", "CN", "DE", "AU", "FR", "BR", "ZA", "JP"]))
-    kind = draw(st.sampled_from([phonenumbers.PhoneNumberType.MOBILE, phonenumbers.PhoneNumberType.FIXED_LINE]))
+    region = draw(
+        st.sampled_from(["US", "GB", "IN", "CN", "DE", "AU", "FR", "BR", "ZA", "JP"])
+    )
+    kind = draw(
+        st.sampled_from(
+            [
+                phonenumbers.PhoneNumberType.MOBILE,
+                phonenumbers.PhoneNumberType.FIXED_LINE,
+            ]
+        )
+    )
     number = phonenumbers.example_number_for_type(region, kind)
     assert number is not None
     form = draw(
@@ -68,11 +85,17 @@ def telephones(draw: st.DrawFn) -> str:
 @st.composite
 def local_telephones(draw: st.DrawFn) -> str:
     if draw(st.booleans()):
-        digits = "1" + draw(st.sampled_from("3456789")) + draw(st.text("0123456789", min_size=9, max_size=9))
+        digits = (
+            "1"
+            + draw(st.sampled_from("3456789"))
+            + draw(st.text("0123456789", min_size=9, max_size=9))
+        )
         gap = draw(st.sampled_from(["", " ", "-"]))
         return gap.join((digits[:3], digits[3:7], digits[7:]))
     area, line = draw(st.integers(201, 989)), draw(st.integers(100, 199))
-    return draw(st.sampled_from(["({}) 555-0{}", "{}-555-0{}", "{}.555.0{}", "{} 555 0{}"])).format(area, line)
+    return draw(
+        st.sampled_from(["({}) 555-0{}", "{}-555-0{}", "{}.555.0{}", "{} 555 0{}"])
+    ).format(area, line)
 
 
 emails = st.builds(
@@ -103,7 +126,9 @@ def test_every_email_is_found(before: str, email: str, after: str) -> None:
 
 @given(PROSE, identity_numbers, PROSE)
 def test_every_identity_number_is_found(before: str, number: str, after: str) -> None:
-    assert found_kinds(f"{before} {number} {after}", number) == {IdentifierKind.ID_NUMBER}
+    assert found_kinds(f"{before} {number} {after}", number) == {
+        IdentifierKind.ID_NUMBER
+    }
 
 
 @pytest.mark.parametrize("order", range(100, 122))
@@ -112,7 +137,9 @@ def test_a_check_character_alone_makes_an_identity_number(order: int) -> None:
     number = chinese_id(f"99000019900512{order}")
     wrong = number[:17] + ("1" if number[17] != "1" else "2")
     assert found_kinds(f"号 {number}", number) == {IdentifierKind.ID_NUMBER}
-    assert IdentifierKind.ID_NUMBER not in found_kinds(f"no {wrong} x", wrong) or luhn(wrong)
+    assert IdentifierKind.ID_NUMBER not in found_kinds(f"no {wrong} x", wrong) or luhn(
+        wrong
+    )
 
 
 def luhn(digits: str) -> bool:
@@ -121,11 +148,15 @@ def luhn(digits: str) -> bool:
     return sum(d - 9 if d > 9 else d for d in doubled) % 10 == 0
 
 
-@pytest.mark.parametrize("hidden", ["\u200b", "\u2060", "\x00", "\ufe0f\u20e3", "\u00ad"])
+@pytest.mark.parametrize(
+    "hidden", ["\u200b", "\u2060", "\x00", "\ufe0f\u20e3", "\u00ad"]
+)
 def test_invisible_characters_hide_nothing(hidden: str) -> None:
     number = hidden.join("13800138000")
     text = f"电话{number}谢谢"
-    assert [(i.kind, i.text) for i in find_identifiers(text, "zh")] == [(IdentifierKind.PHONE, number)]
+    assert [(i.kind, i.text) for i in find_identifiers(text, "zh")] == [
+        (IdentifierKind.PHONE, number)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -135,13 +166,23 @@ def test_invisible_characters_hide_nothing(hidden: str) -> None:
         ("电话①③⑧⓪⓪①③⑧⓪⓪⓪", IdentifierKind.PHONE, "①③⑧⓪⓪①③⑧⓪⓪⓪"),
         ("号码一三八零零一三八零零零", IdentifierKind.PHONE, "一三八零零一三八零零零"),
         ("ring 4l5-555-O123", IdentifierKind.PHONE, "4l5-555-O123"),
-        ("write john (at) mail (dot) com", IdentifierKind.EMAIL, "john (at) mail (dot) com"),
-        ("身份证 990000 19900512 0045", IdentifierKind.ID_NUMBER, "990000 19900512 0045"),
+        (
+            "write john (at) mail (dot) com",
+            IdentifierKind.EMAIL,
+            "john (at) mail (dot) com",
+        ),
+        (
+            "身份证 990000 19900512 0045",
+            IdentifierKind.ID_NUMBER,
+            "990000 19900512 0045",
+        ),
         ("Medicare 1EG4-TE5-MK73", IdentifierKind.ID_NUMBER, "1EG4-TE5-MK73"),
         ("call 𝟺𝟷𝟻-𝟻𝟻𝟻-𝟶𝟷𝟸𝟹", IdentifierKind.PHONE, "𝟺𝟷𝟻-𝟻𝟻𝟻-𝟶𝟷𝟸𝟹"),
     ],
 )
-def test_usual_disguises_are_seen_through(text: str, kind: IdentifierKind, words: str) -> None:
+def test_usual_disguises_are_seen_through(
+    text: str, kind: IdentifierKind, words: str
+) -> None:
     assert found_kinds(text, words) == {kind}
 
 
@@ -172,7 +213,10 @@ MIXED = st.lists(
 @given(MIXED)
 def test_spans_are_exact_apart_and_gone_once_redacted(text: str) -> None:
     found = find_identifiers(text, None)
-    assert all(0 <= i.start < i.end <= len(text) and text[i.start : i.end] == i.text for i in found)
+    assert all(
+        0 <= i.start < i.end <= len(text) and text[i.start : i.end] == i.text
+        for i in found
+    )
     assert all(a.end <= b.start for a, b in pairwise(found))
     once = redact(text, None)
     assert redact(once, None) == once
@@ -204,19 +248,29 @@ def test_labelled_sentences_hold_the_aims(monkeypatch: pytest.MonkeyPatch) -> No
             assert len(held) >= 150
             assert sum(s.half == "held_out" for s in held) >= 50
             assert 0.4 <= sum(bool(s.spans) for s in held) / len(held) <= 0.6
-        assert deidentification.missed_aims(deidentification.score(sentences, deidentification.ours), "all") == []
+        assert (
+            deidentification.missed_aims(
+                deidentification.score(sentences, deidentification.ours), "all"
+            )
+            == []
+        )
     finally:
         sys.modules.pop("deidentification", None)
 
 
-def test_labels_outside_their_text_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_outside_their_text_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import deidentification
 
     try:
         row = {"id": "x", "language": "en", "half": "tuned", "text": "abc"}
         path = tmp_path / "pii.jsonl"
-        path.write_text(json.dumps(row | {"spans": [{"kind": "name", "start": 1, "end": 9}]}), encoding="utf-8")
+        path.write_text(
+            json.dumps(row | {"spans": [{"kind": "name", "start": 1, "end": 9}]}),
+            encoding="utf-8",
+        )
         with pytest.raises(ValueError, match="x: a span"):
             deidentification.read_sentences(path)
     finally:

@@ -31,14 +31,21 @@ def test_invisible_and_bidi_characters_go_and_damage_stays() -> None:
     assert normalise("\ud83d\ude00 \ud83d") == "😀"
 
 
-@pytest.mark.parametrize("pair", [("10²", "102"), ("½", "1/2"), ("①", "1"), ("5㎡", "5m2"), ("x₂", "x2")])
+@pytest.mark.parametrize(
+    "pair", [("10²", "102"), ("½", "1/2"), ("①", "1"), ("5㎡", "5m2"), ("x₂", "x2")]
+)
 def test_folding_turns_no_sign_into_another_number(pair: tuple[str, str]) -> None:
     assert fold(pair[0]) != fold(pair[1])
 
 
 def test_a_quote_is_found_across_width_case_and_space() -> None:
     source = "病情：咳嗽 三天，\n体温３７.５℃。 The  Doctor’s “Advice”: take 15 mg."
-    for quote in ("咳嗽三天,体温37.5℃", 'the doctor\'s "advice"', "TAKE 15 MG", "体温３７．５"):
+    for quote in (
+        "咳嗽三天,体温37.5℃",
+        'the doctor\'s "advice"',
+        "TAKE 15 MG",
+        "体温３７．５",
+    ):
         assert contains_quote(quote, source)
 
 
@@ -84,7 +91,9 @@ def test_items_that_run_together_can_be_quoted() -> None:
         ("", "unknown"),
     ],
 )
-def test_the_language_is_read_from_script_and_function_words(text: str, language: str) -> None:
+def test_the_language_is_read_from_script_and_function_words(
+    text: str, language: str
+) -> None:
     assert dominant_language(text) == language
 
 

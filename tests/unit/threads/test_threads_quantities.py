@@ -24,7 +24,9 @@ from medlive.text.quantities import doses_exchanged, numbers, numbers_missing
     ],
 )
 def test_numbers_are_read_with_their_units(text: str, expected: str) -> None:
-    found = [f"{q.value:g} {q.unit}" if q.unit else f"{q.value:g}" for q in numbers(text)]
+    found = [
+        f"{q.value:g} {q.unit}" if q.unit else f"{q.value:g}" for q in numbers(text)
+    ]
     # What a word counts ("twice") has no unit that is known, and is left to judgement.
     assert "|".join(found) == expected.replace("|2|", "|")
 
@@ -60,7 +62,9 @@ def test_numbers_are_read_with_their_units(text: str, expected: str) -> None:
         ("1. rest\n2. drink", "rest and drink"),
     ],
 )
-def test_an_equal_number_in_another_spelling_is_no_conflict(statement: str, source: str) -> None:
+def test_an_equal_number_in_another_spelling_is_no_conflict(
+    statement: str, source: str
+) -> None:
     assert numbers_missing(statement, source) == []
 
 
@@ -110,15 +114,44 @@ _WORDS = st.sampled_from(
         "x",
     ]
 )
-_UNITS = st.sampled_from(["", " mg", "mg", " days", "片", "天", "%", " mmol/L", "次", "°C", " years old", "/min"])
+_UNITS = st.sampled_from(
+    [
+        "",
+        " mg",
+        "mg",
+        " days",
+        "片",
+        "天",
+        "%",
+        " mmol/L",
+        "次",
+        "°C",
+        " years old",
+        "/min",
+    ]
+)
 _NUMBER = st.one_of(
     st.integers(0, 2000).map(str),
     st.decimals(0, 500, places=1, allow_nan=False).map(str),
     st.sampled_from(
-        ["120/80", "5-7", "两", "十五", "½", "10²", "2020-03-21", "1,200", "30. 4", "三十七度一", "B12"]
+        [
+            "120/80",
+            "5-7",
+            "两",
+            "十五",
+            "½",
+            "10²",
+            "2020-03-21",
+            "1,200",
+            "30. 4",
+            "三十七度一",
+            "B12",
+        ]
     ),
 )
-_PIECES = st.lists(st.one_of(_WORDS, st.tuples(_NUMBER, _UNITS).map("".join)), max_size=12)
+_PIECES = st.lists(
+    st.one_of(_WORDS, st.tuples(_NUMBER, _UNITS).map("".join)), max_size=12
+)
 
 
 @given(_PIECES)
@@ -133,12 +166,20 @@ def test_any_text_states_its_own_numbers(text: str) -> None:
 
 
 @given(_PIECES, _PIECES)
-def test_a_longer_source_never_loses_a_number(statement: list[str], more: list[str]) -> None:
+def test_a_longer_source_never_loses_a_number(
+    statement: list[str], more: list[str]
+) -> None:
     text = " ".join(statement)
-    assert numbers_missing(text, "\n".join((" ".join(more), text, " ".join(more)))) == []
+    assert (
+        numbers_missing(text, "\n".join((" ".join(more), text, " ".join(more)))) == []
+    )
 
 
-@given(st.integers(3, 999_999), st.integers(3, 999_999), st.sampled_from([" mg", " kg", ""]))
+@given(
+    st.integers(3, 999_999),
+    st.integers(3, 999_999),
+    st.sampled_from([" mg", " kg", ""]),
+)
 def test_another_integer_is_always_missing(stated: int, held: int, unit: str) -> None:
     missing = numbers_missing(f"dose {stated}{unit}.", f"dose {held}{unit}.")
     years = not unit and 1930 <= stated <= 2049 and stated % 100 == held

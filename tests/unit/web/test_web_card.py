@@ -10,27 +10,81 @@ from medlive.web.downloads.card import card_html
 from tests.support.publishing import a_snapshot
 
 TAGS = {
-    "html", "head", "body", "p", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "pre", "code", "em", "strong",
-    "a", "img", "blockquote", "hr", "br", "div", "table", "thead", "tbody", "tr", "th", "td", "details", "summary",
-}  # fmt: skip
+    "html",
+    "head",
+    "body",
+    "p",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "ul",
+    "ol",
+    "li",
+    "pre",
+    "code",
+    "em",
+    "strong",
+    "a",
+    "img",
+    "blockquote",
+    "hr",
+    "br",
+    "div",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "details",
+    "summary",
+}
 ATTRIBUTES = {"href", "src", "alt", "title", "class", "start", "tabindex"}
 PIECES = (
-    "# ", "## ", "> ", "- ", "1. ", "\n", "\n\n", "|a|b|\n|-|-:|\n|1|2|\n", "```\n", "`", "**",
-    "[x](javascript:y)", "![x](data:text/html,y)", "<script>alert(1)</script>", "<details>", "</details>",
-    "<summary>x</summary>", "<summary onclick=x>", '<p style="x">', "<!-- ", "<style>", "&lt;script>", "---\n",
-    "> [!WARNING]\n", "text", "<",
-)  # fmt: skip
+    "# ",
+    "## ",
+    "> ",
+    "- ",
+    "1. ",
+    "\n",
+    "\n\n",
+    "|a|b|\n|-|-:|\n|1|2|\n",
+    "```\n",
+    "`",
+    "**",
+    "[x](javascript:y)",
+    "![x](data:text/html,y)",
+    "<script>alert(1)</script>",
+    "<details>",
+    "</details>",
+    "<summary>x</summary>",
+    "<summary onclick=x>",
+    '<p style="x">',
+    "<!-- ",
+    "<style>",
+    "&lt;script>",
+    "---\n",
+    "> [!WARNING]\n",
+    "text",
+    "<",
+)
 
 
 @given(st.lists(st.sampled_from(PIECES)).map("".join))
-@example("---\nlicense: <script>\n---\n<script>alert(1)</script>\n\ntext <img src=x onerror=y>")
+@example(
+    "---\nlicense: <script>\n---\n<script>alert(1)</script>\n\ntext <img src=x onerror=y>"
+)
 @example("<details>\n<summary>x</summary><script>y</script>\n</details>")
 def test_no_markup_comes_through_but_what_cards_are_written_with(text: str) -> None:
     tree = LexborHTMLParser(str(card_html(text)))
     for node in tree.css("*"):
         assert node.tag in TAGS
         assert set(node.attributes) <= ATTRIBUTES
-        assert not str(node.attributes.get("href", "")).lower().startswith("javascript:")
+        assert (
+            not str(node.attributes.get("href", "")).lower().startswith("javascript:")
+        )
 
 
 def test_a_real_card_keeps_its_tables_figures_and_folding(tmp_path: Path) -> None:
@@ -39,6 +93,9 @@ def test_a_real_card_keeps_its_tables_figures_and_folding(tmp_path: Path) -> Non
     assert tree.css("h1") == []
     assert "pretty_name" not in tree.text()
     assert "[!" not in tree.text()
-    assert {node.attributes["src"] for node in tree.css("img")} >= {"figures/axes.svg", "figures/themes.svg"}
+    assert {node.attributes["src"] for node in tree.css("img")} >= {
+        "figures/axes.svg",
+        "figures/themes.svg",
+    }
     assert len(tree.css("details > summary")) == markdown.count("<summary>") > 2
     assert tree.css("td.number")

@@ -28,21 +28,33 @@ def used_names(template: str) -> set[str]:
     assert TEMPLATES.loader is not None
     tree = TEMPLATES.parse(TEMPLATES.loader.get_source(TEMPLATES, template)[0])
     used = meta.find_undeclared_variables(tree) - TEMPLATES.globals.keys()
-    return used.union(*(used_names(other) for other in meta.find_referenced_templates(tree) if other))
+    return used.union(
+        *(used_names(other) for other in meta.find_referenced_templates(tree) if other)
+    )
 
 
 @pytest.mark.parametrize("page", list(page_types()), ids=lambda page: page.__name__)
 def test_a_template_uses_exactly_its_context(page: type[Page]) -> None:
-    assert used_names(page.template) - {"frame"} == {field.name for field in fields(page)}
+    assert used_names(page.template) - {"frame"} == {
+        field.name for field in fields(page)
+    }
 
 
 def test_every_template_has_one_context() -> None:
-    shared = {name for name in TEMPLATES.list_templates() if name == "base.html" or "/_" in name}
-    assert sorted(page.template for page in page_types()) == sorted(set(TEMPLATES.list_templates()) - shared)
+    shared = {
+        name
+        for name in TEMPLATES.list_templates()
+        if name == "base.html" or "/_" in name
+    }
+    assert sorted(page.template for page in page_types()) == sorted(
+        set(TEMPLATES.list_templates()) - shared
+    )
 
 
 def test_no_template_has_inline_script_or_style() -> None:
-    inline = re.compile(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)", re.IGNORECASE)
+    inline = re.compile(
+        r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)", re.IGNORECASE
+    )
     assert TEMPLATES.loader is not None
     for name in TEMPLATES.list_templates():
         assert not inline.search(TEMPLATES.loader.get_source(TEMPLATES, name)[0]), name
@@ -53,13 +65,25 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of a site whose database is away."""
     away = Database.connect("postgresql://nobody:verysecret@127.0.0.1:1/none")
     app = build_app(Site(away, Settings(home=tmp_path), tmp_path))
-    async with serve_web(app, "127.0.0.1", 0) as url, httpx2.AsyncClient(base_url=url) as client:
+    async with (
+        serve_web(app, "127.0.0.1", 0) as url,
+        httpx2.AsyncClient(base_url=url) as client,
+    ):
         yield client
     await away.aclose()
 
 
-async def test_every_response_has_the_security_headers(http: httpx2.AsyncClient) -> None:
-    for path in ("/", "/nothing", "/theme/dark", "/readyz", "/static/nothing", "/api/nothing"):
+async def test_every_response_has_the_security_headers(
+    http: httpx2.AsyncClient,
+) -> None:
+    for path in (
+        "/",
+        "/nothing",
+        "/theme/dark",
+        "/readyz",
+        "/static/nothing",
+        "/api/nothing",
+    ):
         headers = (await http.get(path)).headers
         assert "unsafe" not in headers["Content-Security-Policy"]
         assert headers["Content-Security-Policy"].startswith("default-src 'none'")
@@ -67,9 +91,14 @@ async def test_every_response_has_the_security_headers(http: httpx2.AsyncClient)
         assert "Server" not in headers
 
 
-async def test_errors_are_pages_for_people_and_json_for_programs(http: httpx2.AsyncClient) -> None:
+async def test_errors_are_pages_for_people_and_json_for_programs(
+    http: httpx2.AsyncClient,
+) -> None:
     page = await http.get("/<script>alert(1)</script>")
-    assert (page.status_code, page.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert (page.status_code, page.headers["Content-Type"]) == (
+        404,
+        "text/html; charset=utf-8",
+    )
     assert "There is nothing at this address" in page.text
     assert "<script>alert" not in page.text
     answer = await http.get("/api/nothing")
@@ -77,7 +106,9 @@ async def test_errors_are_pages_for_people_and_json_for_programs(http: httpx2.As
     assert (await http.post("/readyz")).status_code == 405
 
 
-async def test_a_database_that_is_away_is_said_without_its_address(http: httpx2.AsyncClient) -> None:
+async def test_a_database_that_is_away_is_said_without_its_address(
+    http: httpx2.AsyncClient,
+) -> None:
     for path in ("/", "/readyz"):
         answer = await http.get(path)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
@@ -86,7 +117,9 @@ async def test_a_database_that_is_away_is_said_without_its_address(http: httpx2.
     assert (await http.get("/healthz")).json()["status"] == "ok"
 
 
-async def test_a_page_names_its_static_files_by_digest(http: httpx2.AsyncClient) -> None:
+async def test_a_page_names_its_static_files_by_digest(
+    http: httpx2.AsyncClient,
+) -> None:
     page = await http.get("/nothing")
     names = re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
     assert len(names) == 4
@@ -99,9 +132,15 @@ async def test_a_page_names_its_static_files_by_digest(http: httpx2.AsyncClient)
 
 @pytest.mark.parametrize(
     ("back", "location"),
-    [("/errata?x=1", "/errata?x=1"), ("//evil.example", "/"), ("/\\evil.example", "/"),
-     ("https://evil.example", "/"), ("/\r\nSet-Cookie: a=b", "/"), ("/\t/evil.example", "/")],
-)  # fmt: skip
+    [
+        ("/errata?x=1", "/errata?x=1"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\r\nSet-Cookie: a=b", "/"),
+        ("/\t/evil.example", "/"),
+    ],
+)
 async def test_the_theme_is_kept_and_leads_back_to_this_site_alone(
     http: httpx2.AsyncClient, back: str, location: str
 ) -> None:

@@ -61,7 +61,9 @@ class Document:
     """True when sections continue one another (an abstract), so that short ones may share a passage."""
 
 
-def passages_of(document: Document, *, corpus: str, licence: str) -> Iterator[Passage | None]:
+def passages_of(
+    document: Document, *, corpus: str, licence: str
+) -> Iterator[Passage | None]:
     """The document's passages in reading order; None in the place of a piece that is boilerplate."""
     title = one_line(document.title)[:300]
     used: Counter[str] = Counter()
@@ -93,7 +95,9 @@ def is_boilerplate(text: str) -> bool:
 
 def _pieces(document: Document) -> Iterator[tuple[str, str, str]]:
     """(label, text, language) of each passage to be."""
-    cleaned = [(one_line(s.label)[:MAX_LABEL], clean(s.text)) for s in document.sections]
+    cleaned = [
+        (one_line(s.label)[:MAX_LABEL], clean(s.text)) for s in document.sections
+    ]
     if not document.continuous:
         for label, text in cleaned:
             language = document.language or language_of(text)
@@ -162,7 +166,11 @@ def chunk(text: str, limit: int) -> Iterator[str]:
             size += len(part)
     last = "".join(pending).strip()
     if previous is not None:
-        if last and len(last) * 4 <= limit and len(previous) + len(last) + 1 <= limit + limit // 4:
+        if (
+            last
+            and len(last) * 4 <= limit
+            and len(previous) + len(last) + 1 <= limit + limit // 4
+        ):
             last = f"{previous}\n{last}" if _ITEM.match(last) else f"{previous} {last}"
         elif previous:
             yield previous

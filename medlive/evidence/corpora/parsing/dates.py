@@ -8,9 +8,28 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.parsing.xml import local
 
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
 # A journal's winter issue may appear when the winter that begins in its year ends.
-_SEASONS = {"spring": (1, 6), "summer": (4, 9), "autumn": (7, 12), "fall": (7, 12), "winter": (1, 15)}
+_SEASONS = {
+    "spring": (1, 6),
+    "summer": (4, 9),
+    "autumn": (7, 12),
+    "fall": (7, 12),
+    "winter": (1, 15),
+}
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d|2100)(?!\d)")
 _SHORT_SPAN = re.compile(r"(\d\d)(\d\d)\s*[-–/]\s*(\d\d)(?!\d)")
 _WORD = re.compile(r"[A-Za-z]+")
@@ -25,7 +44,9 @@ class Period:
     last: date
 
 
-def period(year: str | None, month: str | None = None, day: str | None = None) -> Period | None:
+def period(
+    year: str | None, month: str | None = None, day: str | None = None
+) -> Period | None:
     """The days that a date in parts may mean; None without a year.
 
     `month` may be a number, an English name or a season; a month or a day that is none counts as absent.
@@ -35,7 +56,11 @@ def period(year: str | None, month: str | None = None, day: str | None = None) -
         return None
     start, end = _months(month)
     chosen = _number(day)
-    if chosen is not None and start == end and 1 <= chosen <= monthrange(number, start)[1]:
+    if (
+        chosen is not None
+        and start == end
+        and 1 <= chosen <= monthrange(number, start)[1]
+    ):
         only = date(number, start, chosen)
         return Period(only, only)
     return Period(date(number, start, 1), _month_end(number, end))
@@ -57,7 +82,11 @@ def written(text: str) -> Period | None:
     if short and int(short[3]) == (int(short[2]) + 1) % 100:
         last = max(last, int(short[1] + short[2]) + 1)
     tail = text[text.rfind(str(last)) + 4 :] if str(last) in text else ""
-    named = [(found, word.end()) for word in _WORD.finditer(tail) if (found := _named(word[0])) is not None]
+    named = [
+        (found, word.end())
+        for word in _WORD.finditer(tail)
+        if (found := _named(word[0])) is not None
+    ]
     if not named:
         ends_in_winter = "winter" in text.lower()
         return Period(first, _month_end(last, 15 if ends_in_winter else 12))
@@ -84,7 +113,9 @@ def element_period(element: Element | None) -> Period | None:
     found = period(parts.get("year"), month, parts.get("day"))
     if found is not None:
         return found
-    iso = re.match(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?", element.get("iso-8601-date") or "")
+    iso = re.match(
+        r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?", element.get("iso-8601-date") or ""
+    )
     if iso:
         return period(iso[1], iso[2], iso[3])
     return written(parts.get("medlinedate") or parts.get("string-date") or "")
@@ -109,7 +140,11 @@ def _named(word: str) -> tuple[int, int] | None:
 
 def _number(text: str | None) -> int | None:
     stripped = (text or "").strip()
-    return int(stripped) if stripped.isascii() and stripped.isdigit() and len(stripped) <= 4 else None
+    return (
+        int(stripped)
+        if stripped.isascii() and stripped.isdigit() and len(stripped) <= 4
+        else None
+    )
 
 
 def _month_end(year: int, month: int) -> date:

@@ -27,7 +27,15 @@ from medlive.printable import printable
 
 HEAD = 64 * 1024
 _LOOKED_AT = 20
-_DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, RecursionError)
+_DAMAGE = (
+    tarfile.TarError,
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    lzma.LZMAError,
+    RecursionError,
+)
 _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
@@ -43,7 +51,9 @@ def open_unpacked(file: Path, *, given: bool) -> Iterator[IO[bytes]]:
     Raises:
         OSError: If it cannot be opened, or is no such file.
     """
-    with io.BufferedReader(open_given(file) if given else open_plain(file), HEAD) as handle:
+    with io.BufferedReader(
+        open_given(file) if given else open_plain(file), HEAD
+    ) as handle:
         if handle.peek(2)[:2] != b"\x1f\x8b":
             yield handle
             return
@@ -66,7 +76,14 @@ def root_of_path(path: Path, suffixes: tuple[str, ...]) -> str | None:
     A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. None
     when none of them has one or the path is no such thing. Raises OSError when the path cannot be read.
     """
-    return next((root for head in _heads(path, suffixes) if (root := root_of(head)) is not None), None)
+    return next(
+        (
+            root
+            for head in _heads(path, suffixes)
+            if (root := root_of(head)) is not None
+        ),
+        None,
+    )
 
 
 def root_of(head: bytes) -> str | None:
@@ -77,17 +94,26 @@ def root_of(head: bytes) -> str | None:
 
 def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
     if path.is_dir():
-        files = (f for f in path.rglob("*") if f.name.lower().endswith(suffixes) and not f.is_symlink())
+        files = (
+            f
+            for f in path.rglob("*")
+            if f.name.lower().endswith(suffixes) and not f.is_symlink()
+        )
         for file in heapq.nsmallest(_LOOKED_AT, files):
             if file.is_file():
                 yield head_of(file, given=False)
     elif path.name.lower().endswith(suffixes):
         yield head_of(path, given=True)
     elif _is_tar(path):
-        yield from (data[:HEAD] for _, data in islice(members(path, suffixes, ReadLog()), _LOOKED_AT))
+        yield from (
+            data[:HEAD]
+            for _, data in islice(members(path, suffixes, ReadLog()), _LOOKED_AT)
+        )
 
 
-def members(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[str, bytes]]:
+def members(
+    path: Path, suffixes: tuple[str, ...], log: ReadLog
+) -> Iterator[tuple[str, bytes]]:
     """(name, bytes) of every regular file with one of the suffixes: of a folder, an archive, or the path itself.
 
     Names are POSIX paths relative to the folder or the archive. Raises BadInput when `path` is none of them.
@@ -101,10 +127,13 @@ def members(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tup
             yield from _tar(path, suffixes, log)
         except _DAMAGE as exc:
             log.problem(
-                path.name, f"the archive is damaged or too large from here on: {exc or type(exc).__name__}"
+                path.name,
+                f"the archive is damaged or too large from here on: {exc or type(exc).__name__}",
             )
     else:
-        raise BadInput(f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}")
+        raise BadInput(
+            f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}"
+        )
 
 
 def _files(
@@ -112,7 +141,9 @@ def _files(
 ) -> Iterator[tuple[str, bytes]]:
     for file in files:
         name = file.relative_to(root).as_posix()
-        if not name.lower().endswith(suffixes) or (file.is_dir() and not file.is_symlink()):
+        if not name.lower().endswith(suffixes) or (
+            file.is_dir() and not file.is_symlink()
+        ):
             continue
         try:
             if file.is_symlink() or not file.is_file():
@@ -120,7 +151,9 @@ def _files(
                 continue
             data = read_small(file, ARCHIVE_MEMBER_BYTES)
         except TooLong:
-            log.problem(name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have")
+            log.problem(
+                name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have"
+            )
         except OSError as exc:
             log.problem(name, f"cannot be read: {exc.strerror}")
         else:
@@ -132,7 +165,9 @@ def _given(file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
     try:
         data = read_given(file, ARCHIVE_MEMBER_BYTES)
     except TooLong:
-        log.problem(file.name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have")
+        log.problem(
+            file.name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have"
+        )
     except OSError as exc:
         log.problem(file.name, f"cannot be read: {exc.strerror}")
     else:
@@ -170,7 +205,9 @@ def _is_tar(path: Path) -> bool:
     return True
 
 
-def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[str, bytes]]:
+def _tar(
+    path: Path, suffixes: tuple[str, ...], log: ReadLog
+) -> Iterator[tuple[str, bytes]]:
     unpacked = 0
     with tarfile.open(path, tarinfo=_Member) as tar:
         while (member := tar.next()) is not None:
@@ -181,10 +218,16 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[
             if not name.lower().endswith(suffixes) or member.isdir():
                 continue
             if not _is_safe(name):
-                log.problem(printable(name), "a name that climbs out of the archive, or is none of a file")
+                log.problem(
+                    printable(name),
+                    "a name that climbs out of the archive, or is none of a file",
+                )
             elif not member.isreg():
                 log.problem(name, "a link or a special file, not followed")
             elif member.size > ARCHIVE_MEMBER_BYTES:
-                log.problem(name, f"{member.size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have")
+                log.problem(
+                    name,
+                    f"{member.size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have",
+                )
             elif (handle := tar.extractfile(member)) is not None:
                 yield name, handle.read()

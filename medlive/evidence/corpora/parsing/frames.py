@@ -87,10 +87,14 @@ def _check_head(data: bytes) -> None:
     first = _OPENING.search(data)
     place = data.find(b"<!DOCTYPE", 0, first.start() if first else None)
     if place >= 0 and not _DOCTYPE.match(data, place):
-        raise Unreadable("a document type declaration with content of its own is not accepted")
+        raise Unreadable(
+            "a document type declaration with content of its own is not accepted"
+        )
 
 
-def _records(data: bytes, final: bool, ended: bool) -> Iterator[tuple[str, int, int, str]]:
+def _records(
+    data: bytes, final: bool, ended: bool
+) -> Iterator[tuple[str, int, int, str]]:
     """(kind, start, end, damage) of each record or damage; the last has neither, and is where to read on."""
     at = 0
     while token := _TOKEN.search(data, at):

@@ -5,7 +5,9 @@ import unicodedata
 from calendar import monthrange
 from datetime import date, datetime
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2060\ufeff\ufffe\uffff]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2060\ufeff\ufffe\uffff]"
+)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _LIST_ITEM = re.compile(r"  +(?=[-•*▪·] )")
 _WIDE_GAP = re.compile(r"    +")
@@ -17,9 +19,25 @@ _KANA = re.compile(r"[\u3041-\u30ff]")
 _LATIN = re.compile(r"[A-Za-z]")
 _WORDS = re.compile(r"[^\W\d_]+")
 _ENGLISH = frozenset(
-    ["the", "of", "and", "to", "were", "with", "by", "from", "this", "that", "which", "is", "been"]
+    [
+        "the",
+        "of",
+        "and",
+        "to",
+        "were",
+        "with",
+        "by",
+        "from",
+        "this",
+        "that",
+        "which",
+        "is",
+        "been",
+    ]
 )
-_RETRACTED_TITLE = re.compile(r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]")
+_RETRACTED_TITLE = re.compile(
+    r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]"
+)
 _PARTIAL_DATE = re.compile(r"\s*(\d{4})(?:[-/](\d{1,2}))?\s*")
 
 
@@ -27,7 +45,9 @@ def clean(text: str) -> str:
     """Text without controls and lone surrogates, with list items and paragraphs on lines of their own."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", " ")
     if not text.isascii():
-        text = _SURROGATE.sub("\ufffd", text).replace("\u00a0", " ").replace("\u3000", " ")
+        text = (
+            _SURROGATE.sub("\ufffd", text).replace("\u00a0", " ").replace("\u3000", " ")
+        )
     text = _CONTROL.sub("", text)
     text = _LIST_ITEM.sub("\n", text)
     text = _WIDE_GAP.sub("\n", text)

@@ -8,16 +8,45 @@ from xml.parsers import expat
 from medlive.bounds import XML_DEPTH, XML_TEXT_DEPTH
 
 _ENCODINGS = re.compile(
-    r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]", re.IGNORECASE
+    r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]",
+    re.IGNORECASE,
 )
 """What a file may declare. UTF-7 hides markup in letters, and no parser here knows those of several bytes."""
 _LOOKED_BACK = 20
-_SKIPPED = {"annotation", "annotation-xml", "tex-math", "object-id", "label", "fn", "graphic", "media"}
+_SKIPPED = {
+    "annotation",
+    "annotation-xml",
+    "tex-math",
+    "object-id",
+    "label",
+    "fn",
+    "graphic",
+    "media",
+}
 _BREAKS = {"p", "break", "title", "list-item", "td", "th", "tr", "def-item"}
 _FORMULA = {
-    "math", "mrow", "mfrac", "msup", "msub", "msubsup", "munder", "mover", "munderover", "msqrt", "mroot",
-    "mstyle", "mmultiscripts", "mtable", "mtr", "mtd", "mpadded", "mphantom", "mfenced", "menclose", "merror",
-}  # fmt: skip
+    "math",
+    "mrow",
+    "mfrac",
+    "msup",
+    "msub",
+    "msubsup",
+    "munder",
+    "mover",
+    "munderover",
+    "msqrt",
+    "mroot",
+    "mstyle",
+    "mmultiscripts",
+    "mtable",
+    "mtr",
+    "mtd",
+    "mpadded",
+    "mphantom",
+    "mfenced",
+    "menclose",
+    "merror",
+}
 
 
 class UnsafeXml(ValueError):
@@ -37,7 +66,9 @@ def parse(data: bytes) -> Element:
     parser = expat.ParserCreate()
     parser.buffer_text = True
 
-    def doctype(_name: str, _system: str | None, _public: str | None, declares: bool) -> None:
+    def doctype(
+        _name: str, _system: str | None, _public: str | None, declares: bool
+    ) -> None:
         if declares:
             raise UnsafeXml(
                 f"line {parser.CurrentLineNumber}: a document type declaration with content of its own"
@@ -46,14 +77,18 @@ def parse(data: bytes) -> Element:
 
     def undefined(name: str, _is_parameter: bool) -> None:
         if f"{name};" not in html5:
-            raise UnsafeXml(f"line {parser.CurrentLineNumber}: undefined entity {name[:40]!r}")
+            raise UnsafeXml(
+                f"line {parser.CurrentLineNumber}: undefined entity {name[:40]!r}"
+            )
         builder.data(html5[f"{name};"])
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
         if depth > XML_DEPTH:
-            raise UnsafeXml(f"line {parser.CurrentLineNumber}: nested deeper than {XML_DEPTH}")
+            raise UnsafeXml(
+                f"line {parser.CurrentLineNumber}: nested deeper than {XML_DEPTH}"
+            )
         builder.start(tag, attributes)
 
     def end(tag: str) -> None:
@@ -73,14 +108,18 @@ def parse(data: bytes) -> Element:
 
 def _check_encoding(_version: str, encoding: str | None, _standalone: int) -> None:
     if encoding is not None and not _ENCODINGS.fullmatch(encoding):
-        raise UnsafeXml(f"line 1: the declared encoding {encoding[:40]!r} is not read; save it as UTF-8")
+        raise UnsafeXml(
+            f"line 1: the declared encoding {encoding[:40]!r} is not read; save it as UTF-8"
+        )
 
 
 def _feed(parser: expat.XMLParserType, data: bytes) -> None:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as exc:
-        raise UnsafeXml(f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}") from exc
+        raise UnsafeXml(
+            f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}"
+        ) from exc
     except UnsafeXml:
         raise
     except (LookupError, ValueError) as exc:
@@ -143,7 +182,9 @@ def _is_text(element: Element, kind: str) -> bool:
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
     # Bounded, since a document may hold a hundred thousand powers after nothing but space.
-    before = next((text.rstrip() for text in reversed(parts[-_LOOKED_BACK:]) if text.strip()), "")
+    before = next(
+        (text.rstrip() for text in reversed(parts[-_LOOKED_BACK:]) if text.strip()), ""
+    )
     raised = "".join(power.itertext()).strip()
     if before[-1:].isdigit() and (raised[:1].isdigit() or raised[:1] in "-−–+"):
         parts.append("^")

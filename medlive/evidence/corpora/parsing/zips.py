@@ -7,7 +7,15 @@ from typing import IO, NamedTuple
 
 from medlive.evidence.corpora.model import ReadLog
 
-_DAMAGE = (zipfile.BadZipFile, OSError, EOFError, ValueError, zlib.error, RuntimeError, NotImplementedError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    OSError,
+    EOFError,
+    ValueError,
+    zlib.error,
+    RuntimeError,
+    NotImplementedError,
+)
 _ENCRYPTED = 1
 
 
@@ -18,7 +26,9 @@ class Member(NamedTuple):
     data: bytes
 
 
-def zip_members(archive: IO[bytes], place: str, suffix: str, largest: int, log: ReadLog) -> Iterator[Member]:
+def zip_members(
+    archive: IO[bytes], place: str, suffix: str, largest: int, log: ReadLog
+) -> Iterator[Member]:
     """Yield the members whose names end so, in the archive's order.
 
     Args:
@@ -35,12 +45,16 @@ def zip_members(archive: IO[bytes], place: str, suffix: str, largest: int, log: 
                     continue
                 if info.file_size > largest or info.flag_bits & _ENCRYPTED:
                     log.problem(
-                        f"{place}/{info.filename}", f"encrypted, or more than the {largest} bytes of a member"
+                        f"{place}/{info.filename}",
+                        f"encrypted, or more than the {largest} bytes of a member",
                     )
                     continue
                 try:
                     yield Member(info.filename, opened.read(info))
                 except _DAMAGE as exc:
-                    log.problem(f"{place}/{info.filename}", f"damaged: {exc or type(exc).__name__}")
+                    log.problem(
+                        f"{place}/{info.filename}",
+                        f"damaged: {exc or type(exc).__name__}",
+                    )
     except _DAMAGE as exc:
         log.problem(place, f"not a readable zip archive: {exc or type(exc).__name__}")
