@@ -49,9 +49,8 @@ class Price(_Section):
     """US dollars per million tokens."""
 
     input: Annotated[float, Field(ge=0)]
-    cached: Annotated[float, Field(ge=0)] | None = (
-        None  # None for the price of other tokens
-    )
+    # None for the price of other tokens
+    cached: Annotated[float, Field(ge=0)] | None = None
     output: Annotated[float, Field(ge=0)]
 
 
@@ -62,9 +61,8 @@ class RoleSettings(_Section):
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
     base_url: str | None = None
     model: str | None = None
-    api_key_env: str | None = (
-        None  # The environment variable with the key; None for an endpoint without one
-    )
+    # The environment variable with the key; None for an endpoint without one
+    api_key_env: str | None = None
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
     """Most concurrent calls; roles with the same base_url and key share the largest limit."""
     json_mode: Literal["schema", "object", "none"] = "schema"
@@ -78,12 +76,10 @@ class RoleSettings(_Section):
     """Headers of every request; the key belongs in a variable."""
     key_header: str | None = None
     """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
-    allow_unpinned: bool = (
-        False  # Whether replies that name another model than `model` are accepted
-    )
-    price: Price | None = (
-        None  # None for the model's price under `prices`; unknown without either
-    )
+    # Whether replies that name another model than `model` are accepted
+    allow_unpinned: bool = False
+    # None for the model's price under `prices`; unknown without either
+    price: Price | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> "RoleSettings":
@@ -116,9 +112,8 @@ class CurationSection(_Section):
     top_k: Annotated[int, Field(ge=1, le=50)] = 6
     confirm_veto: bool = True
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
-    strict: bool = (
-        False  # Whether an unsupported element rejects the case, as in the paper
-    )
+    # Whether an unsupported element rejects the case, as in the paper
+    strict: bool = False
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     thread_timeout_s: Annotated[float, Field(gt=0)] = 7200.0
     """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
@@ -129,12 +124,10 @@ class EvidenceSection(_Section):
 
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
-    retriever: Literal["bm25", "dense", "hybrid"] | None = (
-        None  # None for what the index was built for
-    )
-    reranker: str | None = (
-        None  #  "medcpt", or a folder with a cross-encoder; None for no reranking
-    )
+    # None for what the index was built for
+    retriever: Literal["bm25", "dense", "hybrid"] | None = None
+    #  "medcpt", or a folder with a cross-encoder; None for no reranking
+    reranker: str | None = None
     backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
     device: str = "cpu"
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -143,12 +136,10 @@ class EvidenceSection(_Section):
     """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
     online_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
     """The operator's address, which the services ask for; needed with `online`."""
-    online_key_env: str | None = (
-        None  # The environment variable with NCBI's API key; None for none
-    )
-    online_days: Annotated[float, Field(gt=0)] = (
-        30.0  # An older answer is asked for again
-    )
+    # The environment variable with NCBI's API key; None for none
+    online_key_env: str | None = None
+    # An older answer is asked for again
+    online_days: Annotated[float, Field(gt=0)] = 30.0
     online_addresses: dict[
         Literal["pubmed", "europepmc"], Annotated[str, Field(pattern=r"^https?://")]
     ] = Field(default_factory=dict)
@@ -171,9 +162,8 @@ class BudgetSection(_Section):
     max_usd: Annotated[float, Field(gt=0)] | None = None
     max_calls: Annotated[int, Field(gt=0)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
-    week_usd: Annotated[float, Field(gt=0)] | None = (
-        None  # Of an ISO week, over all runs and workers
-    )
+    # Of an ISO week, over all runs and workers
+    week_usd: Annotated[float, Field(gt=0)] | None = None
     stage_week_usd: dict[
         Literal["screener", "validator", "controller", "rubric", "reader"],
         Annotated[float, Field(gt=0)],
@@ -199,36 +189,30 @@ class ReleaseSection(_Section):
     release unpublishable."""
     hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of the cases never published before that is held out."""
-    hold_out_weeks: Annotated[int, Field(ge=1)] = (
-        8  # Weeks after which a held-out case is published
-    )
+    # Weeks after which a held-out case is published
+    hold_out_weeks: Annotated[int, Field(ge=1)] = 8
 
 
 class PublishSection(_Section):
     """Where snapshots are published (docs/publishing.md). Keys and tokens come from the environment alone."""
 
     to: Literal["folder", "s3", "huggingface"] = "folder"
-    at: str | None = (
-        None  # A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it
-    )
-    endpoint_url: str | None = (
-        None  # Of an S3-compatible store or a hub; None for the client's default
-    )
-    base_url: str | None = (
-        None  # The public address of the target; None for relative links
-    )
-    authority: str | None = (
-        None  # The domain in the feed's ids; None for ids from the versions' digests
-    )
+    # A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it
+    at: str | None = None
+    # Of an S3-compatible store or a hub; None for the client's default
+    endpoint_url: str | None = None
+    # The public address of the target; None for relative links
+    base_url: str | None = None
+    # The domain in the feed's ids; None for ids from the versions' digests
+    authority: str | None = None
     weekly: bool = False  # Whether the scheduler publishes each week that its gates let pass, and announces it
 
 
 class NotifySection(_Section):
     """Who is sent messages about problems and releases; nobody unless named."""
 
-    webhook: SecretStr | None = (
-        None  # An address that takes JSON by POST: "event", "week", "text", maybe "code"
-    )
+    # An address that takes JSON by POST: "event", "week", "text", maybe "code"
+    webhook: SecretStr | None = None
     heartbeat_url: SecretStr | None = None
     """A dead man's switch: POSTed to once a minute while all vital checks pass, else with `/fail` at its end."""
     email_to: tuple[str, ...] = ()
@@ -265,12 +249,10 @@ class WatchSection(_Section):
     disk_free_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     disk_free_gb: Annotated[float, Field(ge=0)] = 2.0
     """A disk is nearly full below either of both."""
-    certificate_days: Annotated[int, Field(ge=0)] = (
-        14  # Days before its end that a certificate is reported
-    )
-    backup_days: Annotated[int, Field(ge=1)] = (
-        8  # The age in days from which on the weekly backup is too old
-    )
+    # Days before its end that a certificate is reported
+    certificate_days: Annotated[int, Field(ge=0)] = 14
+    # The age in days from which on the weekly backup is too old
+    backup_days: Annotated[int, Field(ge=1)] = 8
 
 
 class ArchiveSection(_Section):
@@ -287,9 +269,8 @@ class BackupSection(_Section):
     folder: Path | None = None  # None for no weekly backup
     keep: Annotated[int, Field(ge=1)] = 4  # Weekly backups that stay
     check: bool = True  # Whether each one is restored into a scratch database, compared, and dropped again
-    key_file: Path | None = (
-        None  # The secret key that signs backups; None for `backup.key` under `home`
-    )
+    # The secret key that signs backups; None for `backup.key` under `home`
+    key_file: Path | None = None
 
 
 class WeeklyTime(_Section):
@@ -327,9 +308,8 @@ class OidcSection(_Section):
     client_secret_env: str  # The environment variable with the client's secret
     scope: str = "openid profile email"
     name_claim: str = "preferred_username"
-    role_claim: str = (
-        "roles"  # A claim's name, or a path into it, as `realm_access.roles`
-    )
+    # A claim's name, or a path into it, as `realm_access.roles`
+    role_claim: str = "roles"
     roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(
         default_factory=dict
     )
@@ -370,9 +350,8 @@ class Settings(_Section):
     """All settings. `home` is the folder of the state: database, indexes, snapshots, runs."""
 
     home: Path
-    database_url: SecretStr | None = (
-        None  # None for the embedded PostgreSQL under `home`
-    )
+    # None for the embedded PostgreSQL under `home`
+    database_url: SecretStr | None = None
     filters: dict[str, Any] = Field(
         default_factory=dict
     )  # Fields of `medlive.filters.FilterSettings`

@@ -39,13 +39,11 @@ class CurationSettings:
     """Settings that affect a decision, besides the thread and the engines."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
-    top_k: int = (
-        6  # Passages retrieved for each claim; fewer where a case has many claims
-    )
+    # Passages retrieved for each claim; fewer where a case has many claims
+    top_k: int = 6
     confirm_veto: bool = True
-    cross_questions: int = (
-        5  # Questions from each text in the cross-examination; 0 skips it
-    )
+    # Questions from each text in the cross-examination; 0 skips it
+    cross_questions: int = 5
     strict: bool = False  # The paper's rule: any unsupported element discards the case
     exhaustive: bool = False  # Compute all of V even when one fails, for study; the decision is the same
 

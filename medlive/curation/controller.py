@@ -32,9 +32,8 @@ from medlive.curation.tasks import DoubtReply, SupportReply, TextReply, WriteRep
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
-MAX_REVISIONS: Final = (
-    2  # How often an element or text is revised before a finding is final
-)
+# How often an element or text is revised before a finding is final
+MAX_REVISIONS: Final = 2
 
 
 class Statement(NamedTuple):

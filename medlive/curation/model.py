@@ -82,21 +82,17 @@ class Reason(StrEnum):
     NOT_ALIGNED = "not_aligned"
     UNSUPPORTED_ELEMENT = "unsupported_element"  # The thread does not support an advice element or the query
     NOT_STANDARD = "not_standard"  # An advice in no passage, which the engine knows as not standard or not safe
-    TEXT_UNFAITHFUL = (
-        "text_unfaithful"  # N or A differs from the elements after every revision
-    )
-    QUESTION_DOUBTED = (
-        "question_doubted"  # The second reading finds no clinical question
-    )
+    # N or A differs from the elements after every revision
+    TEXT_UNFAITHFUL = "text_unfaithful"
+    # The second reading finds no clinical question
+    QUESTION_DOUBTED = "question_doubted"
     HISTORY_DOUBTED = "history_doubted"  # The second reading finds the history too thin for the question
     ADVICE_WRONG = "advice_wrong"  # The second reading finds an advice false
-    ADVICE_HARMFUL = (
-        "advice_harmful"  # The second reading finds an advice harmful for this patient
-    )
+    # The second reading finds an advice harmful for this patient
+    ADVICE_HARMFUL = "advice_harmful"
     DANGER_UNANSWERED = "danger_unanswered"  # The second reading finds an alarming sign that no advice answers
-    QUESTION_UNANSWERED = (
-        "question_unanswered"  # The second reading finds no answer in the advice
-    )
+    # The second reading finds no answer in the advice
+    QUESTION_UNANSWERED = "question_unanswered"
     NOT_UNDERSTANDABLE = "not_understandable"  # The second reading finds the case incomprehensible by itself
     RUBRIC_FAULTY = "rubric_faulty"  # The rubric still has faults after its revision
     IDENTIFIER = "identifier"  # A text still identifies a person
@@ -122,9 +118,8 @@ class Alignment(StrEnum):
 
     SUPPORTED = "supported"
     NEUTRAL = "neutral"  # In no passage, but clinically standard and safe
-    NOT_STANDARD = (
-        "not_standard"  # In no passage, and not standard or not safe: the case is held
-    )
+    # In no passage, and not standard or not safe: the case is held
+    NOT_STANDARD = "not_standard"
     CONTRADICTED = "contradicted"
 
     @property
@@ -304,12 +299,10 @@ class CrossExamination:
     """The thread T and the written case N + A, each asked about the other (docs/method.md §5); all in percent."""
 
     questions: tuple[CrossQuestion, ...]
-    coverage: (
-        float  # 100 - the share of the thread's questions on which the case is silent
-    )
-    conformity: (
-        float  # 100 - the share of the thread's questions that the case answers with no
-    )
+    # 100 - the share of the thread's questions on which the case is silent
+    coverage: float
+    # 100 - the share of the thread's questions that the case answers with no
+    conformity: float
     conformity_strict: float  # The same, counting silence as no
     consistency: float  # 100 - the share of the case's questions on which the thread is silent: inventions
     conciseness: float  # How much shorter the case is than the thread, in words; negative if it is longer
@@ -332,9 +325,8 @@ class Curation:
 
     outcome: Outcome = Outcome.FAILED
     stage: Stage = Stage.SCREENER  # Where it ended; RUBRIC when kept
-    reason: Reason | None = (
-        None  # None only when kept; that of the first hold when held
-    )
+    # None only when kept; that of the first hold when held
+    reason: Reason | None = None
     detail: str = ""
     thresholds: Thresholds = field(default_factory=Thresholds)
     elements: tuple[Element, ...] = ()
@@ -347,9 +339,8 @@ class Curation:
     index: IndexIdentity | None = None
     checks: tuple[ControllerCheck, ...] = ()
     text: CaseText | None = None
-    cross_examination: CrossExamination | None = (
-        None  # None if not reached, disabled, or without a usable reply
-    )
+    # None if not reached, disabled, or without a usable reply
+    cross_examination: CrossExamination | None = None
     second_reading: SecondReading | None = None  # None if not reached
     holds: tuple[Hold, ...] = ()  # Why a person must review it; empty unless held
     calls: tuple[Call, ...] = ()

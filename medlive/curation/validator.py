@@ -41,9 +41,8 @@ from medlive.text.quantities import numbers_missing
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
 MAX_PASSAGES: Final = 30  # Passages of all claims together, unless a claim would get fewer than `LEAST_PASSAGES`
 LEAST_PASSAGES: Final = 3
-EXCERPT: Final = (
-    260  # Characters shown of a passage: the sentences closest to its claims
-)
+# Characters shown of a passage: the sentences closest to its claims
+EXCERPT: Final = 260
 TITLE_SHOWN: Final = 80  # Characters shown of its title
 SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
 LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence

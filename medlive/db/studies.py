@@ -50,9 +50,8 @@ class Study:
     created_by: str
     created_at: datetime
     closed_at: datetime | None
-    against: str | None = (
-        None  # The judge who decided every item otherwise than `grader`; None: not chosen by that
-    )
+    # The judge who decided every item otherwise than `grader`; None: not chosen by that
+    against: str | None = None
     blinding: Blinding = Blinding.BLIND
 
 

@@ -61,9 +61,8 @@ class DemoResult:
     skipped_steps: tuple[str, ...] = ()  # Why each of the others was skipped
     scores: ScoreTable | None = None
     report: Path | None = None
-    recording: Recording | None = (
-        None  # The replies of a live endpoint; None if they are not recorded
-    )
+    # The replies of a live endpoint; None if they are not recorded
+    recording: Recording | None = None
     seconds: dict[str, float] = field(default_factory=dict)  # Stage → seconds
 
     @property
@@ -80,9 +79,8 @@ class LiveEndpoint:
     model: str
     api_key_env: str | None = None
     json_mode: Literal["schema", "object", "none"] = "schema"
-    record_to: Path | None = (
-        None  # The file to record its replies in; None for no recording
-    )
+    # The file to record its replies in; None for no recording
+    record_to: Path | None = None
 
 
 def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:

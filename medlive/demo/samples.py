@@ -32,9 +32,8 @@ class SampleMessage(_Record):
     specialty: str | None = None  # iCliniq: the specialty under the doctor's name
     status: str | None = None
     """SDN: the status that the site itself confirms ("Attending Physician", "Medical Student", …)."""
-    title: str | None = (
-        None  # DXY: the doctor's professional title (主任医师, 主治医师, …)
-    )
+    # DXY: the doctor's professional title (主任医师, 主治医师, …)
+    title: str | None = None
     department: str | None = None  # DXY: the doctor's department
     hospital: str | None = None  # DXY: the doctor's hospital
     certification: str | None = None
@@ -52,9 +51,8 @@ class Expectation(_Record):
     ) = None  # None when kept
     reason: str | None = None  # The reason in that stage's own words; None when kept
     why: str  # One sentence for people
-    duplicate_of: str | None = (
-        None  # `<site>/<thread id>` of its duplicate; either may be kept
-    )
+    # `<site>/<thread id>` of its duplicate; either may be kept
+    duplicate_of: str | None = None
 
 
 class SampleThread(_Record):

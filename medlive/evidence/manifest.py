@@ -76,20 +76,16 @@ class CorpusEntry(_Frozen):
     boilerplate: int  # Pieces left out because they say nothing
     repeated: int  # Passages left out because the corpus holds the same text again, or prints it under many titles
     empty: int  # Documents that the source published without text
-    superseded: int = (
-        0  # Records that a later version or file of the source replaced or deleted
-    )
-    retracted: int = (
-        0  # Documents that were retracted or withdrawn, and the notices that say so
-    )
-    questioned: int = (
-        0  # Documents under an expression of concern, and the notices that say so
-    )
+    # Records that a later version or file of the source replaced or deleted
+    superseded: int = 0
+    # Documents that were retracted or withdrawn, and the notices that say so
+    retracted: int = 0
+    # Documents under an expression of concern, and the notices that say so
+    questioned: int = 0
     problems: int  # Members that could not be read
     built_at: datetime
-    fetched: FetchedEntry | None = (
-        None  # None for a corpus that `evidence fetch` did not fetch
-    )
+    # None for a corpus that `evidence fetch` did not fetch
+    fetched: FetchedEntry | None = None
 
 
 class DenseParameters(_Frozen):

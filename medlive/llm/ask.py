@@ -33,9 +33,8 @@ R = TypeVar("R", bound=BaseModel)
 Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 """Asks a model under evaluation: chat messages to a reply; raises EndpointUnavailable when none could be had."""
 
-MOST_RAW: Final = (
-    20_000  # Characters of a reply that are kept in a log, and returned with its fault
-)
+# Characters of a reply that are kept in a log, and returned with its fault
+MOST_RAW: Final = 20_000
 PATIENCE: Final = 20
 """This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
 STRANGERS: Final = 8

@@ -44,9 +44,8 @@ class Opening:
 
     endpoint: str  # Host, port and model
     cause: str
-    of_replies: (
-        bool  # Whether replies came and could not be used: only a usable one closes it
-    )
+    # Whether replies came and could not be used: only a usable one closes it
+    of_replies: bool
     opened_at: datetime
     retry_at: datetime  # When one call is let through
     backoff_s: float

@@ -47,13 +47,11 @@ class Usage:
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float | None = (
-        None  # None when the model has no price in `models.toml`: unknown, not free
-    )
+    # None when the model has no price in `models.toml`: unknown, not free
+    cost_usd: float | None = None
     latency_ms: float = 0.0
-    reasoning_tokens: int = (
-        0  # Of the output tokens, those spent on reasoning, where the endpoint says so
-    )
+    # Of the output tokens, those spent on reasoning, where the endpoint says so
+    reasoning_tokens: int = 0
     estimated: bool = False  # Whether the endpoint reported no usage, and an upper bound was counted instead
 
     def as_json(self) -> dict[str, Any]:
@@ -87,9 +85,8 @@ class Request:
     inputs: Mapping[str, Any]
     """Shown in this order: first what other calls of the case hold as well, last what only this one holds."""
     schema: Mapping[str, Any]  # JSON schema of the reply
-    repair: tuple[str, str] | None = (
-        None  # On a second attempt: the raw reply and what was wrong with it
-    )
+    # On a second attempt: the raw reply and what was wrong with it
+    repair: tuple[str, str] | None = None
     round: int = 0  # Raised when a stored reply was unusable, so that the next run asks afresh for that one alone
     _digests: dict[str, str] = field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -57,9 +57,8 @@ RULES_MODEL: Final = "rules"
 """Model ids that start so are the rules engine behind HTTP; what it makes is labelled as the rules engine's."""
 BYTES_A_TOKEN: Final = 3
 """For estimates, on the safe side: English has about 4.5 bytes a token, Chinese from 2.5 to 4."""
-ASSUMED_OUTPUT: Final = (
-    4096  # Tokens a reply is reserved for where the model's parameters set no limit
-)
+# Tokens a reply is reserved for where the model's parameters set no limit
+ASSUMED_OUTPUT: Final = 4096
 MOST_SPARED: Final = 50
 """How often a call is turned away with 429, while others are served, before that counts as an attempt."""
 

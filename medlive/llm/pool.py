@@ -11,9 +11,8 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger(__name__)
 
-DRAIN_S: Final = (
-    10.0  # How long calls under way are waited for when no other is to begin
-)
+# How long calls under way are waited for when no other is to begin
+DRAIN_S: Final = 10.0
 
 Progress = Callable[[int, int], None]  # Called with (done, of how many) now and then
 

@@ -18,9 +18,8 @@ from medlive.text.neutral import neutralise
 
 LONGEST_REFUSAL: Final = 2000
 """Characters of the longest text that is taken for a refusal: models that refuse are brief."""
-REFUSAL_OPENING: Final = (
-    400  # Characters at the beginning in which the refusal must stand
-)
+# Characters at the beginning in which the refusal must stand
+REFUSAL_OPENING: Final = 400
 
 _THINKING: Final = re.compile(
     r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE

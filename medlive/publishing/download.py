@@ -59,16 +59,14 @@ class Fetched:
     digest: str
     path: Path
     already: bool  # Whether it existed with the same bytes
-    complete: (
-        bool  # False if a step of the verification was skipped (without pyarrow, say)
-    )
+    # False if a step of the verification was skipped (without pyarrow, say)
+    complete: bool
     bytes_fetched: int
     errata: (
         int | None
     )  # How many errata concern this version; None if the place has no errata
-    errata_kept: str | None = (
-        None  # Why the errata that were here already were not replaced
-    )
+    # Why the errata that were here already were not replaced
+    errata_kept: str | None = None
 
 
 async def fetch_snapshot(

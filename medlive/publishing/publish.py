@@ -108,9 +108,8 @@ class Published:
     )  # Immutable files that existed with the same bytes
     updated: list[str] = field(default_factory=list)  # Mutable files that were written
     bytes_sent: int = 0  # Of immutable files
-    latest: str | None = (
-        None  # The newest version on the target afterwards; None for a dry run
-    )
+    # The newest version on the target afterwards; None for a dry run
+    latest: str | None = None
     unfinished: list[str] = field(
         default_factory=list
     )  # Other versions on the target that are incomplete

@@ -65,9 +65,8 @@ class Criterion:
     position: int
     criterion: str
     axis: Axis
-    points: (
-        int  # In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only
-    )
+    # In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only
+    points: int
     advice_id: str  # The advice element it came from
     fact: str | None = None
     """The fact of that element that it asks for; None where it was written before facts were listed."""

@@ -455,9 +455,8 @@ class Pipeline:
     scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
     endpoints: Limiters
-    thread_timeout_s: float | None = (
-        None  # The longest that one thread may take; None for no limit
-    )
+    # The longest that one thread may take; None for no limit
+    thread_timeout_s: float | None = None
     money: BudgetSection = field(default_factory=BudgetSection)
     online: "OnlineRetriever | None" = (
         None  # The retriever, where it asks literature services

@@ -30,9 +30,8 @@ class ExportFormat(StrEnum):
     LIVEMEDBENCH = "livemedbench"
     """One JSON list, as LiveMedBench's scripts and `medlive eval run --cases` read it."""
     JSONL = "jsonl"  # A case a line, its criteria nested
-    CSV = (
-        "csv"  # A case a row for spreadsheets, its criteria as JSON in the last column
-    )
+    # A case a row for spreadsheets, its criteria as JSON in the last column
+    CSV = "csv"
     PARQUET = "parquet"  # A case a row, its criteria as a list of structs
 
 

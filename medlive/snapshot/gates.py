@@ -226,13 +226,11 @@ def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, 
 class CaseFacts:
     """What the database knows of a case on the day of a release."""
 
-    publishable: (
-        bool  # False if the case may only be in a release that is not published
-    )
+    # False if the case may only be in a release that is not published
+    publishable: bool
     unpublishable_reason: str | None  # Why it is not publishable; None if it is
-    index_known: (
-        bool  # Whether the evidence index by which its claims were judged is recorded
-    )
+    # Whether the evidence index by which its claims were judged is recorded
+    index_known: bool
     claims_without_evidence: int  # Claims judged as supported without stored evidence
     open_disputes: int
     withdrawn: str | None = None  # Why the case was withdrawn; None if it was not

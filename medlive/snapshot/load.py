@@ -50,9 +50,8 @@ class Snapshot:
 
     path: Path
     manifest: Manifest = field(repr=False)
-    digest: (
-        str  # `sha256:` and the digest of SHA256SUMS, which identifies the whole folder
-    )
+    # `sha256:` and the digest of SHA256SUMS, which identifies the whole folder
+    digest: str
     verified: bool = False
     keep: tuple[
         Keep, ...

@@ -186,9 +186,8 @@ class Manifest(_Frozen):
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
     canary: Guid  # A text that holds this GUID was copied from the snapshot
-    audit_log: AuditLogHead | None = (
-        None  # None, and not in the file: frozen before it was noted
-    )
+    # None, and not in the file: frozen before it was noted
+    audit_log: AuditLogHead | None = None
     files: dict[
         str, FileEntry
     ]  # Every file of the folder but this one, SHA256SUMS and its signature
@@ -223,9 +222,8 @@ class SnapshotMeta:
     why_not: tuple[
         str, ...
     ] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
-    audit_log: AuditLogHead | None = (
-        None  # None: frozen before it was noted, or not from a database
-    )
+    # None: frozen before it was noted, or not from a database
+    audit_log: AuditLogHead | None = None
     partial: Partial | None = None  # How far the week was; None: whole
 
     @property

@@ -38,9 +38,8 @@ _NARROW: Final = {
 }
 """Full-width ASCII characters to half width, quotes and dashes to straight ones, emoji selectors to nothing."""
 _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
-_SEPARATORS: Final = (
-    "\x1c\x1d\x1e\x1f"  # Control characters that `str.split` treats as white space
-)
+# Control characters that `str.split` treats as white space
+_SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
 _HAN_SPACE: Final = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
 _TO_NARROW: Final = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
 
@@ -62,9 +61,8 @@ _ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
 _SAMPLE: Final = 20_000
 _MAX_TRIES: Final = 1_000
-_MAX_CACHED: Final = (
-    50_000  # Longest source whose folded text is cached for the next quote
-)
+# Longest source whose folded text is cached for the next quote
+_MAX_CACHED: Final = 50_000
 _FUNCTION_WORDS: Final = (
     files("medlive.text").joinpath("function_words.txt").read_text(encoding="utf-8")
 )

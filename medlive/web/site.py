@@ -29,9 +29,8 @@ class Section:
 
     title: str
     href: str
-    role: Role | None = (
-        None  # Whom it is shown to, of those who are signed in; None: all
-    )
+    # Whom it is shown to, of those who are signed in; None: all
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)

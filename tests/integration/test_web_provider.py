@@ -37,9 +37,8 @@ class Provider:
     def __init__(self, port: int) -> None:
         self.issuer = f"http://localhost:{port}"
         self.asked: list[dict[str, str]] = []
-        self.userinfo: dict[str, Any] | None = (
-            None  # What it answers when more is asked than the token holds
-        )
+        # What it answers when more is asked than the token holds
+        self.userinfo: dict[str, Any] | None = None
 
     async def know(self, sub: str, name: str, *groups: str) -> None:
         claims = {"preferred_username": name, "realm": {"groups": groups}}

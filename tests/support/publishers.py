@@ -28,9 +28,8 @@ class Spoilt:
     headers: dict[str, str] = field(default_factory=dict)
     times: int = 1_000_000  # After so many answers the path is sound again
     cut_after: int | None = None  # Bytes, then the connection ends
-    hold_after: int | None = (
-        None  # Bytes, then nothing more comes until the publisher stops
-    )
+    # Bytes, then nothing more comes until the publisher stops
+    hold_after: int | None = None
     endless: bool = False
     body: bytes | None = None  # Sent instead, with no length announced where `chunked`
     chunked: bool = False

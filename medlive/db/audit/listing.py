@@ -98,9 +98,8 @@ class Listing(Generic[R]):
     words: Any = None  # A tsvector that is searched instead, in thread_standings
     counts: Columns = field(default_factory=dict)  # Facets as kept in thread_counts
     count: Any = None
-    place: Any = (
-        None  # The number of a row's facets together, and as kept in thread_counts
-    )
+    # The number of a row's facets together, and as kept in thread_counts
+    place: Any = None
     counted_place: Any = None
     required: tuple[str, ...] = ()  # Facets that must not be empty
 

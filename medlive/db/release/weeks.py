@@ -79,9 +79,8 @@ class WeekStanding:
     waits: tuple[
         tuple[str, int], ...
     ] = ()  # What happened to them last → waiting threads, most first
-    failing_alike: bool = (
-        False  # Whether so many failed that the cause is one for all of them
-    )
+    # Whether so many failed that the cause is one for all of them
+    failing_alike: bool = False
     partial: Partial | None = None  # Of a frozen week that was not whole
 
     @property

@@ -57,9 +57,8 @@ class StoredThread:
     thread_pk: int
     revision_pk: int
     thread: Thread
-    posted_at_assumed: (
-        bool  # Whether the thread's `posted_at` was given for want of a date
-    )
+    # Whether the thread's `posted_at` was given for want of a date
+    posted_at_assumed: bool
 
 
 @dataclass(frozen=True, slots=True)

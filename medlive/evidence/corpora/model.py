@@ -31,9 +31,8 @@ class ReadLog:
     documents: int = 0  # Documents that gave at least one passage
     boilerplate: int = 0  # Pieces left out because they hold navigation, link lists or nothing readable
     empty: int = 0  # Documents that the source itself published without text
-    superseded: int = (
-        0  # Records that a later version or file of the source replaced or deleted
-    )
+    # Records that a later version or file of the source replaced or deleted
+    superseded: int = 0
     retracted: int = 0  # Documents that were retracted or withdrawn, and the notices that say so; none is evidence
     questioned: int = 0  # Documents under an expression of concern, and the notices that say so; none is evidence
 

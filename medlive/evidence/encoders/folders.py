@@ -85,9 +85,8 @@ class EncoderSettings:
     """Where models are looked for and how they are run."""
 
     home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into, and what is exported is kept there
-    models: Path | None = (
-        None  # A folder that holds one folder per model, looked into first
-    )
+    # A folder that holds one folder per model, looked into first
+    models: Path | None = None
     backend: Literal["auto", "torch", "onnx", "int8"] = (
         "auto"  # "auto" is torch; "int8" changes the vectors
     )

@@ -33,9 +33,8 @@ class FetchedFile(_Frozen):
     )  # The publisher's, which it has: `md5:…`; None where none is published
     kept_size: int  # As it is here, after the selection
     kept_digest: str
-    records: int | None = (
-        None  # Articles in the published file; None where nothing was selected
-    )
+    # Articles in the published file; None where nothing was selected
+    records: int | None = None
     kept_records: int | None = None
     damaged: int = 0  # Places of the published file that could not be read when it was selected from
     fetched_at: datetime

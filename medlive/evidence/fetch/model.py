@@ -69,9 +69,8 @@ class RemoteFile:
     mark: str  # Changes when the publisher changes the file
     size: Size | None = None
     md5: str | None = None  # 32 hexadecimal digits
-    checksum_url: str | None = (
-        None  # Where the MD5 is published, if it is not known yet
-    )
+    # Where the MD5 is published, if it is not known yet
+    checksum_url: str | None = None
 
     def __post_init__(self) -> None:
         split_name(self.name)
@@ -107,13 +106,11 @@ class Source:
     index_share: float  # Estimated bytes of the index for each byte downloaded
     largest: int  # No file is larger
     single: bool = False  # One file, which is the corpus itself
-    may_be_absent: bool = (
-        False  # Whether a listed file that is not there is passed over
-    )
+    # Whether a listed file that is not there is passed over
+    may_be_absent: bool = False
     pause_s: float = 0.5  # Between two requests to a host
-    recommended: Selection | None = (
-        None  # What `--recommended` takes of it; None: it is not in it
-    )
+    # What `--recommended` takes of it; None: it is not in it
+    recommended: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

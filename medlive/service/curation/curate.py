@@ -69,12 +69,10 @@ class CurationCounts:
     calls: int = 0
     replayed: int = 0
     left: int = 0  # Threads that stay queued because of what `stopped` or `misconfigured` says, or a budget
-    stopped: str = (
-        ""  # What keeps threads from being curated for a while, as an open circuit
-    )
-    misconfigured: str = (
-        ""  # What is wrong with the configuration, and what to do about it
-    )
+    # What keeps threads from being curated for a while, as an open circuit
+    stopped: str = ""
+    # What is wrong with the configuration, and what to do about it
+    misconfigured: str = ""
     faults: list[str] = field(
         default_factory=list
     )  # Internal errors, one line each; their threads stay queued

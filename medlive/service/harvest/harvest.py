@@ -47,14 +47,12 @@ class HarvestResult:
     iso_week: str
     counts: Counter[str] = field(default_factory=Counter)  # As `PostgresLedger.counts`
     problems: list[HarvestProblem] = field(default_factory=list)
-    failed: str | None = (
-        None  # Why the source was not read to its end; None if it was, or stopped at the limit
-    )
+    # Why the source was not read to its end; None if it was, or stopped at the limit
+    failed: str | None = None
     quarantined: str | None = None  # Why the source is or was quarantined
     busy: bool = False  # Whether another process harvests it or applies retention; `failed` says so
-    already_done: bool = (
-        False  # Whether this week was harvested before; nothing was fetched
-    )
+    # Whether this week was harvested before; nothing was fetched
+    already_done: bool = False
     limited: bool = False  # Whether it stopped at the limit; the week is not done then
     drift: list[Compared] = field(
         default_factory=list

@@ -57,9 +57,8 @@ class ReparseResult:
     problems: list[tuple[str, str, str]] = field(default_factory=list)
     """(thread id, kind, message) of the first MAX_PROBLEMS threads that fail."""
     damaged: set[Path] = field(default_factory=set)
-    busy: bool = (
-        False  # Whether another process is harvesting the source; nothing was done then
-    )
+    # Whether another process is harvesting the source; nothing was done then
+    busy: bool = False
     quarantined: str | None = None  # Why it is left out of harvests
     drift: list[Compared] = field(default_factory=list)
     """The figures of the latest harvest with the new readings, beside those of earlier harvests."""

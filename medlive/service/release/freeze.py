@@ -90,9 +90,8 @@ class FreezeResult:
     why_not: tuple[str, ...]
     kept_out: tuple[GateHit, ...]
     held: int  # Held-out cases: the folder has their commitments
-    revealed: (
-        int  # Cases held out until now and published with this snapshot, with proof
-    )
+    # Cases held out until now and published with this snapshot, with proof
+    revealed: int
     dropped: int  # Cases held out until now and withdrawn without being published
     key_id: str | None  # The signing key; None for an unsigned snapshot
     already: bool  # Whether the week had been frozen before; nothing was changed then

@@ -397,9 +397,8 @@ class _StepRecord:
     since: (
         datetime | None
     )  # Delays count from the first harvest; None where only files are imported
-    reopened: bool = (
-        False  # Whether a harvest has ended since, whose threads it should process
-    )
+    # Whether a harvest has ended since, whose threads it should process
+    reopened: bool = False
 
     def is_done(self, week: str) -> bool:
         return (

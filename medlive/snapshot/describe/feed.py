@@ -82,9 +82,8 @@ class Release:
 class Place:
     """Where readers find the published files."""
 
-    base_url: str | None = (
-        None  # With or without a last `/`; None: links are relative to the root of the place
-    )
+    # With or without a last `/`; None: links are relative to the root of the place
+    base_url: str | None = None
     authority: str | None = None
     """The domain that entry ids are made from (RFC 4151); None: ids come from the versions' digests."""
 

@@ -32,9 +32,8 @@ class ShownSnapshot:
     info: SnapshotInfo
     release: Release
     folder: Path
-    withdrawn: (
-        bool  # Whether it shows a case that was taken down or identifies a person
-    )
+    # Whether it shows a case that was taken down or identifies a person
+    withdrawn: bool
 
     @property
     def version(self) -> str:

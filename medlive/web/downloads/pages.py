@@ -39,9 +39,8 @@ class SnapshotPage(Page):
     errata: Sequence[Erratum]
     evaluations: Sequence[Evaluation]
     has_report: bool
-    report_withheld: (
-        bool  # While people check a grader's verdicts on its cases without seeing them
-    )
+    # While people check a grader's verdicts on its cases without seeing them
+    report_withheld: bool
     card: Markup
 
 
