@@ -69,7 +69,7 @@ async def clear_step(
         if info is not None and info.frozen_at is not None:
             raise UsageError(
                 f"{week} is frozen and stays as it is",
-                hint="medlive case withdraw takes cases back",
+                hint="medlive snapshot withdraw takes cases back",
             )
         if not await _clear(session, state, week):
             raise UsageError(f"nothing is recorded of {step} for {week}")

@@ -122,7 +122,7 @@ TABLES: Final[Mapping[str, Table]] = {
         ),
         ("reason",),
         _case,
-        "medlive case withdraw CASE",
+        "medlive snapshot withdraw CASE",
     ),
 }
 """Every table, by its name in addresses."""

@@ -1,0 +1,227 @@
+"""Writes docs/reference/commands.md and settings.md from the program: `python docs/references.py`.
+
+A test compares the two files with what this makes, so that neither can be out of date.
+"""
+
+import ast
+import inspect
+import io
+import tokenize
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+from medlive import config
+from medlive.cli.main import COMMANDS, build
+from medlive.evaluation.asking import registry
+from medlive.filters import model as filters
+from medlive.sources import source
+from medlive.sources.fetching import policy
+
+FOLDER = Path(__file__).parent / "reference"
+_WRITTEN = (
+    "<!-- Written by docs/references.py: change the program, then run it again. -->"
+)
+
+
+class Command(NamedTuple):
+    """One command as its help describes it."""
+
+    path: str  # Its whole name, "medlive snapshot verify"
+    usage: str
+    help: str
+    options: tuple[tuple[str, str], ...]  # Names and what they take; meaning
+    names: frozenset[str]  # Every spelling of its options
+    flags: frozenset[str]  # Those that take no value
+    arguments: tuple[int, float]  # The fewest and the most that it takes
+
+
+class Setting(NamedTuple):
+    """One setting as the code declares it."""
+
+    name: str  # Dotted; NAME stands for a name that the user gives
+    default: str
+    meaning: str
+
+
+class _Field(NamedTuple):
+    default: str
+    meaning: str
+
+
+def commands() -> dict[str, Command]:
+    """Whole name → command, groups included, in the order of the help."""
+    found: dict[str, Command] = {}
+    for name in COMMANDS:
+        whole = typer.main.get_command(build([name]))
+        assert isinstance(whole, TyperGroup)
+        found["medlive"] = _command(whole, "medlive")
+        for command in _walk(whole.commands[name], f"medlive {name}"):
+            found[command.path] = command
+    return found
+
+
+def _walk(command: object, path: str) -> Iterator[Command]:
+    yield _command(command, path)
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _walk(child, f"{path} {name}")
+
+
+def _command(command: object, path: str) -> Command:
+    context = typer.Context(command, info_name=path)  # type: ignore[arg-type]
+    options, names, flags = [], {"--help"}, {"--help"}
+    fewest, most = 0, 0.0
+    for param in command.params:  # type: ignore[attr-defined]
+        if param.param_type_name == "argument":
+            fewest += param.required
+            most += param.nargs if param.nargs > 0 else float("inf")
+            continue
+        names.update(param.opts, param.secondary_opts)
+        if param.is_flag:
+            flags.update(param.opts, param.secondary_opts)
+        record = param.get_help_record(context)
+        if record is not None:
+            options.append(record)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])  # type: ignore[attr-defined]
+    text = inspect.cleandoc(command.help or "")  # type: ignore[attr-defined]
+    return Command(
+        path=path,
+        usage=usage,
+        help=text,
+        options=tuple(options),
+        names=frozenset(names),
+        flags=frozenset(flags),
+        arguments=(fewest, most),
+    )
+
+
+def commands_page() -> str:
+    """The reference of every command, argument and option, in Markdown."""
+    known = commands()
+    rows = [_WRITTEN, "# Commands", ""]
+    for command in known.values():
+        rows += [f"## {command.path}", "", _cell(command.help), ""]
+        rows += [f"    {command.usage}", ""]
+        if command.options:
+            rows += ["| option | meaning |", "| --- | --- |"]
+        for names, meaning in command.options:
+            rows.append(f"| `{_cell(names)}` | {_cell(meaning)} |")
+        rows.append("")
+    return "\n".join(rows)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def settings() -> list[Setting]:
+    """Every setting, in the order of the code."""
+    fields: dict[str, dict[str, _Field]] = {}
+    for module in (registry, filters, source, policy, config):
+        fields |= _declared(module)
+    tables = {"filters": filters.FilterSettings, "harvest": policy.FetchSettings}
+    found = []
+    for setting in _of_section(config.Settings, "", fields):
+        found.append(setting)
+        if setting.name in tables:
+            found += _of_section(tables[setting.name], f"{setting.name}.", fields)
+        if setting.name == "sources":
+            found += _of_section(source.SourceSettings, "sources.NAME.", fields)
+    return found
+
+
+def _of_section(
+    section: type, prefix: str, fields: Mapping[str, Mapping[str, _Field]]
+) -> Iterator[Setting]:
+    for name, field in section.model_fields.items():  # type: ignore[attr-defined]
+        declared = fields[section.__name__].get(name, _Field("", ""))
+        inner = _inner_section(field.annotation)
+        if inner is None:
+            yield Setting(f"{prefix}{name}", declared.default, declared.meaning)
+            continue
+        by_name = "NAME." if "dict" in str(field.annotation) else ""
+        yield from _of_section(inner, f"{prefix}{name}.{by_name}", fields)
+
+
+def _inner_section(annotation: object) -> type | None:
+    """The section that a field holds, alone or by name; None for a plain value."""
+    waiting = [annotation]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, type) and hasattr(each, "model_fields"):
+            return each
+        waiting += getattr(each, "__args__", ())
+    return None
+
+
+def _declared(module: ModuleType) -> dict[str, dict[str, _Field]]:
+    """Class → field → its default and its comment or docstring."""
+    text = inspect.getsource(module)
+    comments = {}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            comments[token.start[0]] = token.string.lstrip("# ")
+    found: dict[str, dict[str, _Field]] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = _class_fields(node, comments)
+    return found
+
+
+def _class_fields(node: ast.ClassDef, comments: dict[int, str]) -> dict[str, _Field]:
+    found = {}
+    for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
+        if not isinstance(statement, ast.AnnAssign):
+            continue
+        meaning = comments.get(statement.end_lineno or 0)
+        if meaning is None:
+            meaning = comments.get(statement.lineno - 1, "")
+        if isinstance(following, ast.Expr) and isinstance(
+            following.value, ast.Constant
+        ):
+            meaning = str(following.value.value)
+        default = "" if statement.value is None else ast.unparse(statement.value)
+        name = ast.unparse(statement.target)
+        found[name] = _Field(_plain_default(default), " ".join(meaning.split()))
+    return found
+
+
+def _plain_default(default: str) -> str:
+    if default.startswith("Field("):
+        return "{}" if "dict" in default else ""
+    return default
+
+
+def settings_page() -> str:
+    """The reference of every setting, in Markdown."""
+    rows = [
+        _WRITTEN,
+        "# Settings",
+        "",
+        "Each is written in a file of `config/` or given by the environment: `a.b` is `MEDLIVE_A__B`. "
+        "`medlive config show` prints which value is in force and where it comes from.",
+        "",
+        "| setting | default | meaning |",
+        "| --- | --- | --- |",
+    ]
+    for setting in settings():
+        default = f"`{_cell(setting.default)}`" if setting.default else ""
+        rows.append(f"| `{setting.name}` | {default} | {_cell(setting.meaning)} |")
+    return "\n".join(rows) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """File → its text."""
+    return {
+        FOLDER / "commands.md": commands_page(),
+        FOLDER / "settings.md": settings_page(),
+    }
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        file.write_text(text, encoding="utf-8")

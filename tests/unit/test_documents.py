@@ -1,0 +1,249 @@
+"""What documents and messages name exists: commands, options, settings, files, variables, tests, targets, links."""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import references  # noqa: E402
+
+from medlive.config import DATABASE_PARTS  # noqa: E402
+
+_WRITTEN = sorted(
+    file
+    for pattern in ("*.md", "docs/*.md", "docs/reference/*.md", "deploy/*.md")
+    for file in ROOT.glob(pattern)
+    if file.name != "CHANGELOG.md"  # what was so then
+)
+_COMMAND = re.compile(
+    r"(?:(?<![\w./=-])|(?<=/bin/))(?<!--owner )(?<!install )"
+    r"medlive ([a-z][a-z-]*(?![\w./=(:])(?: [^`\n]*)?)"
+)
+_PROSE = re.compile(
+    "alone|and|as|away|bundle|calls|can|did|does|errata|fetches|from|itself|may|never|or|"
+    "reads|recognises|refuses|ships|shows|stops|that|works|writes"
+)
+"""What follows the program's name in sentences that name no command."""
+_PLACEHOLDER = re.compile(r"[A-Z][A-Z/_]*")
+_SPAN = re.compile(r"`([^`\n]+)`")
+_FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.M | re.S)
+_FOLDERS = ("medlive", "docs", "tests", "config", "deploy", "benchmarks", "migrations")
+_PATH = re.compile(rf"(?<![\w/@.-])(?:{'|'.join(_FOLDERS)})/[\w./@-]*\w/?")
+_NO_FILES = {
+    "deploy/medlive-embed",  # Kubernetes' name of a deployment
+    "deploy/medlive-metrics",
+    "medlive/medlive",  # Inspect's name of the task
+    "medlive/ungraded_rate",
+}
+_FILES = ("closed", "jsonl", "key", "pub", "py", "sh", "yaml")
+_EXAMPLES = {"MEDLIVE_A__B", "MEDLIVE_OIDC_SECRET"}
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_VARIABLE = re.compile(r"\bMEDLIVE_[A-Z][A-Z_]*[A-Z]\b")
+_TARGET = re.compile(r"\bmake ([a-z][a-z-]+)\b")
+_TEST = re.compile(r"(?:([\w/]*test_\w+\.py))(?:::(test_\w+))?")
+
+
+class Place(NamedTuple):
+    """Where a text names something."""
+
+    where: str
+    text: str
+
+
+def _code() -> Iterator[Place]:
+    """What the documents set as code, a span or a line of a block each."""
+    for file in _WRITTEN:
+        text = file.read_text(encoding="utf-8")
+        name = str(file.relative_to(ROOT))
+        for block in _FENCE.findall(text):
+            for line in block.replace("\\\n", " ").splitlines():
+                yield Place(name, line)
+        for span in _SPAN.findall(_FENCE.sub("", text)):
+            yield Place(name, span)
+
+
+def _sentences() -> Iterator[Place]:
+    """The texts in the program that may name a command."""
+    for file in sorted((ROOT / "medlive").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                parts = [_part(value) for value in node.values]
+                yield Place(f"{file.relative_to(ROOT)}:{node.lineno}", "".join(parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield Place(f"{file.relative_to(ROOT)}:{node.lineno}", node.value)
+
+
+def _part(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else "VALUE"
+
+
+@cache
+def _commands() -> dict[str, references.Command]:
+    return references.commands()
+
+
+def _fault(text: str) -> str | None:
+    """What is wrong with a command line, from its first word after `medlive`."""
+    known = _commands()
+    words = re.split(r"[;:,.]\s|\s[|&<>#]", text)[0].split()
+    path = "medlive"
+    while words and f"{path} {words[0].rstrip('.,;:')}" in known:
+        path += f" {words.pop(0).rstrip('.,;:')}"
+    grouped = any(name.startswith(f"{path} ") for name in known)
+    unknown = grouped and words and not _PROSE.fullmatch(words[0].rstrip(".,;:"))
+    if unknown and re.fullmatch(r"[a-z][a-z-]+", words[0].rstrip(".,;:")):
+        return f"{path} has no {words[0]}"
+    return None if path == "medlive" else _fault_of_words(known[path], words)
+
+
+def _fault_of_words(command: references.Command, words: list[str]) -> str | None:
+    given, valued = 0, False
+    for word in words:
+        name = re.split(r"[=|,.;:)\]]", word.lstrip("[("))[0]
+        if re.fullmatch(r"--[a-z][a-z-]+", name):
+            if name not in command.names:
+                return f"{command.path} has no {name}"
+            valued = name not in command.flags and "=" not in word
+        elif valued:
+            valued = False
+        elif _PLACEHOLDER.fullmatch(word):
+            given += 1
+    if given > command.arguments[1]:
+        return f"{command.path} takes at most {command.arguments[1]} arguments"
+    return None
+
+
+@pytest.fixture(scope="module")
+def code() -> list[Place]:
+    return list(_code())
+
+
+def test_the_references_are_what_the_program_says() -> None:
+    for file, text in references.pages().items():
+        assert file.read_text(encoding="utf-8") == text, (
+            f"run python docs/references.py: {file} is older than the program"
+        )
+
+
+def test_every_command_that_documents_name_exists(code: list[Place]) -> None:
+    faults = []
+    for place in code:
+        for found in _COMMAND.findall(place.text):
+            fault = _fault(found)
+            if fault is not None:
+                faults.append(f"{place.where}: `{place.text}`: {fault}")
+    assert faults == []
+
+
+def test_every_command_that_messages_name_exists() -> None:
+    faults = []
+    for place in _sentences():
+        for found in _COMMAND.findall(place.text):
+            fault = _fault(found)
+            if fault is not None:
+                faults.append(f"{place.where}: {found[:60]}: {fault}")
+    assert faults == []
+
+
+def test_every_setting_and_task_that_documents_name_exists(code: list[Place]) -> None:
+    known = {setting.name for setting in references.settings()} | _tasks()
+    roles = {name.partition(".")[0] for name in known if "." in name}
+    pattern = re.compile(rf"(?:{'|'.join(sorted(roles))})(?:\.[a-z_]+)+")
+    faults = []
+    for place in code:
+        found = pattern.match(place.text)
+        if found is None or found[0].rpartition(".")[2] in _FILES:
+            continue
+        if not _is_setting(found[0], known):
+            faults.append(f"{place.where}: `{place.text}`")
+    assert faults == []
+
+
+def _tasks() -> set[str]:
+    """The engine's tasks; each has a prompt of its name."""
+    prompts = (ROOT / "medlive").glob("*/prompts/*.md")
+    return {file.stem.replace("_", ".", 1) for file in prompts}
+
+
+def _is_setting(name: str, known: set[str]) -> bool:
+    head, _, rest = name.partition(".")
+    by_name = f"{head}.NAME.{rest.partition('.')[2]}".rstrip(".")
+    above = any(other.startswith(f"{name}.") for other in known)
+    return name in known or by_name in known or above
+
+
+def test_every_file_that_documents_name_exists(code: list[Place]) -> None:
+    faults = []
+    for place in code:
+        for found in _PATH.findall(place.text):
+            if found not in _NO_FILES and not (ROOT / found).exists():
+                faults.append(f"{place.where}: `{place.text}`")
+    assert faults == []
+
+
+def test_every_link_of_the_documents_leads_somewhere() -> None:
+    faults = []
+    for file in _WRITTEN:
+        for link in _LINK.findall(file.read_text(encoding="utf-8")):
+            target, _, anchor = link.partition("#")
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            to = (file.parent / target).resolve() if target else file
+            known = anchor in _anchors(to) if to.is_file() and anchor else to.exists()
+            if not known:
+                faults.append(f"{file.name}: {link}")
+    assert faults == []
+
+
+@cache
+def _anchors(file: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.M):
+        plain = re.sub(r"[^\w\- ]", "", heading.lower().replace("`", ""))
+        found.add(plain.strip().replace(" ", "-"))
+    return found
+
+
+def test_every_variable_and_target_that_documents_name_exists(
+    code: list[Place],
+) -> None:
+    program = "".join(
+        file.read_text(encoding="utf-8")
+        for folder in ("medlive", "deploy", "tests")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in (".py", ".sh", ".yml", ".yaml", ".service", ".toml", "")
+        and file.is_file()
+    )
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.M))
+    settings = {setting.name.upper() for setting in references.settings()}
+    names = {f"MEDLIVE_{name.replace('.', '__')}" for name in settings}
+    names.update(_EXAMPLES, DATABASE_PARTS)
+    faults = []
+    for place in code:
+        for variable in _VARIABLE.findall(place.text):
+            if variable not in names and variable not in program:
+                faults.append(f"{place.where}: {variable}")
+        for target in _TARGET.findall(place.text):
+            if place.text.startswith("make ") and target not in targets:
+                faults.append(f"{place.where}: make {target}")
+    assert faults == []
+
+
+def test_every_test_that_documents_name_exists(code: list[Place]) -> None:
+    files = {file.name: file for file in (ROOT / "tests").rglob("test_*.py")}
+    faults = []
+    for place in code:
+        for name, test in _TEST.findall(place.text):
+            file = files.get(Path(name).name)
+            if file is None or (test and f"def {test}" not in file.read_text()):
+                faults.append(f"{place.where}: {name}::{test}")
+    assert faults == []
