@@ -8,11 +8,11 @@ BIN := $(VENV)/bin
 WORKERS ?= 4
 DEMO_HOME ?= $(CURDIR)/.medlive/demo
 # Some machines ask Python to keep no bytecode: then each of the tests' hundred processes would compile medlive anew.
-test: export PYTHONDONTWRITEBYTECODE :=
+test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
-test: export OMP_NUM_THREADS := 1
+test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test test-unit security audit coverage check chaos bench bench-curation bench-scale year clean
+.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos bench bench-curation bench-scale year clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -37,6 +37,8 @@ $(VENV)/.bench: $(VENV)/.dev
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) bench
 	@touch $@
 
+PYTEST = tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/integrations
+
 setup: $(VENV)/.dev ## a virtual environment with everything the tests need
 
 medcpt: $(VENV)/.medcpt ## what searching by meaning needs (torch and more, 1.3 GB): its tests are skipped without
@@ -47,11 +49,14 @@ integrations: $(VENV)/.integrations ## one case through each harness of medlive/
 demo: $(VENV)/.service ## the whole loop once, on sample communities served from this machine
 	@$(BIN)/medlive demo
 
-test: $(VENV)/.dev ## every test but those of `make integrations`, with a PostgreSQL of its own
-	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/integrations
+test: $(VENV)/.dev ## the tests, with a PostgreSQL of their own; those that take long are left to `make thorough`
+	@$(PYTEST) -m "not thorough"
+
+thorough: $(VENV)/.dev ## the tests that `make test` leaves out: matrices of faults and forgeries, kills at any moment
+	@$(PYTEST) -m thorough
 
 test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole programs
-	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/unit tests/golden
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not thorough" tests/unit tests/golden
 
 security: $(VENV)/.dev ## the tests of the threat model (docs/security.md), properties with many new examples
 	@HYPOTHESIS_PROFILE=security tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m security --ignore=tests/integrations

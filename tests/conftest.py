@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,12 +63,22 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+SAMPLED = 4
+"""`make test` tries every fourth row of a matrix, `make thorough` the others."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files of FIRST first, all else in its order; mark what the threat model names."""
+    """Put the files of FIRST first, all else in its order; mark what a target of the Makefile selects."""
     threats = named_tests(THREATS)
+    rows: Counter[str] = Counter()
     for item in items:
-        if item.nodeid.partition("[")[0] in threats:
+        name = item.nodeid.partition("[")[0]
+        if name in threats:
             item.add_marker("security")
+        if item.get_closest_marker("matrix") is not None:
+            if rows[name] % SAMPLED:
+                item.add_marker("thorough")
+            rows[name] += 1
     here = f"{Path(__file__).parent}/"
     places = {name: place for place, name in enumerate(FIRST)}
     items.sort(

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from medlive.demo.samples import SampleThread
 from medlive.threads.model import Thread
 from tests.support.attack_list import ATTACKS
@@ -33,6 +35,7 @@ def _as_import(name: str, thread: Thread) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 def test_no_attack_does_better_than_its_twin_and_none_is_frozen(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:

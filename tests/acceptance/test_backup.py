@@ -58,6 +58,7 @@ def _bytes(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.thorough
 async def test_a_backup_under_load_is_restored_whole(
     new_instance: NewInstance, forum: Forum, samples: list[SampleThread], tmp_path: Path
 ) -> None:

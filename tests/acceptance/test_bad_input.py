@@ -253,6 +253,7 @@ def file(tmp_path: Path, samples: list[SampleThread]) -> Path:
     return path
 
 
+@pytest.mark.thorough
 def test_every_line_becomes_a_thread_or_a_problem_and_curation_ends(
     new_instance: NewInstance, file: Path
 ) -> None:

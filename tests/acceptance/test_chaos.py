@@ -4,10 +4,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.rounds import run_calm, run_round
 from tests.chaos.stage import open_stage
 
 
+@pytest.mark.thorough
 async def test_a_week_under_a_fault_freezes_whole_as_an_undisturbed_one() -> None:
     folder = Path(tempfile.mkdtemp(prefix="medlive-chaos-"))
     try:

@@ -71,6 +71,7 @@ async def until(holds: Callable[[], bool], process: asyncio.subprocess.Process) 
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.thorough
 async def test_a_kill_at_any_stage_costs_the_calls_under_way(
     snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

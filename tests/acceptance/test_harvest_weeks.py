@@ -286,6 +286,7 @@ def _kill(process: "subprocess.Popen[str]") -> None:
     process.communicate()
 
 
+@pytest.mark.thorough
 async def test_killed_again_and_again_it_ends_as_if_it_never_had_been(
     forum: Forum, instance: Instance, new_instance: NewInstance
 ) -> None:

@@ -55,6 +55,7 @@ async def scheduled(instance: Instance, clock: Callable[[], datetime]) -> Any:
         await running
 
 
+@pytest.mark.thorough
 async def test_a_freeze_waits_for_an_endpoint_that_hangs_and_at_its_limit_says_what_is_missing(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:

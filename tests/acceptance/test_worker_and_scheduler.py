@@ -272,6 +272,7 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(
     assert [t.state for t in await second] == [StepOutcome.SKIPPED] * 4
 
 
+@pytest.mark.thorough
 def test_a_killed_database_costs_a_line_and_they_go_on_when_it_is_back(
     tmp_path: Path, free_tcp_port_factory: Callable[[], int]
 ) -> None:

@@ -181,6 +181,7 @@ OBSTACLES = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("state", OBSTACLES)
 async def test_what_the_database_refuses_for_a_while_fails_no_thread(
     instance: Instance, caplog: pytest.LogCaptureFixture, state: str

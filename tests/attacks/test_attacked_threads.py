@@ -50,6 +50,7 @@ async def _twin(
     return twins[attack.base]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("attack", LAID, ids=lambda a: a.id)
 async def test_the_rules_decide_no_better_than_without_the_attack(
     attack: Attack,
@@ -73,6 +74,7 @@ async def test_the_rules_decide_no_better_than_without_the_attack(
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("attack", BELIEVED, ids=lambda a: a.id)
 async def test_code_stops_a_model_that_obeys_unless_a_judge_must(
     attack: Attack,

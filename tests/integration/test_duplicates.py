@@ -319,6 +319,7 @@ def run_filters(url: str, batch: int, kill_at: int | None = None) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.thorough
 async def test_two_processes_accept_one_of_each_pair_and_a_kill_loses_nothing(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

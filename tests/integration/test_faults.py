@@ -81,6 +81,7 @@ async def test_no_index_is_no_fault_where_a_literature_service_is_asked(
     assert await look(stage.database, stage.settings) == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_is_named_wherever_people_look(stage: Stage, name: str) -> None:
     fault = FAULTS[name]

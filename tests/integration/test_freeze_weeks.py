@@ -358,6 +358,7 @@ POINTS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_freeze_that_is_killed_leaves_nothing_or_all_of_it_and_is_finished_as_it_was_fixed(
     database: Database,

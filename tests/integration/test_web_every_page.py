@@ -386,6 +386,7 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
         yield House(url, pages, full, headers)
 
 
+@pytest.mark.thorough
 async def test_no_page_takes_a_text_for_markup_and_axe_finds_nothing_serious(
     house: House, browser: Any
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_window_holds_both_its_days(metric: Metric) -> None:
         score_runs(runs, window=Window(since=date(2030, 1, 1)))
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 10_000),

@@ -256,6 +256,7 @@ async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(
     assert read_log(run / "grades.jsonl").damaged == []
 
 
+@pytest.mark.thorough
 async def test_processes_that_share_a_cache_leave_it_whole(tmp_path: Path) -> None:
     runs = [await answered(tmp_path / str(i), make_cases(30)) for i in range(2)]
     processes = [start(run, 0.0, tmp_path / "cache") for run in runs]

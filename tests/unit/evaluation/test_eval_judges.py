@@ -137,6 +137,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
 scores = st.integers(0, 4).map(lambda n: n / 4)
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(*[scores] * 6), min_size=5, max_size=9))
 def test_turned_round_judges_turn_the_shift_and_nothing_else(

@@ -135,6 +135,7 @@ def test_every_slice_is_the_mean_of_its_cases_scores_and_bounds(
         )
 
 
+@pytest.mark.thorough
 @settings(max_examples=20, deadline=None)
 @given(graded_runs(), st.sampled_from(list(Metric)), st.randoms(use_true_random=False))
 def test_every_completion_lies_within_the_bounds(

@@ -207,6 +207,7 @@ def test_text_that_continues_many_pages_is_dropped_but_first_pieces_stay(
     assert len(kept) == 2 * REPEATED_IN
 
 
+@pytest.mark.thorough
 def test_a_build_that_is_killed_leaves_the_old_index_and_the_next_one_tidies_up(
     tmp_path: Path,
 ) -> None:

@@ -152,6 +152,7 @@ build_index([open_corpus(sys.argv[1])], Path(sys.argv[2]), tell,
 """
 
 
+@pytest.mark.thorough
 def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -218,6 +219,7 @@ def _until(lines: object, wanted: str) -> list[str]:
     return seen
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("room", "dense"), [(60_000, False), (450_000, True), (1_500_000, True)]
 )

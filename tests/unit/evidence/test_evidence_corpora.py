@@ -409,6 +409,7 @@ def test_chunks_end_at_sentences_where_there_are_any(parts: list[str]) -> None:
     assert "".join("".join(pieces).split()) == "".join(cleaned.split())
 
 
+@pytest.mark.thorough
 def test_megabytes_without_a_full_stop_are_cut_in_linear_time() -> None:
     document = Document(
         "d",

@@ -395,6 +395,7 @@ def test_a_markdown_section_stands_under_its_headings(
     assert [(section.label, section.text) for section in sections] == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "unit", ["<sup/>", "<sup> </sup>", "<sup><label>1</label></sup><break/>"]
 )

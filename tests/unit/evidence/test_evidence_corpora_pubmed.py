@@ -351,6 +351,7 @@ SAMPLE = [
 ]
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(place=st.integers(0, 10**6), value=st.integers(0, 255), cut=st.booleans())
 def test_damage_anywhere_costs_at_most_the_record_it_falls_in(

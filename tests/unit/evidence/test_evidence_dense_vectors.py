@@ -73,6 +73,7 @@ def test_only_what_is_new_is_embedded(tmp_path: Path) -> None:
     check_holds(tmp_path, range(45))
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(
     corpora=st.lists(st.lists(st.integers(0, 40), max_size=40), min_size=1, max_size=4),
@@ -125,6 +126,7 @@ def wait_for(mark: Path) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.thorough
 def test_a_killed_process_loses_its_shard_and_no_other(tmp_path: Path) -> None:
     root, mark = tmp_path / "store", tmp_path / "mark"
     with child(root, 40, mark) as process:
@@ -151,6 +153,7 @@ def test_a_killed_process_loses_its_shard_and_no_other(tmp_path: Path) -> None:
     assert {place.suffix for place in store.folder.iterdir()} == {".vec", ".json"}
 
 
+@pytest.mark.thorough
 def test_a_corpus_that_changed_after_a_kill_is_planned_anew(tmp_path: Path) -> None:
     root, mark = tmp_path / "store", tmp_path / "mark"
     with child(root, 40, mark) as process:

@@ -303,6 +303,7 @@ def instance_of(publisher: Publisher, home: Path) -> Instance:
     return Instance(home, None, {"MEDLIVE_CONFIG": str(config)})
 
 
+@pytest.mark.thorough
 def test_a_killed_fetch_goes_on_to_equal_bytes_and_the_index_says_what_was_fetched(
     publisher: Publisher, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from medlive.sources.archive import ArchiveDamaged, ArchiveWriter, pages
 from medlive.sources.source import Fetched
 from tests.support.fuzzing import as_json, damaged
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.thorough]
 # A file of the same name is written anew for each example.
 same_folder = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -14,7 +14,7 @@ from medlive.errors import UsageError
 from medlive.web.audit.state import State
 from tests.support.fuzzing import DEEP, VALUES
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.thorough]
 
 KEYS = (
     st.text(max_size=40)

@@ -46,7 +46,7 @@ from tests.support.fuzzing import DEEP, altered, as_json, damaged
 from tests.support.publishing import a_snapshot
 from tests.support.runs import made_cases, made_run
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.thorough]
 # A file of the same name is written anew for each example.
 same_folder = settings(
     max_examples=settings.default.max_examples // 4,  # of each of many readers

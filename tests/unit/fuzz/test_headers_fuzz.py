@@ -14,7 +14,7 @@ from starlette.types import Message
 
 from medlive.web.downloads.files import send_file
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.thorough]
 
 CONTENT = b"0123456789"
 ETAG = f'"{hashlib.sha256(CONTENT).hexdigest()}"'

@@ -185,6 +185,7 @@ def test_what_a_password_costs_is_reckoned_as_libsodium_does(
     )
 
 
+@pytest.mark.thorough
 def test_every_flipped_bit_of_a_signature_is_refused() -> None:
     text = SIGNED.encode()
     free = range(len("untrusted comment: "), text.index(b"\n"))

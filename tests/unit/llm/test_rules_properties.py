@@ -300,6 +300,7 @@ def test_sentences_are_slices_in_order_that_lose_nothing(
     assert not text[at:].strip()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("language", "unit"),
     [

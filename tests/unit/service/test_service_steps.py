@@ -144,6 +144,7 @@ def test_a_slot_is_the_one_weekly_time_of_the_last_seven_days(
     )
 
 
+@pytest.mark.thorough
 @given(st.lists(st.integers(1, 24 * 40), min_size=1, max_size=60))
 def test_no_week_is_done_twice_and_none_that_was_seen_is_left_out(
     gaps: list[int],

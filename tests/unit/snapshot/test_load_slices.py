@@ -56,6 +56,7 @@ def test_every_reading_of_a_filter_is_the_same(loaded: Snapshot, one: Slice) -> 
     _check(loaded, [one], None)
 
 
+@pytest.mark.thorough
 @settings(max_examples=20)
 @given(
     st.lists(st.sampled_from(SLICES), max_size=3),

@@ -234,6 +234,7 @@ def many(count: int) -> Iterator[SnapshotCase]:
         )
 
 
+@pytest.mark.thorough
 def test_many_cases_are_checked_alike_in_one_process_and_in_two_and_in_order() -> None:
     count = BATCH * 5 + 3
     alone = list(check_many(many(count), 1))

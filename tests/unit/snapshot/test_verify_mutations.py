@@ -128,6 +128,7 @@ def test_there_are_over_five_hundred() -> None:
     assert len(set(labels)) == len(labels)
 
 
+@pytest.mark.thorough
 def test_a_changed_byte_is_caught_in_every_file(place: Place) -> None:
     assert check(place.alone, BYTE_MUTATIONS) == []
 
@@ -142,6 +143,7 @@ def test_lines_of_the_sums_lead_nowhere(place: Place) -> None:
     assert check(place.alone, SUMS_MUTATIONS) == []
 
 
+@pytest.mark.thorough
 def test_a_forger_who_mends_every_digest_and_signs_is_caught_by_meaning(
     place: Place,
 ) -> None:
@@ -336,6 +338,7 @@ def test_parquet_that_holds_or_claims_something_else_is_caught(place: Place) -> 
     assert check(place.alone, PARQUET) == []
 
 
+@pytest.mark.thorough
 def test_parquet_with_a_byte_changed_and_mended_digests_is_caught_or_says_the_very_same(
     place: Place,
 ) -> None:

@@ -242,6 +242,7 @@ _JSON = st.recursive(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=150)
 @given(st.dictionaries(st.sampled_from(sorted(GOOD)), _JSON), st.binary(max_size=60))
 def test_no_line_breaks_the_reader(

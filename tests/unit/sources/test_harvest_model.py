@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -256,6 +257,7 @@ CHANGES = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=120)
 @given(
     dated=st.booleans(),

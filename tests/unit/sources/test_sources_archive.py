@@ -287,6 +287,7 @@ def test_a_killed_write_is_cut_off_at_every_point(tmp_path: Path) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.thorough
 def test_no_flipped_byte_goes_unseen(tmp_path: Path) -> None:
     path = tmp_path / "a.warc.gz"
     stored = [a_page(1, body=b"<p>short</p>"), a_page(2, form=FORM[:1])]
@@ -404,6 +405,7 @@ def test_erasing_leaves_no_half_copy(tmp_path: Path) -> None:
     assert not target.exists()
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     noise = random.Random(2)
     path, target = tmp_path / "a.warc.gz", tmp_path / "b.warc.gz"

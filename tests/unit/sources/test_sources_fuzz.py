@@ -244,6 +244,7 @@ HOSTILE: dict[str, bytes] = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_hostile_pages_are_read_or_refused(kind: str) -> None:
     for site, opening in {

@@ -273,6 +273,7 @@ SHELLS = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", sorted(SITES))
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_a_hostile_page_is_read_or_refused_in_time(name: str, kind: str) -> None:

@@ -53,6 +53,7 @@ def test_cases_of_a_cluster_are_one_observation() -> None:
     assert (weights[:, ::5] == weights[:, 4::5]).all()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("k", [2, 5, 10, 39, 400, 3000])
 def test_a_column_of_zeros_has_more_than_the_exact_bound(k: int) -> None:
     low, high = mean_bounds(np.zeros(1), np.zeros(1), np.array([k]))
@@ -75,11 +76,13 @@ def test_of_zeros_and_ones_it_is_wilsons(hits: int, n: int) -> None:
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("freedom", [1, 4, 9, 38, 399, 20_000])
 def test_students_quantile_is_scipys(freedom: int) -> None:
     assert quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-8)
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(0, 10_000),

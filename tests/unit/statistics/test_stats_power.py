@@ -34,6 +34,7 @@ def test_the_cases_for_a_pair_find_it_as_often_as_said(
     assert (p < 0.05).mean() == pytest.approx(power, abs=0.045)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("before", [None, 150])
 def test_the_cases_for_a_drop_find_it_as_often_as_said(before: int | None) -> None:
     n = cases_for_drop(0.1, 0.2, before=before)
