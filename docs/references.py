@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import typer
+from pydantic.fields import FieldInfo
 from typer.core import TyperGroup
 
 from medlive import config
@@ -22,6 +23,7 @@ from medlive.filters import model as filters
 from medlive.sources import source
 from medlive.sources.fetching import policy
 
+_LONGEST = 120  # Characters of a default that are shown
 FOLDER = Path(__file__).parent / "reference"
 _WRITTEN = (
     "<!-- Written by docs/references.py: change the program, then run it again. -->"
@@ -44,11 +46,6 @@ class Setting(NamedTuple):
     """One setting as the code declares it."""
 
     name: str  # Dotted; NAME stands for a name that the user gives
-    default: str
-    meaning: str
-
-
-class _Field(NamedTuple):
     default: str
     meaning: str
 
@@ -120,7 +117,7 @@ def _cell(text: str) -> str:
 
 def settings() -> list[Setting]:
     """Every setting, in the order of the code."""
-    fields: dict[str, dict[str, _Field]] = {}
+    fields: dict[str, dict[str, str]] = {}
     for module in (registry, filters, source, policy, config):
         fields |= _declared(module)
     tables = {"filters": filters.FilterSettings, "harvest": policy.FetchSettings}
@@ -135,16 +132,30 @@ def settings() -> list[Setting]:
 
 
 def _of_section(
-    section: type, prefix: str, fields: Mapping[str, Mapping[str, _Field]]
+    section: type, prefix: str, fields: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Setting]:
     for name, field in section.model_fields.items():  # type: ignore[attr-defined]
-        declared = fields[section.__name__].get(name, _Field("", ""))
+        meaning = field.description or fields[section.__name__].get(name, "")
         inner = _inner_section(field.annotation)
-        if inner is None:
-            yield Setting(f"{prefix}{name}", declared.default, declared.meaning)
-            continue
-        by_name = "NAME." if "dict" in str(field.annotation) else ""
-        yield from _of_section(inner, f"{prefix}{name}.{by_name}", fields)
+        if inner is config.Roles:
+            yield from _of_section(config.RoleSettings, f"{name}.NAME.", fields)
+        elif inner is not None:
+            by_name = "NAME." if "dict" in str(field.annotation) else ""
+            yield from _of_section(inner, f"{prefix}{name}.{by_name}", fields)
+        else:
+            yield Setting(f"{prefix}{name}", _default(field), meaning)
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True)
+    if field.is_required() or value is None:
+        return ""
+    if isinstance(value, tuple | frozenset):
+        value = ", ".join(sorted(str(each) for each in value))
+    elif isinstance(value, dict):
+        value = ", ".join(f"{key} = {each}" for key, each in value.items())
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) < _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def _inner_section(annotation: object) -> type | None:
@@ -158,21 +169,21 @@ def _inner_section(annotation: object) -> type | None:
     return None
 
 
-def _declared(module: ModuleType) -> dict[str, dict[str, _Field]]:
-    """Class → field → its default and its comment or docstring."""
+def _declared(module: ModuleType) -> dict[str, dict[str, str]]:
+    """Class → field → its docstring, or the comment on it or before it."""
     text = inspect.getsource(module)
     comments = {}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             comments[token.start[0]] = token.string.lstrip("# ")
-    found: dict[str, dict[str, _Field]] = {}
+    found: dict[str, dict[str, str]] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = _class_fields(node, comments)
     return found
 
 
-def _class_fields(node: ast.ClassDef, comments: dict[int, str]) -> dict[str, _Field]:
+def _class_fields(node: ast.ClassDef, comments: dict[int, str]) -> dict[str, str]:
     found = {}
     for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
         if not isinstance(statement, ast.AnnAssign):
@@ -184,16 +195,8 @@ def _class_fields(node: ast.ClassDef, comments: dict[int, str]) -> dict[str, _Fi
             following.value, ast.Constant
         ):
             meaning = str(following.value.value)
-        default = "" if statement.value is None else ast.unparse(statement.value)
-        name = ast.unparse(statement.target)
-        found[name] = _Field(_plain_default(default), " ".join(meaning.split()))
+        found[ast.unparse(statement.target)] = " ".join(meaning.split())
     return found
-
-
-def _plain_default(default: str) -> str:
-    if default.startswith("Field("):
-        return "{}" if "dict" in default else ""
-    return default
 
 
 def settings_page() -> str:
@@ -203,7 +206,8 @@ def settings_page() -> str:
         "# Settings",
         "",
         "Each is written in a file of `config/` or given by the environment: `a.b` is `MEDLIVE_A__B`. "
-        "`medlive config show` prints which value is in force and where it comes from.",
+        "`medlive config show` prints which value is in force and where it comes from. Under `roles.` NAME is "
+        f"one of {', '.join(config.Roles.model_fields)}; elsewhere it is a name of yours.",
         "",
         "| setting | default | meaning |",
         "| --- | --- | --- |",

@@ -49,18 +49,22 @@ class Price(_Section):
     """US dollars per million tokens."""
 
     input: Annotated[float, Field(ge=0)]
+    """Of a million tokens of a request."""
     # None for the price of other tokens
     cached: Annotated[float, Field(ge=0)] | None = None
     output: Annotated[float, Field(ge=0)]
+    """Of a million tokens of a reply."""
 
 
 class RoleSettings(_Section):
     """The engine of a role."""
 
     engine: Literal["rules", "recorded", "openai"] = "rules"
+    """An OpenAI-compatible endpoint, a file of recorded replies, or rules in code, whose cases are not publishable."""
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
     base_url: str | None = None
     model: str | None = None
+    """The model as the endpoint names it."""
     # The environment variable with the key; None for an endpoint without one
     api_key_env: str | None = None
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
@@ -68,8 +72,11 @@ class RoleSettings(_Section):
     json_mode: Literal["schema", "object", "none"] = "schema"
     """How JSON is requested first; if the endpoint refuses, the next looser mode is used."""
     timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds after which a request is given up."""
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
+    """How often a request that failed is sent again."""
     parameters: dict[str, Any] = Field(default_factory=dict)
+    """Fields of every request, such as `temperature`."""
     query: dict[str, str] = Field(default_factory=dict)
     """Query parameters of every request, as Azure's `api-version`."""
     headers: dict[str, str] = Field(default_factory=dict)
@@ -107,14 +114,21 @@ class CurationSection(_Section):
     """How threads are curated (docs/method.md §1)."""
 
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 16
+    """Threads that are curated at once."""
     sufficiency: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """S_inf above which a history is sufficient."""
     alignment: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """S_align above which advice is in line with the evidence."""
     top_k: Annotated[int, Field(ge=1, le=50)] = 6
+    """Passages that are looked at for each claim."""
     confirm_veto: bool = True
+    """Whether a second check must confirm a contradiction."""
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
+    """Questions of each cross-examination; 0 for none."""
     # Whether an unsupported element rejects the case, as in the paper
     strict: bool = False
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    """Runs in which a failed thread is tried; then `jobs retry` must ask for it."""
     thread_timeout_s: Annotated[float, Field(gt=0)] = 7200.0
     """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
 
@@ -129,9 +143,13 @@ class EvidenceSection(_Section):
     #  "medcpt", or a folder with a cross-encoder; None for no reranking
     reranker: str | None = None
     backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
+    """What runs the encoders; `auto` takes torch, `int8` changes the vectors."""
     device: str = "cpu"
+    """Of the torch backend: `cpu`, `cuda`, `cuda:1`."""
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
+    """Texts that are encoded at once."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Of the CPU; without one the library's choice."""
     online: tuple[Literal["pubmed", "europepmc"], ...] = ()
     """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
     online_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
@@ -160,8 +178,11 @@ class BudgetSection(_Section):
     """The budget of one run, and of a week; None for no limit."""
 
     max_usd: Annotated[float, Field(gt=0)] | None = None
+    """US dollars that a run may cost; needs a price for each model."""
     max_calls: Annotated[int, Field(gt=0)] | None = None
+    """Requests that a run may send."""
     max_tokens: Annotated[int, Field(gt=0)] | None = None
+    """Tokens of requests and replies that a run may take."""
     # Of an ISO week, over all runs and workers
     week_usd: Annotated[float, Field(gt=0)] | None = None
     stage_week_usd: dict[
@@ -175,15 +196,18 @@ class CodebookSection(_Section):
     """Code lists in addition to the shipped terms."""
 
     paths: tuple[Path, ...] = ()
+    """Official code lists in CSV or TSV: WHO ICD, ICF, ICHI."""
 
 
 class ReleaseSection(_Section):
     """The conditions of a release, and its held-out cases."""
 
     minimum_cases: Annotated[int, Field(ge=0)] = 1
+    """A release with fewer cases is refused."""
     minimum_by_language: dict[Literal["en", "zh"], Annotated[int, Field(ge=0)]] = Field(
         default_factory=dict
     )
+    """Language → a release with fewer cases in it is refused."""
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""
@@ -197,6 +221,7 @@ class PublishSection(_Section):
     """Where snapshots are published (docs/publishing.md). Keys and tokens come from the environment alone."""
 
     to: Literal["folder", "s3", "huggingface"] = "folder"
+    """The kind of place."""
     # A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it
     at: str | None = None
     # Of an S3-compatible store or a hub; None for the client's default
@@ -216,11 +241,17 @@ class NotifySection(_Section):
     heartbeat_url: SecretStr | None = None
     """A dead man's switch: POSTed to once a minute while all vital checks pass, else with `/fail` at its end."""
     email_to: tuple[str, ...] = ()
+    """Addresses that are sent mail."""
     email_from: str = "medlive@localhost"
+    """The address that mail is sent from."""
     smtp_host: str = "localhost"
+    """The mail server."""
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = 25
+    """Its port."""
     smtp_starttls: bool = False
+    """Whether the connection is encrypted before anything is sent."""
     smtp_user: str | None = None
+    """The account at the mail server; None for none."""
     smtp_password: SecretStr | None = None  # From MEDLIVE_NOTIFY__SMTP_PASSWORD
 
     @model_validator(mode="after")
@@ -247,6 +278,7 @@ class WatchSection(_Section):
     """From when on checks report a problem (docs/operations.md#what-is-checked)."""
 
     disk_free_share: Annotated[float, Field(ge=0, le=1)] = 0.05
+    """A disk with a smaller share free is nearly full."""
     disk_free_gb: Annotated[float, Field(ge=0)] = 2.0
     """A disk is nearly full below either of both."""
     # Days before its end that a certificate is reported
@@ -277,8 +309,11 @@ class WeeklyTime(_Section):
     """A time of each ISO week, in UTC."""
 
     weekday: Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+    """The day."""
     hour: Annotated[int, Field(ge=0, le=23)]
+    """The hour, in UTC."""
     minute: Annotated[int, Field(ge=0, le=59)] = 0
+    """The minute."""
 
 
 class ScheduleSection(_Section):
@@ -304,10 +339,13 @@ class OidcSection(_Section):
     """The identity provider by which people sign in."""
 
     issuer: Annotated[str, Field(pattern=r"^https?://")]
+    """The address of the provider."""
     client_id: str
+    """The name that the provider knows medlive by."""
     client_secret_env: str  # The environment variable with the client's secret
     scope: str = "openid profile email"
     name_claim: str = "preferred_username"
+    """The claim that holds the account's name."""
     # A claim's name, or a path into it, as `realm_access.roles`
     role_claim: str = "roles"
     roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(
@@ -350,6 +388,7 @@ class Settings(_Section):
     """All settings. `home` is the folder of the state: database, indexes, snapshots, runs."""
 
     home: Path
+    """The folder of the state; MEDLIVE_HOME."""
     # None for the embedded PostgreSQL under `home`
     database_url: SecretStr | None = None
     filters: dict[str, Any] = Field(

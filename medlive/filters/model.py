@@ -39,7 +39,9 @@ class FilterSettings(BaseModel):
         le=1,
         description="Share of the non-space characters that rejects a thread.",
     )
-    languages: tuple[Literal["en", "zh"], ...] = ("en", "zh")
+    languages: tuple[Literal["en", "zh"], ...] = Field(
+        default=("en", "zh"), description="What a thread may be written in."
+    )
     non_clinical_sections: tuple[str, ...] = Field(
         default=tuple(read_lines("non_clinical_sections.txt")),
         description="Tags, boards and URL sections that hold no clinical questions.",

@@ -133,6 +133,11 @@ def test_the_references_are_what_the_program_says() -> None:
         )
 
 
+def test_every_setting_says_what_it_means() -> None:
+    unexplained = [s.name for s in references.settings() if not s.meaning]
+    assert unexplained == []
+
+
 def test_every_command_that_documents_name_exists(code: list[Place]) -> None:
     faults = []
     for place in code:

@@ -84,6 +84,7 @@ class Candidate(BaseModel):
     model: str | None = None
     """The id at the endpoint; None: the table's name."""
     family: str | None = None
+    """Models that share what they saw in training."""
     size: str | None = None
     """As its maker writes it, e.g. "70B"."""
     cutoff: str | None = None
@@ -91,13 +92,17 @@ class Candidate(BaseModel):
     cutoff_source: str | None = None
     """Where the cutoff is said: an address or a citation."""
     confidence: Literal["stated", "inferred"] | None = None
+    """How far the cutoff is to be believed."""
     released: date | None = None
     """The day the model was released; used where the cutoff is undisclosed."""
     base_url: str | None = None
+    """The endpoint, up to `/v1`."""
     api_key_env: str | None = None
     """The environment variable that holds the key."""
     query: dict[str, str] = Field(default_factory=dict)
+    """Query parameters of every request."""
     headers: dict[str, str] = Field(default_factory=dict)
+    """Headers of every request; the key belongs in a variable."""
     key_header: str | None = None
     """As in a role's table (`medlive.config.RoleSettings`)."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -107,7 +112,9 @@ class Candidate(BaseModel):
     temperature: Annotated[float, Field(ge=0)] | None = None
     """None, and "none" in the file: none is sent."""
     reasoning_effort: str | None = None
+    """Sent with each request, where the model takes it."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Fields that the client's library does not know."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Anything else that is sent as it stands."""
 

@@ -97,6 +97,7 @@ class FetchSettings(BaseModel):
     allow_loopback: bool = False
     """Whether this machine's own addresses may be asked, as the demonstration and tests do."""
     concurrency_per_host: int = Field(default=1, ge=1, le=16)
+    """Requests to one host at once."""
     attempt_timeout_s: float = Field(default=60.0, gt=0)
     """Most seconds for one attempt, from the connection to the last byte."""
     total_timeout_s: float = Field(default=PAGE_SECONDS, gt=0)
@@ -104,6 +105,7 @@ class FetchSettings(BaseModel):
     max_body_bytes: int = Field(default=PAGE_BYTES, gt=0, le=MOST_PAGE_BYTES)
     """Most bytes of a body, counted after decompression."""
     max_redirects: int = Field(default=REDIRECTS, ge=0)
+    """Redirects that are followed."""
     retries: Mapping[FetchReason, int] = dict(zip(OUTAGES, (2, 2, 3, 2), strict=True))
     """Attempts after the first, for each reason; a reason not named is not retried."""
     retry_budget: Mapping[FetchReason, int] = dict(
@@ -115,6 +117,7 @@ class FetchSettings(BaseModel):
     backoff_s: float = Field(default=2.0, ge=0)
     """The first wait before another attempt; it doubles each time, and half of it is random."""
     max_backoff_s: float = Field(default=120.0, ge=0)
+    """The longest wait before another attempt."""
     max_retry_after_s: float = Field(default=RETRY_AFTER_S, ge=0)
     """The longest Retry-After that is waited for; after a longer one the host is not asked until then."""
     content_types: tuple[str, ...] = (
@@ -123,6 +126,7 @@ class FetchSettings(BaseModel):
         "application/json",
         "text/plain",
     )
+    """What a page may be; other kinds are not read."""
 
     @property
     def user_agent(self) -> str:
