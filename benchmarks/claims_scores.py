@@ -15,9 +15,8 @@ from medlive.statistics.agreement import equal_of_tables, macro_f1_of_tables
 from medlive.statistics.bootstrap import Estimate, Floats, estimate
 
 LABELS: Final = (Alignment.SUPPORTED, Alignment.NEUTRAL, Alignment.CONTRADICTED)
-OTHER: Final = len(
-    LABELS
-)  # The column of what is none of the three: wrong, and no rating of a label
+# The column of what is none of the three: wrong, and no rating of a label
+OTHER: Final = len(LABELS)
 DRAWS: Final = 1000
 COUNTED_AS: Final[Mapping[str, int]] = {
     "supported": 0,

@@ -104,9 +104,8 @@ class Roles(_Section):
     validator: RoleSettings = RoleSettings()
     controller: RoleSettings = RoleSettings()
     rubric: RoleSettings = RoleSettings()
-    reader: RoleSettings = (
-        RoleSettings()
-    )  # Reads what the others wrote; preferably a different model
+    # Reads what the others wrote; preferably a different model
+    reader: RoleSettings = RoleSettings()
     grader: RoleSettings = RoleSettings()
 
 
@@ -329,9 +328,8 @@ class ScheduleSection(_Section):
     """How long a freeze waits for threads that were queued for its week; then the week is partial."""
     failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The queueing has failed, and is done again, where more than this share of its threads failed."""
-    retention: WeeklyTime = WeeklyTime(
-        weekday="sun", hour=22
-    )  # Removes raw pages older than `archive.keep_days`
+    # Removes raw pages older than `archive.keep_days`
+    retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)
     backup: WeeklyTime = WeeklyTime(weekday="sun", hour=23)  # With `backup.folder`
 
 
@@ -391,9 +389,8 @@ class Settings(_Section):
     """The folder of the state; MEDLIVE_HOME."""
     # None for the embedded PostgreSQL under `home`
     database_url: SecretStr | None = None
-    filters: dict[str, Any] = Field(
-        default_factory=dict
-    )  # Fields of `medlive.filters.FilterSettings`
+    # Fields of `medlive.filters.FilterSettings`
+    filters: dict[str, Any] = Field(default_factory=dict)
     curation: CurationSection = CurationSection()
     evidence: EvidenceSection = EvidenceSection()
     budget: BudgetSection = BudgetSection()
@@ -410,9 +407,8 @@ class Settings(_Section):
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Community → fields of `medlive.sources.source.SourceSettings` that override its adapter's."""
     roles: Roles = Roles()
-    prices: dict[str, Price] = Field(
-        default_factory=dict
-    )  # Model id → its price, for every role with that model
+    # Model id → its price, for every role with that model
+    prices: dict[str, Price] = Field(default_factory=dict)
     candidates: dict[str, Candidate] = Field(default_factory=dict)
     """Name → a model under evaluation: its endpoint and training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
@@ -424,9 +420,8 @@ class Loaded:
     """The settings and the origin of each."""
 
     settings: Settings
-    origins: Mapping[
-        str, str
-    ]  # Dotted key → a file's name, an environment variable's name, or "default"
+    # Dotted key → a file's name, an environment variable's name, or "default"
+    origins: Mapping[str, str]
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:

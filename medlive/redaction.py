@@ -72,9 +72,8 @@ class _Forms(NamedTuple):
 
     plain: tuple[str, ...]
     hexadecimal: re.Pattern[str]
-    base64: tuple[
-        tuple[str, re.Pattern[str]], ...
-    ]  # Each with a part of it that is searched for first
+    # Each with a part of it that is searched for first
+    base64: tuple[tuple[str, re.Pattern[str]], ...]
 
 
 @lru_cache(maxsize=256)
@@ -88,10 +87,8 @@ def _forms(secret: str) -> _Forms:
     encoded = []
     for before in range(3):
         written = b64encode(bytes(before) + data).decode("ascii")
-        first, last = (
-            (before * 4 + 2) // 3,
-            (before + len(data)) * 4 // 3,
-        )  # Characters of the secret alone
+        # Characters of the secret alone
+        first, last = (before * 4 + 2) // 3, (before + len(data)) * 4 // 3
         core = written[first:last]
         pattern = "".join(_BASE64.get(c, c) for c in core)
         whole = f"[A-Za-z0-9+/_-]{{0,{1 if before else 0}}}{pattern}[A-Za-z0-9+/_-]?(?:=|%3[Dd]){{0,2}}"

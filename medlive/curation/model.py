@@ -134,9 +134,8 @@ class Requirement:
 
     requirement: str
     present: bool
-    element_ids: tuple[
-        str, ...
-    ]  # Narrative elements, or "q", that entail it; never empty when present
+    # Narrative elements, or "q", that entail it; never empty when present
+    element_ids: tuple[str, ...]
     prudent: bool = False  # Whether it is only good to know; not counted in S_inf
 
 
@@ -163,14 +162,12 @@ class ClaimVerdict:
 
     element_id: str
     claim: str  # The element as a self-contained statement, which was judged
-    queries: tuple[
-        str, ...
-    ]  # The searches: short English phrases, and the claim itself where it is not English
+    # The searches: short English phrases, and the claim itself where it is not English
+    queries: tuple[str, ...]
     verdict: Alignment
     hits: tuple[Hit, ...]  # The retrieved passages, best first
-    citations: tuple[
-        Citation, ...
-    ]  # Support the verdict; empty only if neutral or not_standard
+    # Support the verdict; empty only if neutral or not_standard
+    citations: tuple[Citation, ...]
     reason: str
     second: SecondCheck | None = None  # None without a second check
     flag: str = ""  # A fault of the claim's numbers; empty if none
@@ -344,9 +341,8 @@ class Curation:
     second_reading: SecondReading | None = None  # None if not reached
     holds: tuple[Hold, ...] = ()  # Why a person must review it; empty unless held
     calls: tuple[Call, ...] = ()
-    engines: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # Agent → engine identity as JSON
+    # Agent → engine identity as JSON
+    engines: Mapping[str, Any] = field(default_factory=dict)
     overruled: tuple[
         Reason, ...
     ] = ()  # Reasons that a person overruled: the chain went on in spite of them

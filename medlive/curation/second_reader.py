@@ -85,9 +85,8 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
 class Redacted:
     """Texts with identifiers of people removed."""
 
-    texts: Mapping[
-        str, str
-    ]  # Text id → the text with each identifier replaced by its kind in brackets
+    # Text id → the text with each identifier replaced by its kind in brackets
+    texts: Mapping[str, str]
     found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>", never the words
     remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
 

@@ -113,9 +113,8 @@ class RequirementItem(ReplyModel):
 
     requirement: Text
     present: bool
-    element_ids: Annotated[
-        tuple[str, ...], Field(max_length=20, strict=False)
-    ]  # "q": the query itself says it
+    # "q": the query itself says it
+    element_ids: Annotated[tuple[str, ...], Field(max_length=20, strict=False)]
 
 
 class SufficiencyReply(ReplyModel):
@@ -286,9 +285,8 @@ class TextReply(ReplyModel):
 
     task: ClassVar = "reader.text"
     problems: Annotated[tuple[TextProblem, ...], Field(max_length=40, strict=False)]
-    missing: Annotated[
-        tuple[str, ...], Field(max_length=120, strict=False)
-    ]  # Elements that the texts leave out
+    # Elements that the texts leave out
+    missing: Annotated[tuple[str, ...], Field(max_length=120, strict=False)]
 
 
 class WrongAdviceItem(ReplyModel):

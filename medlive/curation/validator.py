@@ -57,9 +57,8 @@ class Claim:
 
     element_id: str
     statement: str  # Self-contained
-    queries: tuple[
-        str, ...
-    ]  # Short English phrases, and the claim itself where it is Chinese
+    # Short English phrases, and the claim itself where it is Chinese
+    queries: tuple[str, ...]
     flag: str = ""  # A remaining fault of the statement's numbers; empty if none
 
     @property

@@ -44,9 +44,8 @@ class Account:
     id: int
     name: str
     role: Role
-    subject: (
-        str | None
-    )  # `ISSUER#SUBJECT` at the identity provider; None: signs in here
+    # `ISSUER#SUBJECT` at the identity provider; None: signs in here
+    subject: str | None
     created_at: datetime
     signed_in_at: datetime | None  # None: never
     disabled_at: datetime | None  # None: it is not

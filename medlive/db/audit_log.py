@@ -198,9 +198,8 @@ async def verify_log(
         anchors: What the log must have been at other times.
     """
     faults: list[str] = []
-    erased: set[int] = (
-        set()
-    )  # Entries without their reason, of which no takedown spoke yet
+    # Entries without their reason, of which no takedown spoke yet
+    erased: set[int] = set()
     anchored = dict.fromkeys((anchor.entries for anchor in anchors), "")
     number, previous, seen = 0, None, head is None
     async for entry in _walk(session):

@@ -183,9 +183,8 @@ async def list_evaluations(session: AsyncSession) -> list[Evaluation]:
 class Run:
     """A run of a step."""
 
-    week: (
-        str | None
-    )  # The ISO week that it worked for; None: it was asked for by hand, for no week
+    # The ISO week that it worked for; None: it was asked for by hand, for no week
+    week: str | None
     outcome: RunOutcome
     started_at: datetime
     finished_at: datetime | None
@@ -253,9 +252,8 @@ class History:
     """Everything that decides what is due."""
 
     harvests: Mapping[str, HarvestHistory]
-    latest: Mapping[
-        str, Run
-    ]  # Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand
+    # Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand
+    latest: Mapping[str, Run]
     done: Mapping[str, Run]  # The same for the latest run that was done
     frozen_week: str | None  # The latest week that is frozen
     frozen_at: datetime | None

@@ -206,9 +206,8 @@ class Database:
         """Use `connect`."""
         self.engine = engine
         self._sessions = async_sessionmaker(engine, expire_on_commit=False)
-        alone = engine.execution_options(
-            isolation_level="AUTOCOMMIT"
-        )  # Of the same pool
+        # Of the same pool
+        alone = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._readers = async_sessionmaker(alone, expire_on_commit=False)
 
     @classmethod

@@ -39,9 +39,8 @@ class Study:
     name: str
     kind: StudyKind
     version: str | None  # The snapshot whose cases were drawn; None: the ready cases
-    run: (
-        str | None
-    )  # The folder of the run whose answers are rated; None: cases are rated
+    # The folder of the run whose answers are rated; None: cases are rated
+    run: str | None
     grader: str | None  # Who graded the run
     stratum: Stratum
     seed: int

@@ -34,9 +34,8 @@ OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
 class Communities:
     """The running communities."""
 
-    base_urls: Mapping[
-        str, str
-    ]  # Site → `http://127.0.0.1:<port>`, without a slash at the end
+    # Site → `http://127.0.0.1:<port>`, without a slash at the end
+    base_urls: Mapping[str, str]
     boards: Mapping[str, tuple[str, ...]]
     """Site → its boards: iCliniq topics, SDN `<slug>.<node>`, DXY sections, Medlive branches."""
 

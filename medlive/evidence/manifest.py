@@ -91,9 +91,8 @@ class CorpusEntry(_Frozen):
 class DenseParameters(_Frozen):
     """What decides an index's results beside its vectors; None where the kind has no such parameter."""
 
-    storage: Literal[
-        "float32", "float16", "sq8", "pq4"
-    ]  # How the searched copy of the vectors is coded
+    # How the searched copy of the vectors is coded
+    storage: Literal["float32", "float16", "sq8", "pq4"]
     nlist: int | None = None  # Cells
     trained_on: int | None = None  # Vectors that the cells were made from
     sub_quantisers: int | None = None  # 4-bit codes a vector

@@ -19,9 +19,8 @@ class ChainResult:
     """The verdicts of all rules on one thread, in the chain's order."""
 
     verdicts: tuple[FilterVerdict, ...]
-    rejected_by: (
-        FilterVerdict | None
-    )  # The first verdict that did not pass; None if the thread passed
+    # The first verdict that did not pass; None if the thread passed
+    rejected_by: FilterVerdict | None
 
     @property
     def passed(self) -> bool:

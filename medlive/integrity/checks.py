@@ -131,9 +131,8 @@ class SignedDocument:
 
     what: str  # What is signed, in a word: "snapshot"
     document: str  # The file that names the key
-    key: (
-        tuple[str, str] | None
-    )  # The key's id and base64 line; None: the document names none
+    # The key's id and base64 line; None: the document names none
+    key: tuple[str, str] | None
     comment: str
     untrusted: str  # The expected trusted and untrusted comments
     given: Sequence["PublicKey"]

@@ -27,9 +27,8 @@ PRIVATE_FOLDER: Final = 0o700
 """Rights of a folder that only its owner may enter."""
 
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
-_READ: Final = (
-    os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-)  # a pipe must not make the caller wait
+# a pipe must not make the caller wait
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NOT_FOLLOWED: Final = frozenset(

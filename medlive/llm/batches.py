@@ -25,9 +25,8 @@ class BatchState:
     calls: int
     completed: int
     failed: int
-    result_files: tuple[
-        str, ...
-    ]  # Ids of the files of results and of errors, once the endpoint has written them
+    # Ids of the files of results and of errors, once the endpoint has written them
+    result_files: tuple[str, ...]
     errors: tuple[str, ...]  # Why the file of calls was refused
 
     @property

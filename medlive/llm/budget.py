@@ -27,12 +27,10 @@ class Budget:
     max_calls: int | None = None
     max_usd: float | None = None
     max_tokens: int | None = None  # Input and output together
-    calls: int = field(
-        default=0, init=False
-    )  # HTTP requests: each attempt of a call counts, see `pay_again`
-    usd: float = field(
-        default=0.0, init=False
-    )  # What is known to be spent; see `unpriced`
+    # HTTP requests: each attempt of a call counts, see `pay_again`
+    calls: int = field(default=0, init=False)
+    # What is known to be spent; see `unpriced`
+    usd: float = field(default=0.0, init=False)
     tokens: int = field(default=0, init=False)
     unpriced: int = field(default=0, init=False)  # Calls whose cost is unknown
     estimated: int = field(default=0, init=False)

@@ -130,9 +130,8 @@ class Circuit:
     async def opening(self) -> Opening | None:
         """The circuit's opening; None where it is closed."""
         if self._opening is not None or time.monotonic() - self._read_at > FRESH_S:
-            self._read_at = (
-                time.monotonic()
-            )  # before it is known: the other calls of this moment do not ask too
+            # before it is known: the other calls of this moment do not ask too
+            self._read_at = time.monotonic()
             known, self._opening = self._opening, await self._store.find(self._key)
             if known and not self._opening:  # another process's probe was answered
                 self._reset()

@@ -88,9 +88,8 @@ _NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"
 _NO_MONEY_WORDS: Final = ("insufficient_quota", "insufficient balance", "余额不足")
 """How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
 """Characters from which on a key is secret, and removed from messages: a local endpoint's may be one letter."""
-_VERSIONED: Final = re.compile(
-    r"/v\d+[a-z0-9]*(?:/openai)?$"
-)  # How the paths of most endpoints end
+# How the paths of most endpoints end
+_VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
 _AZURE_DEPLOYMENT: Final = "/openai/deployments/"
 _PATH: Final = "/chat/completions"
 _PAGE: Final = "a web page came, not JSON"

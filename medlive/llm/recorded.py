@@ -24,9 +24,8 @@ class Recording:
     model: str  # Who wrote them
     made_on: str  # The day, as an ISO date
     how: str  # In a sentence for people
-    replies: dict[str, tuple[str, str]] = field(
-        default_factory=dict
-    )  # `reply_key` → (task, the reply's text)
+    # `reply_key` → (task, the reply's text)
+    replies: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:

@@ -232,9 +232,8 @@ def read_error(raw: bytes) -> tuple[str, list[str], str]:
     except (ValueError, RecursionError):
         return plain, [], ""
     body = body[0] if isinstance(body, list) and body else body  # Google
-    error = (
-        body.get("error", body) if isinstance(body, dict) else None
-    )  # vLLM: no envelope
+    # vLLM: no envelope
+    error = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return error if isinstance(error, str) else plain, [], ""  # Ollama: a string
     inner = error.get("innererror")

@@ -62,9 +62,8 @@ class Fetched:
     # False if a step of the verification was skipped (without pyarrow, say)
     complete: bool
     bytes_fetched: int
-    errata: (
-        int | None
-    )  # How many errata concern this version; None if the place has no errata
+    # How many errata concern this version; None if the place has no errata
+    errata: int | None
     # Why the errata that were here already were not replaced
     errata_kept: str | None = None
 

@@ -36,9 +36,8 @@ class ErrataUpdate:
     """The errata that hold after a fetch."""
 
     errata: Errata
-    kept: (
-        str | None
-    )  # Why those that were here are kept; None if those that came replaced them
+    # Why those that were here are kept; None if those that came replaced them
+    kept: str | None
 
 
 def update_errata(

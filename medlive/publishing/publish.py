@@ -103,16 +103,14 @@ class Published:
     signed: bool
     dry_run: bool = False
     sent: list[str] = field(default_factory=list)  # Immutable files that were added
-    already: list[str] = field(
-        default_factory=list
-    )  # Immutable files that existed with the same bytes
+    # Immutable files that existed with the same bytes
+    already: list[str] = field(default_factory=list)
     updated: list[str] = field(default_factory=list)  # Mutable files that were written
     bytes_sent: int = 0  # Of immutable files
     # The newest version on the target afterwards; None for a dry run
     latest: str | None = None
-    unfinished: list[str] = field(
-        default_factory=list
-    )  # Other versions on the target that are incomplete
+    # Other versions on the target that are incomplete
+    unfinished: list[str] = field(default_factory=list)
 
 
 def prepare_release(

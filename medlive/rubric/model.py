@@ -50,9 +50,8 @@ _SPECIALTY_NAMES = (
     "Pediatrics; Physical Medicine & Rehabilitation; Plastic Surgery; Psychiatry; Pulmonary & Critical Care; "
     "Radiation Oncology; Radiology & Nuclear Medicine; Rheumatology; Urology; Vascular Surgery"
 )
-SPECIALTIES: tuple[str, ...] = tuple(
-    _SPECIALTY_NAMES.split("; ")
-)  # The closed list of 38 (docs/method.md §1)
+# The closed list of 38 (docs/method.md §1)
+SPECIALTIES: tuple[str, ...] = tuple(_SPECIALTY_NAMES.split("; "))
 
 UNKNOWN_SPECIALTY = "unknown"
 

@@ -76,9 +76,8 @@ class RubricReply(ReplyModel):
     specialty: str
     facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
     criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
-    no_negative: Annotated[
-        str, StringConstraints(max_length=1000)
-    ]  # Why no criterion costs points; else empty
+    # Why no criterion costs points; else empty
+    no_negative: Annotated[str, StringConstraints(max_length=1000)]
 
 
 class ProblemItem(ReplyModel):

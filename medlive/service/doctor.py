@@ -363,9 +363,8 @@ async def _examine_index(settings: Settings) -> Finding:
     from medlive.service.wiring import open_retriever
 
     retriever = open_retriever(settings)
-    (hits,) = await retriever.search(
-        [Query("fever treatment")], k=3
-    )  # verifies the files first
+    # verifies the files first
+    (hits,) = await retriever.search([Query("fever treatment")], k=3)
     passages = retriever.identity.passages
     if not hits:
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"

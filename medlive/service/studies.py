@@ -71,13 +71,11 @@ class Results:
     items: int
     progress: dict[str, int]  # Rater → items rated
     aspects: tuple[AspectQuality, ...]  # Of cases, over what two raters rated
-    grading: (
-        Reliability | None
-    )  # Of a grader, as `eval meta --human` has it; None: nothing is rated
+    # Of a grader, as `eval meta --human` has it; None: nothing is rated
+    grading: Reliability | None
     disagreements: tuple[Disagreement, ...]  # Of the items that all raters rated
-    overturned: tuple[
-        StudyItem, ...
-    ]  # What all raters, two or more, decided against the grader
+    # What all raters, two or more, decided against the grader
+    overturned: tuple[StudyItem, ...]
 
     @property
     def is_rated(self) -> bool:
@@ -308,9 +306,8 @@ async def rate(
     """
     async with database.begin() as session:
         results = await evaluate(session, study) if rater == study.adjudicator else None
-        study = await studies.find_study(
-            session, study.name, lock=True
-        )  # Nobody closes it meanwhile
+        # Nobody closes it meanwhile
+        study = await studies.find_study(session, study.name, lock=True)
         item = next(
             (
                 i

@@ -461,9 +461,8 @@ class Pipeline:
     online: "OnlineRetriever | None" = (
         None  # The retriever, where it asks literature services
     )
-    literature: Mapping[str, Circuit] = field(
-        default_factory=dict
-    )  # Service → its circuit
+    # Service → its circuit
+    literature: Mapping[str, Circuit] = field(default_factory=dict)
 
     @property
     def circuits(self) -> set[Circuit]:

@@ -106,15 +106,13 @@ class SnapshotDiff:
     old: Manifest
     new: Manifest
     counts: Mapping[ChangeKind, int]
-    touched: Mapping[
-        str, int
-    ]  # Changed field, or `criteria <edit>` → how many revised cases have it
+    # Changed field, or `criteria <edit>` → how many revised cases have it
+    touched: Mapping[str, int]
     listed: tuple[CaseDiff, ...]  # The first cases of each kind, by kind and case id
     reasons: Mapping[str, str]  # Case id → reason, for the listed cases
     reasons_from: str  # Where the reasons were read, or why there are none
-    settings: tuple[
-        FieldEdit, ...
-    ]  # Where the manifests differ in how the releases were made
+    # Where the manifests differ in how the releases were made
+    settings: tuple[FieldEdit, ...]
 
 
 _CASE_CONTENT: Final = tuple(

@@ -76,9 +76,8 @@ class Erratum(_Frozen):
     """Of a criterion: the latest frozen revision of its case that holds it under this id; None for a case."""
     snapshots: Annotated[tuple[Version, ...], Field(min_length=1)]
     """The frozen snapshots that hold it, oldest first."""
-    fixed_in: (
-        Version | None
-    )  # The first frozen snapshot after these; None while there is none
+    # The first frozen snapshot after these; None while there is none
+    fixed_in: Version | None
     reinstated_at: AwareDatetime | None = None
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 

@@ -59,9 +59,8 @@ class Provenance(_Frozen):
     code_version: str
     engines: tuple[EngineUse, ...]
     prompts: dict[str, Digest]  # Task name → prompt digest
-    evidence: tuple[
-        EvidenceUse, ...
-    ]  # One entry for each index that a case of this snapshot was judged by
+    # One entry for each index that a case of this snapshot was judged by
+    evidence: tuple[EvidenceUse, ...]
     thresholds: dict[str, bool | int | float | str]
 
 
@@ -79,9 +78,8 @@ class Counts(_Frozen):
     by_axis: dict[str, Count]
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
-    criteria_per_case: dict[
-        str, Count
-    ]  # Number of criteria → how many cases have as many
+    # Number of criteria → how many cases have as many
+    criteria_per_case: dict[str, Count]
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 
@@ -169,12 +167,10 @@ class Manifest(_Frozen):
     created_at: AwareDatetime
     parent: Version | None
     parent_digest: Digest | None  # Of the parent's SHA256SUMS
-    lineage: tuple[
-        Ancestor, ...
-    ]  # Every ancestor, the oldest first; the last is the parent
-    signing: (
-        Signing | None
-    )  # None: the release was made without a key, and nothing proves where it came from
+    # Every ancestor, the oldest first; the last is the parent
+    lineage: tuple[Ancestor, ...]
+    # None: the release was made without a key, and nothing proves where it came from
+    signing: Signing | None
     publishable: bool
     why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
     partial: Partial | None = Field(
@@ -188,9 +184,8 @@ class Manifest(_Frozen):
     canary: Guid  # A text that holds this GUID was copied from the snapshot
     # None, and not in the file: frozen before it was noted
     audit_log: AuditLogHead | None = None
-    files: dict[
-        str, FileEntry
-    ]  # Every file of the folder but this one, SHA256SUMS and its signature
+    # Every file of the folder but this one, SHA256SUMS and its signature
+    files: dict[str, FileEntry]
 
     @property
     def ancestry(self) -> dict[str, str]:

@@ -72,9 +72,8 @@ class SnapshotCase:
     narrative: str
     query: str
     advice: str
-    criteria: tuple[SnapshotCriterion, ...] = field(
-        default=()
-    )  # In the order of their positions
+    # In the order of their positions
+    criteria: tuple[SnapshotCriterion, ...] = field(default=())
     difficulty: str = "unknown"  # One of `medlive.rubric.model.Difficulty`
     dialogue_register: str = "unknown"  # One of `medlive.rubric.model.Register`
 

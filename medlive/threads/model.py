@@ -50,13 +50,11 @@ class Thread:
     thread_id: str  # The source's own id, unique within it
     url: str
     title: str
-    language: (
-        str | None
-    )  # "en", "zh", or None where the source does not say; filters decide for themselves
+    # "en", "zh", or None where the source does not say; filters decide for themselves
+    language: str | None
     tags: tuple[str, ...]
-    posted_at: (
-        datetime | None
-    )  # None when unknown, which is a state of its own and no date
+    # None when unknown, which is a state of its own and no date
+    posted_at: datetime | None
     messages: tuple[Message, ...] = field(default=())
 
     def message(self, message_id: str) -> Message | None:

@@ -169,12 +169,8 @@ _JUDGED: Final = {
     "bad ": ("contradicted", "rejected", "failed", "withdrawn"),
 }
 _BADGED: Final = ("outcome", "status")
-_NAMED: Final = (
-    *_BADGED,
-    "reason",
-    "stage",
-    "kind",
-)  # Columns whose values are names, not texts
+# Columns whose values are names, not texts
+_NAMED: Final = *_BADGED, "reason", "stage", "kind"
 _LONGEST: Final = 240
 
 TEMPLATES: Final = Environment(

@@ -277,9 +277,8 @@ async def test_a_key_that_an_endpoint_echoes_is_stored_and_shown_nowhere(
     instance: Instance,
 ) -> None:
     key = secrets.token_urlsafe(24)
-    stranger = secrets.token_urlsafe(
-        24
-    )  # as of a proxy: nobody here knows it, its place says what it is
+    # as of a proxy: nobody here knows it, its place says what it is
+    stranger = secrets.token_urlsafe(24)
     said = f"no access with {key}; sent was Authorization: Bearer {stranger}"
     steps = [
         fails(500, said),

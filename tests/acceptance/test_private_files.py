@@ -113,9 +113,8 @@ async def test_no_file_of_a_home_can_be_read_by_others(
         "snapshots/medlive-2026.W46/manifest.json",
     }
     assert any(name.startswith("archive/sdn/") for name in written)
-    root = (
-        {"": "0o711"} if os.geteuid() == 0 else {}
-    )  # its embedded server, of another user, passes through
+    # its embedded server, of another user, passes through
+    root = {"": "0o711"} if os.geteuid() == 0 else {}
     assert open_to_others(home) in ({}, root)
     assert open_to_others(results) == {}
     assert open_to_others(kept) == {}

@@ -174,9 +174,8 @@ async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
     for command in ("scheduler retention", "scheduler harvest sdn"):
         assert instance.rows(RUNS, [command]) == [("partial",)]
     today = datetime.now(UTC)
-    wednesday = today + timedelta(
-        days=9 - today.weekday()
-    )  # of the next week, past every harvest's time
+    # of the next week, past every harvest's time
+    wednesday = today + timedelta(days=9 - today.weekday())
     states = {s.name: s for s in await read_states(database, settings, wednesday)}
     assert states["harvest:sdn"].status is StepStatus.DUE
     await run_step(database, settings, "retention", week)

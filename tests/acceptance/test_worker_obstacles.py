@@ -126,9 +126,8 @@ async def test_a_wrong_model_costs_no_job_and_the_worker_goes_on_when_it_is_the_
     async with working(instance):
         await until(lambda: endpoint.asked >= 8)
         await waits(instance, "was asked and ''another'' answered, every time")
-        failed = instance.one(
-            "SELECT count(*) FROM curations"
-        )  # before the eighth reply
+        # before the eighth reply
+        failed = instance.one("SELECT count(*) FROM curations")
         assert instance.one(PENDING) == THREADS - failed
         assert (
             instance.one(WAITING) == THREADS

@@ -219,9 +219,8 @@ async def test_a_service_that_fails_is_an_error_and_never_an_empty_result(
         await retriever.aclose()
         server.faults = []
         retriever = opened(database, server, name)
-        (hits,) = await retriever.search(
-            [Query("colchicine")], k=5
-        )  # nothing of the failure was kept
+        # nothing of the failure was kept
+        (hits,) = await retriever.search([Query("colchicine")], k=5)
         await retriever.aclose()
         assert len(hits) == 1
 

@@ -124,9 +124,8 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
             texts["released", None]
             == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
         )
-        subjects = [
-            " ".join(mail["Subject"].split()) for mail in mails
-        ]  # folding adds white space
+        # folding adds white space
+        subjects = [" ".join(mail["Subject"].split()) for mail in mails]
         assert subjects == [
             f"medlive: {post['text'].splitlines()[0][:150]}" for post in posts
         ]

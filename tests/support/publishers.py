@@ -48,9 +48,8 @@ class Publisher:
     open_now: int = 0
     most_open: int = 0
     url: str = ""
-    after: dict[str, bytes] = field(
-        default_factory=dict
-    )  # What a path holds after its next answer
+    # What a path holds after its next answer
+    after: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def host(self) -> str:

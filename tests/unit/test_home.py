@@ -30,9 +30,8 @@ def test_what_others_could_read_is_closed_once_and_links_are_not_followed(
         {"home", "archive", "evidence", "postgresql", "handle.key"},
         [],
     )
-    passable = (
-        0o711 if os.geteuid() == 0 else 0o700
-    )  # root's embedded server is another user
+    # root's embedded server is another user
+    passable = 0o711 if os.geteuid() == 0 else 0o700
     assert {
         path.name: mode_of(path)
         for path in (home, *home.iterdir())

@@ -220,11 +220,8 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         "AWS_DEFAULT_REGION": "us-east-1",
     }.items():
         monkeypatch.setenv(name, value)
-    bundles = (
-        "AWS_CA_BUNDLE",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-    )  # libraries' own variables come first
+    # libraries' own variables come first
+    bundles = "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"
     for name in (
         "http_proxy",
         "https_proxy",

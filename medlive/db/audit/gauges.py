@@ -35,17 +35,14 @@ _SPENT = text("""
 class Gauges:
     """Rows of label values, each with its figures last."""
 
-    threads: Sequence[
-        tuple[Any, ...]
-    ]  # stage, outcome, reason, threads that stand there
+    # stage, outcome, reason, threads that stand there
+    threads: Sequence[tuple[Any, ...]]
     recent: Sequence[tuple[Any, ...]]  # outcome, threads that an engine decided since
     jobs: Sequence[tuple[Any, ...]]  # queue, status, jobs
-    oldest: Sequence[
-        tuple[Any, ...]
-    ]  # queue, seconds since its oldest waiting job was deferred
-    spent: Sequence[
-        tuple[Any, ...]
-    ]  # task, replies since, without a price, by a bound, US dollars of the priced
+    # queue, seconds since its oldest waiting job was deferred
+    oldest: Sequence[tuple[Any, ...]]
+    # task, replies since, without a price, by a bound, US dollars of the priced
+    spent: Sequence[tuple[Any, ...]]
 
 
 async def count_stages(

@@ -40,9 +40,8 @@ MOST_COUNTED: Final = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
 WEEKS_COUNTED: Final = 13
 _FEW: Final = 50_000  # Rows that are looked through
-_EMPTY: Final[Any] = literal_column(
-    "''"
-)  # Spelt out, as the conditions of partial indexes are
+# Spelt out, as the conditions of partial indexes are
+_EMPTY: Final[Any] = literal_column("''")
 _KEY: Final = re.compile(
     r'\[(?:(?:"[^"\\\x00-\x1f]*+"|-?[0-9]{1,19})(?:, ?(?=["0-9-])|(?=\])))*+\]'
 )
@@ -54,9 +53,8 @@ _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 class Filter:
     """Which rows of a table are wanted."""
 
-    facets: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # Facet → values, any of which will do
+    # Facet → values, any of which will do
+    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     since: datetime | None = None  # From this moment on
     until: datetime | None = None  # Before this moment
     text: str = ""  # Words that all occur; of Chinese, characters that stand together
@@ -77,9 +75,8 @@ class Counts:
     """How many rows a filter finds, and how many each value of a facet would, the other facets as they are."""
 
     total: int
-    facets: dict[
-        str, dict[str, int]
-    ]  # Facet → value → rows, most first; "" for rows without a value
+    # Facet → value → rows, most first; "" for rows without a value
+    facets: dict[str, dict[str, int]]
     capped: bool  # Whether there are more than were counted
 
 
@@ -478,9 +475,8 @@ async def _sum_by(
         if mask_of == whole:
             found[None] = {"": int(count)}
         elif count:
-            place = (
-                len(names) - (whole ^ mask_of).bit_length()
-            )  # grouping() has the last column's bit first
+            # grouping() has the last column's bit first
+            place = len(names) - (whole ^ mask_of).bit_length()
             found[names[place]][values[place] or ""] = int(count)
     return found
 

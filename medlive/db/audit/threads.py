@@ -49,9 +49,8 @@ class ThreadItem:
     outcome: str
     reason: str
     detail: str  # The reason in words
-    evidence: tuple[
-        str, ...
-    ]  # What claims were contradicted by: "a2: <passage>: <its words>"
+    # What claims were contradicted by: "a2: <passage>: <its words>"
+    evidence: tuple[str, ...]
     engine: str
     case_id: str | None
     week: str

@@ -84,9 +84,8 @@ class FunnelRow:
 
     stage: str  # filters, screener, validator, controller, rubric or case
     outcome: str  # pending, rejected, failed, held, kept or withdrawn
-    reason: (
-        str | None
-    )  # The reason, for filters the failing rule's; None where there is none
+    # The reason, for filters the failing rule's; None where there is none
+    reason: str | None
     count: int
 
 

@@ -36,9 +36,8 @@ class KeptPage:
     fetch_id: int
     url: str
     page_number: int
-    path: (
-        str | None
-    )  # The WARC file below the archive's folder; None: the bytes are gone
+    # The WARC file below the archive's folder; None: the bytes are gone
+    path: str | None
     place: Place  # In the file
     etag: str | None
     last_modified: str | None
@@ -49,9 +48,8 @@ class Reading:
     """The latest complete attempt to read a thread, and its state in the frontier."""
 
     thread_id: str
-    pages: tuple[
-        KeptPage, ...
-    ]  # From its first; empty while the thread waits for its first reading
+    # From its first; empty while the thread waits for its first reading
+    pages: tuple[KeptPage, ...]
     state: FrontierState | None  # None: no list shows it
     reason: str | None
     run_id: int | None

@@ -59,9 +59,8 @@ class SourceInfo:
     kind: SourceKind
     quarantined_at: datetime | None
     quarantine_reason: str | None
-    last_run: (
-        str | None
-    )  # The ISO week of its latest harvest; None when it was never harvested
+    # The ISO week of its latest harvest; None when it was never harvested
+    last_run: str | None
     last_outcome: RunOutcome | None
 
 

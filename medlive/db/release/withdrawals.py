@@ -40,9 +40,8 @@ class Withdrawal:
     revision: int
     criterion_id: str | None  # Within its case (`c3`); None: the whole case
     criterion_digest: str | None
-    new_revision: (
-        int | None
-    )  # The revision without the criterion; None where none had to be made
+    # The revision without the criterion; None where none had to be made
+    new_revision: int | None
     kind: WithdrawalKind
     reason: str  # Public
     withdrawn_by: str | None

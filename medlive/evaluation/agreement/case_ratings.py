@@ -228,9 +228,8 @@ def _aspect(
 def _pair_tables(codes: NDArray[np.int_], values: int) -> Floats:
     """What each item adds to the table of each pair of raters: (items x pairs x values x values)."""
     pairs = combinations(range(codes.shape[1]), 2)
-    one = np.eye(values + 1)[
-        :, :values
-    ]  # The last row, which -1 names, is of zeros: no rating
+    # The last row, which -1 names, is of zeros: no rating
+    one = np.eye(values + 1)[:, :values]
     return np.stack(
         [one[codes[:, a], :, None] * one[codes[:, b], None, :] for a, b in pairs],
         axis=1,

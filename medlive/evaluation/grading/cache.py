@@ -20,9 +20,8 @@ from medlive.integrity.paths import UnsafePath, create_below, open_plain, walk
 
 T = TypeVar("T")
 
-PLACE: Final = (
-    Path("cache") / "grades"
-)  # Below MEDLIVE_HOME, unless another folder is named
+# Below MEDLIVE_HOME, unless another folder is named
+PLACE: Final = Path("cache") / "grades"
 MOST_WAITING: Final = 64
 """Files whose new verdicts are gathered before they are written."""
 

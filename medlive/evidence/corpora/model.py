@@ -24,9 +24,8 @@ class Problem:
 class ReadLog:
     """The account of one reading of a corpus; every member ends in one of its counts or in a passage."""
 
-    problems: list[Problem] = field(
-        default_factory=list
-    )  # The first `MAX_PROBLEMS_KEPT` problems
+    # The first `MAX_PROBLEMS_KEPT` problems
+    problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
     documents: int = 0  # Documents that gave at least one passage
     boilerplate: int = 0  # Pieces left out because they hold navigation, link lists or nothing readable

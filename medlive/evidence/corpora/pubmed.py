@@ -114,9 +114,8 @@ class _Valid:
         default_factory=lambda: np.zeros(10**8, dtype=np.uint32)
     )
     """By PMID; the system gives memory only to the pages that are written."""
-    versions: dict[int, int] = field(
-        default_factory=dict
-    )  # Only of articles whose version is not 1
+    # Only of articles whose version is not 1
+    versions: dict[int, int] = field(default_factory=dict)
     retracted: set[int] = field(default_factory=set)  # Named by a notice of retraction
     concerns: set[int] = field(default_factory=set)  # Named by an expression of concern
     count: int = 0

@@ -28,9 +28,8 @@ class FetchedFile(_Frozen):
     mark: str  # What the publisher's list said of this version
     size: int  # As published
     digest: str  # As published: `sha256:…`
-    checksum: (
-        str | None
-    )  # The publisher's, which it has: `md5:…`; None where none is published
+    # The publisher's, which it has: `md5:…`; None where none is published
+    checksum: str | None
     kept_size: int  # As it is here, after the selection
     kept_digest: str
     # Articles in the published file; None where nothing was selected

@@ -93,9 +93,8 @@ class Source:
     about: str
     address: str  # Of the page or list that names the files
     files: str  # What the addresses of the files begin with
-    hosts: frozenset[
-        str
-    ]  # The publisher's; with the port where it is not the scheme's own
+    # The publisher's; with the port where it is not the scheme's own
+    hosts: frozenset[str]
     layout: Layout
     reader: str  # The kind of corpus
     wanted: str = ""  # Which files of the list

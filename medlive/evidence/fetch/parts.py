@@ -23,9 +23,8 @@ class PartState(BaseModel):
 
     url: str
     mark: str
-    validator: (
-        str | None
-    )  # The ETag or the date that the host gave; None: the bytes cannot be gone on with
+    # The ETag or the date that the host gave; None: the bytes cannot be gone on with
+    validator: str | None
     total: int | None
 
 

@@ -112,9 +112,8 @@ class Caller:
     post: Post
     store: AnswerStore
     gate: Gate
-    secrets: frozenset[str] = (
-        frozenset()
-    )  # Fields of a form that do not change the answer
+    # Fields of a form that do not change the answer
+    secrets: frozenset[str] = frozenset()
 
     def key(self, address: str, form: Mapping[str, str]) -> str:
         """Return what an answer is stored under."""

@@ -18,9 +18,8 @@ from medlive.llm.rules.text import (
     words,
 )
 
-Search = Callable[
-    [str], Awaitable[Sequence[str]]
-]  # Passages' texts for a question, best first
+# Passages' texts for a question, best first
+Search = Callable[[str], Awaitable[Sequence[str]]]
 
 MODELS: Final = ("sample-generic", "sample-evidence")
 

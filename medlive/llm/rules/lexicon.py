@@ -39,12 +39,10 @@ def _pattern(section: str) -> re.Pattern[str]:
 
 
 DRUGS: Final = _stems("drugs")  # Stems of names of drugs
-CLINICAL: Final = (
-    _stems("clinical") | DRUGS
-)  # Stems of words that make an English sentence clinical
-CONTENT_STOP: Final = _stems(
-    "stop"
-)  # Stems that say nothing about what an English sentence is about
+# Stems of words that make an English sentence clinical
+CLINICAL: Final = _stems("clinical") | DRUGS
+# Stems that say nothing about what an English sentence is about
+CONTENT_STOP: Final = _stems("stop")
 CLINICAL_ZH: Final = _pattern("clinical")
 STOP_ZH: Final = _pattern("stop")
 GLOSSARY: Final = tuple(

@@ -49,9 +49,8 @@ _CHECKLIST: Final = (
     ),
     ("What is complained of", "主要症状或问题", re.compile(r"[a-z\u3400-\u9fff]")),
 )
-_UNPAIRED: Final = re.compile(
-    "[\ud800-\udfff]"
-)  # Halves of surrogate pairs, which no JSON reply can hold
+# Halves of surrogate pairs, which no JSON reply can hold
+_UNPAIRED: Final = re.compile("[\ud800-\udfff]")
 _LIKE: Final = 0.6  # The share of a claim's words that one sentence of a passage must hold to support it
 _NOT: Final = re.compile(
     r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁"

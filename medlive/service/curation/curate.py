@@ -73,9 +73,8 @@ class CurationCounts:
     stopped: str = ""
     # What is wrong with the configuration, and what to do about it
     misconfigured: str = ""
-    faults: list[str] = field(
-        default_factory=list
-    )  # Internal errors, one line each; their threads stay queued
+    # Internal errors, one line each; their threads stay queued
+    faults: list[str] = field(default_factory=list)
 
     def add(self, curation: Curation) -> None:
         """Count a decision."""

@@ -54,9 +54,8 @@ class HarvestResult:
     # Whether this week was harvested before; nothing was fetched
     already_done: bool = False
     limited: bool = False  # Whether it stopped at the limit; the week is not done then
-    drift: list[Compared] = field(
-        default_factory=list
-    )  # The run's figures beside those of earlier runs
+    # The run's figures beside those of earlier runs
+    drift: list[Compared] = field(default_factory=list)
 
     @property
     def not_modified_share(self) -> float | None:

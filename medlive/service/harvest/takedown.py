@@ -50,15 +50,13 @@ _MIN_TITLE_BYTES = 30
 class TakedownResult:
     """The result of a takedown."""
 
-    counts: Counter[str] = field(
-        default_factory=Counter
-    )  # Table or kind of page → how many were erased
+    # Table or kind of page → how many were erased
+    counts: Counter[str] = field(default_factory=Counter)
     files: int = 0  # Files of raw pages that were rewritten or removed
     frozen: list[tuple[str, str]] = field(default_factory=list)
     """(snapshot version, case id) of what frozen snapshots still contain."""
-    damaged: list[ArchiveDamaged] = field(
-        default_factory=list
-    )  # Files that may still contain bytes of the thread
+    # Files that may still contain bytes of the thread
+    damaged: list[ArchiveDamaged] = field(default_factory=list)
 
 
 async def take_down(

@@ -96,9 +96,8 @@ class FreezeResult:
     key_id: str | None  # The signing key; None for an unsigned snapshot
     already: bool  # Whether the week had been frozen before; nothing was changed then
     built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
-    audit_log: (
-        AuditLogHead | None
-    )  # As the manifest states it; None: frozen before it was noted
+    # As the manifest states it; None: frozen before it was noted
+    audit_log: AuditLogHead | None
     partial: Partial | None  # How far the week was; None: whole
 
 

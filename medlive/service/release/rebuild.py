@@ -42,9 +42,8 @@ class RebuildResult:
     got: str
     differing: tuple[str, ...]
     """Files of the folder that differ from the rebuilt ones; all of them where the folder is missing."""
-    writers: (
-        tuple[str, str] | None
-    )  # (then, now) where the library that writes parquet has changed; else None
+    # (then, now) where the library that writes parquet has changed; else None
+    writers: tuple[str, str] | None
     out: Path | None  # The rebuilt folder, if it is kept
 
     @property

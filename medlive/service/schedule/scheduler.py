@@ -135,9 +135,8 @@ class _Runner:
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    looked_for: set[str] = field(
-        default_factory=set
-    )  # Steps under way that may be due again at their end
+    # Steps under way that may be due again at their end
+    looked_for: set[str] = field(default_factory=set)
     believed: BelievedClock = field(default_factory=BelievedClock)
     clock_problem: bool = False  # Whether a clock's problem was logged, and lasts
 

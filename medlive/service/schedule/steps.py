@@ -394,9 +394,8 @@ class _StepRecord:
     done_week: str | None  # The latest week it was done for
     expected: bool  # Whether it is to be run at all
     latest: runs.Run | None
-    since: (
-        datetime | None
-    )  # Delays count from the first harvest; None where only files are imported
+    # Delays count from the first harvest; None where only files are imported
+    since: datetime | None
     # Whether a harvest has ended since, whose threads it should process
     reopened: bool = False
 

@@ -93,9 +93,8 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
                 "start `medlive scheduler`",
             )
         return
-    by_hand = [
-        run.started_at for run in facts.history.latest.values()
-    ]  # by cron, `medlive scheduler --once` too
+    # by cron, `medlive scheduler --once` too
+    by_hand = [run.started_at for run in facts.history.latest.values()]
     if not by_hand or facts.moment - max(by_hand) > BY_HAND_WITHIN:
         yield Finding(
             "no scheduler has ever worked",

@@ -37,9 +37,8 @@ class LocalFacts:
 
     disks: Sequence[Disk]
     evidence_missing: str | None  # Why there is no evidence index; None: there is one
-    evidence_corrupt: (
-        str | None
-    )  # What is wrong with it, as far as its files' names and sizes say
+    # What is wrong with it, as far as its files' names and sizes say
+    evidence_corrupt: str | None
     evidence_state: str  # Names, sizes and times of its files, as one digest
 
 
@@ -67,12 +66,10 @@ class Facts:
     undelivered: Sequence[Message]
     missing_rights: Sequence[MissingRight]
     observations: Mapping[str, Observation]
-    clock_problem: (
-        str | None
-    )  # That this machine's clock and the database's do not agree
-    partial: (
-        str | None
-    )  # How far the newest frozen week was; None: whole, or there is none
+    # That this machine's clock and the database's do not agree
+    clock_problem: str | None
+    # How far the newest frozen week was; None: whole, or there is none
+    partial: str | None
     local: LocalFacts | None  # None: this machine does not hold MEDLIVE_HOME
 
     @property

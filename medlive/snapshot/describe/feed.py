@@ -39,9 +39,8 @@ class Release:
 
     manifest: Manifest
     sums: FileEntry  # SHA256SUMS itself: its digest is the release's
-    others: Mapping[
-        str, FileEntry
-    ]  # manifest.json and, where the release is signed, the signature
+    # manifest.json and, where the release is signed, the signature
+    others: Mapping[str, FileEntry]
 
     @property
     def version(self) -> str:

@@ -56,9 +56,8 @@ class Choices:
     """What the selects of the form to edit a case offer."""
 
     axes: tuple[str, ...] = tuple(Axis)
-    kinds: Mapping[str, tuple[str, ...]] = field(
-        default_factory=lambda: _KINDS
-    )  # Field of the case → its values
+    # Field of the case → its values
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _KINDS)
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,8 @@ class CasePage(Page):
     status_reason: str | None
     revision: int
     language: str
-    values: Mapping[
-        str, Any
-    ]  # The fields of the form, as the case has them or as they were sent
+    # The fields of the form, as the case has them or as they were sent
+    values: Mapping[str, Any]
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
     entries: tuple[LogEntry, ...]
@@ -88,9 +86,8 @@ class LogPage(Page):
 
     template = "acts/log.html"
     entries: tuple[LogEntry, ...]
-    older: (
-        int | None
-    )  # Before which number the next page begins; None: this is the last one
+    # Before which number the next page begins; None: this is the last one
+    older: int | None
     newest: bool  # Whether it is the first page
 
 

@@ -28,9 +28,8 @@ class Marked:
     id: str
     parts: tuple[Part, ...]
     about: Mapping[str, Any]  # Role, verified, posted_at …; empty for the title
-    elsewhere: tuple[
-        str, ...
-    ]  # Elements that cite it with words that do not stand in it
+    # Elements that cite it with words that do not stand in it
+    elsewhere: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,8 @@ class OverviewPage(Page):
     drift: Sequence[Drift]
     drift_from: str  # The week in which there may be some first; "": there is some, or nothing was decided
     reasons: Sequence[tuple[str, str, str, int]]  # Stage, outcome, reason, threads
-    spent: Mapping[
-        str, Sequence[Spent]
-    ]  # Week → what was spent in it, in all and by source
+    # Week → what was spent in it, in all and by source
+    spent: Mapping[str, Sequence[Spent]]
     may_act: bool
 
 
@@ -93,9 +92,8 @@ class RevisionStep:
     revision: int
     created_at: Any
     fields: Mapping[str, Sequence[Change]]
-    criteria: Mapping[
-        str, Sequence[Change]
-    ]  # Criterion → change; only those that changed
+    # Criterion → change; only those that changed
+    criteria: Mapping[str, Sequence[Change]]
 
 
 @dataclass(frozen=True)
@@ -118,16 +116,13 @@ class ThreadPage(Page):
     title: Marked
     messages: Sequence[Marked]
     shown: Stretch  # Which of the thread's messages these are
-    parts: Mapping[
-        str, Stretch
-    ]  # Message → which of its characters are shown, where not all are
-    elsewhere: Mapping[
-        str, str
-    ]  # Message that an element quotes, and that is not shown → its page
+    # Message → which of its characters are shown, where not all are
+    parts: Mapping[str, Stretch]
+    # Message that an element quotes, and that is not shown → its page
+    elsewhere: Mapping[str, str]
     elements: Mapping[str, Sequence[Mapping[str, Any]]]  # Side → elements
-    flags: Mapping[
-        str, Sequence[Mapping[str, Any]]
-    ]  # Element or text → checks that it failed
+    # Element or text → checks that it failed
+    flags: Mapping[str, Sequence[Mapping[str, Any]]]
     advice: Sequence[Advice]
     loose: Sequence[Mapping[str, Any]]  # Criteria of no advice above
     calls: Sequence[Call]

@@ -162,9 +162,8 @@ async def export(
                 yield line
 
     written = lines()
-    first = await anext(
-        written, ""
-    )  # What is wrong with the filter is said before anything is sent
+    # What is wrong with the filter is said before anything is sent
+    first = await anext(written, "")
 
     async def all_lines() -> AsyncIterator[str]:
         yield first

@@ -13,9 +13,8 @@ class Table:
     title: str
     about: str
     columns: tuple[str, ...]
-    more: tuple[
-        str, ...
-    ]  # Below the first column's value, where there is something to say
+    # Below the first column's value, where there is something to say
+    more: tuple[str, ...]
     link: Callable[[Any], str | None]  # Path of a row's own page; None: there is none
     empty: str  # What fills the table, as a command
 

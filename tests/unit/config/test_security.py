@@ -27,12 +27,8 @@ def test_every_threat_is_tried() -> None:
         for line in THREATS.read_text(encoding="utf-8").splitlines()
         if line.startswith("| ")
     ]
-    other = (
-        "| threat ",
-        "| --- ",
-        "| role ",
-        "| `medlive_",
-    )  # Also of the list of rights
+    # Also of the list of rights
+    other = "| threat ", "| --- ", "| role ", "| `medlive_"
     threats = [row for row in rows if not row.startswith(other)]
     assert len(threats) >= 30
     assert [row for row in threats if "`tests/" not in row.rsplit("|", 2)[1]] == []
