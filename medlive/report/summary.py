@@ -5,7 +5,7 @@ from typing import Final
 
 from medlive.evaluation.log import some
 from medlive.evaluation.scoring.fresh import FreshScore
-from medlive.evaluation.scoring.score import FEW, ModelScore
+from medlive.evaluation.scoring.score import FEW, ModelScore, Rates
 from medlive.report.html import format_p, percent, percents, points, points_around
 from medlive.report.model import Report, unpublishable
 from medlive.statistics.bootstrap import Comparison
@@ -93,45 +93,51 @@ def _certainty(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
 
 
 def _missing(report: Report) -> str:
-    table, rates = report.table, [model.rates for model in report.models]
-    found = []
-    if banned := [model.label for model in report.models if unpublishable(model)]:
-        found.append(f"not publishable: {some(banned)}")
-    found += [
-        f"{label} is {points(drop.difference)} points better up to its cutoff than after it"
-        for label, drop in table.drops.items()
-    ]
-    for count, total, what in (
-        (
-            sum(r.ungraded for r in rates),
-            sum(r.criteria for r in rates),
-            "verdicts are ungraded",
-        ),
-        (
-            sum(r.unanswered for r in rates),
-            sum(r.cases for r in rates),
-            "cases are unanswered",
-        ),
-        (
-            sum(r.unscorable for r in rates),
-            sum(r.cases for r in rates),
-            "cases have no positive criterion to score",
-        ),
-    ):
-        if count:
-            found.append(f"{count:,} of {total:,} {what}")
-    if unknown := [model.label for model in report.models if model.cutoff is None]:
+    found = [*_unpublishable_models(report), *_early_drops(report)]
+    found += _uncounted([model.rates for model in report.models])
+    unknown = [model.label for model in report.models if model.cutoff is None]
+    if unknown:
         found.append(
             f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training"
         )
     if not report.metas:
         found.append("the grader was not compared with people")
-    if table.warnings:
+    warnings = len(report.table.warnings)
+    if warnings:
+        found.append(f"{warnings} warning{'s' * (warnings > 1)} below")
+    if not found:
+        return "Nothing: every answer is there and every criterion graded."
+    return "; ".join(found) + "."
+
+
+def _unpublishable_models(report: Report) -> list[str]:
+    banned = [model.label for model in report.models if unpublishable(model)]
+    return [f"not publishable: {some(banned)}"] if banned else []
+
+
+def _early_drops(report: Report) -> list[str]:
+    found = []
+    for label, drop in report.table.drops.items():
+        better = points(drop.difference)
         found.append(
-            f"{len(table.warnings)} warning{'s' * (len(table.warnings) > 1)} below"
+            f"{label} is {better} points better up to its cutoff than after it"
         )
-    return (
-        "; ".join(found).join(("", "."))
-        if found
-        else "Nothing: every answer is there and every criterion graded."
-    )
+    return found
+
+
+def _uncounted(rates: Sequence[Rates]) -> list[str]:
+    criteria = sum(r.criteria for r in rates)
+    cases = sum(r.cases for r in rates)
+    ungraded = sum(r.ungraded for r in rates)
+    unanswered = sum(r.unanswered for r in rates)
+    unscorable = sum(r.unscorable for r in rates)
+    found = []
+    if ungraded:
+        found.append(f"{ungraded:,} of {criteria:,} verdicts are ungraded")
+    if unanswered:
+        found.append(f"{unanswered:,} of {cases:,} cases are unanswered")
+    if unscorable:
+        found.append(
+            f"{unscorable:,} of {cases:,} cases have no positive criterion to score"
+        )
+    return found

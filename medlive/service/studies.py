@@ -113,21 +113,8 @@ async def start_study(
         raise UsageError(
             "a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647"
         )
-    people = {*study.raters, *([study.adjudicator] if study.adjudicator else [])}
-    if len(set(study.raters)) < 2 or len(people) < len(study.raters) + bool(
-        study.adjudicator
-    ):
-        raise UsageError(
-            "a study needs two raters or more, each once, and another one as adjudicator"
-        )
     async with database.begin() as session:
-        able = {
-            a.name
-            for a in await list_accounts(session)
-            if a.may(Role.REVIEWER) and a.disabled_at is None
-        }
-        if unable := sorted(people - able):
-            raise UsageError(f"no account that may rate: {', '.join(unable)}")
+        await _check_people(session, study)
         run = other = None
         if study.kind is StudyKind.GRADER_CHECK:
             run, other, version = await _recorded_run(session, study.run, judges)
@@ -168,6 +155,24 @@ async def start_study(
             **details,
         )
     return len(items)
+
+
+async def _check_people(session: Session, study: Study) -> None:
+    """Raises UsageError unless there are two raters or more, another adjudicator, and all may rate."""
+    people = list(study.raters)
+    if study.adjudicator:
+        people.append(study.adjudicator)
+    if len(study.raters) < 2 or len(set(people)) < len(people):
+        raise UsageError(
+            "a study needs two raters or more, each once, and another one as adjudicator"
+        )
+    able = set()
+    for account in await list_accounts(session):
+        if account.may(Role.REVIEWER) and account.disabled_at is None:
+            able.add(account.name)
+    unable = sorted(set(people) - able)
+    if unable:
+        raise UsageError(f"no account that may rate: {', '.join(unable)}")
 
 
 def _any_report(settings: Settings, versions: Iterable[str]) -> bool:
@@ -343,56 +348,48 @@ async def evaluate(session: Session, study: Study) -> Results:
     given: dict[str, dict[str, Rating]] = defaultdict(dict)
     for rating in await studies.ratings_of(session, study.name):
         given[rating.item][rating.rater] = rating
-    decided = {
-        item: {
-            rater: r.rating
-            for rater in study.raters
-            if (r := by.get(rater)) and r.rating is not None
-        }
-        for item, by in given.items()
-    }
+    decided, settled = _decided(study, given)
     disagreements, overturned = [], []
     for item in items:
-        ratings = tuple(
-            given[item.item][rater]
-            for rater in study.raters
-            if rater in given[item.item]
-        )
+        by = given[item.item]
+        ratings = tuple(by[rater] for rater in study.raters if rater in by)
+        if len(ratings) < len(study.raters):
+            continue
         values = {rating.rating for rating in ratings}
-        if len(ratings) == len(study.raters) and (len(values) > 1 or None in values):
-            disagreements.append(
-                Disagreement(
-                    item, ratings, given[item.item].get(study.adjudicator or "")
-                )
-            )
-        elif (
-            len(ratings) == len(study.raters)
-            and values == {not item.verdict}
-            and item.verdict is not None
-        ):
+        if len(values) > 1 or None in values:
+            settles = by.get(study.adjudicator or "")
+            disagreements.append(Disagreement(item, ratings, settles))
+        elif item.verdict is not None and values == {not item.verdict}:
             overturned.append(item)
     progress = {
         rater: sum(rater in given[i.item] for i in items) for rater in study.raters
     }
-    decided = {item: by for item, by in decided.items() if by}
     figures = aspect_figures(map(_as_rated, items), decided, study.raters)
-    aspects = tuple(
-        figure for figure in figures if figure.aspect in ASPECTS_OF[study.kind]
-    )
-    settled = {
-        item: r.rating
-        for item, by in given.items()
-        if (r := by.get(study.adjudicator or ""))
-    }
-    grading = _grading(
-        study,
-        [i for i in items if i.item in decided and i.answer is not None],
-        decided,
-        settled,
-    )
+    wanted = ASPECTS_OF[study.kind]
+    answered = [i for i in items if i.item in decided and i.answer is not None]
     return Results(
-        len(items), progress, aspects, grading, tuple(disagreements), tuple(overturned)
+        items=len(items),
+        progress=progress,
+        aspects=tuple(figure for figure in figures if figure.aspect in wanted),
+        grading=_grading(study, answered, decided, settled),
+        disagreements=tuple(disagreements),
+        overturned=tuple(overturned),
     )
+
+
+def _decided(
+    study: Study, given: Mapping[str, Mapping[str, Rating]]
+) -> tuple[dict[str, dict[str, int]], dict[str, int | None]]:
+    """Item → rater → what the rater decided; item → what the adjudicator decided."""
+    decided: dict[str, dict[str, int]] = {}
+    settled = {}
+    for item, by in given.items():
+        for rater, rating in by.items():
+            if rater == study.adjudicator:
+                settled[item] = rating.rating
+            if rater in study.raters and rating.rating is not None:
+                decided.setdefault(item, {})[rater] = rating.rating
+    return decided, settled
 
 
 def _grading(
