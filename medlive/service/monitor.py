@@ -11,6 +11,7 @@ from typing import Final
 
 import procrastinate
 
+from medlive.clock import now
 from medlive.db.jobs import Queue
 from medlive.db.session import Database, check_room
 from medlive.db.tables.work import WorkerState
@@ -157,6 +158,8 @@ class Monitor:
         for queue, pause in [*self._readiness.pauses.items()]:
             if await self._is_over(pause.obstacle):
                 self._readiness.resume(queue)
+            elif isinstance(pause.obstacle, CircuitOpen) and await self._is_due():
+                self._readiness.hasten(queue)
         await self._report()
         if time.monotonic() - self._swept_at >= SWEEP_S:
             self._swept_at = time.monotonic()
@@ -195,6 +198,16 @@ class Monitor:
             await self._pipeline.check_ready()
         except (CircuitOpen, WeekSpent):
             return False
+        return True
+
+    async def _is_due(self) -> bool:
+        """Whether every open circuit lets a call through by now, as after another process moved its time."""
+        if self._pipeline is None:
+            return False
+        for circuit in self._pipeline.circuits:
+            opening = await circuit.opening()
+            if opening is not None and not opening.is_due(now()):
+                return False
         return True
 
     async def _look_for_evidence(self) -> None:
