@@ -218,23 +218,6 @@ class SupportReply(ReplyModel):
     verdicts: Annotated[tuple[SupportItem, ...], Field(max_length=120, strict=False)]
 
 
-class DoubtItem(ReplyModel):
-    """What somebody who has only the statement would believe or do otherwise than the source says."""
-
-    id: str
-    difference: Reason  # Empty where there is none that matters
-
-
-class DoubtReply(ReplyModel):
-    """A differently worded second look at statements under suspicion.
-
-    Inputs: sources [{id, text}], statements [{id, statement, quote, source_id, suspicions}].
-    """
-
-    task: ClassVar = "controller.doubt"
-    items: Annotated[tuple[DoubtItem, ...], Field(max_length=120, strict=False)]
-
-
 class WriteReply(ReplyModel):
     """N and A written from the kept elements.
 
