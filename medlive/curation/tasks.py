@@ -282,6 +282,14 @@ class WrongAdviceItem(ReplyModel):
     reason: Reason
 
 
+class BroughtItem(ReplyModel):
+    """A complaint, finding or worry that the patient comes with."""
+
+    what: Text
+    leading: bool  # What brought them, or what they ask about by name
+    by: str  # The advice element or physician's message that takes it up; "" if none
+
+
 class CaseReply(ReplyModel):
     """The second reading of thread and case as a whole, by the reader's own knowledge.
 
@@ -289,6 +297,8 @@ class CaseReply(ReplyModel):
     """
 
     task: ClassVar = "reader.case"
+    # Thought through before the answers; a reply may lack it.
+    brought: Annotated[tuple[BroughtItem, ...], Field(max_length=20, strict=False)] = ()
     asked: bool
     clinical: bool
     enough: bool

@@ -394,6 +394,12 @@ READINGS = [
     ({"asked": False}, Reason.QUESTION_DOUBTED, ()),
     ({"clinical": False}, Reason.QUESTION_DOUBTED, ()),
     ({"enough": False}, Reason.HISTORY_DOUBTED, ()),
+    ({"answered": False}, Reason.QUESTION_UNANSWERED, ()),
+    (
+        {"brought": [{"what": "rash", "leading": True, "by": ""}]},
+        Reason.QUESTION_UNANSWERED,
+        (),
+    ),
     ({"understandable": False}, Reason.NOT_UNDERSTANDABLE, ()),
     ({"danger": "bleeding"}, Reason.DANGER_UNANSWERED, ()),
     (
@@ -416,6 +422,19 @@ async def test_where_the_second_reading_differs_the_case_is_held(
     curation = await run(changed(reader__case=honest()["reader.case"] | change))
     assert (curation.outcome, curation.stage) == (Outcome.HELD, Stage.RUBRIC)
     assert [(h.reason, h.elements) for h in curation.holds] == [(reason, elements)]
+
+
+async def test_what_the_patient_leads_with_needs_an_answer_that_there_is() -> None:
+    def read(leading: bool, by: str) -> dict[str, Any]:
+        brought = [{"what": "cough", "leading": leading, "by": by}]
+        return changed(reader__case=honest()["reader.case"] | {"brought": brought})
+
+    for leading, by in ((True, "a1"), (True, "m2"), (False, "")):
+        assert (await run(read(leading, by))).outcome is Outcome.KEPT, by
+    for stranger in ("n1", "m0", "a9"):
+        assert (await run(read(True, stranger))).outcome is Outcome.FAILED, stranger
+    held = await run(read(True, ""))
+    assert "cough" in held.holds[0].detail
 
 
 async def test_the_second_reading_releases_nothing() -> None:
