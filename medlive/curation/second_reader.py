@@ -41,21 +41,20 @@ async def read_case(
         "case": asdict(text),
         "advice": element_inputs(advice),
     }
-    answering = known | {m.id for m in thread.advice_messages()} | {""}
 
     def check(reply: CaseReply) -> str | None:
         named = {w.id for w in reply.wrong}
         return check_known(named, known, "an advice element") or check_known(
             {item.by for item in reply.brought},
-            answering,
-            'an advice element, a physician\'s message, or ""',
+            known | {""},
+            'an advice element, or ""',
         )
 
     reply = await agent.ask(CaseReply, inputs, check)
     unanswered = [i.what for i in reply.brought if i.leading and not i.by]
     reason = reply.reason
     if unanswered:
-        reason = f"{reason} No answer to: {'; '.join(unanswered)}".strip()
+        reason = f"No answer to: {'; '.join(unanswered)}. {reason}".strip()
     return SecondReading(
         asked=reply.asked,
         clinical=reply.clinical,

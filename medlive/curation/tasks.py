@@ -287,7 +287,7 @@ class BroughtItem(ReplyModel):
 
     what: Text
     leading: bool  # What brought them, or what they ask about by name
-    by: str  # The advice element or physician's message that takes it up; "" if none
+    by: str  # The advice element that takes it up; "" if none
 
 
 class CaseReply(ReplyModel):
