@@ -386,7 +386,7 @@ def alone(made: Mapping[Key, Made]) -> dict[str, Any]:
         check.check.value
         for c in curations
         for check in c.checks
-        if not check.passed and check.check is not Check.SUSPICION and check.round == 0
+        if not check.passed and check.round == 0
     )
     reached = [
         c

@@ -359,11 +359,9 @@ class _Chain:
         """Write N and A, cross-examine and read them a second time."""
         self._set(stage=Stage.CONTROLLER)
         elements = tuple(e for side in Side for e in self.state.side(side))
-        writer, reader, doubter = (
-            self._agent(role) for role in ("controller", "reader", "validator")
-        )
+        writer, reader = self._agent("controller"), self._agent("reader")
         text, checks, problem = await controller.write(
-            elements, writer=writer, judge=reader, doubter=doubter
+            elements, writer=writer, judge=reader
         )
         self._set(checks=self.state.checks + checks, text=text)
         if count := self.settings.cross_questions:

@@ -1,23 +1,20 @@
 """The Controller: checks that the thread supports every element, and the elements support N and A.
 
-Source: LiveMedBench §3.2.3; docs/method.md §1. Code finds exact errors and flags suspicions; an engine judges.
+Source: LiveMedBench §3.2.3; docs/method.md §1. Code finds exact errors; an engine judges the meaning, once.
 A failed element goes back to the Screener, a failed text to its writer, with the finding, at most twice.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from medlive.curation import controls
 from medlive.curation.agent import Agent, check_ids, check_known
 from medlive.curation.elements import (
-    TITLE,
     element_inputs,
-    message_text,
     revise,
     thread_inputs,
-    visible_messages,
 )
 from medlive.curation.model import (
     CaseText,
@@ -25,25 +22,14 @@ from medlive.curation.model import (
     ControllerCheck,
     Element,
     ElementStatus,
-    Kind,
     Side,
 )
-from medlive.curation.tasks import DoubtReply, SupportReply, TextReply, WriteReply
+from medlive.curation.tasks import SupportReply, TextReply, WriteReply
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
 # How often an element or text is revised before a finding is final
 MAX_REVISIONS: Final = 2
-
-
-class Statement(NamedTuple):
-    """A statement under suspicion, and where it comes from."""
-
-    id: str
-    statement: str
-    quote: str
-    source_id: str
-    suspicions: tuple[str, ...]
 
 
 class ElementControl:
@@ -112,7 +98,7 @@ class ElementControl:
         return findings
 
     async def _check_by_judgement(self, elements: Sequence[Element]) -> dict[str, str]:
-        """Element → why the engine finds it unsupported; an element under suspicion is judged twice."""
+        """Element → why the engine finds it unsupported."""
         inputs = thread_inputs(self._thread)
         inputs["elements"] = element_inputs(
             elements, "message_id", "quote", "statement"
@@ -123,52 +109,14 @@ class ElementControl:
             inputs,
             lambda reply: check_ids([v.id for v in reply.verdicts], wanted),
         )
-        findings = {v.id: v.reason for v in reply.verdicts if not v.supported}
-        reasons = {v.id: v.reason for v in reply.verdicts}
-        doubted: dict[str, tuple[str, ...]] = {}
-        for element in elements:
-            self._note(
-                Check.SUPPORTED,
-                element.id,
-                element.id not in findings,
-                reasons[element.id],
-            )
-            if found := self._suspicions(element):
-                self._note(Check.SUSPICION, element.id, False, "; ".join(found))
-                if element.id not in findings:
-                    doubted[element.id] = found
-        for identity, difference in (
-            await self._ask_doubt(doubted) if doubted else {}
-        ).items():
-            self._note(Check.SUPPORTED_AGAIN, identity, not difference, difference)
-            if difference:
-                findings[identity] = difference
+        verdicts = {v.id: v for v in reply.verdicts}
+        findings: dict[str, str] = {}
+        for identity in wanted:
+            verdict = verdicts[identity]
+            self._note(Check.SUPPORTED, identity, verdict.supported, verdict.reason)
+            if not verdict.supported:
+                findings[identity] = verdict.reason
         return findings
-
-    def _suspicions(self, element: Element) -> tuple[str, ...]:
-        if element.kind is Kind.QUESTION:
-            return ()  # the question may combine all that the patient wrote
-        message = message_text(self._thread, element.message_id)
-        return controls.find_suspicions(element.statement, element.quote, message)
-
-    async def _ask_doubt(
-        self, doubted: Mapping[str, tuple[str, ...]]
-    ) -> dict[str, str]:
-        elements = [self._elements[i] for i in doubted]
-        shown = visible_messages(self._thread)
-        last = max(
-            (i for i, m in enumerate(shown) for e in elements if m.id == e.message_id),
-            default=-1,
-        )
-        sources = {
-            TITLE: self._thread.title,
-            **{m.id: m.text for m in shown[: last + 1]},
-        }
-        statements = [
-            Statement(e.id, e.statement, e.quote, e.message_id, doubted[e.id])
-            for e in elements
-        ]
-        return await _ask_doubt(sources, statements, self._judge)
 
     async def _revise(self, findings: Mapping[str, str]) -> list[str]:
         """Send the elements back; the ids of those that were revised and need checking."""
@@ -195,30 +143,12 @@ class ElementControl:
         )
 
 
-async def _ask_doubt(
-    sources: Mapping[str, str], statements: Sequence[Statement], agent: Agent
-) -> dict[str, str]:
-    """Statement id → what a reader of the statement alone would believe wrongly; empty if nothing."""
-    inputs = {
-        "sources": [{"id": i, "text": t} for i, t in sources.items()],
-        "statements": [
-            {**s._asdict(), "suspicions": list(s.suspicions)} for s in statements
-        ],
-    }
-    wanted = [s.id for s in statements]
-    reply = await agent.ask(
-        DoubtReply, inputs, lambda reply: check_ids([i.id for i in reply.items], wanted)
-    )
-    return {item.id: item.difference.strip() for item in reply.items}
-
-
 async def write(
-    elements: Sequence[Element], *, writer: Agent, judge: Agent, doubter: Agent
+    elements: Sequence[Element], *, writer: Agent, judge: Agent
 ) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
     """Write N and A from the elements, with revisions; the texts, every check, and the remaining findings.
 
-    The findings are empty when the texts are faithful. `judge` reads what `writer` wrote; `doubter` judges texts
-    that `judge` passed and code suspects. Raises AgentFailure.
+    The findings are empty when the texts are faithful. `judge` reads what `writer` wrote. Raises AgentFailure.
     """
     query = next(e for e in elements if e.side is Side.QUERY)
     sides = {
@@ -236,11 +166,9 @@ async def write(
         reply = await writer.ask(WriteReply, inputs)
         text = replace(text, narrative=reply.narrative, advice=reply.advice)
         control = _TextControl(text, sides, round_)
-        await control.run(judge, doubter)
+        await control.run(judge)
         checks += control.checks
-        failed = [
-            c for c in control.checks if not c.passed and c.check is not Check.SUSPICION
-        ]
+        failed = [c for c in control.checks if not c.passed]
         faults = [f"{c.subject}: {c.detail}" for c in failed]
         findings = "; ".join(faults)[:2000]
         if not faults:
@@ -265,8 +193,8 @@ class _TextControl:
         }
         self.checks: list[ControllerCheck] = []
 
-    async def run(self, judge: Agent, doubter: Agent) -> None:
-        """The exact checks, the engine's judgement and the suspicions of both texts, in this order."""
+    async def run(self, judge: Agent) -> None:
+        """The exact checks and the engine's judgement of both texts, in this order."""
         for side, text in self._written.items():
             sources = [*self._stated[side], self._query]
             self.checks.append(
@@ -274,38 +202,20 @@ class _TextControl:
             )
         if not all(c.passed for c in self.checks):
             return  # certain errors go back before anything is paid
-        doubted = self._compare(await self._judge(judge))
-        if doubted:
-            sources_of = {side.value: "\n".join(self._stated[side]) for side in doubted}
-            statements = [
-                Statement(s.value, self._written[s], "", s.value, found)
-                for s, found in doubted.items()
-            ]
-            for subject, difference in (
-                await _ask_doubt(sources_of, statements, doubter)
-            ).items():
-                self._note(Check.SUPPORTED_AGAIN, subject, difference)
+        reply = await self._judge(judge)
+        for side in self._written:
+            self._note(side, self._problems(side, reply))
 
-    def _compare(self, reply: TextReply) -> dict[Side, tuple[str, ...]]:
-        """Note what the engine and the suspicions say; the texts that only code suspects."""
-        doubted: dict[Side, tuple[str, ...]] = {}
-        for side, text in self._written.items():
-            problems = [
-                f"{p.words!r}: {p.problem}"
-                for p in reply.problems
-                if p.text == side.value
-            ]
-            problems += [
-                f"leaves out: {e.statement}"
-                for e in self._sides[side]
-                if e.id in reply.missing
-            ]
-            self._note(Check.SUPPORTED, side.value, "; ".join(problems))
-            if found := controls.find_text_suspicions(text, self._stated[side]):
-                self._note(Check.SUSPICION, side.value, "; ".join(found))
-                if not problems:
-                    doubted[side] = found
-        return doubted
+    def _problems(self, side: Side, reply: TextReply) -> list[str]:
+        """What the engine found in the text of one side."""
+        problems = []
+        for problem in reply.problems:
+            if problem.text == side.value:
+                problems.append(f"{problem.words!r}: {problem.problem}")
+        for element in self._sides[side]:
+            if element.id in reply.missing:
+                problems.append(f"leaves out: {element.statement}")
+        return problems
 
     async def _judge(self, judge: Agent) -> TextReply:
         known = {e.id for elements in self._sides.values() for e in elements}
@@ -326,7 +236,10 @@ class _TextControl:
             }
         return await judge.ask(TextReply, inputs, check)
 
-    def _note(self, check: Check, subject: str, problem: str) -> None:
+    def _note(self, side: Side, problems: Sequence[str]) -> None:
+        detail = "; ".join(problems)[:2000]
         self.checks.append(
-            ControllerCheck(check, subject, not problem, problem[:2000], self._round)
+            ControllerCheck(
+                Check.SUPPORTED, side.value, not problems, detail, self._round
+            )
         )

@@ -183,9 +183,9 @@ class Check(StrEnum):
 
     QUOTE_IN_MESSAGE = "quote_in_message"  # Exact: the quote is in its message
     NUMBERS_AGREE = "numbers_agree"  # Exact: no number conflicts with its source
-    SUSPICION = "suspicion"  # A flag raised by code, which decides nothing: the engine is asked, and people see it
+    SUSPICION = "suspicion"  # No longer made (decision 44); stored decisions hold it
     SUPPORTED = "supported"  # The engine's judgement: the statement or text says no more than its source
-    SUPPORTED_AGAIN = "supported_again"  # The engine's second, differently worded judgement of a suspicion
+    SUPPORTED_AGAIN = "supported_again"  # Likewise: the second look at a suspicion
     WITHDRAWN = "withdrawn"  # The Screener withdrew the element when asked to revise it
 
 

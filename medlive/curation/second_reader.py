@@ -29,7 +29,11 @@ from medlive.threads.model import Thread
 async def read_case(
     thread: Thread, text: CaseText, elements: Sequence[Element], agent: Agent
 ) -> SecondReading:
-    """Have the second reader judge a thread and its case. Raises AgentFailure."""
+    """Have the second reader judge a thread and its case.
+
+    A case in which something leading has no answer counts as unanswered, whatever the reader says of the whole.
+    Raises AgentFailure.
+    """
     advice = [e for e in elements if e.side is Side.ADVICE]
     known = {e.id for e in advice}
     inputs = {
@@ -37,17 +41,29 @@ async def read_case(
         "case": asdict(text),
         "advice": element_inputs(advice),
     }
-    reply = await agent.ask(
-        CaseReply,
-        inputs,
-        lambda reply: check_known(
-            {w.id for w in reply.wrong}, known, "an advice element"
-        ),
-    )
+
+    def check(reply: CaseReply) -> str | None:
+        named = {w.id for w in reply.wrong}
+        return check_known(named, known, "an advice element") or check_known(
+            {item.by for item in reply.brought},
+            known | {""},
+            'an advice element, or ""',
+        )
+
+    reply = await agent.ask(CaseReply, inputs, check)
+    unanswered = [i.what for i in reply.brought if i.leading and not i.by]
+    reason = reply.reason
+    if unanswered:
+        reason = f"No answer to: {'; '.join(unanswered)}. {reason}".strip()
     return SecondReading(
-        **reply.model_dump(exclude={"wrong", "danger"}),
+        asked=reply.asked,
+        clinical=reply.clinical,
+        enough=reply.enough,
+        answered=reply.answered and not unanswered,
+        understandable=reply.understandable,
         wrong=tuple(FaultyAdvice(w.id, w.kind, w.reason) for w in reply.wrong),
         danger=reply.danger.strip(),
+        reason=reason[:2000],
         engine=agent.identity.as_json(),
     )
 

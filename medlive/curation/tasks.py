@@ -217,23 +217,6 @@ class SupportReply(ReplyModel):
     verdicts: Annotated[tuple[SupportItem, ...], Field(max_length=120, strict=False)]
 
 
-class DoubtItem(ReplyModel):
-    """What somebody who has only the statement would believe or do otherwise than the source says."""
-
-    id: str
-    difference: Reason  # Empty where there is none that matters
-
-
-class DoubtReply(ReplyModel):
-    """A differently worded second look at statements under suspicion.
-
-    Inputs: sources [{id, text}], statements [{id, statement, quote, source_id, suspicions}].
-    """
-
-    task: ClassVar = "controller.doubt"
-    items: Annotated[tuple[DoubtItem, ...], Field(max_length=120, strict=False)]
-
-
 class WriteReply(ReplyModel):
     """N and A written from the kept elements.
 
@@ -297,6 +280,14 @@ class WrongAdviceItem(ReplyModel):
     reason: Reason
 
 
+class BroughtItem(ReplyModel):
+    """A complaint, finding or worry that the patient comes with."""
+
+    what: Text
+    leading: bool  # What brought them, or what they ask about by name
+    by: str  # The advice element that takes it up; "" if none
+
+
 class CaseReply(ReplyModel):
     """The second reading of thread and case as a whole, by the reader's own knowledge.
 
@@ -304,6 +295,8 @@ class CaseReply(ReplyModel):
     """
 
     task: ClassVar = "reader.case"
+    # Thought through before the answers; a reply may lack it.
+    brought: Annotated[tuple[BroughtItem, ...], Field(max_length=20, strict=False)] = ()
     asked: bool
     clinical: bool
     enough: bool

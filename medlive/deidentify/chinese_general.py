@@ -69,6 +69,9 @@ _PEOPLE = re.compile(
 _RETURNING = re.compile(
     r"市?(?:返回|归来|回来|过来|回乡|返乡|出来|来)的(?:人|旅客|乘客|游客)"
 )
+_OR_WITH_PEOPLE = re.compile(
+    rf"市?(?:或者?|或是)[跟和与同]{_REGION}市?(?:返回|归来|回来|过来|出来|来)的人"
+)
 _ALL_OF_THEM = re.compile(
     r"市?[\u4e00-\u9fff]{1,3}的(?:人|旅客|乘客|游客)[员群们]?(?:都|均|一律|应|需|必须|不能|要)"
 )
@@ -140,9 +143,11 @@ def _is_asked(before: str, clause: str, after: str) -> bool:
 
 
 def _is_of_others(before: str, clause: str, after: str) -> bool:
-    """接触过武汉的人, 跟武汉回来的人, 武汉来的人都要隔离."""
+    """接触过武汉的人, 跟武汉回来的人, 去过武汉或者跟武汉来的人, 武汉来的人都要隔离."""
     if _MET.search(clause):
         return _PEOPLE.match(after) is not None
+    if _YOU_VISITED.search(clause) and _OR_WITH_PEOPLE.match(after):
+        return not _OWN.search(before)
     if _RETURNING.match(after) is None or _OWN_PEOPLE.search(clause):
         return False
     sentence = _SENTENCE_END.split(after)[0]

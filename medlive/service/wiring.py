@@ -66,7 +66,6 @@ PROMPTS = {
         "validator.alignment",
         "validator.veto",
         "controller.support",
-        "controller.doubt",
         "controller.write",
         "controller.questions",
         "controller.answers",

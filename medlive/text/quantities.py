@@ -30,7 +30,11 @@ _RANGE: Final = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[
 _LOOSE: Final = 0.04
 """Two times are equal when they differ by no more than this share: 3 months are 90 days, and 13 weeks 91."""
 
-_DIGITS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+")
+_DIGITS: Final = re.compile(
+    r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+"
+)
+_WIDE_GROUPS: Final = re.compile(r"(?<!\d)\d{1,3}(?:[,，]\d{3})+(?!\d)")
+"""Digits in groups that a full-width comma may divide: in a source 12，345 may be 12345 too."""
 _DAMAGED: Final = re.compile(r"(\d+)(?:\s\.|\.\s|\s\.\s)(\d+)(?!\.?\d)")
 _MANY: Final = re.compile(
     r"\s?(万|千(?!克)|亿|百万|k(?![a-z])|hundred|thousand|million|billion)"
@@ -149,7 +153,10 @@ def measured(quantity: Quantity) -> tuple[str | None, float]:
 
 
 def plain_digits(text: str) -> str:
-    """Write a text in half width and lower case, with ASCII digits and fractions as `n/d`."""
+    """Write a text in half width and lower case, with ASCII digits and fractions as `n/d`.
+
+    The full-width comma stays: it divides a sentence, and no number of a statement.
+    """
     if text.isascii():
         return text.lower()
     text = _SUPERSCRIPT.sub(
@@ -164,7 +171,7 @@ def _plain(char: str) -> str:
         return str(decimal)
     if unicodedata.category(char) == "No":
         return " " + unicodedata.normalize("NFKC", char).replace("⁄", "/")
-    return char if char in "℃℉°μµ" else unicodedata.normalize("NFKC", char)
+    return char if char in "℃℉°μµ，" else unicodedata.normalize("NFKC", char)
 
 
 def _is_quantity(plain: str, name: re.Match[str]) -> bool:
@@ -278,6 +285,9 @@ def _source_digits(plain: str) -> Iterator[Quantity]:
         yield _with_unit(
             plain, found.start(), found.end(), float(f"{found[1]}.{found[2]}")
         )
+    for found in _WIDE_GROUPS.finditer(plain):
+        value = _number(found.group().replace("，", ","))
+        yield _with_unit(plain, found.start(), found.end(), value)
     for found in _OVER.finditer(plain):
         yield Quantity(float(found[1]), _OVER_UNITS[found[2]], "")
     for found in _FRACTION.finditer(plain):

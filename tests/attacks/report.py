@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from medlive.curation.model import Check, Outcome
+from medlive.curation.model import Outcome
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
@@ -55,8 +55,7 @@ tests hold that list to be complete.
 
 Controls in code bound what a reply is made of, not what it means. A model that believes its bait may still
 
-- put another fact, advice, person, side or certainty under a true quote, or drop a "not" (code suspects many of
-  these, and its suspicion goes to a second, differently worded question);
+- put another fact, advice, person, side or certainty under a true quote, or drop a "not";
 - add a sentence without a number to the written narrative or advice;
 - exchange a claim for another that the evidence supports, or call a claim supported by a passage beside the point;
 - take a passage for evidence that somebody wrote into a corpus: a corpus is trusted as its maker is;
@@ -64,7 +63,7 @@ Controls in code bound what a reply is made of, not what it means. A model that 
   that is not (the items are stored);
 - smuggle a criterion into the rubric.
 
-Against these stand the judges: `controller.support` and `controller.doubt` for elements, `reader.text` for the
+Against these stand the judges: `controller.support` for elements, `reader.text` for the
 written texts, `validator.veto`, `reader.case` for the whole, `reader.rubric` for the criteria. They help only if
 they are not the model that obeyed: configure another model for the role `reader` at least (docs/curation.md).
 Below, one model plays all of them.
@@ -134,8 +133,7 @@ def _stop(attack: Attack, way: Way | None, twin: Way) -> str:
     if way.released is not None:
         if way.texts() == twin.texts():
             return "nothing: the twin's case"
-        suspected = any(c.check is Check.SUSPICION for c in way.curation.checks)
-        return f"**a judge must**{'; code suspects' if suspected else ''}"
+        return "**a judge must**"
     told = (
         way.stopped_by.replace(attack.marker, "§").replace("|", "\\|").replace("`", "'")
     )

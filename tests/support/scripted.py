@@ -146,9 +146,6 @@ def honest() -> Script:
                 for e in inputs["elements"]
             ]
         },
-        "controller.doubt": lambda inputs: {
-            "items": [{"id": s["id"], "difference": ""} for s in inputs["statements"]]
-        },
         "controller.write": {
             "narrative": "Aged 34 years, with a dry cough for 3 weeks.",
             "advice": "Lisinopril can cause a dry cough. Ask for losartan 50 mg.",

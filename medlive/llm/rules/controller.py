@@ -37,22 +37,6 @@ def support(inputs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def doubt(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{items}: a difference where a word of the statement stands in none of the sources."""
-    source = _Source(
-        " ".join(str(s.get("text") or "") for s in inputs.get("sources") or ())
-    )
-    return {
-        "items": [
-            {
-                "id": str(s.get("id") or ""),
-                "difference": source.new_words(str(s["statement"])),
-            }
-            for s in inputs.get("statements") or ()
-        ]
-    }
-
-
 class _Source:
     """The words of a text that statements were made from."""
 

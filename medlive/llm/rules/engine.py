@@ -70,7 +70,6 @@ ANSWERS: Final[Mapping[str, Rule]] = {
     "validator.alignment": validator.align,
     "validator.veto": validator.veto,
     "controller.support": controller.support,
-    "controller.doubt": controller.doubt,
     "controller.write": controller.write,
     "controller.questions": controller.questions,
     "controller.answers": controller.answers,

@@ -50,7 +50,7 @@ async def test_honest_engine_gives_a_kept_case_with_every_part_of_its_record() -
     )
     assert (curation.s_cc, curation.s_inf, curation.s_align) == (1, 2 / 3, 1.0)
     assert [e.id for e in curation.elements] == ["n1", "n2", "q", "a1", "a2"]
-    assert all(c.passed for c in curation.checks if c.check is not Check.SUSPICION)
+    assert all(c.passed for c in curation.checks)
     assert all(
         c.hits and [x.passage_id for x in c.citations] == ["demo:1:0"]
         for c in curation.claims
@@ -218,30 +218,6 @@ async def test_what_was_present_by_a_dropped_fact_is_missing() -> None:
         Reason.INSUFFICIENT_NARRATIVE,
     )
     assert curation.s_inf == 1 / 3
-
-
-async def test_what_is_under_suspicion_is_asked_about_twice_and_both_must_agree() -> (
-    None
-):
-    script = changed(
-        controller__doubt=lambda i: {
-            "items": [{"id": s["id"], "difference": "turned"} for s in i["statements"]]
-        }
-    )
-    script["screener.extract"]["narrative"].append(
-        {
-            "message_id": "m0",
-            "quote": "I have had a dry cough",
-            "statement": "No dry cough.",
-            "kind": "subjective",
-        }
-    )
-    engine = Scripted(script)
-    curation = await run({}, engine=engine)
-    asked = next(r for r in engine.requests if r.task == "controller.doubt")
-    assert "n3" in [s["id"] for s in asked.inputs["statements"]]
-    assert all(s["suspicions"] for s in asked.inputs["statements"])
-    assert {e.id: e.status for e in curation.elements}["n3"] is ElementStatus.DROPPED
 
 
 async def test_numbers_that_appear_in_the_written_case_hold_it() -> None:
@@ -418,6 +394,12 @@ READINGS = [
     ({"asked": False}, Reason.QUESTION_DOUBTED, ()),
     ({"clinical": False}, Reason.QUESTION_DOUBTED, ()),
     ({"enough": False}, Reason.HISTORY_DOUBTED, ()),
+    ({"answered": False}, Reason.QUESTION_UNANSWERED, ()),
+    (
+        {"brought": [{"what": "rash", "leading": True, "by": ""}]},
+        Reason.QUESTION_UNANSWERED,
+        (),
+    ),
     ({"understandable": False}, Reason.NOT_UNDERSTANDABLE, ()),
     ({"danger": "bleeding"}, Reason.DANGER_UNANSWERED, ()),
     (
@@ -440,6 +422,19 @@ async def test_where_the_second_reading_differs_the_case_is_held(
     curation = await run(changed(reader__case=honest()["reader.case"] | change))
     assert (curation.outcome, curation.stage) == (Outcome.HELD, Stage.RUBRIC)
     assert [(h.reason, h.elements) for h in curation.holds] == [(reason, elements)]
+
+
+async def test_what_the_patient_leads_with_needs_an_answer_that_there_is() -> None:
+    def read(leading: bool, by: str) -> dict[str, Any]:
+        brought = [{"what": "cough", "leading": leading, "by": by}]
+        return changed(reader__case=honest()["reader.case"] | {"brought": brought})
+
+    for leading, by in ((True, "a1"), (False, "")):
+        assert (await run(read(leading, by))).outcome is Outcome.KEPT, by
+    for stranger in ("n1", "m0", "a9", "a1, a2"):
+        assert (await run(read(True, stranger))).outcome is Outcome.FAILED, stranger
+    held = await run(read(True, ""))
+    assert "cough" in held.holds[0].detail
 
 
 async def test_the_second_reading_releases_nothing() -> None:
@@ -642,7 +637,7 @@ async def test_rubbish_is_asked_again_once_and_then_a_failure(rubbish: Any) -> N
 
 MEASURES = ("controller.questions", "controller.answers")
 """They measure a case that is decided: an unusable reply leaves the measure unknown."""
-UNASKED = ("screener.revise", "validator.veto", "controller.doubt")
+UNASKED = ("screener.revise", "validator.veto")
 """What an honest engine is never asked about this thread."""
 
 
@@ -697,12 +692,11 @@ async def test_a_failure_of_ours_is_never_a_rejection(
     task: str, said: Any, reason: Reason, outcome: CallOutcome
 ) -> None:
     script = contradiction(confirmed=True) if task == "validator.veto" else honest()
-    if task in ("screener.revise", "controller.doubt"):
-        quote = "I have had a dry cough" if task == "controller.doubt" else "not there"
+    if task == "screener.revise":
         script["screener.extract"]["narrative"].append(
             {
                 "message_id": "m0",
-                "quote": quote,
+                "quote": "not there",
                 "statement": "No dry cough.",
                 "kind": "subjective",
             }

@@ -27,7 +27,6 @@ REPLIES: dict[str, type[BaseModel]] = {
     "validator.veto": tasks.VetoReply,
     "controller.support": tasks.SupportReply,
     "screener.revise": tasks.RevisionReply,
-    "controller.doubt": tasks.DoubtReply,
     "controller.write": tasks.WriteReply,
     "controller.questions": tasks.QuestionsReply,
     "controller.answers": tasks.AnswersReply,
@@ -251,10 +250,6 @@ def test_the_controller_answers_for_each_element_once(
         "elements": elements,
     }
     assert [v.id for v in ask("controller.support", shown).verdicts] == [
-        e["id"] for e in elements
-    ]
-    doubted = {"language": language, "sources": messages, "statements": elements}
-    assert [i.id for i in ask("controller.doubt", doubted).items] == [
         e["id"] for e in elements
     ]
 

@@ -37,7 +37,6 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "validator.alignment": (CURATION, tasks.AlignmentReply),
     "validator.veto": (CURATION, tasks.VetoReply),
     "controller.support": (CURATION, tasks.SupportReply),
-    "controller.doubt": (CURATION, tasks.DoubtReply),
     "controller.write": (CURATION, tasks.WriteReply),
     "controller.questions": (CURATION, tasks.QuestionsReply),
     "controller.answers": (CURATION, tasks.AnswersReply),
@@ -126,19 +125,6 @@ INPUTS: dict[str, dict[str, Any]] = {
     "screener.revise": {
         **THREAD,
         "elements": [{"id": "n1", "side": "narrative", "finding": "not there"}],
-    },
-    "controller.doubt": {
-        "language": "en",
-        "sources": [{"id": "m1", "text": "red toe"}],
-        "statements": [
-            {
-                "id": "n1",
-                "statement": "Red toe.",
-                "quote": "",
-                "source_id": "m1",
-                "suspicions": ["?"],
-            }
-        ],
     },
     "reader.text": {"language": "en", "query": "?", "narrative": {}, "advice": {}},
     "reader.case": {**THREAD, "case": {}, "advice": ADVICE},

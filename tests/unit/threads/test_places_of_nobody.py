@@ -37,6 +37,7 @@ chinese_talk = st.sampled_from(
         "没有接触过{}来的人",
         "跟{}回来的人接触过",
         "去过国外或者跟{}来的人接触过",
+        "去过{}或者跟{}来的人",
         "{}回来的人都要隔离",
         "{}疫情还没有结束",
     ]
@@ -50,6 +51,7 @@ chinese_lives = st.sampled_from(
         "没去过{}以外的地方",
         "除了{}没有去过别的地方",
         "我去过{}有没有事",
+        "我去过{}或者跟{}来的人",
         "去过{}会传染吗",
         "我是{}来的人",
         "跟我一起从{}回来的人发烧了",
@@ -100,13 +102,13 @@ english_lives = st.sampled_from(
 
 @given(chinese_talk, chinese_cities)
 def test_a_chinese_place_of_nobody_stays(sentence: str, city: str) -> None:
-    text = sentence.format(city)
+    text = sentence.replace("{}", city)
     assert redact(text, "zh") == text
 
 
 @given(chinese_lives, chinese_cities)
 def test_a_chinese_place_of_the_patient_goes(sentence: str, city: str) -> None:
-    assert city not in redact(sentence.format(city), "zh")
+    assert city not in redact(sentence.replace("{}", city), "zh")
 
 
 @given(english_talk, english_cities)
@@ -125,9 +127,8 @@ def test_a_chinese_place_of_the_patient_goes_wherever_it_is(
     talk: str, lives: str, city: str, first: bool
 ) -> None:
     sentences = (talk, lives) if first else (lives, talk)
-    assert city not in redact(
-        "。".join(sentences).format(city, city).replace("{}", city), "zh"
-    )
+    text = "。".join(sentences).replace("{}", city)
+    assert city not in redact(text, "zh")
 
 
 @given(english_talk, english_lives, english_cities)

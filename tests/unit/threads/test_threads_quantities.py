@@ -208,3 +208,33 @@ def test_a_dose_is_none_that_stands_in_the_message_as_a_bare_number(
     message = f"On day 1 and day 1000: {quote}, then gabapentin 300 mg."
     assert not numbers_missing(statement, message)
     assert bool(doses_exchanged(statement, quote, message)) is exchanged
+
+
+_DATES = st.dates().map(
+    lambda day: (
+        f"{day.year:04}-{day.month:02}-{day.day:02}",
+        f"{day.year:04}.{day.month}.{day.day}",
+        f"{day.month}月{day.day}",
+        f"{day.month}.{day.day}",
+        f"{day.month}/{day.day}",
+    )
+)
+_DATE = _DATES.flatmap(st.sampled_from)
+_BESIDE = st.one_of(_DATE, st.integers(0, 99_999).map(str))
+
+
+@given(first=_BESIDE, second=_BESIDE)
+def test_a_full_width_comma_ends_a_number(first: str, second: str) -> None:
+    values = {q.value for q in numbers(f"{first}，{second}")}
+    assert values == {q.value for q in (*numbers(first), *numbers(second))}
+    assert numbers_missing(f"{first}，{second}", first, second) == []
+
+
+@given(_DATE, st.integers(1000, 9999))
+def test_a_comma_before_a_year_groups_no_digits(date: str, year: int) -> None:
+    assert numbers_missing(f"{date},{year}年", date, f"{year}年") == []
+
+
+def test_a_source_may_group_digits_by_a_full_width_comma() -> None:
+    assert numbers_missing("白细胞12345", "白细胞12，345") == []
+    assert numbers_missing("白细胞12，345", "白细胞12,345") == []
