@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from medlive.rubric.model import Criterion
+from medlive.rubric.model import Criterion, Origin
 from medlive.text.normalise import fold
 from medlive.text.quantities import numbers_missing
 
@@ -121,6 +121,8 @@ def _lint_one(
         yield Finding(
             Fault.LANGUAGE, c.id, f"is not in the case's language ({language})"
         )
+    if c.origin is not Origin.ADVICE or c.advice_id is None:
+        return
     if c.advice_id not in advice:
         yield Finding(
             Fault.UNKNOWN_ADVICE,

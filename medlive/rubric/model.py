@@ -24,6 +24,14 @@ class Axis(StrEnum):
     SAFETY = "Safety"
 
 
+class Origin(StrEnum):
+    """What a criterion rests on (docs/method.md §1, Rubric)."""
+
+    ADVICE = "advice"  # An element of the case's advice: the paper's rubric
+    EVIDENCE = "evidence"  # A decisive point that the advice lacks and a passage states
+    CONSENSUS = "consensus"  # The same, named by two models independently
+
+
 class Difficulty(StrEnum):
     """How much an answer takes; describes the case and weighs nothing (ClinConsensus §3.2)."""
 
@@ -68,9 +76,12 @@ class Criterion:
     points: (
         int  # In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only
     )
-    advice_id: str  # The advice element it came from
+    advice_id: str | None  # The advice element it came from; None: from no advice
     fact: str | None = None
-    """The fact of that element that it asks for; None where it was written before facts were listed."""
+    """The fact that it asks for; None where it was written before facts were listed."""
+    origin: Origin = Origin.ADVICE
+    source: str = ""
+    """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,11 @@ def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
         + (f": {case['status_reason']}" if case["status_reason"] else ""),
     )
     print_table(
-        ["points", "axis", "criterion", "fact", "from"],
-        pick(criteria, "points axis criterion fact advice_id"),
+        ["points", "axis", "criterion", "fact", "origin", "from"],
+        [
+            [*pick([c], "points axis criterion fact origin")[0], _rests_on(c)]
+            for c in criteria
+        ],
         title="Rubric"
         + (
             f" (no criterion costs points: {case['no_negative']})"
@@ -138,6 +141,11 @@ def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
             else ""
         ),
     )
+
+
+def _rests_on(criterion: dict[str, Any]) -> str:
+    """The advice element, the passage, or the models."""
+    return str(criterion["advice_id"] or criterion["source"])
 
 
 def _print_failed(what: str, records: list[dict[str, Any]], names: str) -> None:

@@ -36,7 +36,7 @@ from medlive.db.tables.release import (
 )
 from medlive.digest import digest_json
 from medlive.errors import UsageError
-from medlive.rubric.model import Criterion, Rubric
+from medlive.rubric.model import Criterion, Origin, Rubric
 
 _NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
@@ -69,10 +69,7 @@ class CaseContent:
     def digest(self) -> str:
         """The digest of what makes a revision: a case with an equal one has not changed."""
         rubric = self.rubric
-        criteria = [
-            [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
-            for c in rubric.criteria
-        ]
+        criteria = [_digested(criterion) for criterion in rubric.criteria]
         values: dict[str, Any] = {
             "language": self.language,
             "source": self.source,
@@ -107,6 +104,14 @@ class ComparedCase:
     """Whether a person has changed N or A since, so that the scores are of another text."""
     scores: CrossExaminationRow | None
     """None where there was no cross-examination."""
+
+
+def _digested(c: Criterion) -> list[Any]:
+    """What of a criterion makes a revision; that of one from advice is as it was before there were origins."""
+    values = [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
+    if c.origin is Origin.ADVICE:
+        return values
+    return [*values, c.origin.value, c.source]
 
 
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
