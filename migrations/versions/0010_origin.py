@@ -1,4 +1,4 @@
-"""What each criterion rests on: the case's advice, a passage, or two models."""
+"""What each criterion rests on, what a rubric leaves out, and which advice is not in A."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -7,6 +7,14 @@ revision = "0010"
 down_revision = "0007"
 branch_labels = None
 depends_on = None
+
+JSON = sa.dialects.postgresql.JSONB()
+REASONS = (
+    "no_narrative no_query no_advice query_not_clinical insufficient_narrative contradicted not_aligned "
+    "no_sound_advice unsupported_element not_standard text_unfaithful question_doubted history_doubted advice_wrong "
+    "advice_harmful danger_unanswered question_unanswered not_understandable rubric_faulty identifier "
+    "endpoint_unavailable invalid_reply refused truncated budget_spent"
+)
 
 
 def upgrade() -> None:
@@ -47,3 +55,43 @@ def upgrade() -> None:
         ("origin_has_source", "(origin = 'advice') = (source = '')"),
     ):
         op.create_check_constraint(op.f(f"ck_criteria_{name}"), "criteria", condition)
+    op.add_column(
+        "case_revisions",
+        sa.Column(
+            "omitted",
+            JSON,
+            nullable=False,
+            server_default="[]",
+            comment="Facts of the advice that the rubric leaves out, each with its reason",
+        ),
+    )
+    op.add_column(
+        "case_revisions",
+        sa.Column(
+            "completion",
+            JSON,
+            comment="What became of points that the advice lacks; NULL: the rubric was not made complete",
+        ),
+    )
+    op.add_column(
+        "elements",
+        sa.Column(
+            "left_out",
+            sa.Text,
+            comment="Why this advice is not in A: not_standard, refuted or advertising; "
+            "NULL: it is, or a person dropped it",
+        ),
+    )
+    for name, condition in (
+        ("left_out_known", "left_out IN ('not_standard', 'refuted', 'advertising')"),
+        (
+            "left_out_is_advice",
+            "left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
+        ),
+    ):
+        op.create_check_constraint(op.f(f"ck_elements_{name}"), "elements", condition)
+    listed = ", ".join(f"'{reason}'" for reason in REASONS.split())
+    for table in ("curations", "holds"):
+        name = op.f(f"ck_{table}_reason_known")
+        op.drop_constraint(name, table)
+        op.create_check_constraint(name, table, f"reason IN ({listed})")

@@ -36,7 +36,16 @@ from medlive.db.tables.release import (
 )
 from medlive.digest import digest_json
 from medlive.errors import UsageError
-from medlive.rubric.model import Criterion, Origin, Rubric
+from medlive.rubric.model import (
+    CompletedPoint,
+    Completion,
+    Criterion,
+    Omission,
+    OmittedFact,
+    Origin,
+    PointOutcome,
+    Rubric,
+)
 
 _NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
@@ -226,6 +235,9 @@ async def add_revision(
     values |= row_of(CaseRevisionRow, content.rubric) | row_of(
         CaseRevisionRow, content.text
     )
+    values["omitted"] = [asdict(fact) for fact in content.rubric.omitted]
+    completion = content.rubric.completion
+    values["completion"] = None if completion is None else asdict(completion)
     if not content.publishable:
         values["unpublishable_reason"] = content.unpublishable_reason or _NOT_BY_MODELS
     await add_row(session, CaseRevisionRow(**values))
@@ -337,8 +349,33 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
         StoredCase,
         row,
         text=read(CaseText, row),
-        rubric=read(Rubric, row, criteria=criteria),
+        rubric=read(
+            Rubric,
+            row,
+            criteria=criteria,
+            omitted=omitted_of(row),
+            completion=completion_of(row),
+        ),
     )
+
+
+def omitted_of(row: CaseRevisionRow) -> tuple[OmittedFact, ...]:
+    """The facts that a revision's rubric leaves out."""
+    facts = []
+    for stored in row.omitted:
+        facts.append(OmittedFact(**stored | {"reason": Omission(stored["reason"])}))
+    return tuple(facts)
+
+
+def completion_of(row: CaseRevisionRow) -> Completion | None:
+    """What became of the points that a revision's advice lacks."""
+    if row.completion is None:
+        return None
+    points = []
+    for stored in row.completion["points"]:
+        outcome = PointOutcome(stored["outcome"])
+        points.append(CompletedPoint(**stored | {"outcome": outcome}))
+    return Completion(points=tuple(points), note=row.completion["note"])
 
 
 async def case_of_thread(

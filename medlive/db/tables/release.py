@@ -118,6 +118,13 @@ class CaseRevisionRow(Base):
         EnumText(Register),
         server_default="unknown",
     )
+    omitted: Mapped[list[Any]] = column(
+        "Facts of the advice that the rubric leaves out, each with its reason",
+        server_default="[]",
+    )
+    completion: Mapped[dict[str, Any] | None] = column(
+        "What became of points that the advice lacks; NULL: the rubric was not made complete"
+    )
     content_digest: Mapped[str] = column("The digest of the texts and of the criteria")
     created_at: Mapped[datetime] = now_column("When this content was made")
 

@@ -145,7 +145,9 @@ class CaseEdit(_Edited):
     @classmethod
     def of(cls, case: StoredCase) -> "CaseEdit":
         """The case as it is."""
-        plain = {k: v for k, v in asdict(case.rubric).items() if k != "criteria"}
+        not_edited = ("criteria", "omitted", "completion")
+        rubric = asdict(case.rubric)
+        plain = {k: v for k, v in rubric.items() if k not in not_edited}
         criteria = tuple(
             CriterionEdit(**{k: v for k, v in asdict(c).items() if k != "position"})
             for c in case.rubric.criteria
@@ -286,7 +288,13 @@ async def drop_element(
         pipeline.curation,
     )
     if curation.outcome is not Outcome.FAILED:
-        curation, rubric = await complete_case(curation, language, pipeline.respondents)
+        curation, rubric = await complete_case(
+            curation,
+            language,
+            pipeline.respondents,
+            library=pipeline.library(started.date()),
+            settings=pipeline.rubric,
+        )
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
