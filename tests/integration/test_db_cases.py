@@ -14,7 +14,16 @@ from medlive.db.session import Database
 from medlive.db.tables.release import CaseRow, CaseStatus
 from medlive.digest import digest_text
 from medlive.errors import UsageError
-from medlive.rubric.model import Axis, Criterion, Origin
+from medlive.rubric.model import (
+    Axis,
+    CompletedPoint,
+    Completion,
+    Criterion,
+    Omission,
+    OmittedFact,
+    Origin,
+    PointOutcome,
+)
 from medlive.snapshot.model import SnapshotCase
 from tests.support.decisions import KEPT, KEY, PROMPT, RUBRIC, make_case
 
@@ -255,3 +264,21 @@ async def test_a_criterion_keeps_what_it_rests_on(database: Database) -> None:
     wrong = replace(rubric, criteria=(*RUBRIC.criteria, unfounded))
     with pytest.raises(IntegrityError, match="origin_has_source"):
         await make_case(database, rubric=wrong)
+
+
+async def test_what_a_rubric_leaves_out_and_lacks_is_kept(database: Database) -> None:
+    omitted = OmittedFact("Drink tea.", "a1", Omission.TRIVIAL, "a habit")
+    point = CompletedPoint(
+        point="Count the pills.",
+        criterion="Advises counting the pills.",
+        outcome=PointOutcome.NOT_NAMED,
+        source="",
+        detail="nobody else",
+    )
+    completion = Completion(points=(point,), note="one model")
+    rubric = replace(RUBRIC, omitted=(omitted,), completion=completion)
+    saved = await make_case(database, rubric=rubric)
+    async with database.begin() as session:
+        case = await cases.latest_case(session, saved.case_id)
+    assert case is not None
+    assert case.rubric == rubric

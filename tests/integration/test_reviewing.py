@@ -377,7 +377,7 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
     criteria = [json.loads(line) for line in files["criteria.jsonl"].splitlines()]
     assert [
         (c["criterion_id"].removeprefix(f"{held}-"), c["points"]) for c in criteria
-    ] == [("c1", 6), ("c3", -9), ("c4", 3)]
+    ] == [("c1", 7), ("c3", -9), ("c4", 3)]
 
 
 async def test_an_edit_that_the_linter_refuses_changes_nothing(

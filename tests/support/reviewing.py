@@ -84,6 +84,7 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
         rubric__write=rubric,
         reader__rubric={"problems": [], "life_critical": []},
         reader__identifiers={"found": []},
+        rubric__complete={"points": []},
         rubric__classify=KIND,
         validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
     )
