@@ -86,7 +86,7 @@ async def completed(
     """The rubric of the sample case, with the engines of reader and rubric."""
     chain = Scripted(honest())
     curation = await run({}, engine=chain)
-    common = {
+    common: dict[str, Any] = {
         "reader.identifiers": {"found": []},
         "reader.rubric": review or NO_PROBLEM,
         "rubric.classify": KIND,
