@@ -132,6 +132,18 @@ class CurationSection(_Section):
     """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
 
 
+RubricRole = Literal["screener", "validator", "controller", "rubric", "reader"]
+
+
+class RubricSection(_Section):
+    """How rubrics are made complete (docs/curation.md)."""
+
+    complete: bool = True  # Whether decisive points that the advice lacks are added
+    completer: RubricRole = "reader"  # The role that names them
+    second: RubricRole = "rubric"
+    """The role that is asked for the same, without the first's list, and reviews what is added."""
+
+
 class EvidenceSection(_Section):
     """How evidence is searched (docs/evidence.md)."""
 
@@ -392,6 +404,7 @@ class Settings(_Section):
     # Fields of `medlive.filters.FilterSettings`
     filters: dict[str, Any] = Field(default_factory=dict)
     curation: CurationSection = CurationSection()
+    rubric: RubricSection = RubricSection()
     evidence: EvidenceSection = EvidenceSection()
     budget: BudgetSection = BudgetSection()
     codebooks: CodebookSection = CodebookSection()

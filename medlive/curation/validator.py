@@ -60,6 +60,7 @@ class Claim:
     # Short English phrases, and the claim itself where it is Chinese
     queries: tuple[str, ...]
     flag: str = ""  # A remaining fault of the statement's numbers; empty if none
+    advertising: bool = False
 
     @property
     def query(self) -> Query:
@@ -184,6 +185,7 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
             c.statement,
             (*c.queries, c.statement) if own_words else c.queries,
             flags.get(c.id, ""),
+            c.advertising,
         )
         for c in claims
     )

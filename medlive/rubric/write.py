@@ -9,7 +9,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
@@ -30,17 +30,33 @@ from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
-from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
+from medlive.rubric.completion import (
+    DEFAULTS,
+    Library,
+    RubricSettings,
+    Voices,
+    complete_rubric,
+)
+from medlive.rubric.lint import (
+    RELEASED,
+    WRITTEN,
+    Bounds,
+    Fault,
+    Finding,
+    lint,
+    without_faulty,
+)
 from medlive.rubric.model import (
     SPECIALTIES,
     UNKNOWN_SPECIALTY,
     Axis,
     Criterion,
+    Omission,
+    OmittedFact,
     Rubric,
     Theme,
 )
-
-LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
+from medlive.rubric.review import ReviewReply, ask_review, shown, weigh
 
 
 class FactItem(ReplyModel):
@@ -51,6 +67,16 @@ class FactItem(ReplyModel):
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
     ]
     advice_id: str  # The advice element that states it
+
+
+class OmittedItem(ReplyModel):
+    """A fact of the advice that the question and the theme do not need, or that is not sound."""
+
+    fact: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+    ]
+    advice_id: str
+    reason: Annotated[Omission, Field(strict=False)]
 
 
 class CriterionItem(ReplyModel):
@@ -78,27 +104,9 @@ class RubricReply(ReplyModel):
     criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
     # Why no criterion costs points; else empty
     no_negative: Annotated[str, StringConstraints(max_length=1000)]
-
-
-class ProblemItem(ReplyModel):
-    """What a reviewer objects to in one criterion."""
-
-    criterion_id: str
-    fault: Literal[
-        "duplicate", "two_facts", "not_standalone", "polarity", "ungrounded", "false"
-    ]
-    detail: Annotated[str, StringConstraints(max_length=1000)]
-
-
-class ReviewReply(ReplyModel):
-    """What is wrong with criteria, and which of them a life depends on.
-
-    Inputs: query, narrative, advice [{id, statement}], criteria [{id, criterion, …}], suspicions [str].
-    """
-
-    task: ClassVar = "reader.rubric"
-    problems: Annotated[tuple[ProblemItem, ...], Field(max_length=40, strict=False)]
-    life_critical: Annotated[tuple[str, ...], Field(max_length=40, strict=False)]
+    left_out: Annotated[
+        tuple[OmittedItem, ...], Field(max_length=40, strict=False)
+    ] = ()
 
 
 async def write_rubric(
@@ -122,7 +130,14 @@ async def write_rubric(
     no_negative = (
         "" if any(c.points < 0 for c in criteria) else reply.no_negative.strip()
     )
-    return Rubric(reply.theme, reply.specialty, criteria, no_negative), draft.remaining
+    rubric = Rubric(
+        theme=reply.theme,
+        specialty=reply.specialty,
+        criteria=criteria,
+        no_negative=no_negative,
+        omitted=_omitted(reply, draft),
+    )
+    return rubric, draft.remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +151,9 @@ class _Draft:
     remaining: tuple[Finding, ...]  # What is wrong with these
 
     def lost_advice(self) -> bool:
-        """Whether an advice that earned points earns none any more, and not because others say the same."""
-        repeated = {f.criterion for f in self.findings if f.fault is Fault.DUPLICATE}
+        """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
+        needless = (Fault.DUPLICATE, Fault.MINOR)
+        repeated = {f.criterion for f in self.findings if f.fault in needless}
         earned = {
             c.advice_id for c in self.whole if c.points > 0 and c.id not in repeated
         }
@@ -157,7 +173,7 @@ class _Drafting:
         """A draft, or the revision of an earlier one."""
         inputs = self._inputs("kind", "statement")
         if earlier:
-            inputs["earlier"] = [_shown(c) for c in _criteria(earlier.reply)]
+            inputs["earlier"] = [shown(c) for c in _criteria(earlier.reply)]
             inputs["findings"] = [
                 {
                     "criterion": f.criterion or "",
@@ -165,11 +181,17 @@ class _Drafting:
                 }
                 for f in earlier.findings
             ]
-        reply = await self.writer.ask(RubricReply, inputs, _fault_of)
+        known = {element.id for element in self.advice}
+
+        def check(reply: RubricReply) -> str | None:
+            named = {item.advice_id for item in reply.left_out}
+            return _fault_of(reply) or check_known(named, known, "an advice element")
+
+        reply = await self.writer.ask(RubricReply, inputs, check)
         criteria = _criteria(reply)
         certain = self._lint(criteria, reply)
         review = await self._review(criteria)
-        whole = tuple(_weigh(c, c.id in review.life_critical) for c in criteria)
+        whole = tuple(weigh(c, c.id in review.life_critical) for c in criteria)
         problems = tuple(
             Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems
         )
@@ -184,37 +206,41 @@ class _Drafting:
         self, criteria: Sequence[Criterion], reply: RubricReply
     ) -> tuple[Finding, ...]:
         return lint_case(
-            self.writer.language, criteria, self.text, self.advice, reply.no_negative
+            self.writer.language,
+            criteria,
+            self.text,
+            self.advice,
+            reply.no_negative,
+            bounds=WRITTEN,
         )
 
     async def _review(self, criteria: Sequence[Criterion]) -> ReviewReply:
-        shown = [_shown(c) for c in criteria]
-        inputs = self._inputs() | {
-            "criteria": shown,
-            "suspicions": list(suspicions(criteria)),
-        }
-
-        def check(reply: ReviewReply) -> str | None:
-            named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
-            return check_known(named, {c.id for c in criteria}, "a criterion")
-
-        return await self.reviewer.ask(ReviewReply, inputs, check)
+        advice = element_inputs(self.advice)
+        return await ask_review(self.reviewer, self.text, advice, criteria)
 
 
-def _shown(c: Criterion) -> dict[str, Any]:
-    return {
-        "id": c.id,
-        "criterion": c.criterion,
-        "axis": c.axis.value,
-        "points": c.points,
-        "advice_id": c.advice_id,
-    }
-
-
-def _weigh(c: Criterion, critical: bool) -> Criterion:
-    """±10 where a life depends on it by the reviewer's word, and nowhere else."""
-    weight = LIFE if critical else min(abs(c.points), LIFE - 1)
-    return replace(c, points=weight if c.points > 0 else -weight)
+def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:
+    """What the writer left out, and the facts whose criteria were all dropped."""
+    facts = [
+        OmittedFact(item.fact, item.advice_id, item.reason) for item in reply.left_out
+    ]
+    kept = {c.fact for c in draft.criteria}
+    faults = {f.criterion: f.fault for f in draft.findings if f.criterion}
+    for criterion in draft.whole:
+        if criterion.fact in kept or criterion.fact is None:
+            continue
+        kept.add(criterion.fact)
+        fault = faults.get(criterion.id)
+        refuted = fault in (Fault.FALSE, Fault.UNGROUNDED)
+        facts.append(
+            OmittedFact(
+                fact=criterion.fact,
+                advice_id=criterion.advice_id or "",
+                reason=Omission.REFUTED if refuted else Omission.TRIVIAL,
+                detail=f"its criterion was dropped: {fault.value if fault else 'the lightest of too many'}",
+            )
+        )
+    return tuple(facts)
 
 
 def _fault_of(reply: RubricReply) -> str | None:
@@ -250,24 +276,42 @@ async def complete_case(
     language: str,
     respondents: Mapping[str, Engine],
     first_rounds: Mapping[str, int] = MappingProxyType({}),
+    *,
+    library: Library | None = None,
+    settings: RubricSettings = DEFAULTS,
 ) -> tuple[Curation, Rubric | None]:
     """A kept or held curation with its rubric and kind, and its texts without identifiers of people.
 
-    `respondents` has the roles "rubric" and "reader", `first_rounds` is as for `curate`. The curation is held
-    where the rubric stays faulty or a name could not be removed; it failed, and has no rubric, when an engine gave
-    no usable reply.
+    The curation is held where the rubric stays faulty or a name could not be removed; it failed, and has no rubric,
+    when an engine gave no usable reply.
+
+    Args:
+        curation: The curation, with its texts.
+        language: "en" or "zh".
+        respondents: An engine for each role that is asked.
+        first_rounds: As for `curate`.
+        library: Where points that the advice lacks are searched; None: the rubric is not completed.
+        settings: Whether and by whom it is completed.
     """
     text, journal = curation.text, list(curation.calls)
     assert text is not None
-    writer, reader = (
-        Agent(respondents[role], journal, language, first_rounds.get(role, 0))
-        for role in ("rubric", "reader")
-    )
+
+    def agent(role: str) -> Agent:
+        return Agent(respondents[role], journal, language, first_rounds.get(role, 0))
+
+    writer, reader = agent("rubric"), agent("reader")
     engines = {**curation.engines, "rubric": writer.identity.as_json()}
     try:
         rubric, faults = await write_rubric(
             text, curation.side(Side.ADVICE), writer=writer, reviewer=reader
         )
+        if library is not None and settings.complete:
+            voices = Voices(
+                first=agent(settings.completer),
+                second=agent(settings.second),
+                judge=agent("validator"),
+            )
+            rubric = await complete_rubric(text, curation, rubric, voices, library)
         redacted = await redact_texts(texts_of(text, rubric), reader)
     except AgentFailure as exc:
         failed = replace(
@@ -304,11 +348,13 @@ def lint_case(
     text: CaseText,
     advice: Sequence[Element],
     no_negative: str,
+    *,
+    bounds: Bounds = RELEASED,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements."""
     words = {e.id: f"{e.statement}\n{e.quote}" for e in advice}
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
-    return lint(language, criteria, words, case, no_negative=no_negative)
+    return lint(language, criteria, words, case, no_negative=no_negative, bounds=bounds)
 
 
 def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:

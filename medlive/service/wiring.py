@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
     from medlive.llm.batches import BatchApi
+    from medlive.rubric.completion import Library, RubricSettings
 
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
@@ -73,7 +75,13 @@ PROMPTS = {
         "reader.case",
         "reader.identifiers",
     ),
-    "medlive.rubric": ("rubric.write", "reader.rubric", "rubric.classify"),
+    "medlive.rubric": (
+        "rubric.write",
+        "reader.rubric",
+        "rubric.complete",
+        "rubric.match",
+        "rubric.classify",
+    ),
 }
 
 
@@ -440,6 +448,12 @@ def open_book(
     return OpenBook(os.path.basename(os.path.normpath(named)), top_k, undated, opened)
 
 
+def _rubric_defaults() -> "RubricSettings":
+    from medlive.rubric.completion import DEFAULTS
+
+    return DEFAULTS
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
@@ -462,6 +476,7 @@ class Pipeline:
     )
     # Service → its circuit
     literature: Mapping[str, Circuit] = field(default_factory=dict)
+    rubric: "RubricSettings" = field(default_factory=_rubric_defaults)
 
     @property
     def circuits(self) -> set[Circuit]:
@@ -470,6 +485,12 @@ class Pipeline:
             *filter(None, map(circuit_of, self.respondents.values())),
             *self.literature.values(),
         }
+
+    def library(self, today: date) -> "Library":
+        """Where the points are searched that an advice lacks."""
+        from medlive.rubric.completion import Library
+
+        return Library(self.retriever, self.curation.top_k, today)
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
@@ -504,6 +525,7 @@ def build_pipeline(
     from medlive.curation.model import Thresholds
     from medlive.db.curation.circuits import PostgresCircuits
     from medlive.db.curation.replies import PostgresReplyStore
+    from medlive.rubric.completion import RubricSettings
     from medlive.service.database import handle_key
 
     used = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
@@ -535,6 +557,7 @@ def build_pipeline(
         section.strict,
         exhaustive,
     )
+    rubric = RubricSettings(**settings.rubric.model_dump())
     prompts = {
         task: load_prompt(package, task).digest
         for package, tasks in PROMPTS.items()
@@ -547,6 +570,7 @@ def build_pipeline(
     digest = digest_json(
         {
             "settings": curation.as_json(),
+            "rubric": rubric.as_json(),
             "prompts": prompts,
             "index": index,
             "engines": engines,
@@ -568,6 +592,7 @@ def build_pipeline(
         settings.budget,
         online,
         literature,
+        rubric,
     )
 
 

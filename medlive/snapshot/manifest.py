@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.snapshot.identity import canary_of
-from medlive.snapshot.model import SnapshotCase
+from medlive.snapshot.model import FORMAT_VERSION, SnapshotCase
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -65,7 +65,7 @@ class Provenance(_Frozen):
 
 
 class Counts(_Frozen):
-    """How many cases and criteria, and how the cases (the criteria, by axis) divide."""
+    """How many cases and criteria, and how the cases (by axis and origin: the criteria) divide."""
 
     cases: Count
     criteria: Count
@@ -76,6 +76,10 @@ class Counts(_Frozen):
     by_difficulty: dict[str, Count]
     by_dialogue_register: dict[str, Count]
     by_axis: dict[str, Count]
+    by_origin: dict[str, Count] = Field(
+        default_factory=dict, exclude_if=lambda counts: not counts
+    )
+    """Empty, and not written, in format 2."""
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
     # Number of criteria → how many cases have as many
@@ -86,7 +90,9 @@ class Counts(_Frozen):
 class Tally:
     """Counts cases as the manifest states them."""
 
-    def __init__(self) -> None:
+    def __init__(self, format_version: int = FORMAT_VERSION) -> None:
+        """Count for a manifest of this format."""
+        self._with_origin = format_version >= 3
         self.cases = self.criteria = 0
         self._by = {
             name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS
@@ -100,6 +106,8 @@ class Tally:
             self._by[f"by_{name}"][getattr(case, name)] += 1
         self._by["by_month"][case.posted_at.isoformat()[:7]] += 1
         self._by["by_axis"].update(c.axis for c in case.criteria)
+        if self._with_origin:
+            self._by["by_origin"].update(c.origin for c in case.criteria)
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
 
     def counts(self, held: int) -> Counts:
@@ -162,7 +170,8 @@ class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: Literal[2] = 2
+    format_version: Literal[2, 3] = 3
+    """2: criteria have no origin, all come from the advice."""
     version: Version
     created_at: AwareDatetime
     parent: Version | None
@@ -220,6 +229,8 @@ class SnapshotMeta:
     # None: frozen before it was noted, or not from a database
     audit_log: AuditLogHead | None = None
     partial: Partial | None = None  # How far the week was; None: whole
+    format_version: Literal[2, 3] = 3
+    """Earlier than the latest only where a snapshot of that format is built again."""
 
     @property
     def parent(self) -> str | None:

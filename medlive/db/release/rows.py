@@ -25,7 +25,8 @@ _TEXTS: Final[LiteralString] = """
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register, (
                 SELECT json_agg(
-                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points) ORDER BY c.position
+                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source)
+                    ORDER BY c.position
                 )::text
                 FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision
             ) AS criteria
@@ -148,9 +149,17 @@ def _case(row: DictRow) -> SnapshotCase:
     texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
     found = tuple(
         SnapshotCriterion(
-            f"{case_id}-{number}", case_id, revision, position, text, axis, points
+            criterion_id=f"{case_id}-{number}",
+            case_id=case_id,
+            revision=revision,
+            position=position,
+            criterion=text,
+            axis=axis,
+            points=points,
+            origin=origin,
+            source=source,
         )
-        for number, position, text, axis, points in (
+        for number, position, text, axis, points, origin, source in (
             load_json(criteria) if criteria else ()
         )
     )

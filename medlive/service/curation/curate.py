@@ -298,7 +298,12 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 )
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
                     curation, rubric = await complete_case(
-                        curation, language, pipeline.respondents, first_rounds
+                        curation,
+                        language,
+                        pipeline.respondents,
+                        first_rounds,
+                        library=pipeline.library(started.date()),
+                        settings=pipeline.rubric,
                     )
         except TimeoutError:
             detail = f"not decided within {pipeline.thread_timeout_s:g} s"

@@ -205,6 +205,8 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "query",
         "advice",
         "no_negative",
+        "omitted",
+        "completion",
         "publishable",
     )
     return {
