@@ -150,7 +150,7 @@ def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
             case, answer, grader, mode=Mode.CRITERION, allow_unpinned=allow_unpinned
         )
         result = case_score(
-            case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.PAPER
+            case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.COMPLETE
         )
         return Score(
             value={

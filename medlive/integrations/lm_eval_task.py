@@ -84,7 +84,7 @@ def process_results(
     answer = Answer(case.case_id, state_of(text, "stop"), text, "stop", "")
     grades = asyncio.run(_grades(case, answer))
     result = case_score(
-        case, answer, {g.criterion_id: g.met for g in grades}, Metric.PAPER
+        case, answer, {g.criterion_id: g.met for g in grades}, Metric.COMPLETE
     )
     return {
         "score": {

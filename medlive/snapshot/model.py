@@ -49,6 +49,9 @@ class SnapshotCriterion:
     criterion: str
     axis: str  # One of `medlive.rubric.model.Axis`
     points: int  # In [-10, 10], never 0
+    origin: str = "advice"  # One of `medlive.rubric.model.Origin`
+    source: str = ""
+    """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
