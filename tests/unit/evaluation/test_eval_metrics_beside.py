@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from medlive.cli.evaluation.score import print_scores
 from medlive.digest import canonical_json
 from medlive.evaluation.audit import find_bottom
+from medlive.evaluation.bundles.bundle import bundle_scores
 from medlive.evaluation.grading.imports import export_run, left_out
 from medlive.evaluation.model import (
     Answer,
@@ -33,7 +34,10 @@ from medlive.evaluation.scoring.metrics import (
     core_case,
 )
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable, score_runs
+from medlive.report.html import file_name
+from medlive.report.render import write_report
 from medlive.report.tables import score_rows, scores_json
+from medlive.web.downloads.leaderboard import Scores
 from tests.support.published import published_table
 from tests.support.runs import made_cases, made_run
 
@@ -288,6 +292,46 @@ def test_coverage_shows_advice_beside_all_criteria(runs: list[GradedRun]) -> Non
     assert "CACS@t, advice" not in alone.tables[0].columns
     by_label = {row[0]: row[own] for row in first.rows}
     assert by_label == alone.figures
+
+
+def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -> None:
+    scores = bundle_scores(runs[0], None, 30, 0)
+    (model,) = score_runs(runs[:1], draws=30).models
+    means = {name: scores[name]["overall"]["mean"] for name in Metric if name in scores}
+    own = model.companions
+    assert means["complete"] == pytest.approx(own.complete.mean, abs=1e-6)
+    assert means["paper"] == pytest.approx(own.paper.mean, abs=1e-6)
+    assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.mean, abs=1e-6)
+    assert scores["complete"]["core"] != scores["paper"]["core"]
+    assert scores["advice_only"] is False
+    # Rates and errors are of all criteria.
+    assert scores["rates"]["criteria"] == model.rates.criteria
+
+
+def test_the_report_shows_both_scores_and_where_a_criterion_comes_from(
+    runs: list[GradedRun], tmp_path: Path
+) -> None:
+    table = score_runs(runs[:2], metric=Metric.PAPER, draws=30)
+    out = write_report(table, tmp_path / "out").page.parent
+    page = (out / "index.html").read_text("utf-8")
+    assert ">complete, %</th>" in page
+    assert ">core, %</th>" in page
+    assert "The complete score against the paper score" in page
+    case = table.models[0].run.run.cases[0]
+    text = (out / "cases" / file_name(case.case_id)).read_text("utf-8")
+    # The paper metric leads, and yet the page has every criterion and what it rests on.
+    assert all(f"<td>{origin}</td>" in text for origin in ORIGINS)
+
+
+def test_the_site_shows_what_a_leaderboard_file_holds() -> None:
+    score = {"n": 40, "mean": 0.5, "ci_low": 0.4, "ci_high": 0.6}
+    older = {"metric": "paper", "models": [{"model": "m", "overall": score}]}
+    assert Scores.model_validate(older).beside == ()
+    named = dict.fromkeys(("overall", "complete", "paper", "core"), score)
+    newer = {"metric": "complete", "models": [{"model": "m", **named}]}
+    assert Scores.model_validate(newer).beside == ("core",)
+    mixed_origins = Scores.model_validate({**newer, "advice_only": False})
+    assert mixed_origins.beside == ("paper", "core")
 
 
 def test_models_are_ranked_by_the_metric_that_leads(table: ScoreTable) -> None:
