@@ -66,6 +66,15 @@ class Bundle(_Read):
     key_id: str | None = None
 
 
+class Length(_Read):
+    """How a score goes with the length of the answers."""
+
+    figure: str
+    n: int
+    pearson: float | None
+    partial: float | None  # Given model and case
+
+
 class Scores(_Read):
     """The scores of a ranking, the best first."""
 
@@ -73,6 +82,7 @@ class Scores(_Read):
     advice_only: bool = True
     """Whether every criterion rests on the advice, so that the complete score is the paper's."""
     models: tuple[Model, ...]
+    length: tuple[Length, ...] = ()
 
     @property
     def beside(self) -> tuple[str, ...]:
