@@ -297,10 +297,10 @@ def test_coverage_shows_advice_beside_all_criteria(runs: list[GradedRun]) -> Non
 def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -> None:
     scores = bundle_scores(runs[0], None, 30, 0)
     (model,) = score_runs(runs[:1], draws=30).models
-    means = {name: scores[name]["overall"]["mean"] for name in Metric if name in scores}
     own = model.companions
-    assert means["complete"] == pytest.approx(own.complete.mean, abs=1e-6)
-    assert means["paper"] == pytest.approx(own.paper.mean, abs=1e-6)
+    complete, paper = scores["complete"]["overall"], scores["paper"]["overall"]
+    assert complete["mean"] == pytest.approx(own.complete.mean, abs=1e-6)
+    assert paper["mean"] == pytest.approx(own.paper.mean, abs=1e-6)
     assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.mean, abs=1e-6)
     assert scores["complete"]["core"] != scores["paper"]["core"]
     assert scores["advice_only"] is False
