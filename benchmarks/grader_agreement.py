@@ -65,6 +65,7 @@ JUDGES: Final = {
     "rubric": "rubric mode",
     "rubric_again": "rubric mode, a second reader",
     "criterion": "criterion mode",
+    "rules": "today's prompts, one reader",
 }
 
 
@@ -147,13 +148,19 @@ def judges_text(folder: Path, draws: int) -> str:
         rows += judges_rows(f"{name}, {len(part)}", items, part, draws)
     return f"""## K-QA: language models with medlive's prompts
 
-The same statements in two halves by answer. The prompts' rules were written on the *tuning* half; the *held-
-out* half was read once, with the prompts as they are today, and nothing of them was changed after it. The
-judges were language models at a desk (readers): each read the rendered prompts at a local endpoint and wrote
-the replies, a fresh reader for each line. No vendor's API was asked, no model was pinned, and the readers may
-be one model, so that their agreement with one another says little of two models. The tuning half was read with
-the prompts before their last change. Two replies of criterion mode on the held-out half were ungraded that day,
-as their quotes of K-QA's damaged text were not found; they count as they are read since that was mended: met.
+The same statements in two halves by answer. The first rules of the prompts were written on the *tuning* half; the
+*held-out* half was then read once. The judges were language models at a desk (readers): each read the rendered
+prompts at a local endpoint and wrote the replies, a fresh reader for each line. No vendor's API was asked, no model
+was pinned, and the readers may be one model, so that their agreement with one another says little of two models. The
+tuning half was read with the prompts before their last change. Two replies of criterion mode on the held-out half
+were ungraded that day, as their quotes of K-QA's damaged text were not found; they count as they are read since that
+was mended: met.
+
+*Today's prompts* have rules for conditions, absolute words, lists and classes besides. One more reader applied them,
+without seeing labels or earlier verdicts and without an endpoint: it gave verdicts alone, so that the line says
+nothing of quotes, and read in one mode. The held-out half came first, with a draft whose rule for lists ("most of
+them") was too strict and which counted how a thing is done; three statements showed it, both rules were changed, and
+the half was not read again. The tuning half was read with the rules as they are.
 
 {table(["statements", "who", "macro-F1", "AC1", "share met"], rows)}
 

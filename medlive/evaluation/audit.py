@@ -159,6 +159,8 @@ class Bottom:
     """How many of the lowest were chosen by id among equal scores, some of which were left out."""
     equals: int
     """How many cases have the score `edge`, if some of them were left out."""
+    metric: Metric = Metric.COMPLETE
+    """By which they are the lowest."""
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -171,22 +173,33 @@ class Bottom:
         return tuple(c.case_id for c in self.lowest if not c.errors)
 
 
-def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
-    """Find the lowest-scoring cases of a run by the paper's metric; ties are broken by id.
+def find_bottom(
+    run: GradedRun, asked: int = BOTTOM, metric: Metric = Metric.COMPLETE
+) -> Bottom:
+    """Find the lowest-scoring cases of a run; ties are broken by id.
 
-    Raises UsageError if nothing of the run is graded.
+    Args:
+        run: The graded run.
+        asked: How many of the lowest.
+        metric: Which score; of another metric than `complete` and `paper` Equation 1 over the criteria that it
+            counts, since a mean that alone is clipped orders no cases.
+
+    Raises:
+        UsageError: If nothing of the run is graded.
     """
     if run.grader is None:
         raise UsageError(
             f"{run.run.path}: nothing is graded", hint="run medlive eval grade first"
         )
-    all_scores = run.case_scores(Metric.PAPER)
+    metric = metric.equation_1
+    all_scores = run.case_scores(metric)
     known = ((s.score, s.case.case_id, s) for s in all_scores if s.score is not None)
     order = sorted(known, key=lambda k: k[:2])
     lowest = tuple(Candidate(s, run.answers[name]) for _, name, s in order[:asked])
     states = Counter(s.state.value for s in all_scores if s.score is None)
     edge = _edge([score for score, _, _ in order], asked)
-    return Bottom(asked, lowest, dict(sorted(states.items())), len(order), *edge)
+    left_out = dict(sorted(states.items()))
+    return Bottom(asked, lowest, left_out, len(order), *edge, metric)
 
 
 def _edge(scores: Sequence[float], asked: int) -> tuple[float | None, int, int]:
@@ -264,7 +277,7 @@ class AuditTable:
                 "digest": one.auditor,
                 "clinical_judgement": self.clinical,
             },
-            "metric": Metric.PAPER.value,
+            "metric": self.bottom.metric.value,
             "bottom": self.bottom.asked,
             "scored": self.bottom.scored,
             "highest_score": self.bottom.edge,
@@ -340,6 +353,7 @@ async def audit_run(
     engine: Engine,
     *,
     bottom: int = BOTTOM,
+    metric: Metric = Metric.COMPLETE,
     concurrency: int = 16,
     allow_unpinned: bool = False,
     budget: Budget | None = None,
@@ -348,11 +362,11 @@ async def audit_run(
     """Find the root causes of the lowest-scoring cases that this auditor has not audited yet.
 
     An unusable reply is returned to the engine once with its fault; if it stays unusable, the case is unaudited.
-    `bottom` is how many of the lowest-scoring cases are audited; the other arguments and errors are those of
-    `grade_run`. Raises UsageError if nothing is graded.
+    `bottom` is how many of the lowest-scoring cases are audited, `metric` by which score; the other arguments and
+    errors are those of `grade_run`. Raises UsageError if nothing is graded.
     """
     candidates, path, who = (
-        find_bottom(run, bottom).candidates,
+        find_bottom(run, bottom, metric).candidates,
         run.run.path / AUDIT,
         engine.identity,
     )
@@ -409,7 +423,7 @@ async def audit_run(
             total=len(candidates),
             progress=progress,
         )
-    table = load_audit(run, bottom=bottom, auditor=auditor)
+    table = load_audit(run, bottom=bottom, metric=metric, auditor=auditor)
     return AuditResult(
         table=table,
         reused=reused,
@@ -448,6 +462,7 @@ def plan_audit(
     identity: EngineIdentity,
     *,
     bottom: int = BOTTOM,
+    metric: Metric = Metric.COMPLETE,
     concurrency: int = 16,
     allow_unpinned: bool = False,
     price: Price | None = None,
@@ -455,7 +470,7 @@ def plan_audit(
     """Plan the calls of `audit_run` for all runs, without repairs. Raises UsageError if a run is not graded."""
     auditor, todo, record, n = auditor_digest(identity), list[Call](), list[Sample](), 0
     for run in runs:
-        candidates = find_bottom(run, bottom).candidates
+        candidates = find_bottom(run, bottom, metric).candidates
         found, _ = read_audit(run.run.path / AUDIT)
         calls = {
             one.key: Call(one.score.case.language, sent_text(audit_request(one)))
@@ -514,7 +529,11 @@ def read_audit(path: Path) -> tuple[list[Finding], list[str]]:
 
 
 def load_audit(
-    run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = None
+    run: GradedRun,
+    *,
+    bottom: int = BOTTOM,
+    metric: Metric = Metric.COMPLETE,
+    auditor: str | None = None,
 ) -> AuditTable:
     """Load the findings on a run's lowest-scoring cases, for the current answers and grades.
 
@@ -522,7 +541,7 @@ def load_audit(
     last. A finding whose quote is not in the answer, or whose criteria are not errors, counts as unaudited.
     """
     found, notes = read_audit(run.run.path / AUDIT)
-    chosen = find_bottom(run, bottom)
+    chosen = find_bottom(run, bottom, metric)
     if auditor is None and found:
         auditor, others = _choose_auditor(
             found, {candidate.key for candidate in chosen.candidates}

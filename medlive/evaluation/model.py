@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+ADVICE: Final = "advice"
+"""The origin of a criterion that rests on what the physician advised."""
+
+
 @dataclass(frozen=True, slots=True)
 class EvaluationCriterion:
     """One criterion to grade by."""
@@ -31,6 +35,17 @@ class EvaluationCriterion:
     """None where the file names none."""
     tags: tuple[str, ...] = ()
     """As the file has them, such as HealthBench's `level:example`."""
+    origin: str = ADVICE
+    """"advice", "evidence" or "consensus" (docs/method.md §1); advice where the file names none."""
+
+    def row(self) -> dict[str, Any]:
+        """The criterion as JSON; tags, and an origin other than advice, only where there are some."""
+        row = asdict(self)
+        if not self.tags:
+            del row["tags"]
+        if self.origin == ADVICE:
+            del row["origin"]
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,20 @@ class EvaluationCase:
         """The most points an answer can have: Σ_{w_k>0} w_k."""
         return sum(c.points for c in self.criteria if c.points > 0)
 
+    @property
+    def advice_only(self) -> "EvaluationCase":
+        """The case with the criteria that rest on the advice; the same object where all do."""
+        return self.with_criteria(lambda c: c.origin == ADVICE)
+
+    def with_criteria(
+        self, keep: Callable[[EvaluationCriterion], bool]
+    ) -> "EvaluationCase":
+        """The case with some of its criteria; the same object where all are kept."""
+        kept = tuple(c for c in self.criteria if keep(c))
+        if len(kept) == len(self.criteria):
+            return self
+        return replace(self, criteria=kept)
+
     def row(self) -> dict[str, Any]:
         """The case as JSON; what not every case has is left out where it is empty."""
         row = {
@@ -92,9 +121,7 @@ class EvaluationCase:
             for name, value in asdict(self).items()
             if value or name not in _OPTIONAL
         }
-        row["criteria"] = [
-            {k: v for k, v in c.items() if v or k != "tags"} for c in row["criteria"]
-        ]
+        row["criteria"] = [criterion.row() for criterion in self.criteria]
         return row
 
     @classmethod

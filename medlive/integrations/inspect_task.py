@@ -40,7 +40,7 @@ from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase, Mode
-from medlive.evaluation.runs.templates import load_template
+from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
@@ -64,7 +64,7 @@ _ANSWER_FINISH: Final = {
 @task
 def medlive(
     snapshot: str = "latest",
-    template: str = "livemedbench-v1",
+    template: str = CLINICAL,
     language: str | None = None,
     source: str | None = None,
     posted_from: str | None = None,
@@ -150,7 +150,7 @@ def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
             case, answer, grader, mode=Mode.CRITERION, allow_unpinned=allow_unpinned
         )
         result = case_score(
-            case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.PAPER
+            case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.COMPLETE
         )
         return Score(
             value={

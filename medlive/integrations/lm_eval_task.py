@@ -23,14 +23,14 @@ from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
-from medlive.evaluation.runs.templates import load_template
+from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.service.wiring import open_endpoint
 
 
 def load(
     snapshot: str | None = None,
-    template: str = "livemedbench-v1",
+    template: str = CLINICAL,
     language: str | None = None,
     source: str | None = None,
     posted_from: str | None = None,
@@ -84,7 +84,7 @@ def process_results(
     answer = Answer(case.case_id, state_of(text, "stop"), text, "stop", "")
     grades = asyncio.run(_grades(case, answer))
     result = case_score(
-        case, answer, {g.criterion_id: g.met for g in grades}, Metric.PAPER
+        case, answer, {g.criterion_id: g.met for g in grades}, Metric.COMPLETE
     )
     return {
         "score": {

@@ -67,6 +67,9 @@ def entries(report: Report) -> list[Entry]:
     found: dict[str, list[CaseScore | None]] = {}
     cases: dict[str, EvaluationCase] = {}
     for place, model in enumerate(report.models):
+        for case in model.run.run.cases:
+            # With the criteria of every origin, whichever the metric counts.
+            cases.setdefault(case.case_id, case)
         for score in model.cases:
             cases.setdefault(score.case.case_id, score.case)
             found.setdefault(score.case.case_id, [None] * len(report.models))[place] = (
@@ -190,9 +193,10 @@ def write_case_pages(
     for number, model in enumerate(report.models):
         grades = _grades(model)
         answers = model.run.answers
+        cases = {case.case_id: case for case in model.run.run.cases}
         for entry in found:
             if (score := entry.scores[number]) is not None:
-                case = score.case
+                case = cases.get(score.case.case_id, score.case)
                 text = render(
                     "answer.html",
                     case=case,

@@ -30,12 +30,17 @@ A_PART: Final = 6
 """Models in one part of a table with a column for each model: as many as a sheet of paper is wide."""
 
 _METRIC: Final = {
-    Metric.PAPER: "paper score (Equation 1: clipped to [0, 1] by case, mean over wholly graded cases)",
-    Metric.PUBLISHED: "published-code score (not clipped by case; what is ungraded or unanswered counts nothing)",
+    Metric.COMPLETE: "complete score (Equation 1 over all criteria: clipped to [0, 1] by case, mean over wholly graded "
+    "cases)",
+    Metric.PAPER: "paper score (Equation 1 over the criteria of advice: clipped to [0, 1] by case, mean over wholly "
+    "graded cases)",
+    Metric.PUBLISHED: "published-code score over the criteria of advice (not clipped by case; what is ungraded or "
+    "unanswered counts nothing)",
     Metric.HEALTHBENCH: "HealthBench score (not clipped by case, mean over wholly graded cases clipped to [0, 1])",
 }
 
 
+_ADVICE_ONLY: Final = "every criterion rests on the physician's advice, so the complete score is the paper score"
 _BASIS: Final = {
     CaseBasis.OWN: "each model on its own",
     CaseBasis.COMMON: "those that all are scored on",
@@ -105,7 +110,8 @@ class Report:
     @property
     def metric_in_words(self) -> str:
         """The metric in words."""
-        return _METRIC[self.table.metric]
+        words = _METRIC[self.table.metric]
+        return f"{words}; {_ADVICE_ONLY}" if self.table.beside.advice_only else words
 
     @property
     def basis(self) -> str:
@@ -192,7 +198,7 @@ def analyse(
         for m in table.models
         if m.run.grader is not None and (m.run.run.path / AUDIT).is_file()
     )
-    audits = {m.label: load_audit(m.run) for m in graded}
+    audits = {m.label: load_audit(m.run, metric=table.metric) for m in graded}
     return Report(
         table,
         registry,

@@ -30,6 +30,7 @@ from medlive.report.portfolio import portfolio_page
 from medlive.report.sections.contamination import contamination
 from medlive.report.sections.costs import costs
 from medlive.report.sections.criteria import criteria
+from medlive.report.sections.length import length
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
 from medlive.report.sections.slices import months, others, specialties, themes
@@ -47,6 +48,7 @@ def _written(name: str, title: str, template: str) -> Callable[[Report], Section
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     ranking,
     pairs,
+    length,
     _written("missing", "What is missing", "rates.html"),
     months,
     contamination,

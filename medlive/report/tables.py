@@ -12,12 +12,14 @@ from typing import Any, Final
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.log import writing
 from medlive.evaluation.runs import folder
+from medlive.evaluation.scoring.companions import CORE
 from medlive.evaluation.scoring.contamination import (
     BookArm,
     ContaminationTable,
     Mix,
     ModelContamination,
 )
+from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     Estimate,
     ModelScore,
@@ -58,6 +60,8 @@ _EFFECT: Final = f"effect {_INTERVAL} n_pre n_post models"
 _COMPARISON: Final = f"first second n difference {_INTERVAL} p p_holm"
 _STANDING: Final = "group rank_best rank_worst"
 _AXIS: Final = f"axis n errors rate {_INTERVAL}"
+_AGREEMENT: Final = "over n pearson spearman"
+_LENGTH: Final = "figure n pearson spearman partial"
 _RATES: Final = "cases criteria ungraded partly_graded unanswered truncated refused unscorable shares"
 
 
@@ -87,6 +91,10 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "grader": grader,
         "notes": list(model.run.notes),
         "overall": estimate_row(model.overall),
+        "complete": estimate_row(model.companions.complete),
+        "paper": estimate_row(model.companions.paper),
+        "core": estimate_row(model.companions.core),
+        "characters": model.companions.characters,
         "group": standing.group if standing else None,
         "rank_best": standing.rank_best if standing else None,
         "rank_worst": standing.rank_worst if standing else None,
@@ -111,6 +119,9 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "coverage": _rows(table.coverage, "model=label cases scored lacking=missing"),
         "warnings": list(table.warnings),
         "errata": errata_row(table),
+        "advice_only": table.beside.advice_only,
+        "complete_and_paper": _rows(table.beside.agreement, _AGREEMENT),
+        "length": _rows(table.beside.lengths, _LENGTH),
         "models": [model_row(model) for model in table.models],
         "comparisons": _rows(table.comparisons, _COMPARISON),
         "window": {
@@ -161,9 +172,19 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
+def beside_rows(table: ScoreTable, model: ModelScore) -> list[tuple[str, Estimate]]:
+    """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
+    own = model.companions
+    by_metric = {Metric.COMPLETE: own.complete, Metric.PAPER: own.paper}
+    rows = [(metric.value, by_metric[metric]) for metric in table.companion_metrics]
+    return [*rows, (CORE, own.core)]
+
+
 def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any]]:
-    """A row for each model and slice, the overall score under slice "overall" and errors by axis under "errors by
-    axis", whose mean is the rate; of one kind of slice alone where `kind` names it.
+    """A row for each model and slice; of one kind of slice alone where `kind` names it.
+
+    The overall score has the slice "overall", what stands beside it "complete" and "paper" (where they differ) and
+    "core"; errors by axis have "errors by axis", and their mean is the rate.
 
     `few` marks what is over fewer than 30 cases and no result; of errors by axis, whose n are criteria, None.
     """
@@ -178,6 +199,7 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
         }
         sliced = [
             ("overall", "", model.overall),
+            *((name, "", one) for name, one in beside_rows(table, model)),
             *((s.kind, s.value, s.estimate) for s in model.slices),
         ]
         for name, value, estimate in sliced:

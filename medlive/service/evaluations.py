@@ -1,6 +1,7 @@
 """What evaluations have in the database: their scores, and the threads behind a snapshot's cases."""
 
 from dataclasses import asdict
+from typing import Any
 
 from medlive.config import Settings
 from medlive.db.release.snapshots import thread_revisions_of
@@ -10,7 +11,7 @@ from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import in_own_words
 from medlive.evaluation.model import CaseSet
-from medlive.evaluation.scoring.score import ScoreTable
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.service.database import open_database
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -31,8 +32,21 @@ async def record_evaluations(settings: Settings, table: ScoreTable) -> None:
                 model=run.info.model,
                 grader=grader.model if grader else "none",
                 path=str(run.path),
-                scores={"metric": table.metric.value, "overall": asdict(model.overall)},
+                scores=_recorded(table, model),
             )
+
+
+def _recorded(table: ScoreTable, model: ModelScore) -> dict[str, Any]:
+    """A run's scores as the database holds them."""
+    own = model.companions
+    return {
+        "metric": table.metric.value,
+        "advice_only": table.beside.advice_only,
+        "overall": asdict(model.overall),
+        "complete": asdict(own.complete),
+        "paper": asdict(own.paper),
+        "core": asdict(own.core),
+    }
 
 
 async def raw_cases(settings: Settings, cases: CaseSet) -> CaseSet:

@@ -152,6 +152,12 @@ def residuals(columns: Floats, *groups: Sequence[str]) -> Floats:
     return np.where(np.abs(left).max(axis=0, initial=0.0) <= least, 0.0, left)
 
 
+def partial(first: Floats, second: Floats, *groups: Sequence[str]) -> float | None:
+    """Pearson's r of what is left of both without the means of every grouping; None where nothing is."""
+    left = residuals(np.column_stack([first, second]), *groups)
+    return pearson(left[:, 0], left[:, 1])
+
+
 def pearson(first: Floats, second: Floats) -> float | None:
     """Pearson's r over the places where neither is NaN; None with fewer than three, or where one is constant."""
     return _value(_pearson_drawn, first, second)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
 from medlive.digest import digest_text
 from medlive.errors import BadInput
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.integrity.folder import SUMS, sha256
 from medlive.publishing.download import fetch_snapshot
@@ -551,7 +552,11 @@ async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -
 async def test_the_leaderboard_shows_scores_as_they_are_printed(
     served: Served, tmp_path: Path
 ) -> None:
-    cases = made_cases(12, months=2)
+    def with_evidence(place: int, case: EvaluationCase) -> EvaluationCase:
+        first, *rest = case.criteria
+        return replace(case, criteria=(replace(first, origin="evidence"), *rest))
+
+    cases = made_cases(12, months=2, change=with_evidence)
     runs = [
         made_run(cases, tmp_path / name, name, share)
         for name, share in (("good", 0.9), ("poor", 0.2))
@@ -575,6 +580,11 @@ async def test_the_leaderboard_shows_scores_as_they_are_printed(
         )
         assert f">{mean}</td>" in page
         assert f">{low} to {high}</td>" in page
+        for name in ("paper", "core"):
+            beside = getattr(model.companions, name).mean
+            shown = f"{100 * beside:.1f}"
+            assert f'data-label="{name}" class="number">{shown}</td>' in page
+    assert "correlation of a score with the length of its answer" in page
 
 
 def ask_raw(served: Served, path: str) -> tuple[int, bytes]:

@@ -105,7 +105,7 @@ def all_(
     unverified: UnverifiedOption = False,
     cache: Cache,
     calls: Calls,
-    metric: MetricOption = "paper",
+    metric: MetricOption = "complete",
     errata: SignedErrata,
     yes: Annotated[bool, Option("--yes", help="Begin without asking.")] = False,
     as_json: JsonOption = False,

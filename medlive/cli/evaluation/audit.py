@@ -9,6 +9,7 @@ from medlive.cli.evaluation.options import (
     Calls,
     Grader,
     JudgeOption,
+    MetricOption,
     RunsArgument,
     UnpinnedOption,
     check_complete,
@@ -16,7 +17,7 @@ from medlive.cli.evaluation.options import (
     print_plan,
 )
 from medlive.cli.evaluation.score import rests_on
-from medlive.cli.options import JsonOption, grouped
+from medlive.cli.options import JsonOption, grouped, one_of
 from medlive.cli.output import attributes, print_result, print_table, progress
 from medlive.errors import UsageError
 
@@ -37,6 +38,7 @@ def audit(
     bottom: Annotated[
         int, Option(min=1, help="How many of the lowest-scoring cases.")
     ] = 100,
+    metric: MetricOption = "complete",
     table_only: Annotated[
         bool, Option("--table", help="Show what is on record; ask nobody.")
     ] = False,
@@ -47,7 +49,7 @@ def audit(
     calls: Calls,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the root cause of each of the lowest-scoring answers, by the paper's metric; counts with examples.
+    """Find the root cause of each of the lowest-scoring answers; counts with examples.
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
@@ -55,12 +57,14 @@ def audit(
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.audit import audit_run, load_audit, plan_audit
     from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.metrics import Metric
 
+    chosen = one_of("--metric", Metric, metric).equation_1
     _check_options(auditor, base_url, table_only, calls.dry_run)
     graded = [load_graded(path, judge=judge) for path in runs]
     if table_only:
         _report(
-            [load_audit(run, bottom=bottom) for run in graded],
+            [load_audit(run, bottom=bottom, metric=chosen) for run in graded],
             None,
             None,
             runs,
@@ -71,14 +75,16 @@ def audit(
     budget = calls.budget()
 
     def plan(engine: "Engine", **how: Any) -> Plan:
-        return plan_audit(graded, engine.identity, bottom=bottom, **how)
+        return plan_audit(graded, engine.identity, bottom=bottom, metric=chosen, **how)
 
     async def ask(engine: "Engine", **how: Any) -> "list[AuditResult]":
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
                 done.append(
-                    await audit_run(run, engine, bottom=bottom, progress=tick, **how)
+                    await audit_run(
+                        run, engine, bottom=bottom, metric=chosen, progress=tick, **how
+                    )
                 )
         return done
 
@@ -152,10 +158,11 @@ def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None
     rows.append(["audited", *(str(table.audited) for table in tables)])
     rows.append(["unaudited", *(str(table.unaudited) for table in tables)])
     on = rests_on([table.run for table in tables])
+    metric = tables[0].bottom.metric.value
     print_table(
         ["root cause", *names],
         rows,
-        title=f"root causes of the lowest scores (paper metric) on {on}",
+        title=f"root causes of the lowest scores ({metric} metric) on {on}",
     )
     shown = [
         [

@@ -198,7 +198,7 @@ def leaderboard(
     most_unscored: Annotated[
         float, Option(min=0, max=1, help="Share of cases that may lack a score.")
     ] = 0.05,
-    metric: MetricOption = "paper",
+    metric: MetricOption = "complete",
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
     as_json: JsonOption = False,

@@ -85,7 +85,8 @@ ParametersOption = Annotated[
 MetricOption = Annotated[
     str,
     Option(
-        "--metric", help="paper, published (LiveMedBench's script), or healthbench."
+        "--metric",
+        help="complete, paper (criteria of advice alone), published (LiveMedBench's script), or healthbench.",
     ),
 ]
 ModeOption = Annotated[
@@ -194,7 +195,7 @@ class Cache:
 class Scoring:
     """How runs are scored."""
 
-    metric: MetricOption = "paper"
+    metric: MetricOption = "complete"
     basis: Annotated[
         str, Option("--cases", help="Each model's own cases, or those common to all.")
     ] = "own"

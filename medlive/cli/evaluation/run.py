@@ -70,7 +70,9 @@ class Asking:
     ] = None
     template: Annotated[
         str | None,
-        Option(help="livemedbench-v1, open, open-book or as-is [by the cases]."),
+        Option(
+            help="clinical, livemedbench-v1, open, open-book or as-is [by the cases]."
+        ),
     ] = None
     evidence: Annotated[
         str | None, Option(metavar="NAME|PATH", help="The open book's index [default].")

@@ -199,11 +199,13 @@ def check_scored(table: Any) -> None:
 def print_scores(table: Any) -> None:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
     _print_fresh(table.fresh)
+    others = [metric.value for metric in table.companion_metrics]
     print_table(
         [
             "model",
             "score %",
             "95 % interval",
+            *(f"{name} %" for name in others),
             "n",
             "bounds %",
             "tie group",
@@ -218,6 +220,7 @@ def print_scores(table: Any) -> None:
                 m.label,
                 _percent(m.overall.mean),
                 _interval(m.overall.low, m.overall.high),
+                *(_percent(getattr(m.companions, name).mean) for name in others),
                 m.overall.n,
                 _interval(m.overall.least, m.overall.most),
                 m.standing.group if m.standing else None,
@@ -231,6 +234,7 @@ def print_scores(table: Any) -> None:
         ],
         title=_title(table),
     )
+    _print_beside(table)
     differing = [c for c in table.coverage if c.missing]
     if differing:
         print_table(
@@ -241,6 +245,51 @@ def print_scores(table: Any) -> None:
             ],
             title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
         )
+
+
+def _print_beside(table: Any) -> None:
+    """The core score, and how scores go with one another and with the length of the answers."""
+    from medlive.evaluation.scoring.estimates import FEW
+    from medlive.evaluation.scoring.metrics import CORE_POINTS
+
+    print_table(
+        ["model", "core %", "95 % interval", "n", "characters"],
+        [_core_cells(model) for model in table.models],
+        title=f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
+    )
+    beside = table.beside
+    if beside.agreement:
+        rows = [[a.over, a.n, _r(a.pearson), _r(a.spearman)] for a in beside.agreement]
+        print_table(
+            ["over", "n", "Pearson", "Spearman"],
+            rows,
+            title="the complete score against the paper score",
+        )
+    rows = [
+        [c.figure, c.n, _r(c.pearson), _r(c.spearman), _r(c.partial)]
+        for c in beside.lengths
+    ]
+    print_table(
+        ["score", "answers", "Pearson", "Spearman", "partial"],
+        rows,
+        title="scores against the answers' length in characters; partial: given model and case",
+    )
+
+
+def _core_cells(model: Any) -> list[Any]:
+    core, characters = model.companions.core, model.companions.characters
+    cells = [
+        model.label,
+        _percent(core.mean),
+        _interval(core.low, core.high),
+        core.n,
+        None if characters is None else f"{characters:.0f}",
+    ]
+    return dimmed(cells) if core.few else cells
+
+
+def _r(correlation: float | None) -> str | None:
+    return None if correlation is None else f"{correlation:z.3f}"
 
 
 def _print_fresh(fresh: Any) -> None:
@@ -326,8 +375,11 @@ def print_slice(table: Any, kind: str) -> None:
 
 def _title(table: Any) -> str:
     posted = f", posted {table.window}" if str(table.window) else ""
+    # Where no criterion was added, the two metrics are one: no finding.
+    same = table.beside.advice_only and table.metric.clips_cases
+    equal = " (every criterion rests on advice: complete = paper)" if same else ""
     return (
-        f"{table.metric.value} metric on {rests_on([m.run for m in table.models])}; {table.basis.value} cases "
+        f"{table.metric.value} metric{equal} on {rests_on([m.run for m in table.models])}; {table.basis.value} cases "
         f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}"
     )
 
@@ -479,7 +531,7 @@ def contamination(
 
 
 def _print(found: Any, arms: Any, on: str) -> None:
-    clipped = ", cases and means not clipped" if found.metric.value != "paper" else ""
+    clipped = "" if found.metric.clips_cases else ", cases and means not clipped"
     print_table(
         [
             "model",

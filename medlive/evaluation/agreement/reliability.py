@@ -344,7 +344,7 @@ def scores_of(
     found: dict[str, float] = {}
     for case in run.run.cases:
         given = run.verdicts(case.case_id) if met is None else met.get(case.case_id, {})
-        scored = case_score(case, run.answers.get(case.case_id), given, Metric.PAPER)
+        scored = case_score(case, run.answers.get(case.case_id), given, Metric.COMPLETE)
         if scored.state is CaseState.SCORED and scored.score is not None:
             found[case.case_id] = scored.score
     return found

@@ -36,6 +36,7 @@ from medlive.evaluation.runs.folder import (
     name_endpoint,
 )
 from medlive.evaluation.runs.templates import (
+    CLINICAL,
     EVIDENCE,
     PromptTemplate,
     Snippet,
@@ -88,7 +89,7 @@ async def run_model(
     *,
     use: ModelUse,
     created_at: datetime,
-    template: str = "livemedbench-v1",
+    template: str = CLINICAL,
     concurrency: int = 16,
     progress: Progress | None = None,
     open_book: OpenBook | None = None,
@@ -161,7 +162,7 @@ async def plan_run(
     *,
     use: ModelUse,
     created_at: datetime,
-    template: str = "livemedbench-v1",
+    template: str = CLINICAL,
     open_book: OpenBook | None = None,
     price: Price | None = None,
     concurrency: int = 16,

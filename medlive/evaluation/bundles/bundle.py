@@ -51,7 +51,7 @@ from medlive.evaluation.scoring.errata import (
 )
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import Estimate, score_runs
+from medlive.evaluation.scoring.score import Estimate, ScoreTable, score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.identity import canary_of
@@ -61,8 +61,10 @@ if TYPE_CHECKING:
 
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
-SCORES_VERSION: Final = 2
-"""The `format_version` of `scores.json`; version 1 had other intervals."""
+SCORES_VERSION: Final = 3
+"""The `format_version` of `scores.json`; version 1 had other intervals, version 2 no complete and no core score."""
+_METRICS: Final = (Metric.COMPLETE, Metric.PAPER, Metric.PUBLISHED)
+"""Those that a bundle holds; rates, errors and warnings are of the first, over criteria of every origin."""
 _NOWHERE: Final = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
 
@@ -291,7 +293,7 @@ def scored_part(run: GradedRun, errata: Mapping[str, Any] | None) -> GradedRun:
 def bundle_scores(
     run: GradedRun, errata: Mapping[str, Any] | None, draws: int, seed: int
 ) -> dict[str, Any]:
-    """Make `scores.json`: both metrics with intervals, bounds and rates, rounded to `DIGITS` places.
+    """Make `scores.json`: each metric with intervals, bounds and rates, rounded to `DIGITS` places.
 
     `run` is of `bundled_run`; with mode "apply" the cases and criteria in `errata` are left out.
 
@@ -300,18 +302,15 @@ def bundle_scores(
         KeyError, TypeError: If `errata` is not an errata record.
     """
     run = scored_part(run, errata)
-    found: dict[str, Any] = {}
-    for metric in (Metric.PAPER, Metric.PUBLISHED):
-        table = score_runs([run], metric=metric, draws=draws, seed=seed)
-        (model,) = table.models
-        found[metric.value] = {
-            "overall": _estimate(model.overall),
-            "slices": [
-                {"kind": s.kind, "value": s.value, **_estimate(s.estimate)}
-                for s in model.slices
-            ],
-            "table": table.tsv(),
-        }
+    tables = {
+        metric: score_runs([run], metric=metric, draws=draws, seed=seed)
+        for metric in _METRICS
+    }
+    found = {metric.value: _metric_scores(table) for metric, table in tables.items()}
+    whole = tables[Metric.COMPLETE]
+    (model,) = whole.models
+    # The published metric alone has warnings of its own, and is not computed with.
+    warnings = dict.fromkeys((*whole.warnings, *tables[Metric.PUBLISHED].warnings))
     scores = {
         "format": "medlive-bundle-scores",
         "format_version": SCORES_VERSION,
@@ -319,9 +318,26 @@ def bundle_scores(
         "errata": None if errata is None else dict(errata),
         "rates": {**asdict(model.rates), "shares": model.rates.shares},
         "errors_by_axis": [{**asdict(axis), "rate": axis.rate} for axis in model.axes],
-        "warnings": list(table.warnings),
+        "warnings": list(warnings),
+        "advice_only": whole.beside.advice_only,
+        "characters": model.companions.characters,
     }
     return {name: rounded(value) for name, value in (scores | found).items()}
+
+
+def _metric_scores(table: ScoreTable) -> dict[str, Any]:
+    """One metric's part of `scores.json`; the core score is over the criteria that count under it."""
+    (model,) = table.models
+    slices = [
+        {"kind": s.kind, "value": s.value, **_estimate(s.estimate)}
+        for s in model.slices
+    ]
+    return {
+        "overall": _estimate(model.overall),
+        "core": _estimate(model.companions.core),
+        "slices": slices,
+        "table": table.tsv(),
+    }
 
 
 def errata_from_record(

@@ -153,7 +153,7 @@ class CaseResults:
                     else (),
                 ),
             )
-            for one in run.case_scores(Metric.PAPER)
+            for one in run.case_scores(Metric.COMPLETE)
         }
 
 

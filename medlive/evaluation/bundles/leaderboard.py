@@ -57,7 +57,7 @@ class Leaderboard:
 def rank_bundles(
     reports: Sequence[BundleReport],
     *,
-    metric: Metric = Metric.PAPER,
+    metric: Metric = Metric.COMPLETE,
     draws: int = 1000,
     seed: int = 0,
     errata: ErrataMode = ErrataMode.WARN,

@@ -82,7 +82,13 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
 
 def _case(case: SnapshotCase) -> EvaluationCase:
     criteria = (
-        EvaluationCriterion(c.criterion_id, c.criterion, float(c.points), c.axis)
+        EvaluationCriterion(
+            id=c.criterion_id,
+            criterion=c.criterion,
+            points=float(c.points),
+            axis=c.axis,
+            origin=c.origin,
+        )
         for c in case.criteria
     )
     return EvaluationCase(

@@ -347,7 +347,8 @@ def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
     """The entries of the benchmark and of the gradings."""
     kept = kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
     if kept is None:
-        cases = graded.run.cases
+        # LiveMedBench's files hold no origin: all their criteria count in the published script.
+        cases = [case.advice_only for case in graded.run.cases]
         gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
         return [case_entry(case) for case in cases], gradings
     # What was asked here has a usage; the file's grading is of the answer that came with it.
@@ -364,6 +365,13 @@ def left_out(graded: GradedRun) -> list[str]:
         return []
     answered = list(gradable(graded.run.cases, graded.answers))
     notes = []
+    added = sum(
+        len(case.criteria) - len(case.advice_only.criteria) for case in graded.run.cases
+    )
+    if added:
+        notes.append(
+            f"{added} criteria do not rest on the advice; the files, like the paper, hold those that do"
+        )
     if unanswered := len(graded.run.cases) - len(answered):
         notes.append(
             f"{unanswered} cases have no answer; the published script counts them as 0"
@@ -371,7 +379,7 @@ def left_out(graded: GradedRun) -> list[str]:
     verdicts = [
         graded.verdicts(case.case_id).get(c.id)
         for case, _ in answered
-        for c in case.criteria
+        for c in case.advice_only.criteria
     ]
     if open_ := verdicts.count(None):
         notes.append(

@@ -26,6 +26,7 @@ _EMPTY_WORDS: Final = frozenset(_STOP_WORDS.split()) | frozenset(
     "的了和与及或是在有也就都而等请您你我他她它这那其并但可以患者应该需要"
 )
 """Words, and Han characters, that show nothing of what an answer says."""
+_SENTENCE_END: Final = re.compile(r"[.!?;。！？；\n]+")
 _JUNCTION: Final = re.compile(r"(?<=[a-z])(?=[A-Z][a-z ])")
 """Where a lost line break ran two words together: "coughnIf you"."""
 _LONG: Final = 12
@@ -67,17 +68,36 @@ def missing_piece(quote: str, answer: str) -> str | None:
 def shows(quote: str, answer: str) -> bool:
     """Whether a quote stands in the answer and is more than one word, stop words and boilerplate apart.
 
-    A Han character counts as half a word. A quote of the whole answer shows what there is.
+    A Han character counts as half a word. A quote of the whole answer, or of a whole sentence of it with more than
+    one word of any kind, shows what there is: "You should not have it now." is made of stop words.
     """
+    if not quoted(quote, answer):
+        return False
     words = [
         word
         for word in _WORD.findall(fold(quote[:MOST_QUOTE]))
         if word not in _EMPTY_WORDS
     ]
     telling = sum(0.5 if "\u3400" <= word <= "\u9fff" else 1 for word in words)
-    return quoted(quote, answer) and (
-        telling > 1 or fold(quote).strip() == fold(answer).strip()
+    return (
+        telling > 1
+        or fold(quote).strip() == fold(answer).strip()
+        or _is_sentence(quote, answer)
     )
+
+
+def _is_sentence(quote: str, answer: str) -> bool:
+    """Whether a quote of two words or more is a whole sentence of the answer, or several together."""
+    words = _WORD.findall(fold(quote))
+    if len(words) < 2:
+        return False
+    sentences = {_bare(part) for part in _SENTENCE_END.split(_unmarked(answer))}
+    parts = [_bare(part) for part in _SENTENCE_END.split(_unmarked(quote))]
+    return all(part in sentences for part in parts if part)
+
+
+def _bare(text: str) -> str:
+    return fold(text).strip(_MARKS)
 
 
 def _contains(piece: str, answer: str) -> bool:

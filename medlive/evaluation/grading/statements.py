@@ -192,10 +192,16 @@ def said_of_all(before: str) -> bool | None:
     )
 
 
-def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
-    """What speaks in a reasoning against its verdict; None: nothing."""
+def fault_of_form(reasoning: str) -> str | None:
+    """What is wrong with a reasoning whatever it says; None: nothing."""
     if reasoning.strip() and not _TERM.search(reasoning):
         return "its reasoning is a placeholder"
+    return None
+
+
+def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
+    """What speaks in the words of a reasoning against its verdict, where no field states its conclusion; None:
+    nothing."""
     if _MIXED.search(reasoning):
         return "its reasoning mixes Latin and Cyrillic letters within a word"
     if unable := list(_UNABLE.finditer(reasoning)):

@@ -2,10 +2,13 @@
 
 Tolerated: a code fence, a list of one, a closed thinking block or prose before the one object, which must end the
 reply, line ends within texts, null for an empty text, another name for the reasoning, `met` as the text "true" or
-"yes". Not tolerated, since each has more than one reading: any other `met`, two objects, a key given twice, words
-after the object, words before it or in its reasoning that say otherwise (`statements`), a cut reply, thinking that
-does not end, a verdict that stands in the answer itself, a met criterion whose quote is not in the answer or shows
-nothing, a list with ids of its own, an echo of another criterion or question than the one asked.
+"yes". Not tolerated, since each has more than one reading: any other `met`, a `conclusion` that differs from it, two
+objects, a key given twice, words after the object, words before it that say otherwise (`statements`), a cut reply,
+thinking that does not end, a verdict that stands in the answer itself, a met criterion whose quote is not in the
+answer or shows nothing, a list with ids of its own, an echo of another criterion or question than the one asked.
+
+What the reasoning comes to is read from the field `conclusion`. Only where a reply lacks it, as those to earlier
+prompts do, are the reasoning's words read instead (docs/decisions/0047).
 """
 
 import json
@@ -16,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -25,6 +28,7 @@ from medlive.evaluation.grading.quotes import missing_piece, shows
 from medlive.evaluation.grading.statements import (
     asks_for_words,
     fault_of,
+    fault_of_form,
     refused_before,
     said_in,
     said_of_all,
@@ -68,6 +72,28 @@ _WORDS: Final = {
     "否": False,
 }
 """Texts for `met` that have one meaning."""
+Conclusion = Literal["met", "not met", "undecided"]
+"""What a reasoning comes to."""
+_CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
+    "met": "met",
+    "true": "met",
+    "yes": "met",
+    "满足": "met",
+    "符合": "met",
+    "not met": "not met",
+    "not_met": "not met",
+    "unmet": "not met",
+    "false": "not met",
+    "no": "not met",
+    "不满足": "not met",
+    "未满足": "not met",
+    "不符合": "not met",
+    "undecided": "undecided",
+    "unclear": "undecided",
+    "无法判断": "undecided",
+    "无法判定": "undecided",
+}
+"""Texts for `conclusion` that have one meaning."""
 _REASONING: Final = ("explanation", "rationale", "reason", "justification")
 """What graders call `reasoning` that are held to no schema."""
 
@@ -79,14 +105,16 @@ class GradeReply(BaseModel):
     """`grader.criterion`: whether the answer meets one criterion.
 
     Inputs: language, question (narrative, blank line, query), answer, criterion. `met` is a JSON boolean and
-    nothing else. `quote` is verbatim from the answer when met (what fulfils the criterion, or commits the
-    error of a negative one), else "". `whole`: the criterion is about what the answer leaves out or its manner
-    as a whole, and needs no quote. The reasoning is first so that the verdict can follow from it.
+    nothing else. `conclusion` is what the reasoning comes to; it must agree with `met`. `quote` is verbatim from the
+    answer when met (what fulfils the criterion, or commits the error of a negative one), else "". `whole`: the
+    criterion is about what the answer leaves out or its manner as a whole, and needs no quote. The reasoning is
+    first so that the verdict can follow from it.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     reasoning: Reasoning
+    conclusion: Conclusion
     met: bool
     quote: Annotated[str, StringConstraints(max_length=4000)]
     whole: bool
@@ -99,6 +127,7 @@ class RubricGradeItem(BaseModel):
 
     id: str
     reasoning: Reasoning
+    conclusion: Conclusion
     met: bool
     quote: Annotated[str, StringConstraints(max_length=4000)]
     whole: bool
@@ -166,6 +195,7 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
         raise Unusable("the reply is no JSON object")
     _check_echo(value, echo or {})
     fields = _fields(value)
+    concluded = _take_conclusion(fields)
     try:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
@@ -173,9 +203,7 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
     if before and said_in(before) is (not reply.met):
         raise Unusable("the words before the JSON object say the contrary of it")
     criterion = (echo or {}).get("criterion", "")
-    return _certain(
-        Verdict(reply.met, reply.quote, reply.reasoning, reply.whole), answer, criterion
-    )
+    return _certain(reply, answer, criterion, concluded=concluded)
 
 
 def read_rubric(
@@ -227,9 +255,11 @@ def _read_item(one: str, item: Any, answer: str, echo: Echo) -> Verdict | str:
     """An entry's verdict, or why there is none."""
     try:
         _check_echo(item, echo)
-        graded = RubricGradeItem.model_validate({**_fields(item), "id": one})
-        verdict = Verdict(graded.met, graded.quote, graded.reasoning, graded.whole)
-        return _certain(verdict, answer, echo.get("criterion", ""))
+        fields = _fields(item)
+        concluded = _take_conclusion(fields)
+        graded = RubricGradeItem.model_validate({**fields, "id": one})
+        criterion = echo.get("criterion", "")
+        return _certain(graded, answer, criterion, concluded=concluded)
     except ValidationError as exc:
         return first_fault(exc)
     except Unusable as exc:
@@ -288,11 +318,50 @@ def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _certain(verdict: Verdict, answer: str, criterion: str) -> Verdict:
+def _take_conclusion(fields: dict[str, Any]) -> bool:
+    """Return whether a reply states what its reasoning comes to; where not, put in what its `met` says."""
+    conclusion = fields.get("conclusion")
+    if conclusion is None:
+        fields["conclusion"] = "met" if fields.get("met") is True else "not met"
+        return False
+    if isinstance(conclusion, bool):
+        conclusion = str(conclusion)
+    if isinstance(conclusion, str):
+        folded = fold(conclusion).strip().rstrip(".。!")
+        fields["conclusion"] = _CONCLUSIONS.get(folded, conclusion)
+    return True
+
+
+def _certain(
+    reply: GradeReply | RubricGradeItem,
+    answer: str,
+    criterion: str,
+    *,
+    concluded: bool,
+) -> Verdict:
+    """Return the verdict of a reply.
+
+    Args:
+        reply: The parsed reply.
+        answer: What was graded.
+        criterion: The criterion, "" where it is unknown.
+        concluded: Whether the reply states what its reasoning comes to.
+
+    Raises:
+        Unusable: If the reply has more than one reading, or no words of the answer to show.
+    """
+    verdict = Verdict(reply.met, reply.quote, reply.reasoning, reply.whole)
     if (planted := _planted(answer)) and _core(verdict) in planted:
         raise Unusable("the verdict is a piece of the answer that was to be graded")
-    if fault := fault_of(verdict.reasoning, verdict.met, criterion):
+    if fault := fault_of_form(reply.reasoning):
         raise Unusable(fault)
+    if not concluded:
+        if fault := fault_of(reply.reasoning, reply.met, criterion):
+            raise Unusable(fault)
+    elif reply.conclusion == "undecided":
+        raise Unusable("its conclusion is that it cannot be decided")
+    elif (reply.conclusion == "met") is not reply.met:
+        raise Unusable(f"its conclusion is {reply.conclusion!r}, its met {reply.met}")
     if verdict.met and (
         verdict.quote.strip() or not verdict.whole or asks_for_words(criterion)
     ):

@@ -8,7 +8,7 @@ rests on is missing.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Final
 
 import numpy as np
@@ -28,12 +28,13 @@ from medlive.evaluation.protocols.model import (
     bounds_by_case,
 )
 from medlive.evaluation.scoring.estimates import FEW, SLICES, slice_order
-from medlive.statistics.bootstrap import Floats
-from medlive.statistics.correlation import pearson, residuals, spearman
+from medlive.statistics.correlation import partial, pearson, spearman
 
 NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
 """Multiples of the threshold at which the ranking is looked at again: the paper's 7, 8, 12 and 15 for 10."""
 _TOPS: Final = (3, 5)
+_ADVICE_COLUMN: Final = "CACS@t, advice"
+"""Of the criteria of advice alone, as the paper metric counts them, where there are others."""
 
 
 def cacs(k: int, n: int, t: int) -> float:
@@ -155,8 +156,9 @@ class Coverage(Protocol):
             for name in models
         }
         main = _Column(scored, lambda h: h.covered(t(h)))
+        advice = _of_advice(material, models, self.veto)
         tables = [
-            self._models(material, hits, scored, t),
+            self._models(material, hits, scored, advice, t),
             *_slices(main),
             _sensitivity(scored, t, self.t),
         ]
@@ -168,6 +170,7 @@ class Coverage(Protocol):
         material: Material,
         hits: Mapping[str, Mapping[str, Hits | None]],
         scored: Mapping[str, Mapping[str, Hits]],
+        advice: Mapping[str, Mapping[str, Hits]],
         t: Callable[[Hits], int],
     ) -> Table:
         columns = {
@@ -176,6 +179,7 @@ class Coverage(Protocol):
             "CACS@t": _Column(scored, lambda h: h.covered(t(h))),
         }
         column = columns["CACS@t"]
+        of_advice = _Column(advice, lambda h: h.covered(t(h)))
         rows: list[list[Cell]] = []
         cases = {run.label: len(run.cases) for run in material}
         for name, mine in scored.items():
@@ -194,6 +198,7 @@ class Coverage(Protocol):
                     sum(h.vetoed for h in mine.values()),
                     len(found) - len(mine),
                     cases[name] - len(found),
+                    *([of_advice.mean(name)] if advice else []),
                 ]
             )
         at = f"t = {self.t}" if self.t is not None else "t = ceil(share · n)"
@@ -207,8 +212,26 @@ class Coverage(Protocol):
             "vetoed",
             "ungraded",
             "unanswered",
+            *([_ADVICE_COLUMN] if advice else []),
         )
         return Table("Thresholded coverage", titles, rows, note)
+
+
+def _of_advice(
+    material: Material, models: Sequence[str], veto: float
+) -> dict[str, dict[str, Hits]]:
+    """The hits among the criteria of advice, by model; none where every criterion rests on it."""
+    found: dict[str, dict[str, Hits]] = {}
+    mixed = False
+    for run in material:
+        if run.label not in models:
+            continue
+        cases = tuple(case.advice_only for case in run.cases)
+        own = hits_of(replace(run, cases=cases), veto)
+        found[run.label] = {name: one for name, one in own.items() if one}
+        pairs = zip(cases, run.cases, strict=True)
+        mixed = mixed or any(narrow is not case for narrow, case in pairs)
+    return found if mixed else {}
 
 
 def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
@@ -344,9 +367,3 @@ def _length(
     return Table(
         "Length of answers", ["figure", "Pearson", "Spearman", "partial"], found, note
     )
-
-
-def partial(first: Floats, second: Floats, *groups: Sequence[str]) -> float | None:
-    """Pearson's r of what is left of both without the means of every grouping; None where nothing is."""
-    left = residuals(np.column_stack([first, second]), *groups)
-    return pearson(left[:, 0], left[:, 1])

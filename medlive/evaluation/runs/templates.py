@@ -85,8 +85,11 @@ class Evidence:
 
 
 AS_IS: Final = "as-is"
-TEMPLATES: Final = ("livemedbench-v1", "open", "open-book", AS_IS)
-"""`livemedbench-v1` asks for the final answer only, as LiveMedBench's candidates are asked, and so depresses
+CLINICAL: Final = "clinical"
+LIVEMEDBENCH: Final = "livemedbench-v1"
+TEMPLATES: Final = (CLINICAL, LIVEMEDBENCH, "open", "open-book", AS_IS)
+"""`clinical` says what a rubric wants: what it is, what to do, what must not be missed, and no more words than that
+takes; `livemedbench-v1` asks for the final answer only, as LiveMedBench's candidates are asked, and so depresses
 completeness and communication; `open` asks for a full answer; `open-book` asks as `open` does, with passages of
 evidence before the question; `as-is` sends a case's conversation, or its text, without a word of ours. A new one
 is its two files and a name here."""
@@ -143,8 +146,10 @@ class PromptTemplate:
 
 
 def default_template(cases: CaseSet) -> str:
-    """The template of a run that names none: other people's benchmarks are asked in their own words."""
-    return "livemedbench-v1" if cases.origin in ("snapshot", "livemedbench") else AS_IS
+    """The template of a run that names none: other people's benchmarks are asked as their own candidates are."""
+    if cases.origin == "snapshot":
+        return CLINICAL
+    return LIVEMEDBENCH if cases.origin == "livemedbench" else AS_IS
 
 
 @cache

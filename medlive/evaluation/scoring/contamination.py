@@ -507,7 +507,7 @@ def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> 
 def _mean(values: Floats, table: ScoreTable, how: Mapping[str, Any]) -> Mean:
     drawn = bootstrap_means(values[:, None], **how)[:, 0]
     found = mean_of(values, drawn, how["clusters"])
-    if table.metric is Metric.PAPER or found.mean is None:
+    if table.metric.clips_cases or found.mean is None:
         return found
     ends = (
         None if x is None else min(1.0, max(0.0, x))

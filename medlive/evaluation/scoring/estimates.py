@@ -156,7 +156,7 @@ class Grid:
         self._scored = scored
         self._published, self._clips_mean = (
             metric is Metric.PUBLISHED,
-            metric is not Metric.PAPER,
+            not metric.clips_cases,
         )
         cases_by_id = {c.case.case_id: c.case for m in reversed(scored) for c in m}
         order = {

@@ -16,15 +16,43 @@ MOST: Final = 1e100
 """Larger figures are not computed with: their sums and squares overflow."""
 
 
+CORE_POINTS: Final = 7
+"""Criteria of so many points, either way, make the core score: what must not be missing, what does harm."""
+
+
 class Metric(StrEnum):
     """Which score a table prints."""
 
+    COMPLETE = "complete"
+    """Equation 1 over criteria of every origin: clipped to [0, 1] by case, then averaged over the cases that are
+    wholly graded."""
     PAPER = "paper"
-    """Equation 1: clipped to [0, 1] by case, then averaged over the cases that are wholly graded."""
+    """The same over criteria of origin `advice` alone, which are the paper's."""
     PUBLISHED = "published"
-    """The published code: only the mean is clipped; ungraded and unanswered count as 0."""
+    """The published code over criteria of origin `advice`: only the mean is clipped; ungraded and unanswered count
+    as 0."""
     HEALTHBENCH = "healthbench"
-    """HealthBench's code (simple-evals): only the mean is clipped, over the cases that are wholly graded."""
+    """HealthBench's code (simple-evals) over criteria of every origin: only the mean is clipped, over the cases
+    that are wholly graded."""
+
+    @property
+    def advice_only(self) -> bool:
+        """Whether only criteria of origin `advice` count."""
+        return self in (Metric.PAPER, Metric.PUBLISHED)
+
+    @property
+    def clips_cases(self) -> bool:
+        """Whether each case is clipped to [0, 1], and not the mean alone."""
+        return self in (Metric.COMPLETE, Metric.PAPER)
+
+    @property
+    def equation_1(self) -> "Metric":
+        """Equation 1 over the same criteria."""
+        return Metric.PAPER if self.advice_only else Metric.COMPLETE
+
+    def counted(self, case: EvaluationCase) -> EvaluationCase:
+        """The case with the criteria that count; the same object where all do."""
+        return case.advice_only if self.advice_only else case
 
 
 class CaseState(StrEnum):
@@ -79,8 +107,16 @@ def case_score(
     met: Mapping[str, bool | None],
     metric: Metric,
 ) -> CaseScore:
-    """Score a case from its verdicts; criteria missing in `met` are ungraded."""
-    paper, published = metric is Metric.PAPER, metric is Metric.PUBLISHED
+    """Score a case from its verdicts.
+
+    Args:
+        case: The case with all its criteria; the result holds it with those that count under the metric.
+        answer: The model's answer, None where there is none.
+        met: Criterion id → verdict; a criterion that is missing is ungraded.
+        metric: Which score.
+    """
+    case = metric.counted(case)
+    clipped, published = metric.clips_cases, metric is Metric.PUBLISHED
     state, most = answer.state if answer else None, case.positive_points
     if answer is None or not answer.gradable:
         return _unanswered(case, state, metric)
@@ -98,7 +134,7 @@ def case_score(
     sure = sum(c.points for c in case.criteria if known[c.id])
     ungraded = [c for c in case.criteria if known[c.id] is None]
     low, high = (
-        _bounded((sure + _sum(ungraded, sign)) / most, paper) for sign in (-1, 1)
+        _bounded((sure + _sum(ungraded, sign)) / most, clipped) for sign in (-1, 1)
     )
     kind, score = (
         (CaseState.PARTLY_GRADED, None) if ungraded else (CaseState.SCORED, low)
@@ -112,15 +148,18 @@ def case_score(
     )
 
 
+def core_case(case: EvaluationCase) -> EvaluationCase:
+    """The case with the criteria of its core score: those of `CORE_POINTS` points and more, either way."""
+    return case.with_criteria(lambda c: abs(c.points) >= CORE_POINTS)
+
+
 def _unanswered(
     case: EvaluationCase, state: AnswerState | None, metric: Metric
 ) -> CaseScore:
     most, point = case.positive_points, 0.0 if metric is Metric.PUBLISHED else None
     least = _sum(case.criteria, -1)
     low, high = (
-        (_bounded(least / most, metric is Metric.PAPER), 1.0)
-        if most > 0
-        else (0.0, 0.0)
+        (_bounded(least / most, metric.clips_cases), 1.0) if most > 0 else (0.0, 0.0)
     )
     return CaseScore(case, CaseState.UNANSWERED, state, {}, point, low, high)
 
@@ -130,8 +169,8 @@ def _sum(criteria: Iterable[EvaluationCriterion], sign: int) -> float:
     return sum(c.points for c in criteria if c.points * sign > 0)
 
 
-def _bounded(score: float, paper: bool) -> float:
-    return max(0.0, min(1.0, score)) if paper else max(-MOST, min(MOST, score))
+def _bounded(score: float, clipped: bool) -> float:
+    return max(0.0, min(1.0, score)) if clipped else max(-MOST, min(MOST, score))
 
 
 def with_figure(found: CaseScore, figure: float) -> CaseScore:

@@ -15,6 +15,12 @@ from medlive.evaluation.asking.run import note_thinking
 from medlive.evaluation.log import some
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
+from medlive.evaluation.scoring.companions import (
+    Beside,
+    Companions,
+    NarrowedCases,
+    beside,
+)
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
     AFTER,
@@ -137,6 +143,7 @@ class ModelScore:
     slices: tuple[Slice, ...]
     axes: tuple[AxisErrors, ...]
     cases: tuple[CaseScore, ...]
+    companions: Companions
     cutoff: Cutoff | None = None
 
     def slice(self, kind: str, value: str) -> Estimate | None:
@@ -157,6 +164,7 @@ class ScoreTable:
     models: tuple[ModelScore, ...]
     comparisons: tuple[Comparison, ...]
     common: int
+    beside: Beside
     warnings: tuple[str, ...]
     """Reasons not to publish or compare this table, to be printed with it."""
     errata: ErrataUse | None = None
@@ -171,6 +179,13 @@ class ScoreTable:
     """Label → the drop past the model's cutoff where it survives Holm's correction, which p holds."""
     window: Window = ALWAYS
 
+    @property
+    def companion_metrics(self) -> tuple[Metric, ...]:
+        """Of the complete and the paper metric those that stand beside the headline; none where both are one."""
+        if self.beside.advice_only:
+            return ()
+        return tuple(m for m in (Metric.COMPLETE, Metric.PAPER) if m is not self.metric)
+
     def tsv(self) -> str:
         """The table as LiveMedBench prints it: `Date`, models, `# case`; for the published metric to the digit."""
         return month_table(self).tsv()
@@ -179,7 +194,7 @@ class ScoreTable:
 def score_runs(
     runs: Sequence[GradedRun],
     *,
-    metric: Metric = Metric.PAPER,
+    metric: Metric = Metric.COMPLETE,
     draws: int = 1000,
     seed: int = 0,
     errata: ErrataUse | None = None,
@@ -191,7 +206,7 @@ def score_runs(
 
     Args:
         runs: The graded runs; runs of one model are labelled with their folder's name as well.
-        metric: The paper's Equation 1 or the published script's figures.
+        metric: The headline's; `ScoreTable.beside` holds what stands beside it.
         draws: Bootstrap draws.
         seed: Seed of the draws.
         errata: What was withdrawn since each run (`use_errata`); applied errata are scored as if the snapshot had
@@ -223,9 +238,10 @@ def score_runs(
     if window != ALWAYS:
         runs = window.of(runs)
     labels = [run.label for run in runs]
-    in_runs = [run.case_scores(metric) for run in runs]
+    counted = NarrowedCases(metric.counted)
+    in_runs = [run.case_scores(metric) for run in counted.runs(runs)]
     scored, notes = (
-        as_published(runs, in_runs, whole)
+        as_published(runs, in_runs, [counted.of(cases) for cases in whole])
         if metric is Metric.PUBLISHED
         else (in_runs, [])
     )
@@ -245,17 +261,19 @@ def score_runs(
         if e.mean is not None
     }
     standings = {s.name: s for s in tie_groups(means, comparisons)}
+    companions = beside(runs, scored, metric, draws=draws, seed=seed)
     models = [
         ModelScore(
-            label,
-            runs[i],
-            overall[i],
-            standings.get(label),
-            _rates(in_runs[i]),
-            tuple(sliced[i]),
-            axes[i],
-            scored[i],
-            cutoffs[i],
+            label=label,
+            run=runs[i],
+            overall=overall[i],
+            standing=standings.get(label),
+            rates=_rates(in_runs[i]),
+            slices=tuple(sliced[i]),
+            axes=axes[i],
+            cases=scored[i],
+            companions=companions.models[i],
+            cutoff=cutoffs[i],
         )
         for i, label in enumerate(labels)
     ]
@@ -269,20 +287,21 @@ def score_runs(
         *(errata.warnings(labels) if errata else []),
     ]
     return ScoreTable(
-        metric,
-        draws,
-        seed,
-        tuple(models),
-        tuple(comparisons),
-        common,
-        tuple(warnings),
-        errata,
-        tuple(labels),
-        basis,
-        coverage,
-        rank_fresh(labels, scored, cutoffs, metric, draws=draws, seed=seed),
-        significant_drops(labels, scored, cutoffs, draws=draws, seed=seed),
-        window,
+        metric=metric,
+        draws=draws,
+        seed=seed,
+        models=tuple(models),
+        comparisons=tuple(comparisons),
+        common=common,
+        beside=companions,
+        warnings=tuple(warnings),
+        errata=errata,
+        labels=tuple(labels),
+        basis=basis,
+        coverage=coverage,
+        fresh=rank_fresh(labels, scored, cutoffs, metric, draws=draws, seed=seed),
+        drops=significant_drops(labels, scored, cutoffs, draws=draws, seed=seed),
+        window=window,
     )
 
 

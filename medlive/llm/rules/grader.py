@@ -206,7 +206,13 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
 def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the answer meets one criterion, with the passage that does."""
     met, quote, reasoning = _grade(inputs, str(inputs["criterion"]))
-    return {"reasoning": reasoning, "met": met, "quote": quote, "whole": False}
+    return {
+        "reasoning": reasoning,
+        "conclusion": "met" if met else "not met",
+        "met": met,
+        "quote": quote,
+        "whole": False,
+    }
 
 
 def grade_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:

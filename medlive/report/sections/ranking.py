@@ -21,6 +21,7 @@ from medlive.report.html import (
     soft,
 )
 from medlive.report.model import Report, judged, unpublishable
+from medlive.report.tables import beside_rows
 from medlive.statistics.bootstrap import Comparison
 
 _NO_CUTOFF: Final = (
@@ -33,9 +34,10 @@ _NO_SCORE: Final = (
 )
 _ONE_RUN: Final = "One run alone is compared with nothing: give the run folders of two models or more."
 _CAPTION: Final = (
-    "Mean score in per cent with its 95 % interval. Rank: the best and the worst place that the significant "
-    "differences leave open. Tie group: the models that do not differ from the group's first at 5 %, after Holm's "
-    "correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
+    "Mean score in per cent with its 95 % interval. Complete: over all criteria; paper: over those of the physician's "
+    "advice; core: over those of 7 points and more, either way. Rank: the best and the worst place that the "
+    "significant differences leave open. Tie group: the models that do not differ from the group's first at 5 %, "
+    "after Holm's correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
 )
 A_SHEET: Final = 48
 """Marks in one part of the figure: as many as a sheet of paper is high."""
@@ -59,8 +61,14 @@ def ranking(report: Report) -> Section:
     lacking = [model.label for model in report.models if model.cutoff is None]
     notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
     fresh = render("fresh.html", report=report)
+    heads = [f"*{name}, %" for name, _ in beside_rows(report.table, report.models[0])]
     drawn = render(
-        "ranking.html", report=report, differing=differing, unpublishable=unpublishable
+        "ranking.html",
+        report=report,
+        differing=differing,
+        unpublishable=unpublishable,
+        beside_heads=heads,
+        beside_rows=beside_rows,
     )
     return Section("ranking", "Ranking", [soft(_CAPTION), fresh, figure, drawn, *notes])
 

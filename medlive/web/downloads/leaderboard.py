@@ -51,6 +51,9 @@ class Model(_Read):
 
     model: str
     overall: Score
+    complete: Score | None = None  # Files of earlier versions lack these three
+    paper: Score | None = None
+    core: Score | None = None
     rank_best: int | None = None
     rank_worst: int | None = None
 
@@ -63,11 +66,34 @@ class Bundle(_Read):
     key_id: str | None = None
 
 
+class Length(_Read):
+    """How a score goes with the length of the answers."""
+
+    figure: str
+    n: int
+    pearson: float | None
+    partial: float | None  # Given model and case
+
+
 class Scores(_Read):
     """The scores of a ranking, the best first."""
 
     metric: str
+    advice_only: bool = True
+    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
     models: tuple[Model, ...]
+    length: tuple[Length, ...] = ()
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """The scores that stand beside the headline: complete or paper where they differ, and the core."""
+        found = [] if self.advice_only else ["complete", "paper"]
+        shown = [name for name in (*found, "core") if name != self.metric]
+        return tuple(
+            name
+            for name in shown
+            if any(getattr(model, name) is not None for model in self.models)
+        )
 
 
 class Ranking(_Read):

@@ -103,7 +103,7 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--out", "x.xlsx"), "ending names no format"),
         (("--format", "table", "--out", "x.csv"), "choose one with --format"),
         (("--cases", "all"), "choose own or common"),
-        (("--metric", "best"), "choose paper or published"),
+        (("--metric", "best"), "choose complete or paper or published"),
         (("--judge", "nobody"), "judges match 'nobody'"),
         (("--models", "none.toml"), "none.toml cannot be read"),
     ],

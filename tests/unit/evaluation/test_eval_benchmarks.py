@@ -279,11 +279,8 @@ def test_other_peoples_benchmarks_are_asked_as_they_are_unless_told_otherwise(
         [{"case_id": "q", "narrative": "I $ache.", "query": "Why?"}],
     )
     assert (format_of(single), format_of(own)) == (Format.LIVEMEDBENCH, Format.JSONL)
-    assert (
-        default_template(load_cases(single))
-        == default_template(make_cases(1))
-        == "livemedbench-v1"
-    )
+    assert default_template(load_cases(single)) == "livemedbench-v1"
+    assert default_template(make_cases(1)) == "clinical"
     (case,) = load_cases(own).cases
     assert load_template(default_template(load_cases(own))).messages(case) == [
         said("I $ache.\n\nWhy?")

@@ -431,7 +431,7 @@ def test_scores_of_another_version_are_refused_in_plain_words(room: Room) -> Non
     assert numbers(report) == [4]
     (finding,) = report.failed[0].findings
     assert (finding.expected, finding.got) == (
-        "format_version 2; make the bundle again",
+        "format_version 3; make the bundle again",
         "1",
     )
     assert "earlier step" in report.steps[11].why

@@ -189,7 +189,12 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
 
     model = Model()
     done = await run_model(
-        read_cases(cases), model, out, use=ModelUse("m"), created_at=AT
+        read_cases(cases),
+        model,
+        out,
+        use=ModelUse("m"),
+        created_at=AT,
+        template="livemedbench-v1",
     )
     assert sorted(p.split("Narrative ")[1][0] for p in model.prompts) == ["2", "3", "4"]
     assert done.states[AnswerState.OK] == 5
@@ -638,6 +643,7 @@ async def test_the_published_table_of_an_export_is_that_of_what_was_imported(
         Model(lambda _: reply("Rest.")),
         tmp_path / "run",
         use=use,
+        template="livemedbench-v1",
         created_at=AT,
     )
     _, _, again = export_run(tmp_path / "run", tmp_path / "later")

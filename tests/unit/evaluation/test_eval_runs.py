@@ -38,8 +38,8 @@ async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(
     info = json.loads((run_dir / "run.json").read_text("utf-8"))
     assert info["model"] == "cand-1"
     assert info["template"] == {
-        "name": "livemedbench-v1",
-        "digest": load_template("livemedbench-v1").digest,
+        "name": "clinical",
+        "digest": load_template("clinical").digest,
     }
     assert info["cases"]["name"] == "2026.W47"
 

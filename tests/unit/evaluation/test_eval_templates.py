@@ -11,6 +11,7 @@ from tests.unit.evaluation.conftest import make_cases
 # A run folder pins these. A template that is to say something else gets another name.
 PINNED = {
     "as-is": "sha256:d84699729ed88888d96d3e0722cfb3432acae656278ed0be262fb33528dbd831",
+    "clinical": "sha256:0ff79a08ee67e5122ffea7a1ea2442e15c0cd174057c733e849457128e96acc2",
     "livemedbench-v1": "sha256:1c353c3fb2af2871ab456866021006f2e0298a79f7ea9ba8e3fd791d54946d6f",
     "open": "sha256:1751582467ea14e25c2d61064ccf90a4dbd6b78e4d16b01ae5e9af4146784ea7",
     "open-book": "sha256:020c80f439508bd6f1bc4f92ef52433bd5e04ed90b650c9144f8889b795021c8",

@@ -17,7 +17,6 @@ from medlive.evaluation.protocols.coverage import (
     cacs,
     calibrate,
     hits_of,
-    partial,
     threshold,
 )
 from medlive.evaluation.protocols.model import (
@@ -26,6 +25,7 @@ from medlive.evaluation.protocols.model import (
 )
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity
+from medlive.statistics.correlation import partial
 from tests.support.runs import made_cases, made_run, made_runs
 
 NOBODY = Findings(EngineIdentity("", ""))

@@ -127,7 +127,8 @@ async def test_what_is_sent_is_the_fenced_request_with_a_strict_schema() -> None
     assert body["messages"][1]["content"].startswith("<input>\n{")
     shape = body["response_format"]["json_schema"]
     assert (shape["name"], shape["strict"]) == ("grader_criterion", True)
-    assert shape["schema"]["required"] == ["reasoning", "met", "quote", "whole"]
+    names = ["reasoning", "conclusion", "met", "quote", "whole"]
+    assert shape["schema"]["required"] == names
     assert headers["Authorization"] == f"Bearer {KEY}"
 
 

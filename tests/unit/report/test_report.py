@@ -289,7 +289,7 @@ def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
     table = table_of(tmp_path)
     out = write_report(table, tmp_path / "out").page.parent
     scores = json.loads((out / "scores.json").read_text("utf-8"))
-    assert scores["metric"] == "paper"
+    assert (scores["metric"], scores["advice_only"]) == ("complete", True)
     assert [m["overall"]["mean"] for m in scores["models"]] == [
         m.overall.mean for m in table.models
     ]
@@ -323,7 +323,7 @@ def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -
     html = (out / "index.html").read_text("utf-8")
     # Coefficients and p alone are told with three decimals and more.
     html = re.sub(
-        r'(?s)<section id="(overlap|costs|pairs)">.*?</section>|<div class="summary">.*?</div>',
+        r'(?s)<section id="(overlap|costs|pairs|length)">.*?</section>|<div class="summary">.*?</div>',
         "",
         html,
     )
@@ -360,7 +360,7 @@ def test_errata_are_told_in_words(tmp_path: Path) -> None:
         use = ErrataUse(
             mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found))
         )
-        html = "".join(SECTIONS[2](analyse(replace(table, errata=use))).parts)
+        html = "".join(SECTIONS[3](analyse(replace(table, errata=use))).parts)
         return html.split("Errata", 1)[1]
 
     assert (

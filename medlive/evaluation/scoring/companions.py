@@ -1,0 +1,250 @@
+"""What stands beside a headline score: the complete and the paper score, the core score, the length of answers.
+
+All of them are Equation 1, whatever the headline's metric (docs/method.md §2).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.evaluation.model import ADVICE, EvaluationCase
+from medlive.evaluation.scoring.estimates import Estimate, Grid
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.metrics import CaseScore, Metric, core_case
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.correlation import partial, pearson, spearman
+
+CORE: Final = "core"
+Narrow = Callable[[EvaluationCase], EvaluationCase]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companions:
+    """One model's figures beside its headline score."""
+
+    complete: Estimate
+    """Equation 1 over criteria of every origin."""
+    paper: Estimate
+    """Equation 1 over criteria of origin `advice`; equal to `complete` where there are no others."""
+    core: Estimate
+    """Equation 1 over the criteria of `CORE_POINTS` and more, either way, that count under the headline's metric;
+    cases without such a positive criterion have none."""
+    characters: float | None
+    """The mean length of the answers that have a headline score; None without any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricAgreement:
+    """How the complete and the paper score correlate, where both are known."""
+
+    over: str
+    """"models" (their means), "cases" (means over the models) or "answers"."""
+    n: int
+    pearson: float | None
+    spearman: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthControl:
+    """How a score goes with the length of the answers, in characters (ClinConsensus, Table 11)."""
+
+    figure: str
+    """A metric's name, or `CORE`."""
+    n: int
+    """Answers with a score."""
+    pearson: float | None
+    spearman: float | None
+    partial: float | None
+    """Pearson's r given the model and the case; None with one model, which leaves nothing to compare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What stands beside the headline scores of a table."""
+
+    advice_only: bool
+    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
+    models: tuple[Companions, ...]
+    """In the order of the runs."""
+    agreement: tuple[MetricAgreement, ...]
+    """Empty where `advice_only`: a score agrees with itself."""
+    lengths: tuple[LengthControl, ...]
+
+
+class NarrowedCases:
+    """Cases with some of their criteria; the same object for the same case, so that models still share cases."""
+
+    def __init__(self, narrow: Narrow) -> None:
+        self._narrow = narrow
+        self._made: dict[int, tuple[EvaluationCase, EvaluationCase]] = {}
+
+    def of(self, cases: Sequence[EvaluationCase]) -> tuple[EvaluationCase, ...]:
+        """The cases with the criteria that are kept."""
+        return tuple(self._one(case) for case in cases)
+
+    def runs(self, runs: Sequence[GradedRun]) -> list[GradedRun]:
+        """The runs on these cases."""
+        narrowed = []
+        for run in runs:
+            folder = replace(run.run, cases=self.of(run.run.cases))
+            narrowed.append(replace(run, run=folder))
+        return narrowed
+
+    def _one(self, case: EvaluationCase) -> EvaluationCase:
+        # The case is kept beside what was made of it: a freed object's id may be given to another.
+        known = self._made.get(id(case))
+        if known is None:
+            known = self._made[id(case)] = (case, self._narrow(case))
+        return known[1]
+
+
+def advice_alone(runs: Sequence[GradedRun]) -> bool:
+    """Whether every criterion of the runs rests on the advice."""
+    origins = {
+        c.origin for run in runs for case in run.run.cases for c in case.criteria
+    }
+    return origins <= {ADVICE}
+
+
+def beside(
+    runs: Sequence[GradedRun],
+    scored: Sequence[Sequence[CaseScore]],
+    metric: Metric,
+    *,
+    draws: int,
+    seed: int,
+) -> Beside:
+    """Return what stands beside the headline scores of a table.
+
+    Args:
+        runs: The runs with the criteria of every origin.
+        scored: The headline scores of each run; only their cases count.
+        metric: The headline's.
+        draws: Bootstrap draws.
+        seed: Seed of the draws.
+    """
+    ids = [{c.case.case_id for c in own} for own in scored]
+
+    def scores(narrow: Narrow) -> list[tuple[CaseScore, ...]]:
+        found = []
+        narrowed = NarrowedCases(narrow).runs(runs)
+        for run, wanted in zip(narrowed, ids, strict=True):
+            every = run.case_scores(Metric.COMPLETE)
+            found.append(tuple(c for c in every if c.case.case_id in wanted))
+        return found
+
+    def core_of(case: EvaluationCase) -> EvaluationCase:
+        return core_case(metric.counted(case))
+
+    def grid_of(cases: Sequence[Sequence[CaseScore]]) -> Grid:
+        return Grid(cases, Metric.COMPLETE, draws, seed)
+
+    alone = advice_alone(runs)
+    complete = scores(lambda case: case)
+    paper = complete if alone else scores(Metric.PAPER.counted)
+    core = scores(core_of)
+    complete_grid = grid_of(complete)
+    paper_grid = complete_grid if alone else grid_of(paper)
+    estimates = zip(
+        complete_grid.overall(),
+        paper_grid.overall(),
+        grid_of(core).overall(),
+        runs,
+        scored,
+        strict=True,
+    )
+    models = []
+    for of_complete, of_paper, of_core, run, own in estimates:
+        model = Companions(
+            complete=of_complete,
+            paper=of_paper,
+            core=of_core,
+            characters=_mean_length(run, own),
+        )
+        models.append(model)
+    lengths = [_length_control(metric.value, runs, scored)]
+    if not alone:
+        other, its_scores = Metric.PAPER, paper
+        if metric.advice_only:
+            other, its_scores = Metric.COMPLETE, complete
+        lengths.append(_length_control(other.value, runs, its_scores))
+    lengths.append(_length_control(CORE, runs, core))
+    return Beside(
+        advice_only=alone,
+        models=tuple(models),
+        agreement=() if alone else _agreement(complete_grid.score, paper_grid.score),
+        lengths=tuple(lengths),
+    )
+
+
+def answer_lengths(
+    run: GradedRun, scored: Sequence[CaseScore]
+) -> list[tuple[CaseScore, int]]:
+    """The cases that have a score and an answer, each with the answer's characters."""
+    found = []
+    for one in scored:
+        answer = run.answers.get(one.case.case_id)
+        if one.score is not None and answer is not None and answer.gradable:
+            found.append((one, len(answer.response)))
+    return found
+
+
+def _mean_length(run: GradedRun, scored: Sequence[CaseScore]) -> float | None:
+    lengths = [length for _, length in answer_lengths(run, scored)]
+    return sum(lengths) / len(lengths) if lengths else None
+
+
+def _length_control(
+    figure: str, runs: Sequence[GradedRun], scored: Sequence[Sequence[CaseScore]]
+) -> LengthControl:
+    lengths: list[float] = []
+    scores: list[float] = []
+    models: list[str] = []
+    cases: list[str] = []
+    for run, own in zip(runs, scored, strict=True):
+        for one, length in answer_lengths(run, own):
+            lengths.append(float(length))
+            scores.append(one.score or 0.0)
+            models.append(run.label)
+            cases.append(one.case.case_id)
+    length_column, score_column = np.array(lengths), np.array(scores)
+    given = None
+    if len(set(models)) > 1:
+        given = partial(length_column, score_column, models, cases)
+    return LengthControl(
+        figure=figure,
+        n=len(lengths),
+        pearson=pearson(length_column, score_column),
+        spearman=spearman(length_column, score_column),
+        partial=given,
+    )
+
+
+def _agreement(complete: Floats, paper: Floats) -> tuple[MetricAgreement, ...]:
+    """Of two grids, each (cases x models), over the answers that both have a score for."""
+    known = ~(np.isnan(complete) | np.isnan(paper))
+    columns = {
+        "models": (_means(complete, known, axis=0), _means(paper, known, axis=0)),
+        "cases": (_means(complete, known, axis=1), _means(paper, known, axis=1)),
+        "answers": (complete[known], paper[known]),
+    }
+    found = []
+    for over, (first, second) in columns.items():
+        agreement = MetricAgreement(
+            over=over,
+            n=int((~np.isnan(first)).sum()),
+            pearson=pearson(first, second),
+            spearman=spearman(first, second),
+        )
+        found.append(agreement)
+    return tuple(found)
+
+
+def _means(values: Floats, known: NDArray[np.bool_], *, axis: int) -> Floats:
+    """The means of what is known along an axis, NaN where nothing is."""
+    counts = known.sum(axis=axis)
+    sums = np.where(known, values, 0.0).sum(axis=axis)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
