@@ -31,9 +31,11 @@ from medlive.filters.model import FilterReason, FilterVerdict
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.threads.model import Thread
 from tests.support.decisions import (
+    DISPUTED,
     ENGINE,
     FAILED,
     KEPT,
+    PARKED,
     PIPELINE,
     REJECTED,
     START,
@@ -215,7 +217,9 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    "curation", [KEPT, FAILED, REJECTED], ids=lambda c: c.outcome.value
+    "curation",
+    [KEPT, FAILED, REJECTED, PARKED, DISPUTED],
+    ids=lambda c: c.outcome.value,
 )
 async def test_a_decision_comes_back_as_it_went(
     database: Database, curation: Curation
@@ -278,8 +282,16 @@ IMPOSSIBLE = [
     replace(
         KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:1:s", ""),)),)
     ),
-    replace(KEPT, claims=(replace(KEPT.claims[0], second=SecondCheck(True, (), "")),)),
+    replace(
+        KEPT,
+        claims=(replace(KEPT.claims[0], second=SecondCheck(True, False, (), (), "")),),
+    ),
     replace(KEPT, claims=(replace(KEPT.claims[0], queries=()),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], on_subject=False),)),
+    replace(PARKED, reason=Reason.NOT_ALIGNED),
+    replace(REJECTED, reason=Reason.NO_EVIDENCE),
+    replace(DISPUTED, reason=Reason.ADVICE_WRONG),
+    replace(DISPUTED, claims=(replace(DISPUTED.claims[0], second=None),)),
     replace(KEPT, outcome=Outcome.HELD),
     replace(KEPT, reason=Reason.ADVICE_WRONG),
     replace(KEPT, claims=(replace(KEPT.claims[0], element_id="a9"),)),
