@@ -146,6 +146,8 @@ class EvidenceSection(_Section):
     online_key_env: str | None = (
         None  # The environment variable with NCBI's API key; None for none
     )
+    park_weeks: Annotated[int, Field(ge=1, le=520)] = 8
+    """How long a thread waits for evidence on its subject; then it is rejected (docs/method.md §1)."""
     online_days: Annotated[float, Field(gt=0)] = (
         30.0  # An older answer is asked for again
     )

@@ -30,6 +30,7 @@ from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
+_QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
 RERUNS = (Stage.SCREENER, Stage.VALIDATOR, Stage.CONTROLLER)
 """The stages that can be run again, each with those after it."""
 
@@ -192,12 +193,15 @@ def describe_alignment(curation: Curation) -> str:
 
 
 def _dispute_holds(curation: Curation) -> list[Hold]:
-    """The hold for contradictions that the second check did not confirm, with both readings."""
+    """The hold for contradictions that the second check did not confirm, with both sentences."""
     disputed = [c for c in curation.claims if c.verdict is Alignment.DISPUTED]
     parts = []
     for claim in disputed:
+        quote = " / ".join(c.quote for c in claim.citations)[:_QUOTE_SHOWN]
         second = claim.second.reason if claim.second else ""
-        parts.append(f"{claim.element_id}: {claim.reason} Second check: {second}")
+        parts.append(
+            f"{claim.element_id}: “{quote}” ({claim.reason}); second check: {second}"
+        )
     if not parts:
         return []
     elements = tuple(claim.element_id for claim in disputed)

@@ -76,6 +76,17 @@ def upgrade() -> None:
         "(outcome = 'parked') = (reason IS NOT DISTINCT FROM 'no_evidence')",
     )
     comment("curations", "outcome", "kept, rejected, parked, held or failed")
+    comment(
+        "thread_standings",
+        "outcome",
+        "pending, rejected, parked, failed, held, kept or withdrawn",
+    )
+    op.create_index(
+        "ix_thread_standings_parked",
+        "thread_standings",
+        ["thread_id"],
+        postgresql_where=sa.text("outcome IN ('parked', 'failed')"),
+    )
     change_verdicts()
     change_evidence()
 

@@ -18,7 +18,9 @@ from medlive.web.audit.window import Stretch
 from medlive.web.pages import Page
 
 if TYPE_CHECKING:
+    from medlive.db.curation.parking import ParkedThread
     from medlive.evaluation.bundles.case_results import RubricResults
+    from medlive.service.curation.parking import Gap
 
 Link = tuple[str, str]  # Text and address
 
@@ -41,6 +43,17 @@ class OverviewPage(Page):
         str, Sequence[Spent]
     ]  # Week → what was spent in it, in all and by source
     may_act: bool
+
+
+@dataclass(frozen=True)
+class GapsPage(Page):
+    """Subjects on which parked threads met no passage, most threads first."""
+
+    template = "audit/gaps.html"
+    tables: Sequence[Link]
+    gaps: Sequence["Gap"]
+    parked: Sequence["ParkedThread"]  # Those that wait longest first
+    thread_links: Mapping[str, str]  # SOURCE/ID → the thread's page
 
 
 @dataclass(frozen=True)

@@ -388,7 +388,8 @@ async def test_an_unconfirmed_contradiction_holds_the_case_with_both_readings() 
     assert curation.s_align == 0.5
     (hold,) = curation.holds
     assert hold.elements == ("a1", "a2")
-    assert "a1: r Second check: v" in hold.detail
+    read = "a1: “Changing to losartan is recommended” (r); second check: v"
+    assert hold.detail.startswith(read)
     for claim in curation.claims:
         assert claim.verdict is Alignment.DISPUTED
         assert claim.citations
@@ -398,9 +399,10 @@ async def test_an_unconfirmed_contradiction_holds_the_case_with_both_readings() 
 @pytest.mark.parametrize("answer", ["false", "harm"])
 async def test_either_answer_of_the_second_check_confirms(answer: str) -> None:
     evidence = [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}]
+    given: dict[str, Any] = {answer: evidence}
     looked = contradiction(confirmed=False)
     looked["validator.veto"] = lambda i: {
-        "verdicts": [second_look(c["id"], **{answer: evidence}) for c in i["claims"]]
+        "verdicts": [second_look(c["id"], **given) for c in i["claims"]]
     }
     curation = await run(looked)
     assert curation.reason is Reason.CONTRADICTED
