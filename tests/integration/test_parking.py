@@ -13,7 +13,6 @@ from sqlalchemy import text
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.curations import (
     latest_curation,
@@ -24,6 +23,7 @@ from medlive.db.curation.parking import list_due, list_parked
 from medlive.db.release.weeks import note_queued, week_standing
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
+from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
 from medlive.db.waits import find_lost
 from medlive.digest import digest_text
@@ -34,13 +34,14 @@ from medlive.service.curation.curate import (
     queue_again,
 )
 from medlive.service.curation.parking import reject_expired
+from medlive.service.curation.review import decide_case
 from medlive.service.jobs import open_app
 from medlive.service.wiring import Pipeline
 from medlive.web.site import Site
 from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance
 from tests.support.reviewing import HARMFUL, pipeline
-from tests.support.scripted import THREAD, judged
+from tests.support.scripted import THREAD, judged, second_look
 from tests.support.web import Browser, add_account, served, session_of
 
 WEEK = "2026.W03"
@@ -75,8 +76,6 @@ def library(
     return replace(
         engines,
         retriever=Grown(name),
-        # Another passage set changes the request; so does its number here.
-        curation=CurationSettings(),
         digest=digest_text(f"pipeline over {name}"),
     )
 
@@ -143,7 +142,9 @@ async def test_a_library_is_searched_once_and_nothing_else_is_paid_for_twice(
     assert await search_again(library(database, "second")) == {"parked": 1}
     assert await paid(database, Outcome.PARKED) == {}
     assert await search_again(library(database, "second")) == {}
-    assert await search_again(library(database, "first")) == {}
+    # Other engines or prompts over a library that was searched are no reason.
+    reworded = replace(library(database), digest=digest_text("new prompts"))
+    assert await search_again(reworded) == {}
     async with database.begin() as session:
         [waiting] = await list_parked(session)
     assert (waiting.name, waiting.libraries) == ("test/1", 2)
@@ -259,6 +260,64 @@ async def test_it_is_counted_listed_shown_and_overruled(
 
     await asyncio.to_thread(look)
     assert await search_again(library(database)) == {"kept": 1}
+
+
+def refute(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The first claim is contradicted, the others are supported."""
+    reply = SUPPORTED(inputs)
+    reply["verdicts"][0] |= {"verdict": "contradicted", "reason": "It says else."}
+    return reply
+
+
+def doubt(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The second check confirms nothing."""
+    ids = [claim["id"] for claim in inputs["claims"]]
+    return {"verdicts": [second_look(i, reason="No, it does not.") for i in ids]}
+
+
+async def test_a_disputed_case_is_held_and_shown_with_both_sentences(
+    database: Database,
+    web_database: Database,
+    settings: Settings,
+    database_url: str,
+    tmp_path: Path,
+) -> None:
+    async with database.begin() as session:
+        saved = await threads.save_threads(
+            session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))]
+        )
+    own = pipeline(
+        database,
+        validator__alignment=refute,
+        validator__veto=doubt,
+        reader__case={**HARMFUL, "wrong": []},
+    )
+    curated = await curate_revision(own, saved[0].revision_pk)
+    assert curated is not None
+    assert (curated.outcome, curated.reason) == (Outcome.HELD, Reason.DISPUTED)
+    both = ("lisinopril often cause a dry cough", "No, it does not.")
+    instance = Instance(tmp_path, database_url)
+
+    def review() -> str:
+        listed = instance.here("review", "list", "--reason", "disputed", "--json")
+        case_id = str(listed.json[0]["case_id"])
+        shown = instance.here("review", "show", case_id).out
+        flat = " ".join(shown.split())
+        assert "not confirmed" in flat
+        hold = instance.here("review", "show", case_id, "--json").json
+        assert all(part in hold["curation"]["holds"][0]["detail"] for part in both)
+        return case_id
+
+    case_id = await asyncio.to_thread(review)
+    site = Site(web_database, settings, tmp_path)
+    async with served(site) as browser:
+        account = await add_account(database, "ada", Role.ADMIN)
+        browser.headers.update(await session_of(site, account))
+        page = (await browser.get(f"/audit/cases/{case_id}")).text
+    notice = page.partition('class="notice"')[2].partition("</div>")[0]
+    assert "Held for <strong>disputed</strong> (a1)" in notice
+    assert all(part in notice for part in both)
+    await decide_case(database, case_id, ReviewAction.APPROVE, "The passage is old.")
 
 
 async def test_the_audit_room_shows_what_is_missing(
