@@ -35,7 +35,12 @@ _PARKED: Final = """
     WHERE standing.outcome IN ('parked', 'failed')
         AND NOT EXISTS (SELECT FROM overrules WHERE overrules.curation_id = last.id)
 """
-_LIST: Final = text(f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id")
+_LIST: Final = text(
+    f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
+)
+_COUNT: Final = text(
+    f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
+)
 _ONE: Final = text(f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision")
 # What failed in this pipeline is tried again as every failure is, so many times.
 _DUE: Final = text(f"""
@@ -94,9 +99,25 @@ class UnansweredClaim:
     title: str | None
 
 
-async def list_parked(session: AsyncSession) -> list[ParkedThread]:
-    """Return the parked threads, the one that has waited longest first."""
-    return [read(ParkedThread, row) for row in await session.execute(_LIST)]
+@dataclass(frozen=True, slots=True)
+class ParkedCount:
+    """How many threads are parked, and since when the first of them is."""
+
+    threads: int
+    since: datetime | None
+
+
+async def count_parked(session: AsyncSession) -> ParkedCount:
+    """Return how many threads are parked."""
+    return read(ParkedCount, (await session.execute(_COUNT)).one())
+
+
+async def list_parked(
+    session: AsyncSession, *, limit: int | None = None
+) -> list[ParkedThread]:
+    """Return the parked threads, the one that has waited longest first; at most `limit`."""
+    rows = await session.execute(_LIST, {"most": limit})
+    return [read(ParkedThread, row) for row in rows]
 
 
 async def find_parked(session: AsyncSession, revision_id: int) -> ParkedThread | None:

@@ -52,7 +52,9 @@ class GapsPage(Page):
     template = "audit/gaps.html"
     tables: Sequence[Link]
     gaps: Sequence["Gap"]
+    all_gaps: int
     parked: Sequence["ParkedThread"]  # Those that wait longest first
+    all_parked: int
     thread_links: Mapping[str, str]  # SOURCE/ID → the thread's page
 
 

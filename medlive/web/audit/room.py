@@ -8,10 +8,11 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
+from medlive.bounds import GAPS_SHOWN
 from medlive.db.accounts import Account
 from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
-from medlive.db.curation.parking import list_parked
+from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
 from medlive.service.audit import (
@@ -101,9 +102,16 @@ async def show_gaps(request: Request, site: SiteOf) -> Response:
 
     gaps = await find_gaps(site.database, site.settings)
     async with site.database.read() as session:
-        parked = await list_parked(session)
-    links = {one.name: thread_path(one.source, one.thread_id) for one in parked}
-    page = GapsPage(tables=_LINKS, gaps=gaps, parked=parked, thread_links=links)
+        parked = await list_parked(session, limit=GAPS_SHOWN)
+        count = await count_parked(session)
+    page = GapsPage(
+        tables=_LINKS,
+        gaps=gaps[:GAPS_SHOWN],
+        all_gaps=len(gaps),
+        parked=parked,
+        all_parked=count.threads,
+        thread_links={p.name: thread_path(p.source, p.thread_id) for p in parked},
+    )
     return await asyncio.to_thread(render, request, page)
 
 
