@@ -351,6 +351,7 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             "/invitation/{token}": (f"/invitation/{token}",),
             "/account": ("/account",),
             "/audit": ("/audit",),
+            "/audit/gaps": ("/audit/gaps",),
             "/audit/{table}": tuple(f"/audit/{name}" for name in LISTINGS),
             "/audit/threads/{source}/{thread_id:path}": tuple(own),
             "/audit/cases/{case_id}": tuple(
