@@ -266,6 +266,13 @@ async def test_failures_are_tried_again_and_a_decision_stands(
         assert await session.scalar(query) == [1, 2]
 
 
+CONFIRMED = SecondCheck(
+    false_by_passage=True,
+    could_hurt=False,
+    citations=(),
+    harm_citations=(),
+    reason="",
+)
 IMPOSSIBLE = [
     replace(KEPT, reason=Reason.NO_QUERY),
     replace(KEPT, s_cc=0),
@@ -282,10 +289,7 @@ IMPOSSIBLE = [
     replace(
         KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:1:s", ""),)),)
     ),
-    replace(
-        KEPT,
-        claims=(replace(KEPT.claims[0], second=SecondCheck(True, False, (), (), "")),),
-    ),
+    replace(KEPT, claims=(replace(KEPT.claims[0], second=CONFIRMED),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], queries=()),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], on_subject=False),)),
     replace(PARKED, reason=Reason.NOT_ALIGNED),
