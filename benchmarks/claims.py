@@ -195,7 +195,7 @@ class Judge:
     def _recorded(self, key: str, verdict: ClaimVerdict) -> Verdict:
         second = ""
         if verdict.second is not None:
-            second = "confirmed" if verdict.second.goes_against else "overturned"
+            second = "confirmed" if verdict.second.goes_against else "disputed"
         first = Alignment.CONTRADICTED if second else verdict.verdict
         return Verdict(
             key,

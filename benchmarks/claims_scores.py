@@ -80,7 +80,8 @@ class Verdict:
     first: str
     """Before the second check."""
     second: str
-    """"confirmed", "overturned", or empty where the first verdict is no contradiction."""
+    """"confirmed", "disputed" (before: "overturned", and counted as neutral), or empty where the first verdict is no
+    contradiction."""
     after: str
     """What curation counts, second check included."""
 
@@ -200,9 +201,10 @@ def describe(
         lines += confusion(cells.sum(axis=0))
     said = [verdicts[claim.key] for claim in claims]
     second = Counter(verdict.second for verdict in said)
+    unconfirmed = len(said) - second["confirmed"] - second[""]
     not_standard = sum(verdict.first == Alignment.NOT_STANDARD for verdict in said)
     lines.append(
-        f"  second check: {second['confirmed']} contradictions confirmed, {second['overturned']} overturned;"
+        f"  second check: {second['confirmed']} contradictions confirmed, {unconfirmed} not;"
         f" not_standard, counted as neutral: {not_standard}"
     )
     return lines

@@ -93,6 +93,7 @@ GROUNDS: Final[Mapping[Reason, frozenset[str]]] = {
     Reason.ADVICE_HARMFUL: frozenset(("harm",)),
     Reason.DANGER_UNANSWERED: frozenset(("harm",)),
     Reason.NOT_STANDARD: frozenset(("harm", "neutral")),
+    Reason.DISPUTED: frozenset(("harm", "neutral")),
     Reason.UNSUPPORTED_ELEMENT: frozenset(("text",)),
     Reason.TEXT_UNFAITHFUL: frozenset(("text",)),
     Reason.NOT_UNDERSTANDABLE: frozenset(("text", "screener")),
@@ -210,7 +211,10 @@ class Made:
         return f"{c.outcome.value} {reasons}: {c.detail[:300]}".strip(" :")
 
     def agrees(self, reader: Careful) -> bool | None:
-        """Whether it ends as the reader does; a hold does where it names one of the reader's grounds."""
+        """Whether it ends as the reader does; a hold does where it names one of the reader's grounds.
+
+        None for a thread that failed or is parked, which is neither kept nor rejected.
+        """
         if self.curation is None:
             return not reader.keep
         match self.curation.outcome:
@@ -325,10 +329,12 @@ def compared(
         if m.agrees(r) is not None
     ]
     vetoed = [m for reader, m in pairs if reader.steps["vetoed"]]
+    parked = [reader for reader, m in pairs if _ended(m) == Outcome.PARKED]
     return {
         "keep or reject": agreement(decided),
         "steps": steps,
         "kept by the reader": sum(r.keep for r, _ in pairs),
+        "parked": {"keep": sum(r.keep for r in parked), "of": len(parked)},
         "what became of those that the reader vetoes": dict(
             Counter(_ended(m) for m in vetoed)
         ),
@@ -343,6 +349,7 @@ def compared(
             }
             for key in readers
             if made[key].agrees(readers[key]) is not True
+            and _ended(made[key]) != Outcome.PARKED
         ],
     }
 
@@ -416,6 +423,13 @@ def alone(made: Mapping[Key, Made]) -> dict[str, Any]:
         "objections to first drafts, by control": dict(objections),
         "elements refused in the end": [f"{e.id}: {e.statement}" for e in refused],
         "claims": {alignment.value: claims[alignment.value] for alignment in Alignment},
+        "claims without a passage on their subject": sum(
+            not claim.on_subject for c in aligned for claim in c.claims
+        ),
+        "parked, of those that reached S_align": [
+            sum(c.outcome is Outcome.PARKED for c in aligned),
+            len(aligned),
+        ],
         "S_inf, mean": _mean([c.s_inf for c in curations if c.s_inf is not None]),
         "S_align, mean": _mean([c.s_align for c in aligned if c.s_align is not None]),
         "input tokens a thread": _mean(
@@ -524,6 +538,8 @@ def show(result: Mapping[str, Any]) -> None:
             print(
                 f"  {step:<18} n {m['n']:>3}  agree {share}  kappa {_round(m['kappa'])}  {m['table']}"
             )
+        parked = found["parked"]
+        print(f"  parked, left out of n: {parked['of']}, {parked['keep']} kept by it")
         print(
             f"  vetoed by the reader: {found['what became of those that the reader vetoes']}"
         )

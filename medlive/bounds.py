@@ -46,6 +46,8 @@ REQUEST_CHARS_SHOWN: Final = 200_000
 """Characters of each text of a request to a model, on its own page."""
 LOG_CHARS_SHOWN: Final = 4_000
 """Characters of each text of an entry of the audit log, on pages and by `medlive audit log`."""
+GAPS_SHOWN: Final = 200
+"""Subjects without evidence, and parked threads, that a page lists."""
 HELD_SHOWN: Final = 100
 """Held cases on the review desk."""
 CHANGES_SHOWN: Final = 100

@@ -167,6 +167,8 @@ class EvidenceSection(_Section):
     """The operator's address, which the services ask for; needed with `online`."""
     # The environment variable with NCBI's API key; None for none
     online_key_env: str | None = None
+    park_weeks: Annotated[int, Field(ge=1, le=520)] = 8
+    """How long a thread waits for evidence on its subject; then it is rejected (docs/method.md §1)."""
     # An older answer is asked for again
     online_days: Annotated[float, Field(gt=0)] = 30.0
     online_addresses: dict[

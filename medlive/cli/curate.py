@@ -26,6 +26,13 @@ def command(
         bool,
         Option("--again", help="Decide anew what other engines or evidence decided."),
     ] = False,
+    parked: Annotated[
+        bool,
+        Option(
+            "--parked",
+            help="Search parked threads again where the library has changed.",
+        ),
+    ] = False,
     exhaustive: Annotated[
         bool, Option("--exhaustive", help="Compute all scores even when one fails.")
     ] = False,
@@ -50,6 +57,7 @@ def command(
                 limit=limit,
                 retry_failed=retry_failed,
                 again=again,
+                parked=parked,
                 exhaustive=exhaustive,
                 on_filtered=filtered,
                 on_curated=curated,
@@ -135,6 +143,8 @@ def _print(done: dict[str, Any]) -> None:
         )
         + f"; {done['calls']} calls, {done['replayed']} of them replayed"
     )
+    if expired := done["parked_too_long"]:
+        say(f"{expired} threads were parked for too long, and are rejected")
     if redacted := done["rescanned"]["redacted"]:
         say(
             f"{redacted} earlier cases were revised: identifiers of people were removed"

@@ -15,6 +15,7 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.evidence_fetch import fetch
+from medlive.cli.evidence_gaps import gaps
 from medlive.cli.evidence_index import (
     EncoderOption,
     IndexOption,
@@ -502,3 +503,4 @@ def _markdown(result: dict[str, Any]) -> str:
 
 
 app.command()(grouped(fetch))
+app.command()(gaps)

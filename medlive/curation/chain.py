@@ -32,6 +32,7 @@ from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
+_QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
 RERUNS = (Stage.SCREENER, Stage.VALIDATOR, Stage.CONTROLLER)
 """The stages that can be run again, each with those after it."""
 
@@ -163,6 +164,50 @@ def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:
     )
 
 
+def reject_parked(parked: Curation, weeks: int) -> Curation:
+    """Return the rejection that the paper would give, for a case parked too long.
+
+    Args:
+        parked: The decision that parked it.
+        weeks: How long it has been parked.
+    """
+    detail = f"{describe_alignment(parked)}; parked for {weeks} weeks"
+    return replace(
+        parked,
+        outcome=Outcome.REJECTED,
+        reason=Reason.NOT_ALIGNED,
+        detail=detail,
+        calls=(),
+    )
+
+
+def describe_alignment(curation: Curation) -> str:
+    """Return why S_align is too low, in words."""
+    claims = curation.claims
+    supported = sum(c.verdict is Alignment.SUPPORTED for c in claims)
+    limit = curation.thresholds.alignment
+    return (
+        f"S_align = {curation.s_align:.3f}, not above {limit}: "
+        f"{supported} of {len(claims)} supported"
+    )
+
+
+def _dispute_holds(curation: Curation) -> list[Hold]:
+    """The hold for contradictions that the second check did not confirm, with both sentences."""
+    disputed = [c for c in curation.claims if c.verdict is Alignment.DISPUTED]
+    parts = []
+    for claim in disputed:
+        quote = " / ".join(c.quote for c in claim.citations)[:_QUOTE_SHOWN]
+        second = claim.second.reason if claim.second else ""
+        parts.append(
+            f"{claim.element_id}: “{quote}” ({claim.reason}); second check: {second}"
+        )
+    if not parts:
+        return []
+    elements = tuple(claim.element_id for claim in disputed)
+    return [Hold(Reason.DISPUTED, "; ".join(parts), elements)]
+
+
 @dataclass(slots=True)
 class _Chain:
     """One thread's curation; `state` is what is known so far, kept when a step fails."""
@@ -205,7 +250,7 @@ class _Chain:
         return replace(result, calls=tuple(self.calls))
 
     async def run(self) -> Curation:
-        """Run the steps; each returns a rejection, which ends the chain, or None."""
+        """Run the steps; each returns a rejection or a parked case, which ends the chain, or None."""
         for step in (
             self._screen,
             partial(
@@ -355,14 +400,26 @@ class _Chain:
         ]
         if against and Reason.CONTRADICTED not in self.state.overruled:
             return self._reject(Reason.CONTRADICTED, "; ".join(against))
-        limit = self.settings.thresholds.alignment
-        if against or s_align > limit:
+        disputed = any(c.verdict is Alignment.DISPUTED for c in claims)
+        if against or disputed or s_align > self.settings.thresholds.alignment:
             self._leave_out_unsound(claims)
             return None
-        supported = f"{sum(c.verdict is Alignment.SUPPORTED for c in claims)} of {len(claims)} supported"
-        return self._reject(
-            Reason.NOT_ALIGNED,
-            f"S_align = {s_align:.3f}, not above {limit}: {supported}",
+        return self._reject_not_aligned()
+
+    def _reject_not_aligned(self) -> Curation | None:
+        """Reject the case for S_align, or park it where it is so for want of evidence."""
+        claims = self.state.claims
+        detail = describe_alignment(self.state)
+        if not validator.lacks_evidence(claims):
+            return self._reject(Reason.NOT_ALIGNED, detail)
+        if {Reason.NOT_ALIGNED, Reason.NO_EVIDENCE}.intersection(self.state.overruled):
+            return None
+        missing = ", ".join(c.element_id for c in claims if not c.on_subject)
+        return replace(
+            self.state,
+            outcome=Outcome.PARKED,
+            reason=Reason.NO_EVIDENCE,
+            detail=f"{detail}; no passage on the subject of {missing}"[:2000],
         )
 
     def _without_advertising(
@@ -414,7 +471,8 @@ class _Chain:
         reading = await read_case(self.thread, text, elements, reader)
         self._set(second_reading=reading)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
-        return with_holds(kept, (*reading_holds(reading), *self._chain_holds(problem)))
+        holds = [*_dispute_holds(self.state), *reading_holds(reading)]
+        return with_holds(kept, (*holds, *self._chain_holds(problem)))
 
     def _chain_holds(self, problem: str) -> list[Hold]:
         """The reasons to hold the case that the chain itself found."""

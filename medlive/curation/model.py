@@ -75,12 +75,13 @@ class Outcome(StrEnum):
 
     KEPT = "kept"
     REJECTED = "rejected"
+    PARKED = "parked"  # Rejected for want of evidence alone: waits for another library
     HELD = "held"  # Curated, and held for a person, for the reasons in `Curation.holds`
     FAILED = "failed"  # A failure of ours (endpoint, malformed reply): retried, never a rejection
 
 
 class Reason(StrEnum):
-    """Why a thread was rejected, held or failed; each belongs to one stage."""
+    """Why a thread was rejected, parked, held or failed; each belongs to one stage."""
 
     NO_NARRATIVE = "no_narrative"
     NO_QUERY = "no_query"
@@ -91,6 +92,8 @@ class Reason(StrEnum):
     NOT_ALIGNED = "not_aligned"
     # Nothing is left of the advice that a clinician would sign
     NO_SOUND_ADVICE = "no_sound_advice"
+    NO_EVIDENCE = "no_evidence"  # Not aligned, and nothing on the subject was found
+    DISPUTED = "disputed"  # The second check does not confirm a contradiction
     UNSUPPORTED_ELEMENT = "unsupported_element"  # The thread does not support an advice element or the query
     NOT_STANDARD = "not_standard"  # An advice in no passage, which the engine knows as not standard or not safe
     # N or A differs from the elements after every revision
@@ -125,12 +128,14 @@ class ElyCategory(StrEnum):
 
 
 class Alignment(StrEnum):
-    """v(a_j): supported 1.0, neutral and not_standard 0.5, contradicted 0.0 (LiveMedBench §3.2.2)."""
+    """v(a_j): supported 1.0, contradicted 0.0, else 0.5 (LiveMedBench §3.2.2)."""
 
     SUPPORTED = "supported"
     NEUTRAL = "neutral"  # In no passage, but clinically standard and safe
     # In no passage, and not standard or not safe: the case is held
     NOT_STANDARD = "not_standard"
+    # Contradicted, and the second check does not confirm it: the case is held
+    DISPUTED = "disputed"
     CONTRADICTED = "contradicted"
 
     @property
@@ -160,11 +165,18 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class SecondCheck:
-    """The second, differently worded check of a contradicted claim."""
+    """The second, differently worded check of a contradicted claim: two questions."""
 
-    goes_against: bool  # Whether it confirms the contradiction
-    citations: tuple[Citation, ...]  # Never empty when it does
+    false_by_passage: bool  # Whether a passage states that the claim is false
+    could_hurt: bool  # Whether a passage forbids it or calls it harmful
+    citations: tuple[Citation, ...]  # Never empty when it is false
+    harm_citations: tuple[Citation, ...]  # Never empty when it could hurt
     reason: str
+
+    @property
+    def goes_against(self) -> bool:
+        """Whether it confirms the contradiction."""
+        return self.false_by_passage or self.could_hurt
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +194,10 @@ class ClaimVerdict:
     reason: str
     second: SecondCheck | None = None  # None without a second check
     flag: str = ""  # A fault of the claim's numbers; empty if none
-
-    @property
-    def overturned(self) -> bool:
-        """Whether the second check overturned a contradiction; `verdict` is then neutral."""
-        return self.second is not None and not self.second.goes_against
+    on_subject: bool = True  # Whether a passage is on its disease, drug or procedure
+    nearest: str | None = (
+        None  # The nearest passage, among the hits; None: none is named
+    )
 
 
 class Check(StrEnum):

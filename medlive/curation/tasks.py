@@ -165,13 +165,25 @@ class CitationItem(ReplyModel):
 Citations = Annotated[tuple[CitationItem, ...], Field(max_length=10, strict=False)]
 
 
+FirstVerdict = Literal[
+    Alignment.SUPPORTED,
+    Alignment.NEUTRAL,
+    Alignment.NOT_STANDARD,
+    Alignment.CONTRADICTED,
+]
+
+
 class AlignmentItem(ReplyModel):
     """How one claim stands to the passages."""
 
     id: str
-    verdict: Annotated[Alignment, Field(strict=False)]
+    verdict: FirstVerdict
     evidence: Citations  # Empty only when neutral or not_standard
     reason: Reason
+    on_subject: bool | None = (
+        None  # Whether any passage is on the claim's disease, drug or procedure
+    )
+    nearest: str | None = None  # The passage nearest to that subject
 
 
 class AlignmentReply(ReplyModel):
@@ -185,11 +197,13 @@ class AlignmentReply(ReplyModel):
 
 
 class VetoItem(ReplyModel):
-    """Whether following one claim would go against the passages for this patient."""
+    """Whether one claim is false by the passages, and whether it could hurt this patient."""
 
     id: str
-    goes_against: bool
-    evidence: Citations
+    false_by_passage: bool
+    evidence: Citations  # That it is false
+    could_hurt: bool
+    harm_evidence: Citations  # That it could hurt
     reason: Reason
 
 

@@ -2,7 +2,7 @@
 
 Source: LiveMedBench §3.2.2; docs/method.md §1. Short English phrases find the passages; the complete claim is
 judged. A verdict must quote its passages, and a quote that is not in its passage makes the reply invalid. A
-contradiction rejects a case, so a second, differently worded check must confirm it.
+contradiction rejects a case, so a second, differently worded check must confirm it; else people settle it.
 """
 
 import re
@@ -45,6 +45,7 @@ LEAST_PASSAGES: Final = 3
 EXCERPT: Final = 260
 TITLE_SHOWN: Final = 80  # Characters shown of its title
 SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
+_DECIDED: Final = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
 LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
 _WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _NAME: Final = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
@@ -226,9 +227,13 @@ async def judge_alignment(
     wanted = [c.element_id for c in claims]
 
     def check(reply: AlignmentReply) -> str | None:
-        decided = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
-        return check_ids([v.id for v in reply.verdicts], wanted) or _evidence_fault(
-            found, ((v.id, v.evidence, v.verdict in decided) for v in reply.verdicts)
+        return (
+            check_ids([v.id for v in reply.verdicts], wanted)
+            or _evidence_fault(
+                found,
+                ((v.id, v.evidence, v.verdict in _DECIDED) for v in reply.verdicts),
+            )
+            or _nearest_fault(found, reply.verdicts)
         )
 
     reply = await agent.ask(AlignmentReply, inputs, check)
@@ -312,7 +317,11 @@ async def _confirm(
 
     def check(reply: VetoReply) -> str | None:
         return check_ids([v.id for v in reply.verdicts], wanted) or _evidence_fault(
-            seen, ((v.id, v.evidence, v.goes_against) for v in reply.verdicts)
+            seen,
+            (
+                *((v.id, v.evidence, v.false_by_passage) for v in reply.verdicts),
+                *((v.id, v.harm_evidence, v.could_hurt) for v in reply.verdicts),
+            ),
         )
 
     asked = {
@@ -332,22 +341,23 @@ def _verdict(
     seconds: Mapping[str, VetoItem],
 ) -> ClaimVerdict:
     again = seconds.get(claim.element_id)
-    second = (
-        SecondCheck(again.goes_against, found.cited(again.evidence), again.reason)
-        if again
-        else None
-    )
-    overturned = second is not None and not second.goes_against
+    second = _second_check(found, again) if again else None
+    disputed = second is not None and not second.goes_against
     citations = found.cited(first.evidence)
-    cited = {c.passage_id for c in (*citations, *(second.citations if second else ()))}
+    nearest = None
+    if first.nearest is not None:
+        nearest = found.passages[first.nearest].passage.id
+    named = {c.passage_id for c in citations} | {nearest}
+    if second is not None:
+        named |= {c.passage_id for c in (*second.citations, *second.harm_citations)}
     own = {h.passage.id for h in hits}
-    # Passages of other claims that this verdict cites follow the claim's own.
-    others = [h for h in found.passages.values() if h.passage.id in cited - own]
+    # Passages of other claims that this verdict names follow the claim's own.
+    others = [h for h in found.passages.values() if h.passage.id in named - own]
     return ClaimVerdict(
         element_id=claim.element_id,
         claim=claim.statement,
         queries=claim.queries,
-        verdict=Alignment.NEUTRAL if overturned else first.verdict,
+        verdict=Alignment.DISPUTED if disputed else first.verdict,
         hits=(
             *hits,
             *(Hit(h.passage, h.score, len(hits) + n) for n, h in enumerate(others, 1)),
@@ -356,6 +366,41 @@ def _verdict(
         reason=first.reason,
         second=second,
         flag=claim.flag,
+        # A reply that does not say so counts as on the subject.
+        on_subject=first.verdict in _DECIDED or first.on_subject is not False,
+        nearest=nearest,
+    )
+
+
+def _second_check(found: _Evidence, item: VetoItem) -> SecondCheck:
+    return SecondCheck(
+        false_by_passage=item.false_by_passage,
+        could_hurt=item.could_hurt,
+        citations=found.cited(item.evidence),
+        harm_citations=found.cited(item.harm_evidence),
+        reason=item.reason,
+    )
+
+
+def _nearest_fault(found: _Evidence, verdicts: Sequence[AlignmentItem]) -> str | None:
+    for item in verdicts:
+        if item.nearest is not None and item.nearest not in found.passages:
+            return f"{item.id}: passage {item.nearest[:80]!r} was not given"
+    return None
+
+
+def lacks_evidence(claims: Sequence[ClaimVerdict]) -> bool:
+    """Whether a case that is not aligned is so for want of evidence (docs/method.md §1, S_align).
+
+    No claim is refuted, disputed or not standard, and for at least half of them no
+    passage is on the subject.
+    """
+    harmless = (Alignment.SUPPORTED, Alignment.NEUTRAL)
+    off_subject = [claim for claim in claims if not claim.on_subject]
+    return (
+        bool(claims)
+        and all(claim.verdict in harmless for claim in claims)
+        and 2 * len(off_subject) >= len(claims)
     )
 
 

@@ -8,6 +8,7 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.curation.funnel import funnel, recent_failures
+from medlive.db.curation.parking import count_parked
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.jobs import Queue, count_ready
 from medlive.db.runs import is_scheduler_active
@@ -97,6 +98,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             rows = await funnel(session)
             spent = await costs(session)
             failures = await recent_failures(session)
+            parked = await count_parked(session)
             queued, usd = (
                 await count_waiting(session, Queue.CURATE),
                 spent.total.cost_usd,
@@ -119,6 +121,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             ],
             "answers": [answers_as_json(answers) for answers in spent.answers],
             "curated": spent.curated,
+            "parked": asdict(parked),
             "failures": [asdict(failure) for failure in failures],
             "retriever": _describe_evidence(settings),
         }

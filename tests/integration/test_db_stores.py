@@ -31,9 +31,11 @@ from medlive.filters.model import FilterReason, FilterVerdict
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.threads.model import Thread
 from tests.support.decisions import (
+    DISPUTED,
     ENGINE,
     FAILED,
     KEPT,
+    PARKED,
     PIPELINE,
     REJECTED,
     START,
@@ -215,7 +217,9 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
 
 
 @pytest.mark.parametrize(
-    "curation", [KEPT, FAILED, REJECTED], ids=lambda c: c.outcome.value
+    "curation",
+    [KEPT, FAILED, REJECTED, PARKED, DISPUTED],
+    ids=lambda c: c.outcome.value,
 )
 async def test_a_decision_comes_back_as_it_went(
     database: Database, curation: Curation
@@ -262,6 +266,13 @@ async def test_failures_are_tried_again_and_a_decision_stands(
         assert await session.scalar(query) == [1, 2]
 
 
+CONFIRMED = SecondCheck(
+    false_by_passage=True,
+    could_hurt=False,
+    citations=(),
+    harm_citations=(),
+    reason="",
+)
 IMPOSSIBLE = [
     replace(KEPT, reason=Reason.NO_QUERY),
     replace(KEPT, s_cc=0),
@@ -278,8 +289,13 @@ IMPOSSIBLE = [
     replace(
         KEPT, claims=(replace(KEPT.claims[0], citations=(Citation("c:1:s", ""),)),)
     ),
-    replace(KEPT, claims=(replace(KEPT.claims[0], second=SecondCheck(True, (), "")),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], second=CONFIRMED),)),
     replace(KEPT, claims=(replace(KEPT.claims[0], queries=()),)),
+    replace(KEPT, claims=(replace(KEPT.claims[0], on_subject=False),)),
+    replace(PARKED, reason=Reason.NOT_ALIGNED),
+    replace(REJECTED, reason=Reason.NO_EVIDENCE),
+    replace(DISPUTED, reason=Reason.ADVICE_WRONG),
+    replace(DISPUTED, claims=(replace(DISPUTED.claims[0], second=None),)),
     replace(KEPT, outcome=Outcome.HELD),
     replace(KEPT, reason=Reason.ADVICE_WRONG),
     replace(KEPT, claims=(replace(KEPT.claims[0], element_id="a9"),)),

@@ -14,6 +14,7 @@ from selectolax.lexbor import LexborHTMLParser as Html
 from sqlalchemy import text as sql
 
 from medlive.config import Settings
+from medlive.curation.model import Outcome
 from medlive.db import accounts
 from medlive.db.audit.tables import LISTINGS
 from medlive.db.audit.views import save_view
@@ -46,7 +47,7 @@ from tests.integration.test_web_downloads import register
 from tests.support.hostile import TEXTS
 from tests.support.releases import case, criterion, release
 from tests.support.reviewing import pipeline, rubric
-from tests.support.scripted import PATIENT, THREAD
+from tests.support.scripted import PATIENT, THREAD, judged
 from tests.support.web import Browser, add_account, session_of
 
 axe = pytest.importorskip(
@@ -158,6 +159,36 @@ async def curate_hostile(database: Database) -> list[str]:
         )
     async with database.begin() as session:
         return list(await session.scalars(sql("SELECT id FROM cases ORDER BY id")))
+
+
+async def park_hostile(database: Database) -> None:
+    """A parked thread whose claims were searched by such texts."""
+    phrases = [text[:100] for text in TEXTS if len(text.strip()) > 1]
+
+    def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        stated = []
+        for place, one in enumerate(inputs["advice"]):
+            own = phrases[4 * place : 4 * place + 4]
+            stated.append(
+                {"id": one["id"], "statement": one["statement"], "queries": own}
+            )
+        return {"claims": stated}
+
+    def align(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        reply = judged("neutral")(inputs)
+        for item in reply["verdicts"]:
+            item |= {"on_subject": False, "nearest": "p1"}
+        return reply
+
+    made = replace(THREAD, thread_id="parked", posted_at=DAY)
+    async with database.begin() as session:
+        [saved] = await threads.save_threads(session, [made])
+    own = pipeline(
+        database, "parked", validator__claims=claims, validator__alignment=align
+    )
+    curated = await curate_revision(own, saved.revision_pk)
+    assert curated is not None
+    assert curated.outcome is Outcome.PARKED
 
 
 async def fill_reviews(
@@ -319,6 +350,7 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
     ):
         await add_account(database, name, role)
     cases = await curate_hostile(database)
+    await park_hostile(database)
     await fill_reviews(database, settings, cases)
     await fill_downloads(database, settings)
     async with database.begin() as session:
@@ -351,6 +383,7 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             "/invitation/{token}": (f"/invitation/{token}",),
             "/account": ("/account",),
             "/audit": ("/audit",),
+            "/audit/gaps": ("/audit/gaps",),
             "/audit/{table}": tuple(f"/audit/{name}" for name in LISTINGS),
             "/audit/threads/{source}/{thread_id:path}": tuple(own),
             "/audit/cases/{case_id}": tuple(

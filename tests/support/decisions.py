@@ -1,5 +1,6 @@
 """Threads, decisions about them and cases, saved in a database."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from medlive.curation.model import (
     ElementStatus,
     ElyCategory,
     FaultyAdvice,
+    Hold,
     Kind,
     Origin,
     Outcome,
@@ -187,9 +189,15 @@ KEPT = Curation(
             (Citation("c:0:s", "Never drink."),),
             "against",
             SecondCheck(
-                False, (Citation("c:0:s", "At night."),), "not for this patient"
+                false_by_passage=False,
+                could_hurt=False,
+                citations=(Citation("c:0:s", "At night."),),
+                harm_citations=(Citation("c:0:s", "Never drink."),),
+                reason="not for this patient",
             ),
             "a number is lost",
+            on_subject=False,
+            nearest="c:0:s",
         ),
     ),
     cross_examination=CrossExamination(
@@ -237,6 +245,27 @@ FAILED = Curation(
 )
 REJECTED = Curation(
     Outcome.REJECTED, Stage.SCREENER, Reason.NO_QUERY, "nothing is asked", Thresholds()
+)
+PARKED = replace(
+    KEPT,
+    outcome=Outcome.PARKED,
+    stage=Stage.VALIDATOR,
+    reason=Reason.NO_EVIDENCE,
+    detail="S_align = 0.500, not above 0.5: 0 of 1 supported",
+    s_align=0.5,
+    claims=(replace(KEPT.claims[1], citations=(), second=None),),
+    text=None,
+    cross_examination=None,
+    second_reading=None,
+)
+DISPUTED = replace(
+    KEPT,
+    outcome=Outcome.HELD,
+    reason=Reason.DISPUTED,
+    detail="disputed: a2",
+    s_align=0.5,
+    claims=(replace(KEPT.claims[1], verdict=Alignment.DISPUTED, on_subject=True),),
+    holds=(Hold(Reason.DISPUTED, "a2", ("a2",)),),
 )
 
 

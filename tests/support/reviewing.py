@@ -26,7 +26,14 @@ from medlive.service.curation.curate import curate_queued, curate_revision, queu
 from medlive.service.jobs import open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
-from tests.support.scripted import KIND, THREAD, Scripted, changed, judged
+from tests.support.scripted import (
+    KIND,
+    THREAD,
+    Scripted,
+    changed,
+    judged,
+    second_look,
+)
 
 HARMFUL = {
     "asked": True,
@@ -142,12 +149,7 @@ def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeli
     evidence = [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]
     veto = lambda inputs: {  # noqa: E731
         "verdicts": [
-            {
-                "id": c["id"],
-                "goes_against": True,
-                "evidence": evidence,
-                "reason": "says else",
-            }
+            second_look(c["id"], false=evidence, reason="says else")
             for c in inputs["claims"]
         ]
     }

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from medlive.curation.chain import ROLES, CurationSettings, curate
-from medlive.curation.model import Curation
+from medlive.curation.model import Curation, Reason
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.replay import ReplayEngine
@@ -135,10 +135,7 @@ def honest() -> Script:
             "supported", "lisinopril often cause a dry cough"
         ),
         "validator.veto": lambda inputs: {
-            "verdicts": [
-                {"id": c["id"], "goes_against": False, "evidence": [], "reason": "no"}
-                for c in inputs["claims"]
-            ]
+            "verdicts": [second_look(c["id"], reason="no") for c in inputs["claims"]]
         },
         "controller.support": lambda inputs: {
             "verdicts": [
@@ -180,6 +177,24 @@ def judged(
             {"id": c["id"], "verdict": verdict, "evidence": evidence, "reason": "r"}
             for c in inputs["claims"]
         ]
+    }
+
+
+def second_look(
+    identity: str,
+    *,
+    false: Sequence[Any] = (),
+    harm: Sequence[Any] = (),
+    reason: str = "v",
+) -> dict[str, Any]:
+    """An item of `validator.veto`, with the evidence of each of its two answers."""
+    return {
+        "id": identity,
+        "false_by_passage": bool(false),
+        "evidence": list(false),
+        "could_hurt": bool(harm),
+        "harm_evidence": list(harm),
+        "reason": reason,
     }
 
 
@@ -236,6 +251,7 @@ async def run(
     settings: CurationSettings | None = None,
     store: Memory | None = None,
     engine: Scripted | None = None,
+    overruled: Collection[Reason] = (),
 ) -> Curation:
     answering = ReplayEngine(engine or Scripted(dict(script)), store or Memory())
     return await curate(
@@ -245,6 +261,7 @@ async def run(
         OnePassage(),
         settings or CurationSettings(),
         run_date=date(2026, 11, 21),
+        overruled=overruled,
     )
 
 

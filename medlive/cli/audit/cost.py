@@ -21,7 +21,7 @@ def cost(
 ) -> None:
     """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price."""
     from medlive.db.audit.listing import week_bounds
-    from medlive.db.audit.spending import count_kept, spending
+    from medlive.db.audit.spending import count_kept, count_parked, spending
     from medlive.service.audit import parse_week
 
     chosen = week and parse_week(week)
@@ -32,12 +32,14 @@ def cost(
     )
     found = with_session(lambda session: spending(session, since, until))
     kept = with_session(lambda session: count_kept(session, since, until))
+    parked = with_session(lambda session: count_parked(session, since, until))
     total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
     value: dict[str, Any] = {
         "week": chosen,
         "spent": [asdict(s) | {"cost_usd": s.cost_usd} for s in found],
         "kept": kept,
+        "parked": parked,
         "usd_a_kept_case": a_case,
     }
     tokens = pick(found, "replies input_tokens cached_tokens output_tokens")
@@ -59,6 +61,8 @@ def cost(
     title = (
         f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {_money(a_case)} USD each"
     )
+    if parked:
+        title += f"; {parked} threads parked"
     print_result(value, as_json, lambda: print_table(columns, rows, title=title))
 
 

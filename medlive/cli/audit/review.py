@@ -240,7 +240,7 @@ def _read_edit(file: Path) -> "CaseEdit":
 
 @app.command()
 def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) -> None:
-    """Let a rejected thread go on from where it was rejected, once `medlive curate` or a worker comes to it."""
+    """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it."""
     from medlive.service.curation.review import overrule_rejection
 
     source, thread_id = split_name(thread)

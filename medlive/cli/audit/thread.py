@@ -98,6 +98,9 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
         print_table(
             ["rejected for", "overruled because", "by"], rows, title="Overruled"
         )
+    if parked := found["parked"]:
+        searched = f"{parked['libraries']} libraries were searched since"
+        echo(f"Parked since {parked['since'][:10]}; {searched}")
     if found["curation"]:
         _show_curation(found["curation"], found["decided"])
     if len(found["decisions"]) > 1:
@@ -321,23 +324,21 @@ def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -
             c["second"],
             c["claim"] + (f"\n({c['flag']})" if c["flag"] else ""),
         )
-        confirmed = (
-            second
-            and f"{'confirmed' if second['goes_against'] else 'overturned'}: {second['reason']}"
-        )
         judged.append(
             [
                 c["element_id"],
                 c["verdict"],
                 claim,
                 "\n".join(c["queries"]),
+                "yes" if c["on_subject"] else f"no, nearest: {c['nearest'] or 'none'}",
                 c["reason"],
-                confirmed,
+                second and _second_check(second),
             ]
         )
         for check, citations in (
             ("verdict", c["citations"]),
-            ("second check", second and second["citations"]),
+            ("second check: false", second and second["citations"]),
+            ("second check: could hurt", second and second["harm_citations"]),
         ):
             cited += [
                 [
@@ -354,6 +355,7 @@ def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -
         "verdict",
         "judged as",
         "searched for",
+        "on subject",
         "reason",
         "second check",
     ]
@@ -362,6 +364,16 @@ def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -
     print_table(
         ["claim", "by", "passage", "found as", "quote"], cited, title="Cited" + by
     )
+
+
+def _second_check(second: dict[str, Any]) -> str:
+    """What the second check answers, and why."""
+    answers = []
+    if second["false_by_passage"]:
+        answers.append("false by the passage")
+    if second["could_hurt"]:
+        answers.append("could hurt")
+    return f"{', '.join(answers) or 'not confirmed'}: {second['reason']}"
 
 
 def _show_reading(reading: dict[str, Any]) -> None:

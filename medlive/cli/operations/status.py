@@ -191,6 +191,7 @@ def _print(status: dict[str, Any]) -> None:
             [[f"{source}/{thread_id}", *rest] for source, thread_id, *rest in failures],
             title="Failed, and to be retried",
         )
+    _say_parked(status["parked"])
     _say_cost(status)
     _say_week(status["week"])
 
@@ -221,6 +222,15 @@ def _paid(cost: dict[str, Any]) -> list[Any]:
 
 def _latencies(cost: dict[str, Any]) -> list[float]:
     return [round(cost["latency_p50_ms"], 1), round(cost["latency_p95_ms"], 1)]
+
+
+def _say_parked(parked: dict[str, Any]) -> None:
+    if parked["threads"]:
+        since = f"{parked['since']:%Y-%m-%d}"
+        say(
+            f"{parked['threads']} threads are parked for want of evidence, the first since {since}; "
+            "medlive evidence gaps lists what the library lacks"
+        )
 
 
 def _say_cost(status: dict[str, Any]) -> None:

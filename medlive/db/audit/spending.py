@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.curation.model import Outcome
 from medlive.db.mapping import read
 
 
@@ -58,9 +59,9 @@ _WEEK = text("""
         count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
     FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
 """)
-_KEPT = text("""
+_ENDED = text("""
     SELECT count(DISTINCT revision_id) FROM curations
-    WHERE outcome = 'kept' AND finished_at >= :since AND finished_at < :until
+    WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
 """)
 
 
@@ -86,7 +87,14 @@ async def stage_spending(
 
 async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:
     """The threads that were kept in that time."""
-    return await session.scalar(_KEPT, {"since": since, "until": until}) or 0
+    values = {"outcome": Outcome.KEPT.value, "since": since, "until": until}
+    return await session.scalar(_ENDED, values) or 0
+
+
+async def count_parked(session: AsyncSession, since: datetime, until: datetime) -> int:
+    """The threads that were parked in that time, also those that have gone on since."""
+    values = {"outcome": Outcome.PARKED.value, "since": since, "until": until}
+    return await session.scalar(_ENDED, values) or 0
 
 
 async def spending(

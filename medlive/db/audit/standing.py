@@ -24,11 +24,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The threads of a source that were kept, held or rejected for a reason in a week."""
+    """The threads of a source that were kept, held, parked or rejected for a reason in a week."""
 
     week: str
     source: str
-    what: str  # kept, held, or why rejected
+    what: str  # kept, held, parked, or why rejected
     n: int
 
 
@@ -40,7 +40,7 @@ async def list_decided(session: AsyncSession) -> list[Decided]:
     )
     query = select(row.week, row.source, what, n).where(
         row.week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)),
-        row.outcome.in_(("kept", "held", "rejected")),
+        row.outcome.in_(("kept", "held", "parked", "rejected")),
     )
     found = await session.execute(
         query.group_by(row.week, row.source, what).having(n > 0)

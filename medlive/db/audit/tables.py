@@ -20,6 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+from medlive.curation.model import Alignment
 from medlive.db.audit.listing import Listing, contains
 from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
@@ -133,6 +134,7 @@ class ClaimItem:
     claim: str
     verdict: str
     reason: str
+    subject: str  # Whether any passage is on its subject: found or not found
     second: str
     second_reason: str | None
     evidence: tuple[str, ...]  # "<passage>: <its words>"
@@ -142,10 +144,11 @@ class ClaimItem:
 
 _C = ClaimVerdictRow
 _SECOND = case(
-    (_C.second_goes_against.is_(True), "confirmed"),
-    (_C.second_goes_against.is_(False), "overturned"),
-    else_="",
+    (_C.second_false_by_passage.is_(None), ""),
+    (_C.verdict == Alignment.CONTRADICTED, "confirmed"),
+    else_="not confirmed",
 )
+_SUBJECT = case((_C.on_subject.is_(True), "found"), else_="not found")
 
 CLAIMS = Listing(
     row=ClaimItem,
@@ -162,6 +165,7 @@ CLAIMS = Listing(
         "thread_id": ThreadRow.thread_id,
         "verdict": _text(_C.verdict),
         "second": _SECOND,
+        "subject": _SUBJECT,
         "outcome": _S.outcome,
         "decided_at": _S.changed_at,
         "evidence": cited_words(
@@ -172,6 +176,7 @@ CLAIMS = Listing(
     facets={
         "verdict": _text(_C.verdict),
         "second": _SECOND,
+        "subject": _SUBJECT,
         "outcome": _S.outcome,
         "source": _S.source,
         "language": _S.language,

@@ -313,11 +313,13 @@ async def _save_parts(
 
 
 def _verdict(claim: model.ClaimVerdict) -> dict[str, Any]:
+    second = claim.second
     return {
         "value": Decimal(str(claim.verdict.value_of)),
         "cited": len(claim.citations),
-        "second_goes_against": claim.second.goes_against if claim.second else None,
-        "second_reason": claim.second.reason if claim.second else None,
+        "second_false_by_passage": second and second.false_by_passage,
+        "second_could_hurt": second and second.could_hurt,
+        "second_reason": second and second.reason,
     }
 
 
@@ -337,11 +339,9 @@ def _evidence_rows(
         cited.passage_id: (place, cited.quote)
         for place, cited in enumerate(claim.citations, start=1)
     }
-    seconds = (
-        {cited.passage_id: cited.quote for cited in claim.second.citations}
-        if claim.second
-        else {}
-    )
+    second = claim.second
+    seconds = {c.passage_id: c.quote for c in second.citations} if second else {}
+    harms = {c.passage_id: c.quote for c in second.harm_citations} if second else {}
     rows = []
     for position, hit in enumerate(claim.hits, start=1):
         passage = _passage_row(hit.passage)
@@ -355,10 +355,11 @@ def _evidence_rows(
         row |= {"passage_key": passage["key"], "cited_as": cited_as, "quote": quote}
         row |= {
             "second_quote": seconds.pop(hit.passage.id, None),
+            "harm_quote": harms.pop(hit.passage.id, None),
             "sides": [asdict(s) for s in hit.sides],
         }
         rows.append(row_of(tables.ClaimEvidenceRow, hit, **row))
-    if unknown := sorted(places.keys() | seconds.keys()):
+    if unknown := sorted(places.keys() | seconds.keys() | harms.keys()):
         raise MedliveError(
             f"claim {claim.element_id} cites passages that were not retrieved: "
             + ", ".join(unknown)
@@ -390,6 +391,7 @@ async def _load_claims(
     hits: dict[str, list[Hit]] = {}
     cited: dict[str, list[tuple[int, model.Citation]]] = {}
     seconds: dict[str, list[model.Citation]] = {}
+    harms: dict[str, list[model.Citation]] = {}
     for row, p in await session.execute(query):
         sides = tuple(
             SideHit(EvidenceSide(s["side"]), s["rank"], s["score"], s["phrase"])
@@ -405,6 +407,10 @@ async def _load_claims(
             seconds.setdefault(row.element_id, []).append(
                 model.Citation(p.passage_id, row.second_quote)
             )
+        if row.harm_quote is not None:
+            harms.setdefault(row.element_id, []).append(
+                model.Citation(p.passage_id, row.harm_quote)
+            )
     claims = []
     rows = select(tables.ClaimVerdictRow).where(
         tables.ClaimVerdictRow.curation_id == curation_id
@@ -412,10 +418,13 @@ async def _load_claims(
     for claim in await session.scalars(rows.order_by(tables.ClaimVerdictRow.position)):
         citations = sorted(cited.get(claim.element_id, ()), key=lambda found: found[0])
         second = None
-        if claim.second_goes_against is not None:
-            quotes = tuple(seconds.get(claim.element_id, ()))
+        if claim.second_false_by_passage is not None:
             second = model.SecondCheck(
-                claim.second_goes_against, quotes, claim.second_reason or ""
+                false_by_passage=claim.second_false_by_passage,
+                could_hurt=bool(claim.second_could_hurt),
+                citations=tuple(seconds.get(claim.element_id, ())),
+                harm_citations=tuple(harms.get(claim.element_id, ())),
+                reason=claim.second_reason or "",
             )
         hits_of = tuple(hits.get(claim.element_id, ()))
         more = {

@@ -83,7 +83,7 @@ class FunnelRow:
     """How many threads stand at one place."""
 
     stage: str  # filters, screener, validator, controller, rubric or case
-    outcome: str  # pending, rejected, failed, held, kept or withdrawn
+    outcome: str  # pending, rejected, parked, failed, held, kept or withdrawn
     # The reason, for filters the failing rule's; None where there is none
     reason: str | None
     count: int

@@ -71,7 +71,7 @@ class WeekStanding:
     week: str
     queued: int
     """Those queued for it, those left over by earlier weeks, and those that its queueing has not reached."""
-    decided: int  # Kept or rejected
+    decided: int  # Kept, rejected, or parked: nothing more comes of those this week
     held: int
     failed: int  # With a reason, and nothing tries them again before the next week's queueing
     waiting: int

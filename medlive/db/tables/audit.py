@@ -68,6 +68,11 @@ class ThreadStandingRow(Base):
             "thread_id",
             postgresql_where="outcome = 'pending'",
         ),
+        Index(
+            "ix_thread_standings_parked",
+            "thread_id",
+            postgresql_where="outcome IN ('parked', 'failed')",
+        ),
         Index(None, "words", postgresql_using="gin"),
     )
     thread_id: Mapped[int] = column(
@@ -91,7 +96,9 @@ class ThreadStandingRow(Base):
     stage: Mapped[str] = column(
         "filters, screener, validator, controller, rubric or case"
     )
-    outcome: Mapped[str] = column("pending, rejected, failed, held, kept or withdrawn")
+    outcome: Mapped[str] = column(
+        "pending, rejected, parked, failed, held, kept or withdrawn"
+    )
     reason: Mapped[str] = column(
         "Why, for filters the failing rule's reason; empty: there is none"
     )

@@ -143,7 +143,8 @@ _FAILURES = (
     "('endpoint_unavailable', 'invalid_reply', 'refused', 'truncated', 'budget_spent')"
 )
 _PASSES = (
-    "(cardinality(overruled) > 0 OR s_cc = 1 AND s_inf > threshold_sufficiency AND s_align > threshold_alignment) "
+    "(cardinality(overruled) > 0 OR s_cc = 1 AND s_inf > threshold_sufficiency"
+    " AND (s_align > threshold_alignment OR reason = 'disputed')) "
     "AND index_digest IS NOT NULL AND narrative IS NOT NULL"
 )
 
@@ -189,6 +190,10 @@ class CurationRow(Base):
             "outcome NOT IN ('kept', 'held') OR stage = 'rubric'",
             name="kept_at_the_end",
         ),
+        CheckConstraint(
+            "(outcome = 'parked') = (reason IS NOT DISTINCT FROM 'no_evidence')",
+            name="parked_for_want_of_evidence",
+        ),
         CheckConstraint("s_cc IN (0, 1)", name="s_cc_range"),
         CheckConstraint("s_inf BETWEEN 0 AND 1", name="s_inf_range"),
         CheckConstraint("s_align BETWEEN 0 AND 1", name="s_align_range"),
@@ -223,7 +228,7 @@ class CurationRow(Base):
         "From 1; only a failed attempt is followed by another"
     )
     outcome: Mapped[Outcome] = column(
-        "kept, rejected, held or failed", EnumText(Outcome)
+        "kept, rejected, parked, held or failed", EnumText(Outcome)
     )
     stage: Mapped[Stage] = column("Where it ended", EnumText(Stage))
     reason: Mapped[Reason | None] = column(
@@ -424,20 +429,30 @@ class ClaimVerdictRow(Base):
         ),
         CheckConstraint("cardinality(queries) > 0", name="queries_asked"),
         CheckConstraint(
-            "(second_goes_against IS NULL) = (second_reason IS NULL)",
+            "(second_false_by_passage IS NULL) = (second_reason IS NULL)",
             name="second_check_whole",
         ),
         CheckConstraint(
-            "second_goes_against IS NULL OR verdict = CASE WHEN second_goes_against THEN 'contradicted' "
-            "ELSE 'neutral' END",
+            # An earlier decision has "neutral" where people would settle it today.
+            "second_false_by_passage IS NULL OR (verdict = 'contradicted')"
+            " = (second_false_by_passage OR coalesce(second_could_hurt, false))",
             name="second_check_decides",
+        ),
+        CheckConstraint(
+            "verdict <> 'disputed' OR second_false_by_passage IS NOT NULL",
+            name="disputed_by_second_check",
+        ),
+        CheckConstraint(
+            "on_subject OR verdict NOT IN ('supported', 'contradicted')",
+            name="decided_on_subject",
         ),
     )
     curation_id: Mapped[int] = column(_CURATION, primary_key=True)
     element_id: Mapped[str] = column("The advice element", primary_key=True)
     position: Mapped[int] = column("Its place among the claims, from 1")
     verdict: Mapped[Alignment] = column(
-        "supported, neutral, not_standard or contradicted", EnumText(Alignment)
+        "supported, neutral, not_standard, disputed or contradicted",
+        EnumText(Alignment),
     )
     value: Mapped[Decimal] = column("v(a_j): 1.0, 0.5 or 0.0", Numeric(2, 1))
     claim: Mapped[str] = column(
@@ -451,10 +466,20 @@ class ClaimVerdictRow(Base):
     )
     cited: Mapped[int] = column("How many passages the verdict quotes", SmallInteger)
     reason: Mapped[str] = column("Why")
-    second_goes_against: Mapped[bool | None] = column(
-        "Whether the second check confirmed a contradiction; NULL: none was made"
+    second_false_by_passage: Mapped[bool | None] = column(
+        "Whether the second check finds the claim false by a passage; NULL: none was made"
     )
     second_reason: Mapped[str | None] = column("Why; NULL: no second check was made")
+    second_could_hurt: Mapped[bool | None] = column(
+        "Whether a passage says it could hurt; NULL: not asked apart from whether it is false"
+    )
+    on_subject: Mapped[bool] = column(
+        "Whether any passage is on its disease, drug or procedure",
+        server_default="true",
+    )
+    nearest: Mapped[str | None] = column(
+        "The id of the passage nearest to that subject; NULL: none is named"
+    )
 
 
 class ClaimEvidenceRow(Base):
@@ -471,7 +496,10 @@ class ClaimEvidenceRow(Base):
         CheckConstraint(
             "(cited_as IS NULL) = (quote IS NULL)", name="cited_with_words"
         ),
-        CheckConstraint("quote <> '' AND second_quote <> ''", name="quotes_not_empty"),
+        CheckConstraint(
+            "quote <> '' AND second_quote <> '' AND harm_quote <> ''",
+            name="quotes_not_empty",
+        ),
         Index(None, "passage_key"),
     )
     curation_id: Mapped[int] = column(_CURATION, primary_key=True)
@@ -490,11 +518,14 @@ class ClaimEvidenceRow(Base):
         "Its words that the verdict rests on; NULL: not cited"
     )
     second_quote: Mapped[str | None] = column(
-        "Its words that the second check rests on; NULL: not cited there"
+        "Its words by which the second check finds the claim false; NULL: not cited there"
     )
     sides: Mapped[list[Any]] = column(
         "Where each side of the search put it: [{side, phrase, rank, score}]",
         server_default="[]",
+    )
+    harm_quote: Mapped[str | None] = column(
+        "Its words by which the second check finds that it could hurt; NULL: not cited there"
     )
 
 

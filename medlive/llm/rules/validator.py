@@ -182,8 +182,10 @@ def veto(inputs: Mapping[str, Any]) -> dict[str, Any]:
         "verdicts": [
             {
                 "id": str(c.get("id") or ""),
-                "goes_against": False,
+                "false_by_passage": False,
                 "evidence": [],
+                "could_hurt": False,
+                "harm_evidence": [],
                 "reason": "Rules do not judge.",
             }
             for c in inputs.get("claims") or ()

@@ -19,6 +19,7 @@ from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel
+from medlive.db.curation.parking import list_due
 from medlive.db.curation.reviews import (
     overruled_revisions,
     overrules_of,
@@ -42,6 +43,7 @@ from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
+from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
@@ -111,6 +113,7 @@ async def run_curation(
     limit: int | None = None,
     retry_failed: bool = False,
     again: bool = False,
+    parked: bool = False,
     exhaustive: bool = False,
     record: Recording | None = None,
     on_filtered: Tick = lambda _: None,
@@ -120,7 +123,8 @@ async def run_curation(
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
     Judges at most `limit` new threads; `retry_failed` includes those with `max_attempts` failures, `again` those
-    that another pipeline has decided. `record` collects the agents' replies. Returns the run's counts and costs,
+    that another pipeline has decided, `parked` those without evidence where the library has changed, and rejects
+    those that are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs,
     the state of its endpoints, and the funnel over all threads.
     """
     from medlive.service.curation.filtering import (
@@ -141,8 +145,17 @@ async def run_curation(
                 passed, rejected = await filter_pending(
                     database, app, chain, limit=limit, tick=on_filtered
                 )
+                expired = 0
+                if parked:
+                    weeks = settings.evidence.park_weeks
+                    expired = await reject_expired(database, weeks)
                 await queue_again(
-                    app, pipeline, chain.digest, max_attempts=attempts, anew=again
+                    app,
+                    pipeline,
+                    chain.digest,
+                    max_attempts=attempts,
+                    anew=again,
+                    parked=parked,
                 )
                 done = await curate_queued(
                     app, pipeline, tick=on_curated, on_wait=on_wait
@@ -152,6 +165,7 @@ async def run_curation(
             run.counts = {
                 "passed": passed,
                 "rejected": rejected,
+                "parked_too_long": expired,
                 **done.as_json(),
                 "rescanned": dict(rescanned),
                 "spent": pipeline.budget.as_json(),
@@ -174,13 +188,15 @@ async def queue_again(
     *,
     max_attempts: int | None,
     anew: bool = False,
+    parked: bool = False,
     week: str | None = None,
 ) -> int:
     """Queue revisions that failed, were overruled, have a stage to run again, or passed the filters and were never
     curated; how many.
 
     Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
-    pipelines have decided. The freeze of the ISO week `week` waits for them; None: the next freeze.
+    pipelines have decided; `parked`: and the parked ones that were not searched in this
+    library yet. The freeze of the ISO week `week` waits for them; None: the next freeze.
     """
     async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(
@@ -191,9 +207,13 @@ async def queue_again(
         )
         overruled = await overruled_revisions(session)
         again = [one.revision_id for one in await pending_reruns(session)]
-        return await defer_revisions(
-            app, session, [*failed, *overruled, *again, *untried], week=week
-        )
+        revisions = [*failed, *overruled, *again, *untried]
+        if parked:
+            library = pipeline.retriever.identity.index_digest
+            revisions += await list_due(
+                session, library=library, pipeline_digest=pipeline.digest
+            )
+        return await defer_revisions(app, session, revisions, week=week)
 
 
 async def curate_queued(
@@ -378,7 +398,7 @@ async def save_decision(
         await save_scan(
             session, saved.case_id, saved.revision, pipeline.scanner, found=0
         )
-    elif curation.outcome is Outcome.REJECTED:
+    elif curation.outcome in (Outcome.REJECTED, Outcome.PARKED):
         # The thread or the engines changed: a person decides about the earlier case.
         reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]
         await cases.hold_case_of_thread(session, stored.thread_pk, reason)

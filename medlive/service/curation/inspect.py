@@ -14,6 +14,7 @@ from medlive.db.curation.cases import (
 )
 from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
+from medlive.db.curation.parking import find_parked
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.session import Session
@@ -119,6 +120,7 @@ async def inspect_thread(
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     curation = await load_curation(session, decided.id) if decided is not None else None
     of_case = await _case_as_json(session, thread_pk)
+    parked = await find_parked(session, revision)
     return {
         "thread": {"source": source, "thread_id": thread_id, **content},
         "origin": origin,
@@ -127,6 +129,8 @@ async def inspect_thread(
         "curation": asdict(curation) if curation else None,
         "decided": decided and _decision(decided),
         "decisions": [_decision(one) for one in decisions],
+        "parked": parked
+        and {"since": parked.since.isoformat(), "libraries": parked.libraries},
         **of_case,
     }
 

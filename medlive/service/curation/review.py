@@ -83,6 +83,7 @@ _INDISPENSABLE = frozenset(
     }
 )
 """Reasons that nobody overrules: the thread lacks what a case is made of."""
+_OVERRULED = (Outcome.REJECTED, Outcome.PARKED)
 
 _Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)
@@ -402,7 +403,7 @@ async def overrule_rejection(
     *,
     by: str | None = None,
 ) -> Overrule:
-    """Let a rejected thread go on from where it was rejected, and queue it; what follows may reject it again.
+    """Let a rejected or parked thread go on from there, and queue it; what follows may reject it again.
 
     Raises UsageError for an unknown thread, and CheckFailed for one that is not rejected, that waits already, or
     that lacks what a case is made of.
@@ -426,7 +427,10 @@ async def overrule_rejection(
 async def _find_rejection(
     session: Session, revision: int, name: str
 ) -> tuple[int | None, str]:
-    """The decision that rejected a revision (None: the filters), and its reason. Raises CheckFailed for none."""
+    """The decision that rejected or parked a revision (None: the filters), and its reason.
+
+    Raises CheckFailed where there is none, or where it is overruled.
+    """
     overruled = {o.curation_id for o in await overrules_of(session, revision)}
     decided = await latest_curation(session, revision)
     if decided is None or decided.outcome is Outcome.FAILED:
@@ -434,7 +438,7 @@ async def _find_rejection(
         number, state = None, "failed" if decided else "waiting"
     else:
         found, number, state = decided.reason, decided.id, decided.outcome.value
-        found = found if decided.outcome is Outcome.REJECTED else None
+        found = found if decided.outcome in _OVERRULED else None
     if found is None:
         hint = "medlive review approve takes a held case" if state == "held" else None
         raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
@@ -463,6 +467,11 @@ async def confirm_rejection(
     async with database.begin() as session:
         revision = await _latest_revision(session, source, thread_id)
         decision, rejected_for = await _find_rejection(session, revision, name)
+        if rejected_for == Reason.NO_EVIDENCE:
+            raise CheckFailed(
+                f"{name} is parked, not rejected",
+                hint="a parked thread is searched again until it is rejected",
+            )
         await record(
             session,
             Act.CONFIRM,

@@ -38,6 +38,7 @@ from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.backup.make import back_up_week
 from medlive.service.curation.curate import CurationCounts, curate_queued, queue_again
+from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
@@ -382,7 +383,7 @@ async def _harvest(
 
 
 async def _queue(database: Database, settings: Settings, week: str) -> Counts:
-    """Filter new threads, queue them with earlier failures, and curate the queue unless workers do."""
+    """Filter new threads, queue them with earlier failures and parked threads, and curate unless workers do."""
     from medlive.service.curation.filtering import filter_pending  # imports NumPy
 
     chain, attempts = build_filters(settings), settings.curation.max_attempts
@@ -391,13 +392,20 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
         open_app(database).open_async() as app,
     ):
         passed, rejected = await filter_pending(database, app, chain, week=week)
+        expired = await reject_expired(database, settings.evidence.park_weeks)
         queued = await queue_again(
-            app, pipeline, chain.digest, max_attempts=attempts, week=week
+            app,
+            pipeline,
+            chain.digest,
+            max_attempts=attempts,
+            parked=True,
+            week=week,
         )
     curated, left = await _curate(database, settings)
     return {
         "passed": passed,
         "rejected": rejected,
+        "parked_too_long": expired,
         "queued_again": queued,
         "left_to_workers": left,
         **curated,

@@ -77,13 +77,13 @@ def case_actions(
 def thread_actions(
     account: Account, source: str, thread_id: str, outcome: str, back: str
 ) -> Actions | None:
-    """The acts on a thread of this outcome (`rejected`, `failed`, …), after which `back` is shown."""
+    """The acts on a thread of this outcome (`rejected`, `parked`, …), after which `back` is shown."""
     if not account.may(Role.ADMIN):
         return None
-    rejected = (Act.CONFIRM, Act.OVERRULE) if outcome == "rejected" else ()
+    own = {"rejected": (Act.CONFIRM, Act.OVERRULE), "parked": (Act.OVERRULE,)}
     return Actions(
         f"thread/{source}/{thread_id}",
-        (*rejected, Act.TAKE_DOWN),
+        (*own.get(outcome, ()), Act.TAKE_DOWN),
         again=True,
         back=back,
     )

@@ -1,4 +1,4 @@
-"""Whether a source's latest week went as the weeks before: shares of what was kept, held and rejected for what."""
+"""Whether a source's latest week went as those before: shares of what was kept, held, parked, rejected for what."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -87,7 +87,7 @@ def _of_source(source: str, weeks: Mapping[str, Counter[str]]) -> list[Drift]:
             )
         )
     return sorted(
-        found, key=lambda d: (d.what not in ("kept", "held"), -d.mean, d.what)
+        found, key=lambda d: (d.what not in ("kept", "held", "parked"), -d.mean, d.what)
     )
 
 

@@ -20,7 +20,15 @@ from medlive.web.audit.drift import find_drift
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site
 
-OUTCOMES: Final = ("pending", "rejected", "failed", "held", "kept", "withdrawn")
+OUTCOMES: Final = (
+    "pending",
+    "rejected",
+    "parked",
+    "failed",
+    "held",
+    "kept",
+    "withdrawn",
+)
 
 
 async def load_overview(

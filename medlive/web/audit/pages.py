@@ -18,7 +18,9 @@ from medlive.web.audit.window import Stretch
 from medlive.web.pages import Page
 
 if TYPE_CHECKING:
+    from medlive.db.curation.parking import ParkedThread
     from medlive.evaluation.bundles.case_results import RubricResults
+    from medlive.service.curation.parking import Gap
 
 Link = tuple[str, str]  # Text and address
 
@@ -40,6 +42,19 @@ class OverviewPage(Page):
     # Week → what was spent in it, in all and by source
     spent: Mapping[str, Sequence[Spent]]
     may_act: bool
+
+
+@dataclass(frozen=True)
+class GapsPage(Page):
+    """Subjects on which parked threads met no passage, most threads first."""
+
+    template = "audit/gaps.html"
+    tables: Sequence[Link]
+    gaps: Sequence["Gap"]
+    all_gaps: int
+    parked: Sequence["ParkedThread"]  # Those that wait longest first
+    all_parked: int
+    thread_links: Mapping[str, str]  # SOURCE/ID → the thread's page
 
 
 @dataclass(frozen=True)

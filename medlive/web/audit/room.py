@@ -8,9 +8,11 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
+from medlive.bounds import GAPS_SHOWN
 from medlive.db.accounts import Account
 from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
+from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
 from medlive.service.audit import (
@@ -26,9 +28,9 @@ from medlive.service.curation.inspect import (
 )
 from medlive.web.accounts.access import require
 from medlive.web.audit.overview import draw_funnel, draw_weeks, load_overview
-from medlive.web.audit.pages import RequestPage, Row, TablePage
+from medlive.web.audit.pages import GapsPage, RequestPage, Row, TablePage
 from medlive.web.audit.state import State
-from medlive.web.audit.tables import TABLES
+from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
 from medlive.web.downloads.files import FIGURE_POLICY
@@ -47,7 +49,10 @@ Text = Annotated[str, Form()]
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
-_LINKS: Final = [(table.title, f"/audit/{name}") for name, table in TABLES.items()]
+_LINKS: Final = [
+    *((table.title, f"/audit/{name}") for name, table in TABLES.items()),
+    ("Gaps", "/audit/gaps"),
+]
 _FIGURES: Final = {"weeks": draw_weeks, "funnel": draw_funnel}
 
 
@@ -88,6 +93,26 @@ async def drop_view(
     async with site.database.begin() as session:
         await forget_view(session, account.id, number)
     return RedirectResponse(local_path(back), 303)
+
+
+@router.get("/gaps")
+async def show_gaps(request: Request, site: SiteOf) -> Response:
+    """The parked threads, and what the library lacks for them."""
+    from medlive.service.curation.parking import find_gaps
+
+    gaps = await find_gaps(site.database, site.settings)
+    async with site.database.read() as session:
+        parked = await list_parked(session, limit=GAPS_SHOWN)
+        count = await count_parked(session)
+    page = GapsPage(
+        tables=_LINKS,
+        gaps=gaps[:GAPS_SHOWN],
+        all_gaps=len(gaps),
+        parked=parked,
+        all_parked=count.threads,
+        thread_links={p.name: thread_path(p.source, p.thread_id) for p in parked},
+    )
+    return await asyncio.to_thread(render, request, page)
 
 
 @router.get("/requests/{digest}")

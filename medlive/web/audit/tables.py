@@ -70,7 +70,16 @@ TABLES: Final[Mapping[str, Table]] = {
     "claims": Table(
         "Claims",
         "Each advice as it was judged, and the words of the passages that it was judged by.",
-        ("claim", "verdict", "second", "outcome", "source", "thread_id", "decided_at"),
+        (
+            "claim",
+            "verdict",
+            "subject",
+            "second",
+            "outcome",
+            "source",
+            "thread_id",
+            "decided_at",
+        ),
         ("reason", "second_reason", "evidence"),
         lambda row: f"{_thread(row)}#advice-{row.element_id}",
         "medlive curate",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted import Scripted
+from tests.support.scripted import Scripted, second_look
 
 SUPPORTED = "Zinc lozenges shorten a cold by one day."
 REFUTED = "Does chewing bark cure asthma?"
@@ -67,11 +67,7 @@ def align(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def overturn(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """A second check that finds no contradiction."""
     (claim,) = inputs["claims"]
-    return {
-        "verdicts": [
-            {"id": claim["id"], "goes_against": False, "evidence": [], "reason": "So."}
-        ]
-    }
+    return {"verdicts": [second_look(claim["id"], reason="So.")]}
 
 
 @pytest.fixture
@@ -118,7 +114,7 @@ def test_the_second_check_is_stored_apart_and_a_second_run_asks_nobody(
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     said = sorted((row["first"], row["second"], row["after"]) for row in rows)
     assert said == [
-        ("contradicted", "overturned", "neutral"),
+        ("contradicted", "disputed", "disputed"),
         ("neutral", "", "neutral"),
         ("supported", "", "supported"),
     ]
@@ -131,9 +127,9 @@ def test_the_second_check_is_stored_apart_and_a_second_run_asks_nobody(
     assert claims.main(["--part", "all", "--out", str(out), "--compare", str(out)]) == 0
     assert len(engine.requests) == asked
     printed = capsys.readouterr().out
-    # F1 by hand: all right before it; after it supported 1, neutral 2/3, contradicted 0.
+    # F1 by hand: all right before it; after it supported 1, neutral 1, contradicted 0.
     assert "first verdict: macro-F1 1.000" in printed
-    assert "after the second check: macro-F1 0.556" in printed
+    assert "after the second check: macro-F1 0.667" in printed
 
 
 def test_the_parts_and_the_sample_depend_on_ids_alone(claims: Any) -> None:

@@ -14,8 +14,10 @@ from medlive.curation.chain import (
     CurationSettings,
     curate,
     curate_without_element,
+    reject_parked,
 )
 from medlive.curation.model import (
+    Alignment,
     Check,
     ElementStatus,
     LeftOut,
@@ -39,6 +41,7 @@ from tests.support.scripted import (
     honest,
     judged,
     run,
+    second_look,
 )
 
 
@@ -309,44 +312,6 @@ async def test_two_sentences_of_one_passage_are_evidence() -> None:
     assert curation.claims[0].citations[0].quote.count("\n") == 1
 
 
-def contradiction(*, confirmed: bool) -> Script:
-    evidence = (
-        [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}]
-        if confirmed
-        else []
-    )
-    return changed(
-        validator__alignment=judged(
-            "contradicted", "Changing to losartan is recommended"
-        ),
-        validator__veto=lambda i: {
-            "verdicts": [
-                {
-                    "id": c["id"],
-                    "goes_against": confirmed,
-                    "evidence": evidence,
-                    "reason": "v",
-                }
-                for c in i["claims"]
-            ]
-        },
-    )
-
-
-async def test_a_confirmed_contradiction_vetoes_the_case() -> None:
-    curation = await run(contradiction(confirmed=True))
-    assert (curation.reason, curation.s_align) == (Reason.CONTRADICTED, 0.0)
-
-
-async def test_an_unconfirmed_contradiction_is_neutral_and_stays_on_record() -> None:
-    curation = await run(contradiction(confirmed=False))
-    assert (curation.reason, curation.s_align) == (Reason.NOT_ALIGNED, 0.5)
-    assert all(
-        c.overturned and c.citations and c.second and c.second.reason == "v"
-        for c in curation.claims
-    )
-
-
 def mixed(**verdicts: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Each claim's own verdict; supported where none is given."""
     quote = "lisinopril often cause a dry cough"
@@ -371,6 +336,134 @@ def mixed(**verdicts: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
         return {"verdicts": found}
 
     return answer
+
+
+def contradiction(*, confirmed: bool) -> Script:
+    evidence = (
+        [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}]
+        if confirmed
+        else []
+    )
+    return changed(
+        validator__alignment=judged(
+            "contradicted", "Changing to losartan is recommended"
+        ),
+        validator__veto=lambda i: {
+            "verdicts": [second_look(c["id"], false=evidence) for c in i["claims"]]
+        },
+    )
+
+
+async def test_a_confirmed_contradiction_vetoes_the_case() -> None:
+    curation = await run(contradiction(confirmed=True))
+    assert (curation.reason, curation.s_align) == (Reason.CONTRADICTED, 0.0)
+
+
+async def test_an_unconfirmed_contradiction_holds_the_case_with_both_readings() -> None:
+    curation = await run(contradiction(confirmed=False))
+    assert (curation.outcome, curation.reason) == (Outcome.HELD, Reason.DISPUTED)
+    assert curation.s_align == 0.5
+    (hold,) = curation.holds
+    assert hold.elements == ("a1", "a2")
+    read = "a1: “Changing to losartan is recommended” (r); second check: v"
+    assert hold.detail.startswith(read)
+    for claim in curation.claims:
+        assert claim.verdict is Alignment.DISPUTED
+        assert claim.citations
+        assert claim.second is not None
+
+
+@pytest.mark.parametrize("answer", ["false", "harm"])
+async def test_either_answer_of_the_second_check_confirms(answer: str) -> None:
+    evidence = [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}]
+    given: dict[str, Any] = {answer: evidence}
+    looked = contradiction(confirmed=False)
+    looked["validator.veto"] = lambda i: {
+        "verdicts": [second_look(c["id"], **given) for c in i["claims"]]
+    }
+    curation = await run(looked)
+    assert curation.reason is Reason.CONTRADICTED
+    second = curation.claims[0].second
+    assert second is not None
+    assert bool(second.citations) is (answer == "false")
+    assert bool(second.harm_citations) is (answer == "harm")
+
+
+@pytest.mark.parametrize("answer", ["evidence", "harm_evidence"])
+async def test_each_answer_of_the_second_check_needs_its_own_quotes(
+    answer: str,
+) -> None:
+    evidence = [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}]
+
+    def look(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        ids = [c["id"] for c in inputs["claims"]]
+        return {
+            "verdicts": [
+                second_look(i, false=evidence, harm=evidence) | {answer: []}
+                for i in ids
+            ]
+        }
+
+    curation = await run(contradiction(confirmed=True) | {"validator.veto": look})
+    assert curation.reason is Reason.INVALID_REPLY
+
+
+def subjects(
+    *off: str, nearest: str | None = None, **verdicts: str
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Neutral verdicts, or those named; `off` are the claims that no passage is about."""
+
+    def answer(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        named = {c["id"]: verdicts.get(c["id"], "neutral") for c in inputs["claims"]}
+        reply = mixed(**named)(inputs)
+        for item in reply["verdicts"]:
+            item |= {"on_subject": item["id"] not in off, "nearest": nearest}
+        return reply
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome", "reason"),
+    [
+        (subjects("a1", nearest="p1"), Outcome.PARKED, Reason.NO_EVIDENCE),
+        (subjects("a1", "a2"), Outcome.PARKED, Reason.NO_EVIDENCE),
+        (subjects(), Outcome.REJECTED, Reason.NOT_ALIGNED),
+        (mixed(a1="neutral", a2="neutral"), Outcome.REJECTED, Reason.NOT_ALIGNED),
+        (subjects("a1", "a2", a2="not_standard"), Outcome.REJECTED, Reason.NOT_ALIGNED),
+        (subjects("a1", "a2", a2="supported"), Outcome.KEPT, None),
+        (subjects("a1", nearest="p9"), Outcome.FAILED, Reason.INVALID_REPLY),
+    ],
+)
+async def test_a_case_is_parked_for_want_of_evidence_alone(
+    reply: Any, outcome: Outcome, reason: Reason | None
+) -> None:
+    curation = await run(changed(validator__alignment=reply))
+    assert (curation.outcome, curation.reason) == (outcome, reason)
+
+
+async def test_a_parked_case_names_what_was_nearest() -> None:
+    curation = await run(changed(validator__alignment=subjects("a1", nearest="p1")))
+    first, second = curation.claims
+    assert (first.on_subject, second.on_subject) == (False, True)
+    assert first.nearest == first.hits[0].passage.id
+    assert curation.detail.endswith("no passage on the subject of a1")
+    expired = reject_parked(curation, 8)
+    assert (expired.outcome, expired.reason) == (Outcome.REJECTED, Reason.NOT_ALIGNED)
+    assert "0 of 2 supported; parked for 8 weeks" in expired.detail
+
+
+async def test_a_claim_that_a_passage_decides_has_one_on_its_subject() -> None:
+    reply = subjects("a1", "a2", a1="supported", a2="supported")
+    curation = await run(changed(validator__alignment=reply))
+    assert all(claim.on_subject for claim in curation.claims)
+
+
+@pytest.mark.parametrize("overruled", [Reason.NO_EVIDENCE, Reason.NOT_ALIGNED])
+async def test_a_person_may_overrule_a_parked_case(overruled: Reason) -> None:
+    script = changed(validator__alignment=subjects("a1", "a2"))
+    curation = await run(script, overruled=(overruled,))
+    assert curation.outcome is Outcome.KEPT
 
 
 async def test_one_veto_outweighs_any_support() -> None:

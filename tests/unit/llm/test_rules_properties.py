@@ -177,7 +177,9 @@ def test_verdicts_cite_what_they_were_given(
         for cited in first.evidence
         for quote in cited.quotes
     )
-    assert not ask("validator.veto", inputs).verdicts[0].goes_against
+    veto = ask("validator.veto", inputs).verdicts[0]
+    assert not veto.false_by_passage
+    assert not veto.could_hurt
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,0 +1,158 @@
+"""Parked threads: since when, which are due for another search, and what was searched for in vain."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import from_stored, read
+
+# A thread whose latest search failed is still parked: a failure is no decision. One whose
+# parking a person overruled goes on by itself.
+_PARKED: Final = """
+    SELECT standing.outcome, thread.source, thread.thread_id, standing.revision_id,
+        last.id AS curation_id, spell.since, spell.libraries
+    FROM thread_standings AS standing
+    JOIN threads AS thread ON thread.id = standing.thread_id
+    JOIN LATERAL (
+        SELECT id, outcome FROM curations
+        WHERE revision_id = standing.revision_id AND outcome <> 'failed'
+        ORDER BY id DESC LIMIT 1
+    ) AS last ON last.outcome = 'parked'
+    CROSS JOIN LATERAL (
+        SELECT min(finished_at) AS since, count(DISTINCT index_digest) AS libraries
+        FROM curations
+        WHERE revision_id = standing.revision_id AND outcome = 'parked'
+            AND id > coalesce((
+                SELECT max(id) FROM curations AS other
+                WHERE other.revision_id = standing.revision_id
+                    AND other.outcome NOT IN ('parked', 'failed')
+            ), 0)
+    ) AS spell
+    WHERE standing.outcome IN ('parked', 'failed')
+        AND NOT EXISTS (SELECT FROM overrules WHERE overrules.curation_id = last.id)
+"""
+_LIST: Final = text(
+    f"SELECT * FROM ({_PARKED}) AS parked ORDER BY since, curation_id LIMIT :most"
+)
+_COUNT: Final = text(
+    f"SELECT count(*) AS threads, min(since) AS since FROM ({_PARKED}) AS parked"
+)
+_ONE: Final = text(f"SELECT * FROM ({_PARKED}) AS parked WHERE revision_id = :revision")
+# What failed in this pipeline is tried again as every failure is, so many times.
+_DUE: Final = text(f"""
+    SELECT revision_id FROM ({_PARKED}) AS parked
+    WHERE NOT EXISTS (
+        SELECT FROM curations AS tried WHERE tried.revision_id = parked.revision_id
+            AND (tried.pipeline_digest = :pipeline
+                OR tried.outcome <> 'failed' AND tried.index_digest = :library)
+    )
+    ORDER BY revision_id
+""")
+_UNANSWERED: Final = text(f"""
+    SELECT parked.source, parked.thread_id, claim.element_id, claim.claim, claim.queries,
+        passage.passage_id, passage.title
+    FROM ({_PARKED}) AS parked
+    JOIN claim_verdicts AS claim
+        ON claim.curation_id = parked.curation_id AND NOT claim.on_subject
+    LEFT JOIN LATERAL (
+        SELECT found.passage_id, found.title
+        FROM claim_evidence AS hit JOIN passages AS found ON found.key = hit.passage_key
+        WHERE hit.curation_id = claim.curation_id AND hit.element_id = claim.element_id
+        ORDER BY found.passage_id IS NOT DISTINCT FROM claim.nearest DESC, hit.position
+        LIMIT 1
+    ) AS passage ON true
+    ORDER BY parked.since, parked.curation_id, claim.position
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedThread:
+    """A thread that waits for evidence on its subject."""
+
+    source: str
+    thread_id: str
+    revision_id: int
+    curation_id: int  # The latest decision that parked it
+    since: datetime  # When it was parked first, without another decision in between
+    libraries: int  # How many libraries were searched since
+
+    @property
+    def name(self) -> str:
+        """SOURCE/ID."""
+        return f"{self.source}/{self.thread_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnansweredClaim:
+    """A claim of a parked thread for which no passage is on the subject."""
+
+    source: str
+    thread_id: str
+    element_id: str
+    claim: str
+    queries: tuple[str, ...]  # What was searched for
+    passage_id: str | None  # The nearest passage; None: none was found
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedCount:
+    """How many threads are parked, and since when the first of them is."""
+
+    threads: int
+    since: datetime | None
+
+
+async def count_parked(session: AsyncSession) -> ParkedCount:
+    """Return how many threads are parked."""
+    return read(ParkedCount, (await session.execute(_COUNT)).one())
+
+
+async def list_parked(
+    session: AsyncSession, *, limit: int | None = None
+) -> list[ParkedThread]:
+    """Return the parked threads, the one that has waited longest first; at most `limit`."""
+    rows = await session.execute(_LIST, {"most": limit})
+    return [read(ParkedThread, row) for row in rows]
+
+
+async def find_parked(session: AsyncSession, revision_id: int) -> ParkedThread | None:
+    """Return what is known of a parked thread revision; None if it is not parked."""
+    row = (await session.execute(_ONE, {"revision": revision_id})).one_or_none()
+    return None if row is None else read(ParkedThread, row)
+
+
+async def list_due(
+    session: AsyncSession, *, library: str, pipeline_digest: str
+) -> Sequence[int]:
+    """Return the parked thread revisions that were not searched in a library yet.
+
+    Args:
+        session: The database.
+        library: The digest of the index and of the services that are asked.
+        pipeline_digest: What failed in this pipeline is left to its retries.
+    """
+    values = {"library": library, "pipeline": pipeline_digest}
+    return list(await session.scalars(_DUE, values))
+
+
+async def list_unanswered(session: AsyncSession) -> list[UnansweredClaim]:
+    """Return the claims of parked threads that met no passage on their subject."""
+    claims = []
+    for row in await session.execute(_UNANSWERED):
+        claims.append(
+            UnansweredClaim(
+                source=row.source,
+                thread_id=row.thread_id,
+                element_id=row.element_id,
+                claim=from_stored(row.claim),
+                queries=tuple(from_stored(query) for query in row.queries),
+                passage_id=row.passage_id,
+                title=row.title,
+            )
+        )
+    return claims

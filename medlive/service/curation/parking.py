@@ -1,0 +1,162 @@
+"""Threads parked for want of evidence: rejected in the end, and what the library lacks for them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from medlive.clock import now
+from medlive.config import Settings
+from medlive.curation.chain import reject_parked
+from medlive.db.curation.curations import (
+    load_curation,
+    lock_revision,
+    save_curation,
+)
+from medlive.db.curation.parking import (
+    ParkedThread,
+    UnansweredClaim,
+    find_parked,
+    list_parked,
+    list_unanswered,
+)
+from medlive.db.session import Database, Session
+from medlive.digest import digest_json
+
+if TYPE_CHECKING:
+    from medlive.filters.codebooks import Codebook, TermHit
+
+_DRUGS: Final = ("ICD-11:XM", "ICD-10:Z79")
+"""Codes of medicaments, and of their long-term use."""
+_PROCEDURES: Final = "ICHI"
+_FUNCTIONS: Final = "ICF"
+"""Functions and parts of the body, which are no subject of an article by themselves."""
+_PHRASES_SHOWN: Final = 5
+OTHER: Final = "other"
+
+
+class Subject(NamedTuple):
+    """What a search phrase is about."""
+
+    kind: str  # disease, drug or procedure; other: a phrase without a known term
+    name: str
+
+
+@dataclass(slots=True)
+class Gap:
+    """A subject on which the library held nothing."""
+
+    kind: str
+    name: str
+    threads: list[str] = field(default_factory=list)  # SOURCE/ID, parked longest first
+    searched: list[str] = field(default_factory=list)  # Phrases that name it
+    nearest: str | None = None  # The id of the nearest passage of the first claim
+    nearest_title: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The gap as `medlive evidence gaps --json` prints it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "parked_threads": len(self.threads),
+            "threads": self.threads,
+            "searched": self.searched,
+            "nearest": self.nearest,
+            "nearest_title": self.nearest_title,
+        }
+
+    def add(self, claim: UnansweredClaim, phrase: str) -> None:
+        """Count a claim's thread, and note the phrase and the nearest passage."""
+        thread = f"{claim.source}/{claim.thread_id}"
+        if thread not in self.threads:
+            self.threads.append(thread)
+        if phrase not in self.searched and len(self.searched) < _PHRASES_SHOWN:
+            self.searched.append(phrase)
+        if self.nearest is None:
+            self.nearest, self.nearest_title = claim.passage_id, claim.title
+
+
+async def reject_expired(database: Database, weeks: int) -> int:
+    """Reject the threads that have been parked for `weeks`, as the paper would; how many.
+
+    Nobody is asked: the verdicts are those of the last search.
+    """
+    before = now() - timedelta(weeks=weeks)
+    async with database.begin() as session:
+        parked = await list_parked(session)
+    rejected = 0
+    for thread in parked:
+        if thread.since <= before:
+            async with database.begin() as session:
+                rejected += await _reject(session, thread, weeks)
+    return rejected
+
+
+async def _reject(session: Session, thread: ParkedThread, weeks: int) -> bool:
+    """Reject a thread; whether it is still parked by the same decision."""
+    await lock_revision(session, thread.revision_id)
+    latest = await find_parked(session, thread.revision_id)
+    if latest is None or latest.curation_id != thread.curation_id:
+        return False
+    moment = now()
+    await save_curation(
+        session,
+        thread.revision_id,
+        digest_json(["parked", thread.curation_id, weeks]),
+        reject_parked(await load_curation(session, thread.curation_id), weeks),
+        started_at=moment,
+        finished_at=moment,
+    )
+    return True
+
+
+async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
+    """Return the diseases, drugs and procedures that parked threads lack evidence on, most threads first."""
+    from medlive.filters.codebooks import load_codebook
+
+    async with database.read() as session:
+        claims = await list_unanswered(session)
+    return group_gaps(claims, load_codebook(settings.codebooks.paths))
+
+
+def group_gaps(claims: Iterable[UnansweredClaim], codebook: "Codebook") -> list[Gap]:
+    """Group claims by the code-book terms of their search phrases; a phrase without any stands for itself."""
+    gaps: dict[Subject, Gap] = {}
+    for claim in claims:
+        for phrase in claim.queries:
+            if phrase == claim.claim:
+                continue  # The claim in its own words, which are no search phrase
+            for subject in subjects_of(phrase, codebook):
+                gap = gaps.setdefault(subject, Gap(subject.kind, subject.name))
+                gap.add(claim, phrase)
+    return sorted(
+        gaps.values(),
+        key=lambda gap: (-len(gap.threads), gap.kind == OTHER, gap.kind, gap.name),
+    )
+
+
+def subjects_of(phrase: str, codebook: "Codebook") -> list[Subject]:
+    """Return the diseases, drugs and procedures of a search phrase; the phrase itself where it names none."""
+    subjects = []
+    for match in _longest(codebook.matches(phrase)):
+        kind = _kind_of(match.code)
+        if kind is not None:
+            subjects.append(Subject(kind, match.term))
+    return subjects or [Subject(OTHER, phrase.casefold())]
+
+
+def _longest(matches: Iterable["TermHit"]) -> Iterator["TermHit"]:
+    """The longest matches that do not overlap."""
+    taken: list[tuple[int, int]] = []
+    for match in sorted(matches, key=lambda m: (m.start - m.end, m.start)):
+        if all(match.end <= start or end <= match.start for start, end in taken):
+            taken.append((match.start, match.end))
+            yield match
+
+
+def _kind_of(code: str) -> str | None:
+    if code.startswith(_DRUGS):
+        return "drug"
+    if code.startswith(_PROCEDURES):
+        return "procedure"
+    return None if code.startswith(_FUNCTIONS) else "disease"
