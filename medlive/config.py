@@ -114,6 +114,8 @@ class CurationSection(_Section):
     sufficiency: Annotated[float, Field(ge=0, lt=1)] = 0.5
     alignment: Annotated[float, Field(ge=0, lt=1)] = 0.5
     top_k: Annotated[int, Field(ge=1, le=50)] = 6
+    evidence_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 4000
+    """The most tokens, by estimate, that all passages of a case may cost the alignment."""
     confirm_veto: bool = True
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
     strict: bool = (

@@ -39,9 +39,9 @@ class CurationSettings:
     """Settings that affect a decision, besides the thread and the engines."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
-    top_k: int = (
-        6  # Passages retrieved for each claim; fewer where a case has many claims
-    )
+    top_k: int = 6  # Passages retrieved for each claim
+    evidence_tokens: int = 4000
+    """What the passages of all claims may cost the alignment together."""
     confirm_veto: bool = True
     cross_questions: int = (
         5  # Questions from each text in the cross-examination; 0 skips it
@@ -331,11 +331,20 @@ class _Chain:
         assert self.retriever is not None
         agent, case = self._agent("validator"), self._case
         stated = await validator.state_claims(case, agent)
-        each = validator.passages_each(len(stated), self.settings.top_k)
+        limits = validator.EvidenceLimits(
+            passages=self.settings.top_k, tokens=self.settings.evidence_tokens
+        )
         queries = [claim.query for claim in stated]
-        hits = await self.retriever.search(queries, k=each, not_after=self.run_date)
+        hits = await self.retriever.search(
+            queries, k=limits.searched, not_after=self.run_date
+        )
         s_align, claims = await validator.judge_alignment(
-            case, stated, hits, agent, confirm_veto=self.settings.confirm_veto
+            case,
+            stated,
+            hits,
+            agent,
+            limits=limits,
+            confirm_veto=self.settings.confirm_veto,
         )
         self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
         # Passed already, unless all of V is computed.

@@ -532,11 +532,12 @@ def build_pipeline(
     section = settings.curation
     curation = CurationSettings(
         Thresholds(section.sufficiency, section.alignment),
-        section.top_k,
-        section.confirm_veto,
-        section.cross_questions,
-        section.strict,
-        exhaustive,
+        top_k=section.top_k,
+        evidence_tokens=section.evidence_tokens,
+        confirm_veto=section.confirm_veto,
+        cross_questions=section.cross_questions,
+        strict=section.strict,
+        exhaustive=exhaustive,
     )
     prompts = {
         task: load_prompt(package, task).digest

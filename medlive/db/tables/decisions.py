@@ -486,6 +486,9 @@ class ClaimEvidenceRow(Base):
         "Where each side of the search put it: [{side, phrase, rank, score}]",
         server_default="[]",
     )
+    shown: Mapped[str] = column(
+        "What the judge was given of it; empty for nothing", server_default=""
+    )
 
 
 class ControllerCheckRow(Base):
