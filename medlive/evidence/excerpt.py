@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from importlib.resources import files
 from itertools import pairwise
@@ -19,6 +20,8 @@ GAP: Final = " … "
 """Stands where words of the passage were left out."""
 BETWEEN: Final = 4
 """Units of weight that are counted for what stands between two sentences: a gap at most."""
+MATCHED: Final = 0.7
+"""The share of the room for what matches best; the rest joins it, so that it reads on."""
 DEPTH: Final = 2
 """How far back a sentence that refers to another is followed; less far where there is no room."""
 _LATIN: Final = re.compile(r"[a-z][a-z0-9-]{2,}")
@@ -90,7 +93,7 @@ def excerpt(
     for number in order:
         if worth[number] > 0 or not chosen.numbers:
             chosen.add(number, limit)
-    chosen.add_neighbours()
+    chosen.join()
     return tuple(_stretches(text, sentences, chosen.numbers))
 
 
@@ -118,32 +121,56 @@ class _Choice:
     """Sentences that are chosen, each with all that it needs, as far as there is room."""
 
     def __init__(
-        self, sentences: Sequence[Sentence], units: int, left_out: Collection[int]
+        self, sentences: Sequence[Sentence], units: int, left_out: AbstractSet[int]
     ) -> None:
         self._sentences = sentences
         # A mark at either end, where a sentence is cut.
         self._room = units - 2 * BETWEEN
+        self._kept = math.ceil(self._room * (1 - MATCHED))
         self._left_out = left_out
         self.numbers: set[int] = set()
 
-    def add(self, number: int, limit: int = 0) -> None:
-        """Add a sentence with what it needs, where that fits; the first of all may weigh `limit`."""
+    def add(self, number: int, limit: int) -> None:
+        """Add a sentence that matches, with what it needs, where that fits.
+
+        The first of all may take all the room, and if it must, weigh `limit`.
+        """
         if number in self.numbers or number in self._left_out:
             return
+        room = self._room - (self._kept if self.numbers else 0)
         for depth in (DEPTH, 1):
-            if self._added(number, depth, self._room):
+            if self._added(number, depth, room):
                 return
         if not self.numbers:
             self._added(number, 1, limit - 2 * BETWEEN)
 
+    def join(self) -> None:
+        """Fill the gaps, the smallest first; then add the sentences around, the nearest first."""
+        if not self.numbers:
+            return
+        chosen = sorted(self.numbers)
+        gaps = [range(left + 1, right) for left, right in pairwise(chosen)]
+        for gap in sorted(gaps, key=lambda gap: (self._cost(gap), gap.start)):
+            if self._left_out.isdisjoint(gap) and self._cost(gap) <= self._room:
+                self._room -= self._cost(gap)
+                self.numbers.update(gap)
+        distance: dict[int, tuple[int, bool]] = {}
+        for number in range(len(self._sentences)):
+            if number not in self._left_out:
+                distance[number] = min((abs(number - c), number < c) for c in chosen)
+        for number in sorted(distance, key=lambda n: (distance[n], n)):
+            self._added(number, DEPTH, self._room)
+
+    def _cost(self, numbers: Iterable[int]) -> int:
+        return sum(self._sentences[n].units + BETWEEN for n in numbers)
+
     def _added(self, number: int, depth: int, room: int) -> bool:
         """Whether the sentence and what it needs fit into the room, and so were added."""
         wanted = self._closure(number, depth) - self.numbers
-        cost = sum(self._sentences[n].units + BETWEEN for n in wanted)
-        if cost > room:
+        if self._cost(wanted) > room:
             return False
+        self._room -= self._cost(wanted)
         self.numbers |= wanted
-        self._room -= cost
         return True
 
     def _closure(self, number: int, depth: int) -> set[int]:
@@ -155,17 +182,6 @@ class _Choice:
             latest = [n for n in needs if n not in closure]
             closure.update(latest)
         return closure.difference(self._left_out)
-
-    def add_neighbours(self) -> None:
-        """Add the sentences around those that are chosen, the nearest first, what follows before what precedes."""
-        if not self.numbers:
-            return
-        distance: dict[int, tuple[int, int]] = {}
-        for number in range(len(self._sentences)):
-            away = min((abs(number - c), number < c) for c in self.numbers)
-            distance[number] = (away[0], away[1])
-        for number in sorted(distance, key=lambda n: (distance[n], n)):
-            self.add(number)
 
 
 def _worth(

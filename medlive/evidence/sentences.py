@@ -43,7 +43,7 @@ _SHORT_BEFORE_NUMBER: Final = frozenset(
     ["no", "nos", "p", "pp", "vol", "ref", "refs", "eq", "ca", "max", "min"]
 )
 _MARKER: Final = re.compile(
-    r"[-•*▪·–●]\s*|\(?\d{1,2}[.)、．]\s*|[（(]\d{1,2}[)）]\s*|[①-⑳]\s*|\(?[a-zA-Z][.)]\s+"
+    r"[-•*▪·–●・■\uf0b7]\s*|\(?\d{1,2}[.)、．]\s*|[（(]\d{1,2}[)）]\s*|[①-⑳]\s*|\(?[a-zA-Z][.)]\s+"
     r"|\(?[IVXivx]{2,4}[.)]\s+"
 )
 _ITEM: Final = re.compile(rf"(?:{_MARKER.pattern})\w")
@@ -63,7 +63,8 @@ _REFERS_BACK: Final = re.compile(
         ) \b
       | (?:[\w-]+,?\ ){1,3} (?: this | these | both | such | those(?!\ (?:who|whose|with|without|in|at|of|on)\b)
           | it | they | them ) \b (?!-)
-      | 但 | 而(?!且) | 因此 | 所以 | 然而 | 其(?!实) | 它 | 这 | 那(?!么) | 前者 | 后者 | 否则 | 如此 | 由此 | 故(?!意)
+      | 但 | 而(?!且) | 因此 | 所以 | 然而 | 其(?!实) | 它 | 这 | 两者 | 二者 | 那(?!么)
+      | 前者 | 后者 | 否则 | 如此 | 由此 | 故(?!意)
       | 若是 | 以上 | 以下 | 上述 | 另一 | 则 | 该 | 此(?!外)
       | [\u3400-\u9fff]{1,3} (?: 该(?!患) | 此(?!外|时) | 上述 | 两者 | 二者 | 这[些种类样] | 前者 | 后者 )
     )"""
@@ -137,10 +138,10 @@ def _is_abbreviation(before: str, following: str) -> bool:
     word = found[0].lower()
     if word in _ALWAYS_SHORT:
         return True
+    if word == "al":
+        return following.islower() or following.isdigit() or following == "("
     if following.isdigit():
         return word in _SHORT_BEFORE_NUMBER or (word.isdigit() and len(word) < 3)
-    if word == "al":
-        return following.islower() or following == "("
     return (
         following.islower() and following.isascii() and ("." in word or len(word) < 4)
     )
