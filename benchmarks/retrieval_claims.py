@@ -5,10 +5,11 @@ sheet to mark by hand and `marks PHASE SHEET FILE` to turn it into marks. The cl
 those that a language model wrote for the threads of `../shared/realdata/replies/second`, the passages those of
 `../shared/realdata/evidence`, searched by words alone. Neither is copied: marks hold digests.
 
-Two phases, because to read every passage in full would take a week. `subject`: what any of the searches put first
-is pooled, mixed, and shown without saying which search found it, in which corpus. `support`: each passage that is on
-the subject is shown as earlier curation cut it and as it is cut now, all of them mixed. Passages that are in no pool
-count as off the subject: the shares are lower bounds, and equally so only for the searches that were pooled.
+Two phases. `subject`: what any of the searches puts first is pooled, mixed, and shown without saying which search
+found it, in which corpus. `support`: each passage that is on the subject is shown as earlier curation cut it and as
+it is cut now, all of them mixed. Passages that are in no pool count as off the subject: the shares are lower bounds,
+and equally so only for the searches that were pooled. Texts that are cut otherwise since have no mark; a new sheet
+holds these alone.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from medlive.evidence.selection import SEARCHED, WIDTH, select
 from medlive.text.tokens import UNITS, estimate_tokens
 
 REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata"
+REPLIES: Final = Path("replies", "second", "replies.jsonl")
 MARKS: Final = Path(__file__).resolve().parent / "data" / "retrieval_marks.jsonl"
 TUNED: Final = frozenset(
     (
@@ -130,6 +132,7 @@ class Searches:
     def __init__(self, retriever: IndexRetriever) -> None:
         self._retriever = retriever
         self.corpora = sorted(retriever.identity.corpora)
+        self.passages = retriever.identity.passages
 
     def now(
         self, claim: SearchedClaim, corpora: Sequence[str] | None = None
@@ -326,24 +329,27 @@ def outcome(claim: SearchedClaim, passages: Sequence[Passage], marks: Marks) -> 
     return Outcome(float(bool(related)), **supporting)
 
 
-def score(searches: Searches, claims: Sequence[SearchedClaim], marks: Marks) -> None:
-    """Print, for each search, the claims with a passage on their subject and with one that supports them."""
+def score(
+    searches: Searches, claims: Sequence[SearchedClaim], marks: Marks
+) -> Iterator[str]:
+    """For each search, the claims with a passage on their subject and with one that supports them."""
     outcomes: dict[str, list[Outcome]] = defaultdict(list)
+    by_language: dict[str, list[Outcome]] = defaultdict(list)
     for claim in claims:
         for name, passages in searches.setups(claim):
             own = outcome(claim, passages, marks)
             outcomes[name].append(own)
             if name.startswith("all"):
-                outcomes[f"{name}, {claim.language}"].append(own)
-    print("\n| search | on the subject | supporting, cut as before | cut as now |")
-    print("| --- | --- | --- | --- |")
-    for name, own in outcomes.items():
+                by_language[f"{name}: {claim.language}"].append(own)
+    yield "\n| search | on the subject | supporting, cut as before | cut as now |"
+    yield "| --- | --- | --- | --- |"
+    for name, own in (outcomes | by_language).items():
         columns = [_share(column) for column in zip(*own, strict=True)]
-        print("|", " | ".join([name, *columns]), "|")
+        yield f"| {' | '.join([name, *columns])} |"
 
 
-def score_cuts(subject: Sequence[Item], marks: Marks) -> None:
-    """Print how often the same passages support their claim in either cut."""
+def score_cuts(subject: Sequence[Item], marks: Marks) -> Iterator[str]:
+    """How often the same passages support their claim in either cut."""
     values: dict[str, list[float]] = {"before": [], "now": []}
     tokens: dict[str, list[int]] = {"before": [], "now": []}
     unjudged = 0
@@ -358,11 +364,31 @@ def score_cuts(subject: Sequence[Item], marks: Marks) -> None:
         for cut, text in texts.items():
             values[cut].append(float(marks[keys[cut]]))
             tokens[cut].append(estimate_tokens(text))
-    print("\n| text | supporting | tokens |\n| --- | --- | --- |")
+    yield "\n| passages on the subject, cut | supporting | tokens |"
+    yield "| --- | --- | --- |"
     for cut, own in values.items():
-        print(f"| {cut} | {_share(own)} | {statistics.mean(tokens[cut]):.0f} |")
+        yield f"| as {cut} | {_share(own)} | {statistics.mean(tokens[cut]):.0f} |"
     if unjudged:
-        print(f"\n{unjudged} passages are cut otherwise since they were judged")
+        yield f"\n{unjudged} passages are cut otherwise since they were judged."
+
+
+def report_lines(
+    real_data: Path, work: Path, index: Path | None = None
+) -> Iterator[str]:
+    """What docs/retrieval.md says of the claims."""
+    retriever = open_index(index) if index else build(real_data / "evidence", work)
+    searches = Searches(retriever)
+    claims = judged_claims(read_claims(real_data / REPLIES))
+    marks = read_marks(MARKS)
+    items = subject_items(searches, claims)
+    judged = sum(item.key in marks for item in items)
+    yield (
+        f"{len(claims)} claims that nothing was tuned with, {searches.passages:,} passages; {judged} of"
+        f" {len(items)} pooled passages judged blind by one reader ({Path(__file__).name} says how). The first"
+        f" {DEPTH} passages count, of a corpus alone the first {ALONE}."
+    )
+    yield from score(searches, claims, marks)
+    yield from score_cuts(items, marks)
 
 
 def _share(values: Sequence[float]) -> str:
@@ -389,26 +415,21 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--index", type=Path, help="an index of all corpora")
     parser.add_argument("--marks", type=Path, default=MARKS)
     options = parser.parse_args(given)
-    replies = REAL_DATA / "replies" / "second" / "replies.jsonl"
+    replies = REAL_DATA / REPLIES
     evidence = REAL_DATA / "evidence"
     if not (replies.is_file() and evidence.is_dir()):
         print(f"not measured: {REAL_DATA} is absent", file=sys.stderr)
         return 3
     with tempfile.TemporaryDirectory(prefix="medlive-bench-") as work:
-        retriever = (
-            open_index(options.index)
-            if options.index
-            else build(evidence, Path(work) / "index")
-        )
-        claims = judged_claims(read_claims(replies))
-        searches = Searches(retriever)
-        marks = read_marks(options.marks) if options.marks.is_file() else {}
-        items = subject_items(searches, claims)
         if options.what == "score":
-            print(f"{len(claims)} claims, {len(items)} passages judged")
-            score(searches, claims, marks)
-            score_cuts(items, marks)
+            print(*report_lines(REAL_DATA, Path(work), options.index), sep="\n")
             return 0
+        retriever = (
+            open_index(options.index) if options.index else build(evidence, Path(work))
+        )
+        marks = read_marks(options.marks) if options.marks.is_file() else {}
+        claims = judged_claims(read_claims(replies))
+        items = subject_items(Searches(retriever), claims)
         if options.phase == "support":
             items = support_items(items, marks)
         if options.what == "sheet":
