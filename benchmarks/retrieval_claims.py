@@ -321,12 +321,16 @@ class Outcome(NamedTuple):
 def outcome(claim: SearchedClaim, passages: Sequence[Passage], marks: Marks) -> Outcome:
     """What the reader's marks say of a search."""
     related = [p for p in passages if marks.get(key_of(claim, p, ""))]
-    supporting: dict[str, float] = {"before": 0.0, "now": 0.0}
+    supporting: set[str] = set()
     for passage in related:
         for cut, text in shown_texts(claim, passage).items():
             if marks.get(key_of(claim, passage, text)):
-                supporting[cut] = 1.0
-    return Outcome(float(bool(related)), **supporting)
+                supporting.add(cut)
+    return Outcome(
+        subject=float(bool(related)),
+        before=float("before" in supporting),
+        now=float("now" in supporting),
+    )
 
 
 def score(
@@ -343,9 +347,11 @@ def score(
                 by_language[f"{name}: {claim.language}"].append(own)
     yield "\n| search | on the subject | supporting, cut as before | cut as now |"
     yield "| --- | --- | --- | --- |"
-    for name, own in (outcomes | by_language).items():
-        columns = [_share(column) for column in zip(*own, strict=True)]
-        yield f"| {' | '.join([name, *columns])} |"
+    for name, group in (outcomes | by_language).items():
+        subject = _share([one.subject for one in group])
+        before = _share([one.before for one in group])
+        now = _share([one.now for one in group])
+        yield f"| {name} | {subject} | {before} | {now} |"
 
 
 def score_cuts(subject: Sequence[Item], marks: Marks) -> Iterator[str]:
