@@ -273,3 +273,38 @@ def test_real_texts_keep_the_same_promises() -> None:
     chosen = select([["treatment", "治疗"]], hits, most=24, tokens=3000)
     check_selection(chosen, hits, most=24, tokens=3000)
     assert len(chosen.passages) > 8
+
+
+def test_a_claim_has_one_piece_of_a_section() -> None:
+    pieces = [
+        passage("a:1:s.1", "Ibuprofen is for pain in the joints."),
+        passage("a:1:s.2", "Children take half of the dose at night."),
+        passage("a:2:s.1", "Heat helps against a stiff back too."),
+    ]
+    hits = [[Hit(p, 1.0, n) for n, p in enumerate(pieces, 1)]]
+    (own,) = select([["pain"]], hits, most=2, tokens=500).hits
+    assert [hit.passage.id for hit in own] == ["a:1:s.1", "a:2:s.1"]
+
+
+def test_passages_whose_shown_sentences_are_alike_are_given_once() -> None:
+    same = "Ibuprofen {} not be given to women after week 28 of a pregnancy at all."
+    other = "Completely different words stand in this part of document number {}. "
+    hits = []
+    for number, verb in enumerate(("should", "must")):
+        text = same.format(verb) + " " + other.format(number) * 20
+        hits.append([Hit(passage(f"a:{number}:s.1", text), 1.0, 1)])
+    both = [["ibuprofen pregnancy week 28"], ["ibuprofen pregnancy week 28"]]
+    room = 16 + estimate_tokens(same) + 8
+    chosen = select(both, hits, most=1, tokens=2 * room)
+    assert len(chosen.passages) == 1
+
+
+def test_a_sentence_that_is_too_long_is_cut_at_a_clause_and_marked() -> None:
+    clauses = [f"第{n}项结果未见异常" for n in range(40)]
+    text = f"检查如下。{'，'.join([*clauses, '肝脏肿大'])}。"
+    *_, last = excerpt(text, ["肝脏肿大"], units=LONGEST, limit=LONGEST)
+    assert last.words.endswith("肝脏肿大。")
+    assert render((last,)).startswith("… 第")
+    first = excerpt(text, ["检查如下"], units=LONGEST + 80, limit=LONGEST + 80)
+    assert first[-1].words.endswith("，")
+    assert render(first).endswith("， …")
