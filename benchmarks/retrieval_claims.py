@@ -10,6 +10,9 @@ found it, in which corpus. `support`: each passage that is on the subject is sho
 it is cut now, all of them mixed. Passages that are in no pool count as off the subject: the shares are lower bounds,
 and equally so only for the searches that were pooled. Texts that are cut otherwise since have no mark; a new sheet
 holds these alone.
+
+The reader of the marks in benchmarks/data is the language model that made the change it measures, and no physician.
+83 texts were cut once more after the first round and judged again, with none of the earlier cut among them.
 """
 
 import argparse
@@ -390,8 +393,8 @@ def report_lines(
     judged = sum(item.key in marks for item in items)
     yield (
         f"{len(claims)} claims that nothing was tuned with, {searches.passages:,} passages; {judged} of"
-        f" {len(items)} pooled passages judged blind by one reader ({Path(__file__).name} says how). The first"
-        f" {DEPTH} passages count, of a corpus alone the first {ALONE}."
+        f" {len(items)} pooled passages judged by one reader, who was not shown which search or corpus gave them"
+        f" ({Path(__file__).name} says how). The first {DEPTH} passages count, of a corpus alone the first {ALONE}."
     )
     yield from score(searches, claims, marks)
     yield from score_cuts(items, marks)

@@ -87,8 +87,8 @@ def test_a_statement_about_nothing_before_comes_alone() -> None:
 
 
 def test_what_matches_is_joined_before_the_rest_is_shown() -> None:
-    text = "Alpha drug one. Small gap. Alpha drug two. Far away one. Far away two."
-    joined = "Alpha drug one. Small gap. Alpha drug two."
+    joined = "Alpha drug one. First gap. Other gap. Alpha drug two."
+    text = f"{joined} Far away. Far away too."
     assert shown(text, "alpha drug", units=weight(joined) + 24) == joined
 
 
@@ -288,10 +288,10 @@ def test_a_claim_has_one_piece_of_a_section() -> None:
 
 def test_passages_whose_shown_sentences_are_alike_are_given_once() -> None:
     same = "Ibuprofen {} not be given to women after week 28 of a pregnancy at all."
-    other = "Completely different words stand in this part of document number {}. "
+    others = ("Asthma is treated with inhaled steroids. ", "Knees hurt in old age. ")
     hits = []
     for number, verb in enumerate(("should", "must")):
-        text = same.format(verb) + " " + other.format(number) * 20
+        text = same.format(verb) + " " + others[number] * 20
         hits.append([Hit(passage(f"a:{number}:s.1", text), 1.0, 1)])
     both = [["ibuprofen pregnancy week 28"], ["ibuprofen pregnancy week 28"]]
     room = 16 + estimate_tokens(same) + 8
