@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
 from claims_scores import (
     LABELS,
@@ -45,11 +44,13 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.passage import Hit, Passage
+from medlive.evidence.selection import FRAME, WIDTH
 from medlive.llm.budget import Budget
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine
 from medlive.service.wiring import build_engine
 from medlive.text.normalise import dominant_language
+from medlive.text.tokens import estimate_tokens
 
 FILE: Final = (
     Path(__file__).resolve().parents[2]
@@ -61,6 +62,7 @@ FILE: Final = (
 RECORDED: Final = Path(__file__).resolve().parent / "data" / "claims_readers.jsonl"
 SETS: Final = ("healthver", "healthfc")
 PARTS: Final = ("tuned", "held_out")
+WHOLE: Final = 1_000_000  # Tokens: every passage
 HELD_OUT: Final = 3  # One claim in so many
 _QUESTION: Final = re.compile(r"(?P<asked>.*\?)\s*(?:\([^()]*\))?", re.DOTALL)
 """A claim that ends as a question, a remark in brackets left aside."""
@@ -143,6 +145,9 @@ class Judge:
         )
         self.engine = ReplayEngine(build_engine(role), store, budget)
         self._confirm_veto = settings.curation.confirm_veto
+        self._limits = validator.EvidenceLimits(
+            passages=1, tokens=WHOLE if whole else WIDTH + FRAME
+        )
         self._at_once = asyncio.Semaphore(settings.curation.concurrency)
         prompts = []
         for task in ("validator.alignment", "validator.veto"):
@@ -188,6 +193,7 @@ class Judge:
                 [stated],
                 [[Hit(passage, 1.0, 1)]],
                 agent,
+                limits=self._limits,
                 confirm_veto=self._confirm_veto,
             )
         return self._recorded(claim.key, verdict)
@@ -279,9 +285,9 @@ def show_setup(
         f"\n# {setup.engine}, alignment {setup.alignment}, veto {setup.veto}, passages {setup.passage}"
     )
     if setup.passage == "excerpt":
-        cut = sum(len(claim.evidence) > validator.EXCERPT for claim in judged)
+        cut = sum(estimate_tokens(claim.evidence) > WIDTH for claim in judged)
         print(
-            f"{cut} of {len(judged)} passages were cut to about {validator.EXCERPT} characters"
+            f"{cut} of {len(judged)} passages were cut to sentences of about {WIDTH} tokens"
         )
     for name, group in groups_of(judged):
         print(f"\n{name}")
@@ -357,21 +363,15 @@ def judged_by_setup(
             )
         return by_setup(read_verdicts(options.recorded))
     whole = options.passage == "whole"
-    width = (
-        max((len(claim.evidence) for claim in claims), default=0)
-        if whole
-        else validator.EXCERPT
-    )
-    with patch.object(validator, "EXCERPT", width):
-        verdicts = asyncio.run(
-            run_judge(
-                claims,
-                load_settings().settings,
-                whole=whole,
-                out=options.out,
-                replies=options.replies,
-            )
+    verdicts = asyncio.run(
+        run_judge(
+            claims,
+            load_settings().settings,
+            whole=whole,
+            out=options.out,
+            replies=options.replies,
         )
+    )
     return by_setup(verdicts)
 
 

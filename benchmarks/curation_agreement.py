@@ -257,6 +257,7 @@ class Bench:
         self._curation = CurationSettings(
             Thresholds(section.sufficiency, section.alignment),
             top_k=section.top_k,
+            evidence_tokens=section.evidence_tokens,
             confirm_veto=section.confirm_veto,
             cross_questions=section.cross_questions,
             strict=section.strict,

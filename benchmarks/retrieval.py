@@ -19,6 +19,7 @@ Exits 1 when a claim takes longer than its limit.
 
 import argparse
 import asyncio
+import gzip
 import json
 import math
 import os
@@ -37,6 +38,7 @@ from pathlib import Path
 from zlib import crc32
 
 import numpy as np
+import retrieval_claims
 from numpy.typing import NDArray
 
 from medlive.cli.evidence import mean_and_interval
@@ -242,22 +244,45 @@ def known_item(report: Report, source: Path) -> None:
         for pmid, entry in entries.items()
     ]
     questions = [entry["QUESTION"] for entry in entries.values()]
-
-    def measured(answers: list[list[str]]) -> dict[str, list[float]]:
-        return {
-            f"recall@{k}": [
-                recall_at(found, {pmid}, k)
-                for pmid, found in zip(entries, answers, strict=True)
-            ]
-            for k in (1, 5, 32)
-        }
-
     report.say("\n## Known item: PubMedQA\n")
     report.say(
         "A question must find its own abstract; the question is not in the indexed text."
     )
     with tempfile.TemporaryDirectory() as work:
-        compare(report, Path(work), rows, questions, measured)
+        compare(report, Path(work), rows, questions, found_item(list(entries)))
+
+
+def chinese_known_item(report: Report, source: Path) -> None:
+    """Clinical papers of ChinaXiv: title → its text."""
+    rows, titles = [], []
+    with gzip.open(source, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            paper = json.loads(line)
+            text = paper["text"].replace(paper["title"], " ")
+            rows.append({"id": paper["id"], "title": "", "text": text})
+            titles.append(paper["title"])
+    report.say("\n## Known item in Chinese: ChinaXiv\n")
+    report.say("A title must find its own paper; it is taken out of the indexed text.")
+    with tempfile.TemporaryDirectory() as work:
+        items = [row["id"] for row in rows]
+        compare(report, Path(work), rows, titles, found_item(items))
+
+
+def found_item(
+    items: Sequence[str],
+) -> Callable[[list[list[str]]], dict[str, list[float]]]:
+    """Recall of the one item that each query looks for, in the queries' order."""
+
+    def measured(answers: list[list[str]]) -> dict[str, list[float]]:
+        recalls: dict[str, list[float]] = {}
+        for k in (1, 5, 32):
+            recalls[f"recall@{k}"] = [
+                recall_at(found, {item}, k)
+                for item, found in zip(items, answers, strict=True)
+            ]
+        return recalls
+
+    return measured
 
 
 def medline_records(folder: Path) -> list[dict[str, str]]:
@@ -320,6 +345,14 @@ def graded(report: Report, folder: Path) -> None:
     )
     with tempfile.TemporaryDirectory() as work:
         compare(report, Path(work), rows, [text for text, _ in queries], measured)
+
+
+def real_claims(report: Report, real_data: Path) -> None:
+    """Claims of real threads against every corpus, by a reader's marks."""
+    report.say("\n## Claims of real threads\n")
+    with tempfile.TemporaryDirectory() as work:
+        for line in retrieval_claims.report_lines(real_data, Path(work)):
+            report.say(line)
 
 
 async def _at_once(
@@ -522,11 +555,17 @@ def main() -> None:
         evidence / "medquad_xml_1-9.tar.gz",
     )
     fibrosis = evidence / "cystic_fibrosis" / "cfquery"
-    missing = [place for place in (pubmedqa, medquad, fibrosis) if not place.exists()]
+    chinese = evidence / "chinaxiv_clinical_zh.jsonl.gz"
+    places = (pubmedqa, medquad, fibrosis, chinese)
+    missing = [place for place in places if not place.exists()]
     if pubmedqa.exists():
         known_item(report, pubmedqa)
+    if chinese.exists():
+        chinese_known_item(report, chinese)
     if fibrosis.exists():
         graded(report, fibrosis.parent)
+    if (arguments.realdata / "replies" / "second").exists():
+        real_claims(report, arguments.realdata)
     if pubmedqa.exists() and medquad.exists():
         size_and_speed(report, evidence)
         kept = claims(report, evidence)

@@ -120,6 +120,8 @@ class CurationSection(_Section):
     """S_align above which advice is in line with the evidence."""
     top_k: Annotated[int, Field(ge=1, le=50)] = 6
     """Passages that are looked at for each claim."""
+    evidence_tokens: Annotated[int, Field(ge=200, le=1_000_000)] = 4000
+    """The most tokens, by estimate, that all passages of a case may cost the alignment."""
     confirm_veto: bool = True
     """Whether a second check must confirm a contradiction."""
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5

@@ -42,8 +42,10 @@ class CurationSettings:
     """Settings that affect a decision, besides the thread and the engines."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
-    # Passages retrieved for each claim; fewer where a case has many claims
+    # Passages retrieved for each claim
     top_k: int = 6
+    evidence_tokens: int = 4000
+    """What the passages of all claims may cost the alignment together."""
     confirm_veto: bool = True
     # Questions from each text in the cross-examination; 0 skips it
     cross_questions: int = 5
@@ -55,6 +57,11 @@ class CurationSettings:
         values = asdict(self)
         thresholds: dict[str, Any] = values.pop("thresholds")
         return thresholds | values
+
+    @property
+    def evidence(self) -> validator.EvidenceLimits:
+        """How much of the evidence is shown for the claims of a case."""
+        return validator.EvidenceLimits(self.top_k, self.evidence_tokens)
 
 
 async def curate(
@@ -383,11 +390,18 @@ class _Chain:
                 Reason.NO_SOUND_ADVICE, "every advice offers a service or a product"
             )
         case = self._case
-        each = validator.passages_each(len(stated), self.settings.top_k)
+        limits = self.settings.evidence
         queries = [claim.query for claim in stated]
-        hits = await self.retriever.search(queries, k=each, not_after=self.run_date)
+        hits = await self.retriever.search(
+            queries, k=limits.searched, not_after=self.run_date
+        )
         s_align, claims = await validator.judge_alignment(
-            case, stated, hits, agent, confirm_veto=self.settings.confirm_veto
+            case,
+            stated,
+            hits,
+            agent,
+            limits=limits,
+            confirm_veto=self.settings.confirm_veto,
         )
         self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
         # Passed already, unless all of V is computed.

@@ -6,8 +6,7 @@ contradiction rejects a case, so a second, differently worded check must confirm
 """
 
 import re
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -33,23 +32,30 @@ from medlive.curation.tasks import (
     VetoItem,
     VetoReply,
 )
-from medlive.evidence.excerpt import excerpt
 from medlive.evidence.passage import Hit, Query
-from medlive.text.normalise import contains_quote
+from medlive.evidence.selection import SEARCHED, ShownPassage, select
 from medlive.text.quantities import numbers_missing
 
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
-MAX_PASSAGES: Final = 30  # Passages of all claims together, unless a claim would get fewer than `LEAST_PASSAGES`
-LEAST_PASSAGES: Final = 3
-# Characters shown of a passage: the sentences closest to its claims
-EXCERPT: Final = 260
-TITLE_SHOWN: Final = 80  # Characters shown of its title
 SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
 _DECIDED: Final = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
 LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
 _WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _NAME: Final = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
 """A name that contains a digit ("SARS-CoV-2", "HbA1c") and states no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLimits:
+    """How much of the evidence a judge is given."""
+
+    passages: int  # Of each claim
+    tokens: int  # What the passages of all claims may cost together
+
+    @property
+    def searched(self) -> int:
+        """How many hits to search for each claim."""
+        return SEARCHED * self.passages
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,25 +206,32 @@ def _number_fault(statement: str, claim: str, case: str) -> str:
     return "; ".join(faults)
 
 
-def passages_each(claims: int, top_k: int) -> int:
-    """Passages to retrieve for each claim: `top_k`, fewer where there are many claims."""
-    return min(top_k, max(LEAST_PASSAGES, MAX_PASSAGES // claims))
-
-
 async def judge_alignment(
     brief: Brief,
     claims: Sequence[Claim],
     hits: Sequence[Sequence[Hit]],
     agent: Agent,
     *,
+    limits: EvidenceLimits,
     confirm_veto: bool,
 ) -> tuple[float, tuple[ClaimVerdict, ...]]:
-    """Return S_align, the mean v(a_j) over L_A, and each verdict; `hits[j]` belongs to `claims[j]`.
+    """Return S_align, the mean v(a_j) over L_A, and each verdict.
 
     One call judges all claims, each passage given once. A claim without passages is judged too: the engine says
-    whether it is standard. Raises AgentFailure.
+    whether it is standard.
+
+    Args:
+        brief: The case.
+        claims: Its advice.
+        hits: `hits[j]` belongs to `claims[j]`.
+        agent: The Validator.
+        limits: How much of the hits is shown.
+        confirm_veto: Whether a contradiction needs a second check.
+
+    Raises:
+        AgentFailure: If there is no usable reply.
     """
-    found = _Evidence.of(claims, hits)
+    found = _Evidence.of(claims, hits, limits)
     inputs = {
         **brief.inputs(),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
@@ -253,56 +266,67 @@ async def judge_alignment(
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """Claims with their hits, and all passages."""
+    """Claims with their hits, and what is shown of them."""
 
     claims: tuple[tuple[Claim, Sequence[Hit]], ...]
-    passages: Mapping[str, Hit]  # Short id → hit
+    passages: Mapping[str, ShownPassage]  # Short id → section
 
     @classmethod
-    def of(cls, claims: Sequence[Claim], hits: Sequence[Sequence[Hit]]) -> Self:
-        """Give each passage a short id, the best first."""
-        once = {hit.passage.id: hit for own in reversed(hits) for hit in own}
-        ordered = sorted(once.values(), key=lambda hit: (hit.rank, hit.passage.id))
-        numbered = {f"p{number}": hit for number, hit in enumerate(ordered, 1)}
-        return cls(tuple(zip(claims, hits, strict=True)), numbered)
+    def of(
+        cls,
+        claims: Sequence[Claim],
+        hits: Sequence[Sequence[Hit]],
+        limits: EvidenceLimits,
+    ) -> Self:
+        """Choose what is shown, and give each section a short id, the best first."""
+        wanted = [(*claim.queries, claim.statement) for claim in claims]
+        chosen = select(wanted, hits, most=limits.passages, tokens=limits.tokens)
+        return cls(
+            claims=tuple(zip(claims, chosen.hits, strict=True)),
+            passages={f"p{n}": p for n, p in enumerate(chosen.passages, 1)},
+        )
 
     def against(self, verdicts: Sequence[AlignmentItem]) -> Self:
-        """The passages that verdicts cite, and the best hits of their claims."""
+        """The passages that verdicts cite, and the best of their claims that are shown."""
         judged = {v.id for v in verdicts}
         cited = {c.passage_id for v in verdicts for c in v.evidence}
-        best = {
-            h.passage.id
-            for c, hits in self.claims
-            if c.element_id in judged
-            for h in hits[:SECOND_LOOK]
-        }
-        shown = {
-            i: h for i, h in self.passages.items() if i in cited or h.passage.id in best
-        }
+        best: set[str] = set()
+        for claim, hits in self.claims:
+            if claim.element_id in judged:
+                best.update(self._names_of(hits)[:SECOND_LOOK])
+        names = cited | best
+        shown = {name: p for name, p in self.passages.items() if name in names}
         return replace(self, passages=shown)
 
-    def shown(self, name: str) -> dict[str, str]:
-        """A passage as a task's input: the sentences closest to its claims."""
-        passage = self.passages[name].passage
-        own = [
-            c
-            for c, found in self.claims
-            if any(h.passage.id == passage.id for h in found)
-        ]
-        wanted = [phrase for c in own for phrase in (*c.queries, c.statement)]
-        title = textwrap.shorten(passage.title, TITLE_SHOWN, placeholder=" …")
-        return {
-            "id": name,
-            "title": title,
-            "text": excerpt(passage.text, wanted, limit=EXCERPT),
+    def _names_of(self, hits: Sequence[Hit]) -> list[str]:
+        """The short ids under which hits are shown, the best first."""
+        name_of = {
+            hit.passage.id: name for name, p in self.passages.items() for hit in p.hits
         }
+        names: dict[str, None] = {}
+        for hit in hits:
+            if hit.passage.id in name_of:
+                names[name_of[hit.passage.id]] = None
+        return list(names)
+
+    def shown(self, name: str) -> dict[str, str]:
+        """A passage as a task's input."""
+        passage = self.passages[name]
+        return {"id": name, "title": passage.title, "text": passage.text}
 
     def cited(self, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
-        """What a reply cites."""
-        return tuple(
-            Citation(self.passages[c.passage_id].passage.id, "\n".join(c.quotes))
-            for c in evidence
-        )
+        """What a reply cites, by the pieces in which its words stand."""
+        words: dict[str, list[str]] = {}
+        for item in evidence:
+            for quote in item.quotes:
+                for piece, own in self.passages[item.passage_id].cite(quote):
+                    words.setdefault(piece, []).append(own)
+        return tuple(Citation(piece, "\n".join(own)) for piece, own in words.items())
+
+    def hits_of(self, pieces: Collection[str]) -> list[Hit]:
+        """The hits that are shown of these pieces, in the order of their passages."""
+        hits = [hit for p in self.passages.values() for hit in p.hits]
+        return [hit for hit in hits if hit.passage.id in pieces]
 
 
 async def _confirm(
@@ -344,15 +368,16 @@ def _verdict(
     second = _second_check(found, again) if again else None
     disputed = second is not None and not second.goes_against
     citations = found.cited(first.evidence)
+    named = {c.passage_id for c in citations}
     nearest = None
     if first.nearest is not None:
-        nearest = found.passages[first.nearest].passage.id
-    named = {c.passage_id for c in citations} | {nearest}
+        nearest = found.passages[first.nearest].hits[0].passage.id
+        named.add(nearest)
     if second is not None:
         named |= {c.passage_id for c in (*second.citations, *second.harm_citations)}
     own = {h.passage.id for h in hits}
     # Passages of other claims that this verdict names follow the claim's own.
-    others = [h for h in found.passages.values() if h.passage.id in named - own]
+    others = found.hits_of(named - own)
     return ClaimVerdict(
         element_id=claim.element_id,
         claim=claim.statement,
@@ -360,7 +385,10 @@ def _verdict(
         verdict=Alignment.DISPUTED if disputed else first.verdict,
         hits=(
             *hits,
-            *(Hit(h.passage, h.score, len(hits) + n) for n, h in enumerate(others, 1)),
+            *(
+                replace(h, rank=len(hits) + n, sides=())
+                for n, h in enumerate(others, 1)
+            ),
         ),
         citations=citations,
         reason=first.reason,
@@ -421,8 +449,6 @@ def _evidence_fault(
             for quote in citation.quotes:
                 if len(_WORDS.findall(quote)) < LEAST_QUOTE:
                     return f"{identity}: a quote of passage {name!r} is too short to decide anything"
-                if not contains_quote(
-                    quote, found.passages[citation.passage_id].passage.text
-                ):
+                if not found.passages[citation.passage_id].has(quote):
                     return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
     return None

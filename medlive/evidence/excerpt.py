@@ -1,59 +1,229 @@
-"""The sentences of a passage that speak to what was searched for: what a judge is shown of it."""
+"""The sentences of a passage that speak to what was searched for: what a judge is shown of it.
 
+Only whole sentences, with those that they refer back to and with their neighbours as far as there is room.
+"""
+
+import math
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Final
+from importlib.resources import files
+from itertools import pairwise
+from typing import Final, NamedTuple
 
-from medlive.evidence.corpora.parsing.chunk import sentences
+from medlive.evidence.sentences import Sentence, split_sentences
+from medlive.text.normalise import fold
 
 GAP: Final = " … "
-"""Stands where sentences of the passage were left out."""
+"""Stands where words of the passage were left out."""
+BETWEEN: Final = 4
+"""Units of weight that are counted for what stands between two sentences: a gap at most."""
+MATCHED: Final = 0.7
+"""The share of the room for what matches best; the rest joins it, so that it reads on."""
+DEPTH: Final = 2
+"""How far back a sentence that refers to another is followed; less far where there is no room."""
 _LATIN: Final = re.compile(r"[a-z][a-z0-9-]{2,}")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _STEM: Final = 6
+NEIGHBOUR: Final = 0.5
+"""How much of its neighbours' worth counts for a sentence: what stands beside a match explains it."""
 
 
-def excerpt(text: str, needed: Iterable[str], *, limit: int) -> str:
-    """The sentences of `text` that share most words with the phrases in `wanted`, in their order.
+class Stretch(NamedTuple):
+    """Words of a text without a gap."""
 
-    Whole sentences up to about `limit` characters, at least one (cut where it is longer by itself); the whole text
-    where it fits. " … " stands where sentences were left out.
-    """
-    if len(text) <= limit:
-        return text
-    terms = frozenset(term for phrase in needed for term in _terms(phrase))
-    found = [sentence.strip() for sentence in sentences(text) if sentence.strip()]
-    scores = [len(terms & _terms(sentence)) for sentence in found]
-    chosen: list[int] = []
-    length = 0
-    for at in sorted(range(len(found)), key=lambda i: (-scores[i], i)):
-        if not chosen or length + len(found[at]) <= limit:
-            chosen.append(at)
-            length += len(found[at])
-    chosen.sort()
-    parts = []
-    for place, at in enumerate(chosen):
-        joined = place and chosen[place - 1] == at - 1
-        parts.append(
-            ((" " if joined else GAP) if place else "") + _cut(found[at], limit)
-        )
+    words: str
+    start: int  # Where they stand in the text
+    cut_before: bool  # Whether they begin inside a sentence, for its length
+    cut_after: bool
+    joins: bool = False
+    """Whether they read on from the stretch before: nothing between the two was left out."""
+
+    @property
+    def end(self) -> int:
+        """Where they end in the text."""
+        return self.start + len(self.words)
+
+
+def render(stretches: Sequence[Stretch]) -> str:
+    """The stretches as they are shown, with a gap where words were left out."""
+    parts: list[str] = []
+    for number, stretch in enumerate(stretches):
+        if number:
+            parts.append("\n" if stretch.joins else GAP)
+        elif stretch.cut_before:
+            parts.append(GAP.lstrip())
+        parts.append(stretch.words)
+    if stretches and stretches[-1].cut_after:
+        parts.append(GAP.rstrip())
     return "".join(parts)
 
 
-def _cut(sentence: str, limit: int) -> str:
-    """A sentence that is too long up to its last whole word, and that it was cut."""
-    if len(sentence) <= limit:
-        return sentence
-    whole = sentence[:limit].rpartition(" ")[0] or sentence[:limit]
-    return whole + GAP.rstrip()
+def excerpt(
+    text: str,
+    wanted: Iterable[str],
+    *,
+    units: int,
+    limit: int,
+    known: Collection[str] = frozenset(),
+) -> tuple[Stretch, ...]:
+    """The sentences of `text` nearest to the phrases in `wanted`, with what they refer back to and their neighbours.
+
+    Args:
+        text: The passage.
+        wanted: The phrases that were searched for, and the claims.
+        units: What it is to weigh (medlive.text.tokens): whole sentences as far as they fit.
+        limit: What one sentence alone may weigh where none fits into `units`; never less than these.
+        known: Sentences that are shown elsewhere already, folded; they are left out.
+
+    Returns:
+        The stretches in their order; none where no sentence fits into `limit`.
+    """
+    sentences = split_sentences(text)
+    worth = _worth(text, sentences, wanted)
+    left_out = {
+        number
+        for number, own in enumerate(sentences)
+        if known and fold(text[own.start : own.end]) in known
+    }
+    chosen = _Choice(sentences, units, left_out)
+    order = sorted(range(len(sentences)), key=lambda number: (-worth[number], number))
+    for number in order:
+        if worth[number] > 0 or not chosen.numbers:
+            chosen.add(number, limit)
+    chosen.join()
+    return tuple(_stretches(text, sentences, chosen.numbers))
+
+
+def _stretches(
+    text: str, sentences: Sequence[Sentence], numbers: Collection[int]
+) -> Iterator[Stretch]:
+    """Neighbours joined."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for run in runs:
+        first, last = sentences[run[0]], sentences[run[-1]]
+        yield Stretch(
+            words=text[first.start : last.end],
+            start=first.start,
+            cut_before=first.cut_before,
+            cut_after=last.cut_after,
+        )
+
+
+class _Choice:
+    """Sentences that are chosen, each with all that it needs, as far as there is room."""
+
+    def __init__(
+        self, sentences: Sequence[Sentence], units: int, left_out: AbstractSet[int]
+    ) -> None:
+        self._sentences = sentences
+        # A mark at either end, where a sentence is cut.
+        self._room = units - 2 * BETWEEN
+        self._kept = math.ceil(self._room * (1 - MATCHED))
+        self._left_out = left_out
+        self.numbers: set[int] = set()
+
+    def add(self, number: int, limit: int) -> None:
+        """Add a sentence that matches, with what it needs, where that fits.
+
+        The first of all may take all the room, and if it must, weigh `limit`.
+        """
+        if number in self.numbers or number in self._left_out:
+            return
+        room = self._room - (self._kept if self.numbers else 0)
+        for depth in (DEPTH, 1):
+            if self._added(number, depth, room):
+                return
+        if not self.numbers:
+            self._added(number, 1, limit - 2 * BETWEEN)
+
+    def join(self) -> None:
+        """Fill the gaps, the smallest first; then add the sentences around, the nearest first."""
+        if not self.numbers:
+            return
+        chosen = sorted(self.numbers)
+        gaps = [range(left + 1, right) for left, right in pairwise(chosen)]
+        for gap in sorted(gaps, key=lambda gap: (self._cost(gap), gap.start)):
+            if self._left_out.isdisjoint(gap) and self._cost(gap) <= self._room:
+                self._room -= self._cost(gap)
+                self.numbers.update(gap)
+        distance: dict[int, tuple[int, bool]] = {}
+        for number in range(len(self._sentences)):
+            if number not in self._left_out:
+                distance[number] = min((abs(number - c), number < c) for c in chosen)
+        for number in sorted(distance, key=lambda n: (distance[n], n)):
+            self._added(number, DEPTH, self._room)
+
+    def _cost(self, numbers: Iterable[int]) -> int:
+        return sum(self._sentences[n].units + BETWEEN for n in numbers)
+
+    def _added(self, number: int, depth: int, room: int) -> bool:
+        """Whether the sentence and what it needs fit into the room, and so were added."""
+        wanted = self._closure(number, depth) - self.numbers
+        if self._cost(wanted) > room:
+            return False
+        self._room -= self._cost(wanted)
+        self.numbers |= wanted
+        return True
+
+    def _closure(self, number: int, depth: int) -> set[int]:
+        """The sentence and those that it needs, and what those need, so many steps far."""
+        closure = {number}
+        latest = [number]
+        for _ in range(depth):
+            needs = [n for own in latest for n in self._sentences[own].needs]
+            latest = [n for n in needs if n not in closure]
+            closure.update(latest)
+        return closure.difference(self._left_out)
+
+
+def _worth(
+    text: str, sentences: Sequence[Sentence], wanted: Iterable[str]
+) -> list[float]:
+    """How much each sentence shares with what is wanted, and in part its neighbours.
+
+    A word that stands in many of them counts little.
+    """
+    needed: frozenset[str] = frozenset().union(*map(_terms, wanted))
+    shared = [needed & _terms(text[own.start : own.end]) for own in sentences]
+    counts = Counter(term for own in shared for term in own)
+    alone = []
+    for own in shared:
+        alone.append(sum(1 / math.sqrt(counts[term]) for term in sorted(own)))
+    worth = []
+    for number, value in enumerate(alone):
+        beside = max(
+            alone[max(0, number - 1) : number] + alone[number + 1 : number + 2],
+            default=0,
+        )
+        worth.append(value + NEIGHBOUR * beside)
+    return worth
+
+
+@lru_cache(maxsize=1)
+def _stop_words() -> frozenset[str]:
+    data = files("medlive.evidence").joinpath("data/stop_words.txt")
+    lines = data.read_text(encoding="utf-8").splitlines()
+    words = " ".join(line for line in lines if not line.startswith("#")).split()
+    return frozenset(words) | frozenset(
+        ["the", "and", "for", "with", "that", "this", "are", "not", "but"]
+    )
 
 
 @lru_cache(maxsize=4096)
 def _terms(text: str) -> frozenset[str]:
     """The beginnings of the Latin words of a text, and its Chinese characters in pairs."""
     lower = text.lower()
-    found = {word[:_STEM] for word in _LATIN.findall(lower)}
+    terms = {
+        word[:_STEM] for word in _LATIN.findall(lower) if word not in _stop_words()
+    }
     for run in _HAN.findall(lower):
-        found.update(run[i : i + 2] for i in range(len(run) - 1))
-    return frozenset(found)
+        terms.update(first + second for first, second in pairwise(run))
+    return frozenset(terms - _stop_words())

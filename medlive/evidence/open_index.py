@@ -28,6 +28,7 @@ from medlive.evidence.manifest import (
 from medlive.evidence.passage import IndexIdentity
 from medlive.evidence.retriever import (
     DEPTH,
+    JOINT,
     RRF_K,
     DenseSide,
     IndexRetriever,
@@ -284,7 +285,7 @@ def _dense_record(
             "recall": part.recall.model_dump(mode="json"),
         }
     if name == "hybrid":
-        record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH}
+        record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
     if reranker is not None:
         record["reranker"] = {
             "name": reranker.identity.name,

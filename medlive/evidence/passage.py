@@ -1,19 +1,22 @@
 """The passage, one citable piece of medical evidence, and the protocol of a retriever."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from medlive.digest import digest_json
+
+_PIECE: Final = re.compile(r"\.([0-9]{1,9})\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
     """A piece of a source document, long enough to judge a claim by and short enough to cite."""
 
-    id: str  # `<corpus>:<document>:<section>`, stable across builds of the same corpus
+    id: str  # `<corpus>:<document>:<section>.<piece>`, stable across builds of the same corpus
     corpus: str
     title: str
     section: str
@@ -22,6 +25,17 @@ class Passage:
     published: date | None  # None when the source gives no date
     url: str
     licence: str
+
+    @property
+    def section_id(self) -> str:
+        """`<corpus>:<document>:<section>`: what it shares with the other pieces of its section."""
+        return _PIECE.sub("", self.id)
+
+    @property
+    def piece(self) -> int:
+        """Its number among the pieces of its section, from 1."""
+        match = _PIECE.search(self.id)
+        return int(match[1]) if match else 1
 
     @property
     def digest(self) -> str:
@@ -39,6 +53,7 @@ class Side(StrEnum):
     """A way of finding passages; a hybrid search fuses several."""
 
     LEXICAL = "lexical"  # BM25 over a phrase's words
+    JOINT = "joint"  # BM25 over the words of all phrases of one language
     DENSE = "dense"  # Nearest vectors to a phrase
     RERANK = "rerank"  # A cross-encoder's order of the other sides' results
     PUBMED = "pubmed"  # PubMed's own order of relevance
@@ -65,6 +80,7 @@ class Hit:
     sides: tuple[
         SideHit, ...
     ] = ()  # Its rank on each side that found it, in the order of `Side`
+    shown: str = ""  # What a judge was given of it; empty for nothing
 
 
 @dataclass(frozen=True, slots=True, init=False)

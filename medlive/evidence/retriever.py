@@ -5,6 +5,10 @@ one that an encoder cannot read has no dense side, and its hits say so by having
 
 Fusion is by ranks alone (Cormack, Clarke and Büttcher, SIGIR 2009): a passage's score is the sum over sides and
 phrases of 1 / (60 + its rank there). Scores of different sides cannot be compared, their ranks can.
+
+Where a query has several phrases, the words of all of them together are searched too, which finds what is about the
+whole of a claim instead of one aspect; that order counts as much as the phrases' own, and the two halve the words'
+share, so that words and vectors weigh alike.
 """
 
 import asyncio
@@ -32,6 +36,8 @@ RRF_K = 60
 """The paper's constant: how little the first ranks differ from the next."""
 DEPTH = 100
 """Passages that each side contributes; k of them where more than so many are asked for."""
+JOINT = 0.5
+"""The share of the words' weight that the order by all phrases' words has; the phrases' own orders have the rest."""
 RERANKED = 50
 """The first so many of the fused order are read by the cross-encoder; k of them where more are asked for."""
 SCORE_DIGITS = 10
@@ -161,6 +167,10 @@ class IndexRetriever:
                             phrase[:_MAX_QUERY_CHARS], depth, not_after, corpora
                         )
                     )
+            if self._lexical is not None and (words := joint_phrase(query)):
+                found[at][Side.JOINT, 0] = self._lexical.search(
+                    words, depth, not_after, corpora
+                )
         for (at, n), near in zip(
             readable, self._nearest_batched(requests), strict=True
         ):
@@ -295,13 +305,35 @@ def _rounded(score: float) -> float:
     return float(f"{score:.{_DIGITS}g}")
 
 
+def joint_phrase(query: Query) -> str:
+    """The words of all phrases in the language of the first; "" where that is one phrase alone."""
+    language = language_of(query.phrases[0])
+    alike = [phrase for phrase in query.phrases if language_of(phrase) == language]
+    return " ".join(alike) if len(alike) > 1 else ""
+
+
 def fused(orders: Orders) -> list[tuple[int, float]]:
     """(ordinal, fused score) of everything that is in any order, in no order."""
     total: dict[int, float] = {}
-    for found in orders.values():
+    weights = _weights(orders)
+    for key, found in orders.items():
         for rank, (ordinal, _) in enumerate(found, start=1):
-            total[ordinal] = total.get(ordinal, 0.0) + 1 / (RRF_K + rank)
+            share = weights[key] / (RRF_K + rank)
+            total[ordinal] = total.get(ordinal, 0.0) + share
     return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]
+
+
+def _weights(orders: Orders) -> dict[tuple[Side, int], float]:
+    """What each order counts: one, and where there is a joint order, that its share of what words count."""
+    phrases = sum(side is Side.LEXICAL for side, _ in orders)
+    weights: dict[tuple[Side, int], float] = {}
+    for side, number in orders:
+        weight = 1.0
+        if (Side.JOINT, 0) in orders:
+            shares = {Side.LEXICAL: 1 - JOINT, Side.JOINT: JOINT * phrases}
+            weight = shares.get(side, 1.0)
+        weights[side, number] = weight
+    return weights
 
 
 def _by_ordinal(orders: Orders) -> dict[int, list[SideHit]]:

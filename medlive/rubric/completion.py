@@ -24,8 +24,8 @@ from medlive.curation.model import (
 from medlive.curation.tasks import Reason, ReplyModel, Text
 from medlive.curation.validator import (
     Brief,
+    EvidenceLimits,
     judge_alignment,
-    passages_each,
     state_claims,
 )
 from medlive.evidence.passage import Retriever
@@ -72,7 +72,7 @@ class Library:
     """Where claims are searched."""
 
     retriever: Retriever
-    top_k: int
+    limits: EvidenceLimits
     not_after: date  # Nothing published later is cited
 
 
@@ -188,14 +188,14 @@ class _Completing:
         elements = [_element(name, item) for name, item in items.items()]
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
         claims = await state_claims(brief, self.voices.judge)
-        each = passages_each(len(claims), self.library.top_k)
+        limits = self.library.limits
         hits = await self.library.retriever.search(
             [claim.query for claim in claims],
-            k=each,
+            k=limits.searched,
             not_after=self.library.not_after,
         )
         _, verdicts = await judge_alignment(
-            brief, claims, hits, self.voices.judge, confirm_veto=False
+            brief, claims, hits, self.voices.judge, limits=limits, confirm_veto=False
         )
         return {verdict.element_id: verdict for verdict in verdicts}
 

@@ -490,7 +490,7 @@ class Pipeline:
         """Where the points are searched that an advice lacks."""
         from medlive.rubric.completion import Library
 
-        return Library(self.retriever, self.curation.top_k, today)
+        return Library(self.retriever, self.curation.evidence, today)
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
@@ -551,11 +551,12 @@ def build_pipeline(
     section = settings.curation
     curation = CurationSettings(
         Thresholds(section.sufficiency, section.alignment),
-        section.top_k,
-        section.confirm_veto,
-        section.cross_questions,
-        section.strict,
-        exhaustive,
+        top_k=section.top_k,
+        evidence_tokens=section.evidence_tokens,
+        confirm_veto=section.confirm_veto,
+        cross_questions=section.cross_questions,
+        strict=section.strict,
+        exhaustive=exhaustive,
     )
     rubric = RubricSettings(**settings.rubric.model_dump())
     prompts = {

@@ -173,7 +173,7 @@ KEPT = Curation(
             ("rest cough", "cough treatment"),
             Alignment.SUPPORTED,
             (
-                Hit(PASSAGES[2], 7.5, 1, SIDES),
+                Hit(PASSAGES[2], 7.5, 1, SIDES, "Words … that were shown."),
                 Hit(PASSAGES[0], 1 / 3, 2),
                 Hit(PASSAGES[1], 0.1, 3),
             ),

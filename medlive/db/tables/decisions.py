@@ -527,6 +527,9 @@ class ClaimEvidenceRow(Base):
     harm_quote: Mapped[str | None] = column(
         "Its words by which the second check finds that it could hurt; NULL: not cited there"
     )
+    shown: Mapped[str] = column(
+        "What the judge was given of it; empty for nothing", server_default=""
+    )
 
 
 class ControllerCheckRow(Base):

@@ -109,7 +109,7 @@ def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -
     assert (dense["kind"], dense["recall"]["k"], dense["fusion"]) == (
         "flat",
         32,
-        {"rrf_k": 60, "depth": 100},
+        {"rrf_k": 60, "depth": 100, "joint": 0.5},
     )
     words = open_index(index, retriever="bm25")
     assert (words.identity.retriever, words.identity.dense) == ("bm25", None)
@@ -218,15 +218,20 @@ def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) 
         for side, alone in ((Side.LEXICAL, words), (Side.DENSE, near))
         for n, phrase in enumerate(query.phrases)
     }
+    # Both phrases' words together count as much as the phrases by themselves, and all words as much as vectors.
+    [both] = search(words, " ".join(query.phrases), k=200)
+    orders[Side.JOINT, 0] = {h.passage.id: h for h in both}
+    weights = {Side.LEXICAL: 0.5, Side.JOINT: 1.0, Side.DENSE: 1.0}
     for hit in hits:
         expected = [
             (side, n, found[hit.passage.id].rank, found[hit.passage.id].score)
-            for (side, n), found in orders.items()
-            if hit.passage.id in found
+            for side in Side
+            for n in (0, 1)
+            if hit.passage.id in (found := orders.get((side, n), {}))
         ]
         assert [(s.side, s.phrase, s.rank, s.score) for s in hit.sides] == expected
         assert hit.score == pytest.approx(
-            sum(1 / (60 + rank) for _, _, rank, _ in expected), abs=1e-9
+            sum(weights[side] / (60 + rank) for side, _, rank, _ in expected), abs=1e-9
         )
     assert len({len(hit.sides) for hit in hits}) > 1
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
@@ -437,6 +442,7 @@ def test_several_phrases_are_fused_without_vectors(tmp_path: Path) -> None:
     assert {(s.side, s.phrase) for h in hits for s in h.sides} == {
         (Side.LEXICAL, 0),
         (Side.LEXICAL, 1),
+        (Side.JOINT, 0),
     }
     [one] = search(words, "colchicine", k=20)
     assert all(h.score == h.sides[0].score for h in one)

@@ -8,6 +8,7 @@ import pytest
 
 from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome
+from medlive.curation.validator import EvidenceLimits
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.completion import Library, RubricSettings
@@ -112,7 +113,7 @@ async def completed(
         "reader": ReplayEngine(reader, Memory()),
         "rubric": ReplayEngine(writer, Memory()),
     }
-    library = Library(OnePassage(), 3, date(2026, 11, 21))
+    library = Library(OnePassage(), EvidenceLimits(3, 4000), date(2026, 11, 21))
     done, rubric = await complete_case(
         curation, "en", engines, library=library, settings=settings or RubricSettings()
     )

@@ -1,0 +1,212 @@
+"""The sentences of a passage, and which of them cannot be read without another.
+
+Other than `corpora.parsing.chunk.sentences`, which decides where passages are cut and so may never change, this
+knows abbreviations, wrapped lines, list items, and what refers back.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from medlive.text.tokens import longest_prefix, weight
+
+LONGEST: Final = 600
+"""Units of weight (medlive.text.tokens) of the longest sentence: 600 Latin or 150 Chinese characters. What is
+longer is a table or a text without stops, and is divided at the ends of clauses."""
+_NEAREST_HEAD: Final = 40
+"""Sentences before a list item among which its head is looked for."""
+
+_END: Final = re.compile(
+    r"""[.!?]["')\]”’]{0,3}\s+|[。！？]["”’）」』]{0,3}\s*|\s*\n\s*"""
+)
+_CLAUSE_END: Final = re.compile(r"[，、；：。,;:|]\s*|\s+")
+_LAST_WORD: Final = re.compile(r"(?:\w\.)*\w+\Z")
+_ALWAYS_SHORT: Final = frozenset(
+    [
+        "dr",
+        "mr",
+        "mrs",
+        "ms",
+        "prof",
+        "fig",
+        "figs",
+        "vs",
+        "e.g",
+        "i.e",
+        "cf",
+        "spp",
+        "approx",
+    ]
+)
+_SHORT_BEFORE_NUMBER: Final = frozenset(
+    ["no", "nos", "p", "pp", "vol", "ref", "refs", "eq", "ca", "max", "min"]
+)
+_MARKER: Final = re.compile(
+    r"[-•*▪·–●・■\uf0b7]\s*|\(?\d{1,2}[.)、．]\s*|[（(]\d{1,2}[)）]\s*|[①-⑳]\s*|\(?[a-zA-Z][.)]\s+"
+    r"|\(?[IVXivx]{2,4}[.)]\s+"
+)
+_ITEM: Final = re.compile(rf"(?:{_MARKER.pattern})\w")
+_OPENS: Final = re.compile(r"[:：]\s*\Z")
+_EXPLETIVE: Final = re.compile(
+    r"(?i)it (?:is|was|may be|has been) (?:\w+ly )?(?:important|recommended|possible|likely|unlikely|unclear|unknown"
+    r"|known|not known|estimated|advisable|essential|necessary|thought|believed|suggested|reported|shown|best) "
+)
+_REFERS_BACK: Final = re.compile(
+    r"""(?ix) ["'(\[“‘]{0,2} (?:
+        (?: it | its | this | these | they | them | their | he | she | his | her | such | both | either | neither
+          | that\ (?:is|was|may|can) | those(?!\ (?:who|whose|with|without|in|at|of|on)\b) | another | others
+          | the\ (?:former|latter|same|above|two|other)
+          | however | therefore | thus | hence | moreover | furthermore | otherwise | instead | consequently
+          | conversely | similarly | accordingly | nevertheless | nonetheless
+          | but | and | or | so | then | also | yet | as\ a\ result | on\ the\ other\ hand | if\ (?:so|not)
+        ) \b
+      | (?:[\w-]+,?\ ){1,3} (?: this | these | both | such | those(?!\ (?:who|whose|with|without|in|at|of|on)\b)
+          | it | they | them ) \b (?!-)
+      | 但 | 而(?!且) | 因此 | 所以 | 然而 | 其(?!实) | 它 | 这 | 两者 | 二者 | 那(?!么)
+      | 前者 | 后者 | 否则 | 如此 | 由此 | 故(?!意)
+      | 若是 | 以上 | 以下 | 上述 | 另一 | 则 | 该 | 此(?!外)
+      | [\u3400-\u9fff]{1,3} (?: 该(?!患) | 此(?!外|时) | 上述 | 两者 | 二者 | 这[些种类样] | 前者 | 后者 )
+    )"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence in its text, `text[start:end]`, without the white space around it."""
+
+    start: int
+    end: int
+    units: int  # Its weight
+    needs: tuple[int, ...] = ()
+    """The sentences, by number, without which it cannot be understood."""
+    cut_before: bool = False
+    """Whether it begins inside a sentence that is too long to be given whole."""
+    cut_after: bool = False
+
+
+def split_sentences(text: str) -> list[Sentence]:
+    """The sentences of a text in order; one that weighs more than `LONGEST` in parts, which say that they are."""
+    spans = [part for start, end in _spans(text) for part in _parts(text, start, end)]
+    return [_with_needs(text, spans, number) for number in range(len(spans))]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """(start, end) of each sentence, however long."""
+    start = 0
+    for match in _END.finditer(text):
+        if not _is_end(text, start, match):
+            continue
+        if span := _stripped(text, start, match.end()):
+            yield span
+        start = match.end()
+    if span := _stripped(text, start, len(text)):
+        yield span
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int] | None:
+    own = text[start:end]
+    bare = own.strip()
+    if not bare:
+        return None
+    start += len(own) - len(own.lstrip())
+    return start, start + len(bare)
+
+
+def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether a stop or a line's end closes the sentence that began at `start`."""
+    before, following = text[start : match.start()], text[match.end() : match.end() + 1]
+    bare = _stripped(text, start, match.end())
+    if bare is None or _MARKER.fullmatch(text, bare[0], match.end()):
+        return False
+    stop = text[match.start()]
+    if stop.isspace():
+        wrapped = following.islower() and following.isascii()
+        return not (wrapped and before[-1:] not in ".!?:;。！？：；")
+    if stop != ".":
+        return True
+    if "\n" in match[0]:
+        return True
+    return not _is_abbreviation(before, following)
+
+
+def _is_abbreviation(before: str, following: str) -> bool:
+    """Whether a full stop between these belongs to an abbreviation or a damaged decimal ("30. 4")."""
+    found = _LAST_WORD.search(before)
+    if found is None:
+        return False
+    word = found[0].lower()
+    if word in _ALWAYS_SHORT:
+        return True
+    if word == "al":
+        return following.islower() or following.isdigit() or following == "("
+    if following.isdigit():
+        return word in _SHORT_BEFORE_NUMBER or (word.isdigit() and len(word) < 3)
+    return (
+        following.islower() and following.isascii() and ("." in word or len(word) < 4)
+    )
+
+
+def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
+    """A sentence, in several parts where it is too long; each part but the last ends with a clause if it can."""
+    first = start
+    while weight(text[start:end]) > LONGEST:
+        limit = start + longest_prefix(text[start:end], LONGEST)
+        cut = limit
+        for match in _CLAUSE_END.finditer(text, start + (limit - start) // 2, limit):
+            cut = match.end()
+        own = _stripped(text, start, cut)
+        if own is not None:
+            yield _sentence(text, own, cut_before=start > first, cut_after=True)
+        start = cut
+    if own := _stripped(text, start, end):
+        yield _sentence(text, own, cut_before=start > first)
+
+
+def _sentence(
+    text: str, span: tuple[int, int], *, cut_before: bool, cut_after: bool = False
+) -> Sentence:
+    return Sentence(
+        start=span[0],
+        end=span[1],
+        units=weight(text[span[0] : span[1]]),
+        cut_before=cut_before,
+        cut_after=cut_after,
+    )
+
+
+def _with_needs(text: str, sentences: list[Sentence], number: int) -> Sentence:
+    """The sentence with the numbers of those that it needs."""
+    own = sentences[number]
+    words = text[own.start : own.end]
+    needs: list[int] = []
+    if own.cut_before:
+        pass  # The mark says that its beginning is missing.
+    elif _is_item(text, sentences, number):
+        needs += _head_of(text, sentences, number)
+    elif number and _REFERS_BACK.match(words) and not _EXPLETIVE.match(words):
+        needs.append(number - 1)
+    if _OPENS.search(words) and number + 1 < len(sentences):
+        needs.append(number + 1)
+    return replace(own, needs=tuple(needs))
+
+
+def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:
+    """Whether a sentence is an item of a list: it has a mark, or is a line without a stop."""
+    own = sentences[number]
+    words = text[own.start : own.end]
+    if _ITEM.match(words):
+        return True
+    between = text[sentences[number - 1].end : own.start] if number else "\n"
+    return "\n" in between and words[-1] not in ".!?。！？" and not _OPENS.search(words)
+
+
+def _head_of(text: str, sentences: list[Sentence], number: int) -> Iterator[int]:
+    """The line that opens the list of which `number` is an item, if there is one."""
+    for earlier in range(number - 1, max(-1, number - 1 - _NEAREST_HEAD), -1):
+        words = text[sentences[earlier].start : sentences[earlier].end]
+        if _OPENS.search(words):
+            yield earlier
+            return
+        if not _is_item(text, sentences, earlier):
+            return
