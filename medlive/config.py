@@ -95,7 +95,7 @@ class RoleSettings(_Section):
 
 
 class Roles(_Section):
-    """The engines of the six roles."""
+    """The engines of the roles."""
 
     screener: RoleSettings = RoleSettings()
     validator: RoleSettings = RoleSettings()
@@ -105,6 +105,8 @@ class Roles(_Section):
         RoleSettings()
     )  # Reads what the others wrote; preferably a different model
     grader: RoleSettings = RoleSettings()
+    prober: RoleSettings = RoleSettings()
+    """Writes the answers that rubrics are proved by; where it is not set, a model that another role names."""
 
 
 class CurationSection(_Section):
@@ -122,6 +124,13 @@ class CurationSection(_Section):
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     thread_timeout_s: Annotated[float, Field(gt=0)] = 7200.0
     """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
+
+
+class RubricSection(_Section):
+    """How rubrics are made (docs/method.md §1, Rubric)."""
+
+    prove: bool = True
+    """Whether a rubric is released only once four answers of known quality prove it. The rules engine's never is."""
 
 
 class EvidenceSection(_Section):
@@ -175,7 +184,7 @@ class BudgetSection(_Section):
         None  # Of an ISO week, over all runs and workers
     )
     stage_week_usd: dict[
-        Literal["screener", "validator", "controller", "rubric", "reader"],
+        Literal["screener", "validator", "controller", "rubric", "reader", "grader"],
         Annotated[float, Field(gt=0)],
     ] = Field(default_factory=dict)
     """Stage → the same for its replies alone."""
@@ -377,6 +386,7 @@ class Settings(_Section):
         default_factory=dict
     )  # Fields of `medlive.filters.FilterSettings`
     curation: CurationSection = CurationSection()
+    rubric: RubricSection = RubricSection()
     evidence: EvidenceSection = EvidenceSection()
     budget: BudgetSection = BudgetSection()
     codebooks: CodebookSection = CodebookSection()

@@ -1,7 +1,7 @@
 """A case's rubric: written by one engine, linted in code, reviewed by another, revised once where it must be.
 
-`complete_case` makes a curated case one that can be released: its rubric, the last look for identifiers, and what
-kind of case it is.
+`complete_case` makes a curated case one that can be released: its rubric with its proof, the last look for
+identifiers, and what kind of case it is.
 
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
@@ -9,7 +9,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -30,6 +30,7 @@ from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
+from medlive.rubric.defend import cited_passages
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
 from medlive.rubric.model import (
     SPECIALTIES,
@@ -39,6 +40,8 @@ from medlive.rubric.model import (
     Rubric,
     Theme,
 )
+from medlive.rubric.proof import Proof
+from medlive.rubric.prove import GradeProbe, Proving, Revision
 
 LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
 
@@ -114,16 +117,39 @@ async def write_rubric(
     draft = await drafting.draft()
     if draft.remaining or draft.lost_advice():
         try:
-            draft = await drafting.draft(draft)
+            draft = await drafting.draft(_criteria(draft.reply), draft.shown_findings())
         except AgentFailure as failure:
             raise AgentFailure(
                 failure.reason, f"revision round: {failure.detail}"
             ) from failure
-    reply, criteria = draft.reply, draft.criteria
-    no_negative = (
-        "" if any(c.points < 0 for c in criteria) else reply.no_negative.strip()
-    )
-    return Rubric(reply.theme, reply.specialty, criteria, no_negative), draft.remaining
+    return draft.rubric(), draft.remaining
+
+
+async def revise_rubric(
+    text: CaseText,
+    advice: Sequence[Element],
+    rubric: Rubric,
+    findings: Sequence[Mapping[str, str]],
+    *,
+    writer: Agent,
+    reviewer: Agent,
+) -> tuple[Rubric, tuple[Finding, ...]]:
+    """A rubric as the writer revised it, and what is still wrong with it.
+
+    Args:
+        text: The case.
+        advice: Its advice elements.
+        rubric: What is revised.
+        findings: What speaks against it: {criterion (an id, or "" for the whole), finding}.
+        writer: Revises it.
+        reviewer: Reviews the revision.
+
+    Raises:
+        AgentFailure: If an engine gives no usable reply.
+    """
+    drafting = _Drafting(text, advice, writer, reviewer)
+    draft = await drafting.draft(rubric.criteria, findings)
+    return draft.rubric(), draft.remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +161,21 @@ class _Draft:
     findings: tuple[Finding, ...]
     criteria: tuple[Criterion, ...]  # Those without a fault
     remaining: tuple[Finding, ...]  # What is wrong with these
+
+    def rubric(self) -> Rubric:
+        """The rubric of the criteria without a fault."""
+        has_penalty = any(c.points < 0 for c in self.criteria)
+        no_negative = "" if has_penalty else self.reply.no_negative.strip()
+        return Rubric(
+            self.reply.theme, self.reply.specialty, self.criteria, no_negative
+        )
+
+    def shown_findings(self) -> list[dict[str, str]]:
+        """What the writer is shown of the findings."""
+        return [
+            {"criterion": f.criterion or "", "finding": f"{f.fault.value}: {f.detail}"}
+            for f in self.findings
+        ]
 
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, and not because others say the same."""
@@ -154,18 +195,16 @@ class _Drafting:
     writer: Agent
     reviewer: Agent
 
-    async def draft(self, earlier: _Draft | None = None) -> _Draft:
+    async def draft(
+        self,
+        earlier: Sequence[Criterion] = (),
+        findings: Sequence[Mapping[str, str]] = (),
+    ) -> _Draft:
         """A draft, or the revision of an earlier one."""
         inputs = self._inputs("kind", "statement")
         if earlier:
-            inputs["earlier"] = [_shown(c) for c in _criteria(earlier.reply)]
-            inputs["findings"] = [
-                {
-                    "criterion": f.criterion or "",
-                    "finding": f"{f.fault.value}: {f.detail}",
-                }
-                for f in earlier.findings
-            ]
+            inputs["earlier"] = [_shown(c) for c in earlier]
+            inputs["findings"] = list(findings)
         reply = await self.writer.ask(RubricReply, inputs, _fault_of)
         criteria = _criteria(reply)
         certain = self._lint(criteria, reply)
@@ -246,29 +285,54 @@ def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
     )
 
 
+class CompletedCase(NamedTuple):
+    """A curation whose case can be released, or what keeps it from that."""
+
+    curation: Curation
+    rubric: Rubric | None  # None where an engine gave no usable reply
+    proof: Proof | None = None  # None where none was made
+
+
 async def complete_case(
     curation: Curation,
     language: str,
     respondents: Mapping[str, Engine],
     first_rounds: Mapping[str, int] = MappingProxyType({}),
-) -> tuple[Curation, Rubric | None]:
-    """A kept or held curation with its rubric and kind, and its texts without identifiers of people.
+    *,
+    grade: GradeProbe | None = None,
+) -> CompletedCase:
+    """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
 
-    `respondents` has the roles "rubric" and "reader", `first_rounds` is as for `curate`. The curation is held
-    where the rubric stays faulty or a name could not be removed; it failed, and has no rubric, when an engine gave
-    no usable reply.
+    The curation is held where the rubric stays faulty or unproven or a name could not be removed; it failed, and
+    has no rubric, when an engine gave no usable reply.
+
+    Args:
+        curation: What the chain made of a thread.
+        language: "en" or "zh".
+        respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
+        first_rounds: As for `curate`.
+        grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
     assert text is not None
-    writer, reader = (
-        Agent(respondents[role], journal, language, first_rounds.get(role, 0))
-        for role in ("rubric", "reader")
-    )
-    engines = {**curation.engines, "rubric": writer.identity.as_json()}
+    roles = ("rubric", "reader", *(("prober", "grader") if grade else ()))
+    agents = {}
+    for role in roles:
+        first = first_rounds.get(role, 0)
+        agents[role] = Agent(respondents[role], journal, language, first)
+    writer, reader = agents["rubric"], agents["reader"]
+    engines = dict(curation.engines)
+    for role in roles:
+        engines[role] = agents[role].identity.as_json()
+    advice = curation.side(Side.ADVICE)
+    proof = None
     try:
         rubric, faults = await write_rubric(
-            text, curation.side(Side.ADVICE), writer=writer, reviewer=reader
+            text, advice, writer=writer, reviewer=reader
         )
+        if grade is not None:
+            proving = _proving(curation, text, agents, grade)
+            rubric, faults, proof = await proving.prove(rubric, faults)
         redacted = await redact_texts(texts_of(text, rubric), reader)
     except AgentFailure as exc:
         failed = replace(
@@ -278,25 +342,63 @@ async def complete_case(
             reason=exc.reason,
             detail=exc.detail,
         )
-        return replace(failed, holds=(), calls=tuple(journal), engines=engines), None
+        failed = replace(failed, holds=(), calls=tuple(journal), engines=engines)
+        return CompletedCase(failed, None)
     text, rubric = with_texts(text, rubric, redacted)
     rubric = await classify(text, rubric, writer)
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
-    holds = []
-    if faults:
-        detail = "; ".join(
-            f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults
-        )
-        holds.append(
-            Hold(
-                Reason.RUBRIC_FAULTY,
-                detail[:2000],
-                tuple(f.criterion for f in faults if f.criterion),
-            )
-        )
+    holds = (*_fault_holds(faults), *_proof_holds(proof))
     if redacted.remaining:
-        holds.append(Hold(Reason.IDENTIFIER, "; ".join(redacted.remaining)[:2000]))
-    return with_holds(done, tuple(holds)), rubric
+        detail = "; ".join(redacted.remaining)[:2000]
+        holds = (*holds, Hold(Reason.IDENTIFIER, detail))
+    return CompletedCase(with_holds(done, holds), rubric, proof)
+
+
+def _proving(
+    curation: Curation, text: CaseText, agents: Mapping[str, Agent], grade: GradeProbe
+) -> Proving:
+    advice = curation.side(Side.ADVICE)
+    writer, reader = agents["rubric"], agents["reader"]
+
+    async def revise(rubric: Rubric, findings: Sequence[Mapping[str, str]]) -> Revision:
+        revised = await revise_rubric(
+            text, advice, rubric, findings, writer=writer, reviewer=reader
+        )
+        return Revision(*revised)
+
+    def lint_rubric(rubric: Rubric) -> tuple[Finding, ...]:
+        return lint_case(
+            writer.language, rubric.criteria, text, advice, rubric.no_negative
+        )
+
+    return Proving(
+        text=text,
+        advice=advice,
+        passages=cited_passages(curation.claims),
+        prober=agents["prober"],
+        grader=agents["grader"],
+        reviewer=reader,
+        grade=grade,
+        revise=revise,
+        lint=lint_rubric,
+    )
+
+
+def _fault_holds(faults: Sequence[Finding]) -> tuple[Hold, ...]:
+    if not faults:
+        return ()
+    detail = "; ".join(
+        f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults
+    )
+    criteria = tuple(f.criterion for f in faults if f.criterion)
+    return (Hold(Reason.RUBRIC_FAULTY, detail[:2000], criteria),)
+
+
+def _proof_holds(proof: Proof | None) -> tuple[Hold, ...]:
+    if proof is None or proof.passed:
+        return ()
+    detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in proof.last_failures)
+    return (Hold(Reason.RUBRIC_UNPROVEN, detail[:2000]),)
 
 
 def lint_case(

@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.snapshot.identity import canary_of
-from medlive.snapshot.model import SnapshotCase
+from medlive.snapshot.model import PROOF_FIELDS, SnapshotCase
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -65,6 +66,18 @@ class Provenance(_Frozen):
     thresholds: dict[str, bool | int | float | str]
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class ProofMeans(_Frozen):
+    """How the rubrics measure: means over the cases whose rubric is proved; None where none is."""
+
+    cases: Count = 0  # With a proved rubric
+    ceiling: Share | None = None
+    floor: Share | None = None
+    separation: Share | None = None
+
+
 class Counts(_Frozen):
     """How many cases and criteria, and how the cases (the criteria, by axis) divide."""
 
@@ -82,6 +95,7 @@ class Counts(_Frozen):
     criteria_per_case: dict[
         str, Count
     ]  # Number of criteria → how many cases have as many
+    proof: ProofMeans = ProofMeans()
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 
@@ -89,7 +103,8 @@ class Tally:
     """Counts cases as the manifest states them."""
 
     def __init__(self) -> None:
-        self.cases = self.criteria = 0
+        self.cases = self.criteria = self._proved = 0
+        self._proof: dict[str, Fraction] = {}
         self._by = {
             name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS
         }
@@ -103,13 +118,31 @@ class Tally:
         self._by["by_month"][case.posted_at.isoformat()[:7]] += 1
         self._by["by_axis"].update(c.axis for c in case.criteria)
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
+        if case.ceiling is not None:
+            self._proved += 1
+            for name in PROOF_FIELDS:
+                figure = Fraction(getattr(case, name))
+                self._proof[name] = self._proof.get(name, Fraction(0)) + figure
 
     def counts(self, held: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
         by = {name: dict(sorted(counter.items())) for name, counter in self._by.items()}
         return Counts.model_validate(
-            {"cases": self.cases, "criteria": self.criteria, "held": held, **by}
+            {
+                "cases": self.cases,
+                "criteria": self.criteria,
+                "held": held,
+                "proof": self._means(),
+                **by,
+            }
         )
+
+    def _means(self) -> dict[str, float]:
+        means: dict[str, float] = {"cases": self._proved}
+        for name, total in self._proof.items():
+            # Of exact sums: the order of the cases does not matter.
+            means[name] = round(float(total / self._proved), 4)
+        return means
 
 
 _FIELDS: Final = (
@@ -121,7 +154,7 @@ _FIELDS: Final = (
     "dialogue_register",
     "first_release",
 )
-_NUMBERS: Final = ("cases", "criteria", "held")
+_NUMBERS: Final = ("cases", "criteria", "held", "proof")
 
 
 class Ancestor(_Frozen):
@@ -164,7 +197,7 @@ class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: Literal[2] = 2
+    format_version: Literal[3] = 3
     version: Version
     created_at: AwareDatetime
     parent: Version | None
@@ -185,6 +218,8 @@ class Manifest(_Frozen):
     provenance: Provenance
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
+    warnings: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What a reader of scores should know; empty, and not written, where there is nothing."""
     canary: Guid  # A text that holds this GUID was copied from the snapshot
     audit_log: AuditLogHead | None = (
         None  # None, and not in the file: frozen before it was noted
@@ -207,6 +242,19 @@ class Manifest(_Frozen):
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
         return pretty_json(self.as_json())
+
+
+def warnings_of(provenance: Provenance) -> tuple[str, ...]:
+    """Return what the provenance warns of: rubrics that one model wrote, tried and graded."""
+    models: dict[str, set[str]] = {"rubric": set(), "prober": set(), "grader": set()}
+    for engine in provenance.engines:
+        models.get(engine.role, set()).add(engine.model)
+    common = models["rubric"] & models["prober"] & models["grader"]
+    return tuple(
+        f"{model} wrote rubrics, wrote the answers that prove them, and graded these:"
+        " such a proof finds less"
+        for model in sorted(common)
+    )
 
 
 @dataclass(frozen=True, slots=True)

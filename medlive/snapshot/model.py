@@ -77,6 +77,10 @@ class SnapshotCase:
     )  # In the order of their positions
     difficulty: str = "unknown"  # One of `medlive.rubric.model.Difficulty`
     dialogue_register: str = "unknown"  # One of `medlive.rubric.model.Register`
+    # Of the rubric's proof (`medlive.rubric.proof.Figures`), each from 0 to 1; None where it was not proved.
+    ceiling: float | None = None
+    floor: float | None = None
+    separation: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.posted_at, datetime):
@@ -108,9 +112,15 @@ CASE_FIELDS: Final[Mapping[str, type]] = {
     "advice": str,
     "difficulty": str,
     "dialogue_register": str,
+    "ceiling": float,
+    "floor": float,
+    "separation": float,
     "canary": str,
 }
 """Columns of cases, in order, with the type of their JSON value."""
+
+PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
+"""The columns that may be null: all three of a case, or none."""
 
 CRITERION_FIELDS: Final[Mapping[str, type]] = {
     "criterion_id": str,
@@ -134,6 +144,8 @@ def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
     if extra := sorted(str(name) for name in row if name not in fields):
         return f"unknown fields {', '.join(extra)}"
     for name, kind in fields.items():
+        if name in PROOF_FIELDS and row[name] is None:
+            continue
         if type(row[name]) is not kind:
             return f"{name}: expected {kind.__name__}, got {type(row[name]).__name__}"
     return None

@@ -40,6 +40,7 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.evaluation.grading.probes import grade_probe
 from medlive.filters.model import FilterReason
 from medlive.rubric.model import (
     SPECIALTIES,
@@ -82,6 +83,15 @@ _Text = Annotated[
 ]
 
 
+_RUBRIC_FIELDS = (
+    "theme",
+    "specialty",
+    "no_negative",
+    "difficulty",
+    "dialogue_register",
+)
+
+
 class _Edited(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -120,7 +130,7 @@ class CaseEdit(_Edited):
     @classmethod
     def of(cls, case: StoredCase) -> "CaseEdit":
         """The case as it is."""
-        plain = {k: v for k, v in asdict(case.rubric).items() if k != "criteria"}
+        plain = {k: getattr(case.rubric, k) for k in _RUBRIC_FIELDS}
         criteria = tuple(
             CriterionEdit(**{k: v for k, v in asdict(c).items() if k != "position"})
             for c in case.rubric.criteria
@@ -149,7 +159,10 @@ class CaseEdit(_Edited):
         texts: dict[str, Any] = {
             k: given.pop(k) for k in ("narrative", "query", "advice") if k in given
         }
-        return replace(case.text, **texts), replace(case.rubric, **given)
+        text, rubric = replace(case.text, **texts), replace(case.rubric, **given)
+        if (text, rubric.criteria) != (case.text, case.rubric.criteria):
+            rubric = rubric.unproved()
+        return text, rubric
 
 
 def _numbered(
@@ -247,7 +260,7 @@ async def drop_element(
         stored = await load_thread(
             session, await revision_of(session, case.curation_id)
         )
-    started, rubric = now(), None
+    started, rubric, proof = now(), None, None
     raw = normalised(stored.thread)
     language = thread_language(raw)
     curation = await curate_without_element(
@@ -259,7 +272,12 @@ async def drop_element(
         pipeline.curation,
     )
     if curation.outcome is not Outcome.FAILED:
-        curation, rubric = await complete_case(curation, language, pipeline.respondents)
+        curation, rubric, proof = await complete_case(
+            curation,
+            language,
+            pipeline.respondents,
+            grade=grade_probe if pipeline.prove else None,
+        )
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
@@ -283,6 +301,7 @@ async def drop_element(
             language,
             curation,
             rubric,
+            proof,
             started=started,
             digest=digest,
         )

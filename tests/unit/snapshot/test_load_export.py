@@ -17,6 +17,7 @@ from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.snapshot.export import _RISKY, ExportFormat, export_slice, guarded
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.snapshot.model import PROOF_FIELDS
 from medlive.snapshot.parquet import CANARY_KEY
 from tests.unit.snapshot.conftest import META, added, make_case
 
@@ -51,10 +52,11 @@ def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
         read = [
             {k: unguarded(v) for k, v in row.items()} for row in csv.DictReader(handle)
         ]
-    return [
-        {**r, "revision": int(r["revision"]), "criteria": json.loads(r["criteria"])}
-        for r in read
-    ]
+    numbers = {"revision": int, "criteria": json.loads}
+    for row in read:
+        for name, kind in {**numbers, **dict.fromkeys(PROOF_FIELDS, float)}.items():
+            row[name] = kind(row[name]) if row[name] else None
+    return read
 
 
 @pytest.mark.parametrize(

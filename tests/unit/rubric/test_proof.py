@@ -1,0 +1,398 @@
+"""A rubric is proved by answers of known quality: what code decides, and what each engine can do wrong."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from medlive.curation.chain import ROLES
+from medlive.curation.model import Outcome, Reason
+from medlive.evaluation.grading.probes import grade_probe
+from medlive.rubric.model import Axis, Criterion
+from medlive.rubric.probe import LENGTHS, probe_prompt
+from medlive.rubric.proof import (
+    GradedProbe,
+    Probe,
+    ProbeVerdict,
+    ProofFault,
+    examine,
+)
+from medlive.rubric.write import CompletedCase, complete_case
+from tests.support.scripted import KIND, Scripted, changed, run
+
+Inputs = Mapping[str, Any]
+WORDS = {
+    "excellent_short": "stop",
+    "excellent_long": "losartan",
+    "vague": "maybe",
+    "wrong": "continue",
+}
+
+
+def answer(probe: str) -> str:
+    """An answer of the right length, whose words are no other's."""
+    count = LENGTHS["en"][Probe(probe)].least + 10
+    return " ".join(f"{WORDS[probe]}{place}" for place in range(count)) + "."
+
+
+def probed(inputs: Inputs) -> dict[str, str]:
+    mistake = "It should stop." if inputs["probe"] == "wrong" else ""
+    return {"mistake": mistake, "answer": answer(inputs["probe"])}
+
+
+def kind_of(text: str) -> Probe:
+    return next(Probe(kind) for kind, word in WORDS.items() if text.startswith(word))
+
+
+def graded(meets: Callable[[Probe, str], bool]) -> Callable[[Inputs], dict[str, Any]]:
+    """A grader's reply; `meets` says which kind of answer meets which criterion."""
+
+    def reply(inputs: Inputs) -> dict[str, Any]:
+        kind = kind_of(inputs["answer"])
+        grades = []
+        for criterion in inputs["criteria"]:
+            met = meets(kind, criterion["criterion"])
+            quote = " ".join(inputs["answer"].split()[:8]) if met else ""
+            reasoning = "The answer says so." if met else "The answer does not say so."
+            grades.append(
+                {
+                    "id": criterion["id"],
+                    "reasoning": reasoning,
+                    "met": met,
+                    "quote": quote,
+                    "whole": False,
+                }
+            )
+        return {"grades": grades}
+
+    return reply
+
+
+def rubric(*criteria: tuple[str, int]) -> dict[str, Any]:
+    return {
+        "theme": "Response Depth",
+        "specialty": "unknown",
+        "no_negative": "",
+        "facts": [
+            {"id": "f1", "fact": "Lisinopril can cause a dry cough.", "advice_id": "a1"}
+        ],
+        "criteria": [
+            {"axis": "Accuracy", "fact_id": "f1", "criterion": text, "points": points}
+            for text, points in criteria
+        ],
+    }
+
+
+STATES = ("States that lisinopril can cause a dry cough.", 6)
+TRIVIAL = ("States that a cough is a frequent complaint.", 6)
+ASKS = ("Asks whether the patient has a fever.", 6)
+DENIES = ("Denies that a tablet can cause a cough.", -5)
+
+
+def measures(kind: Probe, criterion: str) -> bool:
+    """The grader of a rubric that measures: good answers meet rewards, the wrong one the error."""
+    if criterion == TRIVIAL[0]:
+        return False
+    if criterion == DENIES[0]:
+        return kind is Probe.WRONG
+    return kind in (Probe.SHORT, Probe.LONG)
+
+
+def ruled(needed: bool) -> Callable[[Inputs], dict[str, Any]]:
+    return lambda inputs: {
+        "rulings": [
+            {
+                "criterion_id": criterion["id"],
+                "needed": needed,
+                "basis": "a1" if needed else "",
+                "reason": "So it is.",
+            }
+            for criterion in inputs["criteria"]
+        ]
+    }
+
+
+def script(**tasks: Any) -> dict[str, Any]:
+    usual = {
+        "rubric.write": rubric(STATES, ASKS, DENIES),
+        "reader.rubric": {"problems": [], "life_critical": []},
+        "reader.identifiers": {"found": []},
+        "rubric.classify": KIND,
+        "rubric.probe": probed,
+        "rubric.defend": ruled(needed=False),
+        "grader.rubric": graded(measures),
+    }
+    named = {name.replace("__", "."): reply for name, reply in tasks.items()}
+    return {**changed(), **usual, **named}
+
+
+async def complete(engine: Scripted) -> CompletedCase:
+    curation = await run({}, engine=engine)
+    roles = dict.fromkeys((*ROLES, "rubric", "prober", "grader"), engine)
+    return await complete_case(curation, "en", roles, grade=grade_probe)
+
+
+def asked(engine: Scripted, task: str) -> list[Any]:
+    return [request for request in engine.requests if request.task == task]
+
+
+def criterion(place: int, points: int) -> Criterion:
+    return Criterion(
+        id=f"c{place}",
+        position=place,
+        criterion=f"Criterion {place}.",
+        axis=Axis.ACCURACY,
+        points=points,
+        advice_id="a1",
+    )
+
+
+def probes(met: Mapping[Probe, set[str]], ids: list[str]) -> list[GradedProbe]:
+    return [
+        GradedProbe(
+            kind, "text", "", {i: ProbeVerdict(i in met.get(kind, set())) for i in ids}
+        )
+        for kind in Probe
+    ]
+
+
+# Ten criteria of one point: the scores are tenths, where floating point would err.
+TEN = [criterion(place, 1) for place in range(1, 11)]
+IDS = [c.id for c in TEN]
+
+
+def tenths(short: int, long: int, vague: int, wrong: int) -> list[GradedProbe]:
+    numbers = zip(Probe, (short, long, vague, wrong), strict=True)
+    return probes({kind: set(IDS[:number]) for kind, number in numbers}, IDS)
+
+
+def test_each_bound_decides_exactly() -> None:
+    for short, long, vague, wrong in itertools.product(range(11), repeat=4):
+        examination = examine(TEN, tenths(short, long, vague, wrong))
+        expected = set()
+        if min(short, long) - max(vague, wrong) < 3:
+            expected.add(ProofFault.SEPARATION)
+        if long < 8:
+            expected.add(ProofFault.LONG_LOW)
+        if long - short > 2:
+            expected.add(ProofFault.SHORT_LOW)
+        if wrong > 1:  # 0.15 lies between tenths
+            expected.add(ProofFault.WRONG_HIGH)
+        assert {f.fault for f in examination.failures} == expected
+        assert examination.passed is (not expected)
+        figures = examination.figures
+        assert figures.ceiling == long / 10
+        assert figures.floor == max(vague, wrong) / 10
+        assert figures.separation == round(
+            (min(short, long) - max(vague, wrong)) / 10, 4
+        )
+
+
+def test_an_ungraded_criterion_is_no_verdict() -> None:
+    graded_once = tenths(8, 10, 0, 0)
+    graded_once[0] = replace(graded_once[0], verdicts={})
+    with pytest.raises(KeyError):
+        examine(TEN, graded_once)
+
+
+async def test_a_rubric_that_measures_is_proved_with_its_figures() -> None:
+    engine = Scripted(script())
+    curation, made, proof = await complete(engine)
+    assert curation.outcome is Outcome.KEPT
+    assert proof is not None
+    assert made is not None
+    assert (proof.passed, proof.rounds) == (True, 0)
+    assert (made.ceiling, made.floor, made.separation) == (1.0, 0.0, 1.0)
+    assert len(asked(engine, "rubric.write")) == 1
+    assert not asked(engine, "rubric.defend")
+    assert {"prober", "grader"} <= curation.engines.keys()
+    assert {"rubric.probe", "grader.rubric"} <= {call.task for call in curation.calls}
+
+
+async def test_the_prober_sees_the_question_and_one_assignment() -> None:
+    engine = Scripted(script())
+    await complete(engine)
+    requests = asked(engine, "rubric.probe")
+    assert [request.inputs["probe"] for request in requests] == list(Probe)
+    for request in requests:
+        assert set(request.inputs) == {"language", "probe", "query", "narrative"}
+        own = Probe(request.inputs["probe"])
+        assert request.prompt == probe_prompt(own)
+        for other in set(Probe) - {own}:
+            assert other.value not in request.prompt.text
+
+
+async def test_what_nobody_needs_is_dropped_and_costs_no_revision() -> None:
+    engine = Scripted(script(rubric__write=rubric(STATES, ASKS, TRIVIAL, DENIES)))
+    curation, made, proof = await complete(engine)
+    assert curation.outcome is Outcome.KEPT
+    assert made is not None
+    assert [c.criterion for c in made.criteria] == [STATES[0], ASKS[0], DENIES[0]]
+    assert [c.id for c in made.criteria] == ["c1", "c2", "c3"]
+    assert made.ceiling == 1.0
+    assert proof is not None
+    (finding,) = proof.findings
+    assert (finding.fault, finding.text) == (ProofFault.MISSED, TRIVIAL[0])
+    assert finding.needed is False
+    assert len(asked(engine, "rubric.write")) == 1
+    assert asked(engine, "rubric.defend")[0].inputs["criteria"][0]["doubt"] == [
+        "missed"
+    ]
+
+
+async def test_what_is_needed_goes_back_to_the_writer_with_the_reason() -> None:
+    drafts = [rubric(STATES, TRIVIAL, DENIES), rubric(STATES, ASKS, DENIES)]
+    engine = Scripted(script(rubric__write=drafts, rubric__defend=ruled(needed=True)))
+    curation, made, proof = await complete(engine)
+    assert curation.outcome is Outcome.KEPT
+    assert proof is not None
+    assert made is not None
+    assert (proof.passed, proof.rounds, made.ceiling) == (True, 1, 1.0)
+    first, second = asked(engine, "rubric.write")
+    assert "findings" not in first.inputs
+    words = json.dumps(second.inputs["findings"])
+    assert "long_low" in words
+    assert "needed by a1: So it is." in words
+    assert len(asked(engine, "rubric.probe")) == 4
+
+
+async def test_a_ruling_needs_a_basis_that_the_case_has() -> None:
+    def baseless(inputs: Inputs) -> dict[str, Any]:
+        reply = ruled(needed=True)(inputs)
+        reply["rulings"][0]["basis"] = "common sense"
+        return reply
+
+    engine = Scripted(
+        script(rubric__write=rubric(STATES, TRIVIAL, DENIES), rubric__defend=baseless)
+    )
+    curation, made, proof = await complete(engine)
+    assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
+    assert "common sense" in curation.detail
+    assert (made, proof) == (None, None)
+
+
+async def test_what_fails_after_two_revisions_is_held_with_its_answers() -> None:
+    engine = Scripted(
+        script(
+            rubric__write=rubric(STATES, TRIVIAL, DENIES),
+            rubric__defend=ruled(needed=True),
+        )
+    )
+    curation, made, proof = await complete(engine)
+    assert curation.outcome is Outcome.HELD
+    assert [hold.reason for hold in curation.holds] == [Reason.RUBRIC_UNPROVEN]
+    assert "excellent_long (0.50) is below 0.80" in curation.detail
+    assert made is not None
+    assert (made.ceiling, made.floor, made.separation) == (None, None, None)
+    assert proof is not None
+    assert (proof.passed, proof.rounds, proof.figures.ceiling) == (False, 2, 0.5)
+    assert {probe.answer for probe in proof.probes} == {answer(kind) for kind in Probe}
+    assert len(asked(engine, "rubric.write")) == 3
+    # The same criterion is ruled on once.
+    assert len(asked(engine, "rubric.defend")) == 1
+
+
+async def test_a_grader_that_meets_all_is_named_and_no_revision_is_paid_for() -> None:
+    engine = Scripted(script(grader__rubric=graded(lambda *_: True)))
+    curation, _, proof = await complete(engine)
+    assert curation.reason is Reason.RUBRIC_UNPROVEN
+    assert "grader_meets_all" in curation.detail
+    assert proof is not None
+    assert proof.rounds == 0
+    assert len(asked(engine, "rubric.write")) == 1
+
+
+async def test_a_lax_rubric_is_the_rubrics_fault() -> None:
+    everything = graded(lambda _, text: text != DENIES[0])
+    engine = Scripted(
+        script(grader__rubric=everything, rubric__defend=ruled(needed=True))
+    )
+    curation, _, proof = await complete(engine)
+    assert curation.reason is Reason.RUBRIC_UNPROVEN
+    assert proof is not None
+    assert {f.fault for f in proof.last_failures} == {
+        ProofFault.SEPARATION,
+        ProofFault.WRONG_HIGH,
+    }
+
+
+async def test_an_ungraded_criterion_fails_the_thread() -> None:
+    def forgets(inputs: Inputs) -> dict[str, Any]:
+        return {"grades": graded(measures)(inputs)["grades"][1:]}
+
+    curation, made, proof = await complete(Scripted(script(grader__rubric=forgets)))
+    assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
+    assert "the reply does not grade it" in curation.detail
+    assert (made, proof) == (None, None)
+
+
+def says(text: str, probe: str = "excellent_short") -> Callable[[Inputs], Any]:
+    """A prober that gives one assignment another answer."""
+    return lambda inputs: (
+        {**probed(inputs), "answer": text}
+        if inputs["probe"] == probe
+        else probed(inputs)
+    )
+
+
+PROBERS = {
+    "refuses in plain words": (
+        lambda _: "I cannot provide medical advice.",
+        Reason.REFUSED,
+        "refused",
+    ),
+    "refuses in an answer": (
+        says("I can't help with that. " + answer("excellent_short")),
+        Reason.INVALID_REPLY,
+        "declines",
+    ),
+    "praises": (
+        says("Great question! " + answer("excellent_short")),
+        Reason.INVALID_REPLY,
+        "'great question'",
+    ),
+    "speaks of its assignment": (
+        says("Here is a wrong answer. " + answer("wrong"), "wrong"),
+        Reason.INVALID_REPLY,
+        "'wrong answer'",
+    ),
+    "writes the rubric's words": (
+        says(f"{STATES[0]} {ASKS[0]} " + answer("excellent_short")),
+        Reason.INVALID_REPLY,
+        "list of criteria",
+    ),
+    "gives one answer four times": (
+        lambda inputs: {**probed(inputs), "answer": answer("excellent_long")[:900]},
+        Reason.INVALID_REPLY,
+        "83 words, expected 180 to 450",
+    ),
+    "gives good and vague one answer": (
+        says(answer("excellent_short"), "vague"),
+        Reason.INVALID_REPLY,
+        "given for another assignment",
+    ),
+    "names no mistake": (
+        lambda inputs: {**probed(inputs), "mistake": ""},
+        Reason.INVALID_REPLY,
+        "does not say what is wrong",
+    ),
+    "writes in another language": (
+        says("请停药。" * 40),
+        Reason.INVALID_REPLY,
+        "not in the language",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROBERS)
+async def test_a_prober_that_does_otherwise_fails_the_thread_by_name(name: str) -> None:
+    reply, reason, words = PROBERS[name]
+    engine = Scripted(script(rubric__probe=reply))
+    curation, made, proof = await complete(engine)
+    assert (curation.outcome, curation.reason) == (Outcome.FAILED, reason)
+    assert words in curation.detail
+    assert (made, proof) == (None, None)
+    assert not asked(engine, "grader.rubric")
