@@ -172,6 +172,7 @@ def _repeats(answer: str, criteria: Sequence[Criterion]) -> bool:
 
 def is_alike(one: str, other: str) -> bool:
     """Whether two folded answers have nearly the same words in the same order."""
-    words = [_WORD.findall(text) for text in (one, other)]
-    matcher = SequenceMatcher(None, *words, autojunk=False)
+    words: list[str] = _WORD.findall(one)
+    others: list[str] = _WORD.findall(other)
+    matcher = SequenceMatcher(None, words, others, autojunk=False)
     return matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE

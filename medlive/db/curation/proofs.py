@@ -1,15 +1,20 @@
 """Proofs of rubrics: stored with the decision they belong to, and loaded for who reviews it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import select
+from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import insert_rows, read, row_of
-from medlive.db.tables.decisions import RubricProbeRow, RubricProofRow
+from medlive.db.tables.decisions import (
+    CurationRow,
+    RubricProbeRow,
+    RubricProofRow,
+)
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import (
     Figures,
@@ -19,6 +24,8 @@ from medlive.rubric.proof import (
     ProofFinding,
 )
 
+PROVING: Final = ("rubric", "prober", "grader")
+"""The roles that a proof's independence depends on."""
 _CRITERIA: Final = TypeAdapter(tuple[Criterion, ...])
 _FINDINGS: Final = TypeAdapter(tuple[ProofFinding, ...])
 
@@ -70,6 +77,39 @@ async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
         criteria=_CRITERIA.validate_python(row.criteria),
         findings=_FINDINGS.validate_python(row.findings),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProofsMade:
+    """The proofs of the decisions of a time; the means are of those that passed, None without one."""
+
+    passed: int
+    failed: int
+    ceiling: float | None
+    floor: float | None
+    separation: float | None
+    one_model: tuple[str, ...]
+    """The models that wrote a rubric, wrote the answers that prove it, and graded these."""
+
+
+async def proofs_made(
+    session: AsyncSession, since: datetime, until: datetime
+) -> ProofsMade:
+    """The proofs of the decisions that began in a time."""
+    proof, made = RubricProofRow, CurationRow
+    of_time = (made.started_at >= since) & (made.started_at < until)
+    passed = proof.passed.is_(True)
+    figures = (proof.ceiling, proof.floor, proof.separation)
+    means = [func.avg(figure).filter(passed) for figure in figures]
+    query = select(func.count().filter(passed), func.count().filter(~passed), *means)
+    counted = await session.execute(
+        query.join(made, made.id == proof.curation_id).where(of_time)
+    )
+    roles = [made.engines[role]["model"].astext for role in PROVING]
+    same = and_(*(roles[0] == role for role in roles[1:]))
+    models = select(roles[0]).join(proof, proof.curation_id == made.id)
+    models = models.where(of_time, same).distinct().order_by(roles[0])
+    return ProofsMade(*counted.one(), one_model=tuple(await session.scalars(models)))
 
 
 def _probe(row: RubricProbeRow) -> GradedProbe:

@@ -49,13 +49,16 @@ def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
         rows = pq.read_table(path).to_pylist()
         return [{**row, "posted_at": row["posted_at"].isoformat()} for row in rows]
     with path.open(encoding="utf-8-sig", newline="") as handle:
-        read = [
+        read: list[dict[str, Any]] = [
             {k: unguarded(v) for k, v in row.items()} for row in csv.DictReader(handle)
         ]
-    numbers = {"revision": int, "criteria": json.loads}
     for row in read:
-        for name, kind in {**numbers, **dict.fromkeys(PROOF_FIELDS, float)}.items():
-            row[name] = kind(row[name]) if row[name] else None
+        row |= {
+            "revision": int(row["revision"]),
+            "criteria": json.loads(row["criteria"]),
+        }
+        for name in PROOF_FIELDS:
+            row[name] = float(row[name]) if row[name] else None
     return read
 
 
