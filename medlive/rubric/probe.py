@@ -106,29 +106,46 @@ async def write_probes(
     Raises:
         AgentFailure: If one of them could not be had.
     """
-    inputs = {"query": text.query, "narrative": text.narrative}
+    texts = [criterion.criterion for criterion in criteria]
     written: list[GradedProbe] = []
     for probe in Probe:
 
         def check(reply: ProbeReply, probe: Probe = probe) -> str | None:
-            return _fault_of(reply, probe, prober.language, criteria, written)
+            return find_fault(reply, probe, prober.language, texts, written)
 
-        reply = await prober.ask(
-            ProbeReply, {"probe": probe, **inputs}, check, prompt=probe_prompt(probe)
-        )
-        mistake = reply.mistake.strip() if probe is Probe.WRONG else ""
-        written.append(GradedProbe(probe, reply.answer, mistake, {}))
+        inputs = probe_inputs(probe, text.query, text.narrative)
+        reply = await prober.ask(ProbeReply, inputs, check, prompt=probe_prompt(probe))
+        written.append(probe_of(probe, reply))
     return tuple(written)
 
 
-def _fault_of(
+def probe_inputs(probe: Probe, query: str, narrative: str) -> dict[str, str]:
+    """What the writer of one answer is shown, but for the language."""
+    return {"probe": probe.value, "query": query, "narrative": narrative}
+
+
+def probe_of(probe: Probe, reply: ProbeReply) -> GradedProbe:
+    """An answer as it was written, not graded yet."""
+    mistake = reply.mistake.strip() if probe is Probe.WRONG else ""
+    return GradedProbe(probe, reply.answer, mistake, {})
+
+
+def find_fault(
     reply: ProbeReply,
     probe: Probe,
     language: str,
-    criteria: Sequence[Criterion],
+    criteria: Sequence[str],
     written: Sequence[GradedProbe],
 ) -> str | None:
-    """Why an answer is not what was asked for; None if it is."""
+    """Why an answer is not what was asked for; None if it is.
+
+    Args:
+        reply: The answer.
+        probe: What was asked for.
+        language: "en" or "zh".
+        criteria: The texts of the rubric, in whose words no answer is written.
+        written: The answers for other assignments, from which it must differ.
+    """
     answer = fold(reply.answer)
     if probe is not Probe.VAGUE and is_refusal(reply.answer):
         return "the answer declines to answer"
@@ -163,10 +180,10 @@ def _differ(probe: Probe, other: Probe) -> bool:
     return (probe in BAD) or (other in BAD)
 
 
-def _repeats(answer: str, criteria: Sequence[Criterion]) -> bool:
+def _repeats(answer: str, criteria: Sequence[str]) -> bool:
     repeated = 0
     for criterion in criteria:
-        repeated += fold(criterion.criterion).rstrip(" .。") in answer
+        repeated += fold(criterion).rstrip(" .。") in answer
     return repeated >= max(LEAST_ECHO, len(criteria) / 3)
 
 

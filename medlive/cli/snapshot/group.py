@@ -23,7 +23,7 @@ from medlive.cli.output import (
     wait_for,
     with_session,
 )
-from medlive.cli.snapshot import release
+from medlive.cli.snapshot import prove, release
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
 from medlive.printable import printable
@@ -327,6 +327,7 @@ def fetch(
         say(f"{done.errata} errata concern it: see errata.json beside it")
 
 
+app.command()(prove.prove)
 app.command()(release.withdraw)
 app.command()(release.reinstate)
 

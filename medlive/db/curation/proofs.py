@@ -105,11 +105,19 @@ async def proofs_made(
     counted = await session.execute(
         query.join(made, made.id == proof.curation_id).where(of_time)
     )
+    count, failed, ceiling, floor, separation = counted.one()
     roles = [made.engines[role]["model"].astext for role in PROVING]
     same = and_(*(roles[0] == role for role in roles[1:]))
     models = select(roles[0]).join(proof, proof.curation_id == made.id)
     models = models.where(of_time, same).distinct().order_by(roles[0])
-    return ProofsMade(*counted.one(), one_model=tuple(await session.scalars(models)))
+    return ProofsMade(
+        passed=count,
+        failed=failed,
+        ceiling=ceiling,
+        floor=floor,
+        separation=separation,
+        one_model=tuple(await session.scalars(models)),
+    )
 
 
 def _probe(row: RubricProbeRow) -> GradedProbe:
