@@ -165,7 +165,8 @@ def examine(
         detail = "the grader meets every criterion of all four answers, errors included"
         fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
         return Examination(scores, (fault,), ())
-    return Examination(scores, _failures(scores), _doubts(criteria, by_kind))
+    failures = _failures(scores, criteria, by_kind)
+    return Examination(scores, failures, _doubts(criteria, by_kind))
 
 
 def _meets_all(criteria: Sequence[Criterion], probes: Sequence[GradedProbe]) -> bool:
@@ -175,29 +176,57 @@ def _meets_all(criteria: Sequence[Criterion], probes: Sequence[GradedProbe]) -> 
     return all(probe.verdicts[c.id].met for probe in probes for c in criteria)
 
 
-def _failures(scores: Mapping[Probe, Fraction]) -> tuple[ProofFinding, ...]:
+def _failures(
+    scores: Mapping[Probe, Fraction],
+    criteria: Sequence[Criterion],
+    probes: Mapping[Probe, GradedProbe],
+) -> tuple[ProofFinding, ...]:
     failures = []
     for good in GOOD:
         for bad in BAD:
             if scores[good] - scores[bad] < LEAST_SEPARATION:
                 detail = (
                     f"{_named(good, scores)} is less than {float(LEAST_SEPARATION):.2f}"
-                    f" above {_named(bad, scores)}"
+                    f" above {_named(bad, scores)}{_has(bad, criteria, probes)}"
                 )
                 failures.append(ProofFinding(ProofFault.SEPARATION, detail))
     if scores[Probe.LONG] < LEAST_LONG:
         detail = f"{_named(Probe.LONG, scores)} is below {float(LEAST_LONG):.2f}"
+        detail += _lacks(Probe.LONG, criteria, probes)
         failures.append(ProofFinding(ProofFault.LONG_LOW, detail))
     if scores[Probe.LONG] - scores[Probe.SHORT] > MOST_BELOW_LONG:
         detail = (
             f"{_named(Probe.SHORT, scores)} is more than {float(MOST_BELOW_LONG):.2f}"
             f" below {_named(Probe.LONG, scores)}"
         )
+        detail += _lacks(Probe.SHORT, criteria, probes)
         failures.append(ProofFinding(ProofFault.SHORT_LOW, detail))
     if scores[Probe.WRONG] > MOST_WRONG:
         detail = f"{_named(Probe.WRONG, scores)} is above {float(MOST_WRONG):.2f}"
+        detail += _has(Probe.WRONG, criteria, probes)
         failures.append(ProofFinding(ProofFault.WRONG_HIGH, detail))
     return tuple(failures)
+
+
+def _has(
+    probe: Probe,
+    criteria: Sequence[Criterion],
+    probes: Mapping[Probe, GradedProbe],
+) -> str:
+    """Which rewards an answer has, in words."""
+    met = [c.id for c in criteria if c.points > 0 and probes[probe].verdicts[c.id].met]
+    return f"; {probe.value} meets {', '.join(met)}" if met else ""
+
+
+def _lacks(
+    probe: Probe,
+    criteria: Sequence[Criterion],
+    probes: Mapping[Probe, GradedProbe],
+) -> str:
+    """Which rewards an answer does not have, in words."""
+    verdicts = probes[probe].verdicts
+    missed = [c.id for c in criteria if c.points > 0 and not verdicts[c.id].met]
+    return f"; {probe.value} misses {', '.join(missed)}" if missed else ""
 
 
 def _named(probe: Probe, scores: Mapping[Probe, Fraction]) -> str:

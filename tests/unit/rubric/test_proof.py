@@ -165,6 +165,7 @@ async def test_what_is_needed_goes_back_to_the_writer_with_the_reason() -> None:
     words = json.dumps(second.inputs["findings"])
     assert "long_low" in words
     assert "needed by a1: So it is." in words
+    assert "excellent_long misses c2" in words
     assert len(asked(engine, "rubric.probe")) == 4
 
 
