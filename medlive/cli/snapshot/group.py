@@ -84,6 +84,9 @@ def _print(manifest: "Manifest") -> None:
                 [kind.removeprefix("by_"), value, n]
                 for value, n in counts[kind].items()
             ]
+    proof = counts["proof"]
+    rows.append(["rubrics proved", None, proof.pop("cases")])
+    rows += [["mean of these", name, figure] for name, figure in proof.items()]
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
     print_table(
         ["what", "value", "count"],
@@ -94,6 +97,8 @@ def _print(manifest: "Manifest") -> None:
     print_table(["what", "of", "value"], _made_with(manifest), title="How it was made")
     if manifest.partial is not None:
         say(f"partial: {manifest.partial.in_short}")
+    for warning in manifest.warnings:
+        say(f"warning: {warning}")
     for reason in manifest.why_not:
         say(f"not publishable: {reason}")
 

@@ -1,6 +1,5 @@
 """A rubric is proved by answers of known quality: what code decides, and what each engine can do wrong."""
 
-import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from medlive.evaluation.grading.probes import grade_probe
 from medlive.rubric.model import Axis, Criterion
 from medlive.rubric.probe import probe_prompt
 from medlive.rubric.proof import (
+    Figures,
     GradedProbe,
     Probe,
     ProbeVerdict,
@@ -68,43 +68,74 @@ def probes(met: Mapping[Probe, set[str]], ids: list[str]) -> list[GradedProbe]:
     ]
 
 
-# Ten criteria of one point: the scores are tenths, where floating point would err.
-TEN = [criterion(place, 1) for place in range(1, 11)]
-IDS = [c.id for c in TEN]
+# A hundred criteria of one point: the scores are hundredths, where floating point would err.
+HUNDRED = [criterion(place, 1) for place in range(1, 101)]
+IDS = [c.id for c in HUNDRED]
 
 
-def tenths(short: int, long: int, vague: int, wrong: int) -> list[GradedProbe]:
-    numbers = zip(Probe, (short, long, vague, wrong), strict=True)
-    return probes({kind: set(IDS[:number]) for kind, number in numbers}, IDS)
+def scored(*points: int) -> list[GradedProbe]:
+    """Short, long, vague and wrong with so many points."""
+    pairs = zip(Probe, points, strict=True)
+    return probes({kind: set(IDS[:number]) for kind, number in pairs}, IDS)
 
 
-def test_each_bound_decides_exactly() -> None:
-    for short, long, vague, wrong in itertools.product(range(11), repeat=4):
-        examination = examine(TEN, tenths(short, long, vague, wrong))
-        expected = set()
-        if min(short, long) - max(vague, wrong) < 3:
-            expected.add(ProofFault.SEPARATION)
-        if long < 8:
-            expected.add(ProofFault.LONG_LOW)
-        if long - short > 2:
-            expected.add(ProofFault.SHORT_LOW)
-        if wrong > 1:  # 0.15 lies between tenths
-            expected.add(ProofFault.WRONG_HIGH)
-        assert {f.fault for f in examination.failures} == expected
-        assert examination.passed is (not expected)
-        figures = examination.figures
-        assert figures.ceiling == long / 10
-        assert figures.floor == max(vague, wrong) / 10
-        assert figures.separation == round(
-            (min(short, long) - max(vague, wrong)) / 10, 4
-        )
+@pytest.mark.parametrize(
+    ("points", "fault"),
+    [
+        ((60, 80, 0, 15), None),
+        ((80, 95, 50, 0), None),
+        ((60, 79, 0, 15), ProofFault.LONG_LOW),
+        ((59, 80, 0, 15), ProofFault.SHORT_LOW),
+        ((60, 80, 0, 16), ProofFault.WRONG_HIGH),
+        ((80, 95, 51, 0), ProofFault.SEPARATION),
+        ((100, 81, 52, 0), ProofFault.SEPARATION),
+    ],
+)
+def test_each_bound_decides_exactly(
+    points: tuple[int, int, int, int], fault: ProofFault | None
+) -> None:
+    examination = examine(HUNDRED, scored(*points))
+    assert {f.fault for f in examination.failures} == ({fault} if fault else set())
+    assert examination.passed is (fault is None)
+    short, long, vague, wrong = points
+    separation = (min(short, long) - max(vague, wrong)) / 100
+    assert examination.figures == Figures(
+        ceiling=long / 100, floor=max(vague, wrong) / 100, separation=separation
+    )
+
+
+def test_penalties_count_and_scores_keep_to_their_range() -> None:
+    rewards = [criterion(1, 4), criterion(2, 6), criterion(3, -8)]
+    met = {
+        Probe.SHORT: {"c1", "c2"},
+        Probe.LONG: {"c1", "c2", "c3"},
+        Probe.WRONG: {"c3"},
+    }
+    scores = examine(rewards, probes(met, ["c1", "c2", "c3"])).scores
+    assert [float(scores[kind]) for kind in Probe] == [1.0, 0.2, 0.0, 0.0]
+
+
+def test_a_reviewer_is_asked_about_what_good_and_wrong_answers_speak_against() -> None:
+    rows = [criterion(1, 4), criterion(2, 6), criterion(3, 2), criterion(4, -8)]
+    met = {
+        Probe.SHORT: {"c1", "c4"},
+        Probe.LONG: {"c1", "c3", "c4"},
+        Probe.VAGUE: {"c1"},
+        Probe.WRONG: {"c1", "c4"},
+    }
+    doubts = examine(rows, probes(met, [c.id for c in rows])).doubts
+    assert [(doubt.criterion, doubt.fault) for doubt in doubts] == [
+        ("c1", ProofFault.REWARDS_WRONG),
+        ("c2", ProofFault.MISSED),
+        ("c4", ProofFault.PENALISES_GOOD),
+    ]
 
 
 def test_an_ungraded_criterion_is_no_verdict() -> None:
-    graded_once = tenths(8, 10, 0, 0)
+    graded_once = scored(80, 100, 0, 0)
     graded_once[0] = replace(graded_once[0], verdicts={})
     with pytest.raises(KeyError):
-        examine(TEN, graded_once)
+        examine(HUNDRED, graded_once)
 
 
 async def test_a_rubric_that_measures_is_proved_with_its_figures() -> None:
@@ -150,6 +181,18 @@ async def test_what_nobody_needs_is_dropped_and_costs_no_revision() -> None:
     assert asked(engine, "rubric.defend")[0].inputs["criteria"][0]["doubt"] == [
         "missed"
     ]
+
+
+async def test_a_rubric_is_not_dropped_below_what_it_cannot_do_without() -> None:
+    drafts = [rubric(TRIVIAL, DENIES), rubric(STATES, ASKS, DENIES)]
+    engine = Scripted(script(rubric__write=drafts))
+    _, made, proof = await complete(engine)
+    assert proof is not None
+    assert made is not None
+    assert (proof.passed, proof.rounds) == (True, 1)
+    _, second = asked(engine, "rubric.write")
+    assert [c["criterion"] for c in second.inputs["earlier"]] == [TRIVIAL[0], DENIES[0]]
+    assert "a reviewer: not needed: So it is." in json.dumps(second.inputs["findings"])
 
 
 async def test_what_is_needed_goes_back_to_the_writer_with_the_reason() -> None:
