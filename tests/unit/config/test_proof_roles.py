@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medlive.config import Settings
+from medlive.config import RubricSection, Settings
 from medlive.demo.loop import LiveEndpoint, demo_settings
 from medlive.service.doctor import Health, examine_proof
 from medlive.service.wiring import find_dependent_judges, proof_roles
@@ -17,9 +17,12 @@ def model(name: str) -> dict[str, Any]:
     return {"engine": "openai", "base_url": "http://127.0.0.1:1/v1", "model": name}
 
 
-def settings(prove: bool = True, **roles: dict[str, Any]) -> Settings:
-    values = {"home": Path("home"), "roles": roles, "rubric": {"prove": prove}}
-    return Settings.model_validate(values)
+def settings(**roles: dict[str, Any]) -> Settings:
+    return Settings.model_validate({"home": Path("home"), "roles": roles})
+
+
+def unproving(found: Settings) -> Settings:
+    return found.model_copy(update={"rubric": RubricSection(prove=False)})
 
 
 def proving(found: Settings) -> dict[str, str | None]:
@@ -51,7 +54,7 @@ def test_a_role_that_is_not_set_is_taken_by_another_model(
         settings(),
         settings(rubric=model("rules")),
         settings(rubric=model("rules-0123abcd"), reader=model("r")),
-        settings(prove=False, rubric=model("w")),
+        unproving(settings(rubric=model("w"))),
     ],
 )
 async def test_nobody_proves_what_rules_wrote_or_where_it_is_off(
