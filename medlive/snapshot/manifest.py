@@ -95,7 +95,10 @@ class Counts(_Frozen):
     criteria_per_case: dict[
         str, Count
     ]  # Number of criteria → how many cases have as many
-    proof: ProofMeans = ProofMeans()
+    proof: ProofMeans = Field(
+        default=ProofMeans(), exclude_if=lambda proof: not proof.cases
+    )
+    """Not written where no rubric is proved."""
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 

@@ -96,9 +96,9 @@ def recount(manifest: Row, folder: Path) -> None:
         counts[f"by_{name}"] = count(c[name] for c in cases)
     counts["by_month"] = count(c["posted_at"][:7] for c in cases)
     counts["by_axis"] = count(c["axis"] for c in criteria)
-    counts["proof"] = {"cases": 0, "ceiling": None, "floor": None, "separation": None}
+    counts.pop("proof", None)
     if proved := [c for c in cases if c["ceiling"] is not None]:
-        counts["proof"]["cases"] = len(proved)
+        counts["proof"] = {"cases": len(proved)}
         for name in PROOF_FIELDS:
             counts["proof"][name] = round(fmean(c[name] for c in proved), 4)
     owners = [c["case_id"] for c in criteria]

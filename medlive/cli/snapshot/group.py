@@ -84,7 +84,7 @@ def _print(manifest: "Manifest") -> None:
                 [kind.removeprefix("by_"), value, n]
                 for value, n in counts[kind].items()
             ]
-    proof = counts["proof"]
+    proof = manifest.counts.proof.model_dump()
     rows.append(["rubrics proved", None, proof.pop("cases")])
     rows += [["mean of these", name, figure] for name, figure in proof.items()]
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"

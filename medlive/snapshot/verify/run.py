@@ -299,9 +299,10 @@ def _counts(folder: Inspected, out: Faults) -> None:
     manifest, tally = folder.require_manifest(), folder.scan.tally
     held = len((folder.ledgers.holdouts or {}).get("held", ()))
     stated, found = manifest.counts.model_dump(), tally.counts(held).model_dump()
-    for name, value in stated.items():
-        if value != found[name]:
-            out.add("manifest.json", f"{name} {found[name]}"[:300], f"{value}"[:300])
+    for name in sorted(stated.keys() | found.keys()):
+        value, expected = stated.get(name), found.get(name)
+        if value != expected:
+            out.add("manifest.json", f"{name} {expected}"[:300], f"{value}"[:300])
     rows = dict.fromkeys((CASES, "data/cases.parquet", LIVEMEDBENCH), tally.cases)
     rows |= dict.fromkeys((CRITERIA, "data/criteria.parquet"), tally.criteria)
     for name, entry in sorted(manifest.files.items()):
