@@ -14,9 +14,11 @@ from medlive.curation.cross_examination import cross_examine, texts_of
 from medlive.curation.model import (
     Alignment,
     Call,
+    ClaimVerdict,
     Curation,
     ElementStatus,
     Hold,
+    LeftOut,
     Outcome,
     Reason,
     Side,
@@ -332,6 +334,13 @@ class _Chain:
         assert self.retriever is not None
         agent, case = self._agent("validator"), self._case
         stated = await validator.state_claims(case, agent)
+        if Reason.NO_SOUND_ADVICE not in self.state.overruled:
+            stated = self._without_advertising(stated)
+        if not stated:
+            return self._reject(
+                Reason.NO_SOUND_ADVICE, "every advice offers a service or a product"
+            )
+        case = self._case
         each = validator.passages_each(len(stated), self.settings.top_k)
         queries = [claim.query for claim in stated]
         hits = await self.retriever.search(queries, k=each, not_after=self.run_date)
@@ -351,12 +360,45 @@ class _Chain:
             return self._reject(Reason.CONTRADICTED, "; ".join(against))
         limit = self.settings.thresholds.alignment
         if against or s_align > limit:
+            self._leave_out_unsound(claims)
             return None
         supported = f"{sum(c.verdict is Alignment.SUPPORTED for c in claims)} of {len(claims)} supported"
         return self._reject(
             Reason.NOT_ALIGNED,
             f"S_align = {s_align:.3f}, not above {limit}: {supported}",
         )
+
+    def _without_advertising(
+        self, stated: tuple[validator.Claim, ...]
+    ) -> tuple[validator.Claim, ...]:
+        """The claims without those of advertising, which leaves A."""
+        offers = {c.element_id for c in stated if c.advertising}
+        self._leave_out(dict.fromkeys(offers, LeftOut.ADVERTISING))
+        return tuple(c for c in stated if c.element_id not in offers)
+
+    def _leave_out_unsound(self, claims: tuple[ClaimVerdict, ...]) -> None:
+        """Take what no clinician would sign out of A, where a supported advice remains to carry the case."""
+        reasons = {
+            Alignment.NOT_STANDARD: LeftOut.NOT_STANDARD,
+            Alignment.CONTRADICTED: LeftOut.REFUTED,
+        }
+        if any(claim.verdict is Alignment.SUPPORTED for claim in claims):
+            self._leave_out(
+                {
+                    claim.element_id: reasons[claim.verdict]
+                    for claim in claims
+                    if claim.verdict in reasons
+                }
+            )
+
+    def _leave_out(self, reasons: Mapping[str, LeftOut]) -> None:
+        elements = []
+        for element in self.state.elements:
+            if (reason := reasons.get(element.id)) is not None:
+                dropped = ElementStatus.DROPPED
+                element = replace(element, status=dropped, left_out=reason)
+            elements.append(element)
+        self._set(elements=tuple(elements))
 
     async def write(self) -> Curation:
         """Write N and A, cross-examine and read them a second time."""

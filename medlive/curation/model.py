@@ -39,6 +39,14 @@ class ElementStatus(StrEnum):
     UNSUPPORTED = "unsupported"  # An unsupported advice element or query: in the texts, and the case is held
 
 
+class LeftOut(StrEnum):
+    """Why an advice is in the thread and not in A (docs/method.md §1)."""
+
+    NOT_STANDARD = "not_standard"  # In no passage, and not standard or not safe
+    REFUTED = "refuted"  # Contradicted, and a person overruled the veto of the case
+    ADVERTISING = "advertising"  # It offers a service or a product
+
+
 @dataclass(frozen=True, slots=True)
 class Element:
     """An atomic statement with its quote."""
@@ -50,6 +58,7 @@ class Element:
     quote: str  # Verbatim words of that message
     statement: str  # The statement that stands alone
     status: ElementStatus = ElementStatus.KEPT
+    left_out: LeftOut | None = None  # Why a dropped advice is not in A; else None
 
 
 class Stage(StrEnum):
@@ -80,6 +89,9 @@ class Reason(StrEnum):
     INSUFFICIENT_NARRATIVE = "insufficient_narrative"
     CONTRADICTED = "contradicted"
     NOT_ALIGNED = "not_aligned"
+    NO_SOUND_ADVICE = (
+        "no_sound_advice"  # Nothing is left of the advice that a clinician would sign
+    )
     UNSUPPORTED_ELEMENT = "unsupported_element"  # The thread does not support an advice element or the query
     NOT_STANDARD = "not_standard"  # An advice in no passage, which the engine knows as not standard or not safe
     TEXT_UNFAITHFUL = (

@@ -141,6 +141,7 @@ class ClaimItem(ReplyModel):
     queries: Annotated[
         tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)
     ]  # English
+    advertising: bool = False  # It offers a service or a product, and advises nothing
 
 
 class ClaimsReply(ReplyModel):

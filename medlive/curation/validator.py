@@ -62,6 +62,7 @@ class Claim:
         str, ...
     ]  # Short English phrases, and the claim itself where it is Chinese
     flag: str = ""  # A remaining fault of the statement's numbers; empty if none
+    advertising: bool = False
 
     @property
     def query(self) -> Query:
@@ -186,6 +187,7 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
             c.statement,
             (*c.queries, c.statement) if own_words else c.queries,
             flags.get(c.id, ""),
+            c.advertising,
         )
         for c in claims
     )

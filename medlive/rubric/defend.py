@@ -14,7 +14,7 @@ from medlive.curation.elements import element_inputs
 from medlive.curation.model import CaseText, ClaimVerdict, Element
 from medlive.curation.tasks import Reason, ReplyModel
 from medlive.evidence.passage import Passage
-from medlive.rubric.model import Criterion
+from medlive.rubric.model import Criterion, Origin
 from medlive.rubric.proof import ProofFinding
 
 MOST_PASSAGES: Final = 8
@@ -73,6 +73,7 @@ async def rule_on(
         by_criterion.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
     doubted = [c for c in criteria if c.id in by_criterion]
     known = {e.id for e in advice} | {p.id for p in passages}
+    known |= {c.source for c in doubted if c.origin is Origin.EVIDENCE}
 
     def check(reply: DefenceReply) -> str | None:
         ids = [ruling.criterion_id for ruling in reply.rulings]
@@ -95,7 +96,7 @@ def _shown(criterion: Criterion, doubts: Sequence[str]) -> dict[str, Any]:
         "id": criterion.id,
         "criterion": criterion.criterion,
         "points": criterion.points,
-        "advice_id": criterion.advice_id,
+        "advice_id": criterion.advice_id or criterion.source,
         "doubt": list(doubts),
     }
 

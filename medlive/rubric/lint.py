@@ -8,14 +8,34 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from medlive.rubric.model import Criterion
+from medlive.rubric.model import Criterion, Origin
 from medlive.text.normalise import fold
 from medlive.text.quantities import numbers_missing
 
 MIN_CRITERIA: Final = 2
-MAX_CRITERIA: Final = 19
+CORE: Final = 7
+"""Points from which a criterion is one that no good answer may lack."""
+
+
+class Bounds(NamedTuple):
+    """What the numbers of a rubric must keep to; None: not looked at."""
+
+    most: int
+    """Criteria of one rubric."""
+    most_points: int | None = None
+    """Sum of the points above 0."""
+    heaviest_share: float | None = None
+    """Share of the heaviest in that sum, where three or more criteria earn points."""
+    core: bool = False
+    """Whether a criterion of `CORE` points must be there."""
+
+
+WRITTEN: Final = Bounds(most=12, most_points=60, heaviest_share=0.5, core=True)
+"""A rubric as it is written today (docs/curation.md)."""
+RELEASED: Final = Bounds(most=19)
+"""Any rubric that may be released: the paper's bound, which earlier rubrics kept to."""
 SIMILAR: Final = 0.7
 """Jaccard similarity of two criteria's words (Chinese: character pairs) from which they may say the same."""
 
@@ -25,6 +45,9 @@ class Fault(StrEnum):
 
     TOO_FEW = "too_few"
     TOO_MANY = "too_many"
+    TOO_HEAVY = "too_heavy"
+    ONE_SIDED = "one_sided"
+    NO_CORE = "no_core"
     NO_POSITIVE = "no_positive"
     NO_NEGATIVE = "no_negative"
     ZERO_POINTS = "zero_points"
@@ -38,6 +61,7 @@ class Fault(StrEnum):
     POLARITY = "polarity"
     UNGROUNDED = "ungrounded"
     FALSE = "false"
+    MINOR = "minor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +96,13 @@ def lint(
     case: str,
     *,
     no_negative: str = "",
+    bounds: Bounds = RELEASED,
 ) -> tuple[Finding, ...]:
     """Every fault of a rubric in `language` ("en" or "zh") that is certain; empty when there is none.
 
     `advice` maps each advice element to its words, `case` holds the case's texts: a criterion that earns points
-    asks for no number that neither states. `no_negative` says why no criterion costs points.
+    asks for no number that neither states. `no_negative` says why no criterion costs points. `bounds` are those of
+    what is released, or of what is written today.
     """
     count = f"{len(criteria)} criteria"
     of_whole = (
@@ -86,9 +112,10 @@ def lint(
             f"{count}, at least {MIN_CRITERIA}",
         ),
         (
-            len(criteria) > MAX_CRITERIA,
+            len(criteria) > bounds.most,
             Fault.TOO_MANY,
-            f"{count}, at most {MAX_CRITERIA}",
+            f"{count}, at most {bounds.most}: join the examples of one point, "
+            "and leave out what a good short answer may lack",
         ),
         (
             all(c.points <= 0 for c in criteria),
@@ -104,12 +131,38 @@ def lint(
     whole = [Finding(fault, None, detail) for found, fault, detail in of_whole if found]
     return (
         *whole,
+        *_weight_faults([c.points for c in criteria if c.points > 0], bounds),
         *(
             finding
             for c in criteria
             for finding in _lint_one(language, c, advice, case)
         ),
     )
+
+
+def _weight_faults(earned: Sequence[int], bounds: Bounds) -> Iterator[Finding]:
+    """What is wrong with the points above 0 as a whole."""
+    total, heaviest = sum(earned), max(earned, default=0)
+    if bounds.most_points is not None and total > bounds.most_points:
+        yield Finding(
+            Fault.TOO_HEAVY,
+            None,
+            f"{total} points can be earned, at most {bounds.most_points}: "
+            "keep 7 and more for what no good answer may lack",
+        )
+    share = bounds.heaviest_share
+    if share is not None and len(earned) > 2 and heaviest > share * total:
+        yield Finding(
+            Fault.ONE_SIDED,
+            None,
+            f"the heaviest criterion has {heaviest} of {total} points, at most {share:.0%}",
+        )
+    if bounds.core and earned and heaviest < CORE:
+        yield Finding(
+            Fault.NO_CORE,
+            None,
+            f"no criterion has {CORE} points: which one may no good answer lack?",
+        )
 
 
 def _lint_one(
@@ -121,6 +174,8 @@ def _lint_one(
         yield Finding(
             Fault.LANGUAGE, c.id, f"is not in the case's language ({language})"
         )
+    if c.origin is not Origin.ADVICE or c.advice_id is None:
+        return
     if c.advice_id not in advice:
         yield Finding(
             Fault.UNKNOWN_ADVICE,
@@ -168,16 +223,15 @@ def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
 def without_faulty(
     criteria: Sequence[Criterion], findings: Sequence[Finding]
 ) -> tuple[Criterion, ...]:
-    """The criteria without the faulty ones, cut to the most weighty 19.
+    """The criteria without the faulty ones, cut to the most weighty 12.
 
     Ids and positions are given anew. The whole must be linted again: what was dropped may have been needed.
     """
     faulty = {f.criterion for f in findings}
     kept = [c for c in criteria if c.id not in faulty]
-    if len(kept) > MAX_CRITERIA:
-        heaviest = sorted(kept, key=lambda c: (-abs(c.points), c.position))[
-            :MAX_CRITERIA
-        ]
+    if len(kept) > WRITTEN.most:
+        by_weight = sorted(kept, key=lambda c: (-abs(c.points), c.position))
+        heaviest = by_weight[: WRITTEN.most]
         kept = sorted(heaviest, key=lambda c: c.position)
     return tuple(
         replace(criterion, id=f"c{i}", position=i)

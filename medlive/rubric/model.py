@@ -24,6 +24,14 @@ class Axis(StrEnum):
     SAFETY = "Safety"
 
 
+class Origin(StrEnum):
+    """What a criterion rests on (docs/method.md §1, Rubric)."""
+
+    ADVICE = "advice"  # An element of the case's advice: the paper's rubric
+    EVIDENCE = "evidence"  # A decisive point that the advice lacks and a passage states
+    CONSENSUS = "consensus"  # The same, named by two models independently
+
+
 class Difficulty(StrEnum):
     """How much an answer takes; describes the case and weighs nothing (ClinConsensus §3.2)."""
 
@@ -68,9 +76,70 @@ class Criterion:
     points: (
         int  # In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only
     )
-    advice_id: str  # The advice element it came from
+    advice_id: str | None  # The advice element it came from; None: from no advice
     fact: str | None = None
-    """The fact of that element that it asks for; None where it was written before facts were listed."""
+    """The fact that it asks for; None where it was written before facts were listed."""
+    origin: Origin = Origin.ADVICE
+    source: str = ""
+    """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
+
+
+class Omission(StrEnum):
+    """Why a fact of the advice is in no criterion (LiveMedBench §3.3, step 1)."""
+
+    NOT_ASKED = "not_asked"  # The question does not need it
+    THEME = "theme"  # The theme does not need it: long-term diet in an emergency
+    TRIVIAL = "trivial"  # A good short answer may well leave it out
+    REFUTED = "refuted"  # Current references refute it, or nothing bears it out
+    UNKNOWABLE = "unknowable"  # Nobody could know it from history and question
+
+
+@dataclass(frozen=True, slots=True)
+class OmittedFact:
+    """A fact of the advice that the rubric leaves out."""
+
+    fact: str
+    advice_id: str
+    reason: Omission
+    detail: str = ""
+
+
+class PointOutcome(StrEnum):
+    """What became of a point that the advice lacks."""
+
+    EVIDENCE = "evidence"  # Kept: a passage supports it
+    CONSENSUS = "consensus"  # Kept: a second model named it too
+    CONTRADICTED = "contradicted"
+    NOT_STANDARD = "not_standard"
+    NOT_NAMED = (
+        "not_named"  # No passage decides it, and the second model did not name it
+    )
+    ONE_MODEL = "one_model"  # No passage decides it, and there is no second model
+    FAULTY = "faulty"  # The reviewer objected to its criterion
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is in the rubric."""
+        return self in (PointOutcome.EVIDENCE, PointOutcome.CONSENSUS)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedPoint:
+    """A decisive point that the advice lacks, and why the rubric has it or not."""
+
+    point: str
+    criterion: str
+    outcome: PointOutcome
+    source: str  # As the criterion's; empty where it was not kept
+    detail: str  # The passage's words, the second model's point, or why it was not kept
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What the search for points that the advice lacks gave."""
+
+    points: tuple[CompletedPoint, ...] = ()
+    note: str = ""  # Why no second model was asked; empty where one was, or need not be
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +152,8 @@ class Rubric:
     no_negative: str = ""  # Why no criterion costs points; empty where one does
     difficulty: Difficulty = Difficulty.UNKNOWN
     dialogue_register: Register = Register.UNKNOWN
+    omitted: tuple[OmittedFact, ...] = ()  # Facts of the advice in no criterion
+    completion: Completion | None = None  # None: it was not made complete
     # Of its proof (`medlive.rubric.proof.Figures`); None where it was not proved.
     ceiling: float | None = None
     floor: float | None = None

@@ -9,7 +9,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -30,20 +30,37 @@ from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
+from medlive.rubric.completion import (
+    DEFAULTS,
+    Library,
+    RubricSettings,
+    Voices,
+    complete_rubric,
+)
 from medlive.rubric.defend import cited_passages
-from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
+from medlive.rubric.lint import (
+    RELEASED,
+    WRITTEN,
+    Bounds,
+    Fault,
+    Finding,
+    lint,
+    without_faulty,
+)
 from medlive.rubric.model import (
     SPECIALTIES,
     UNKNOWN_SPECIALTY,
     Axis,
     Criterion,
+    Omission,
+    OmittedFact,
+    Origin,
     Rubric,
     Theme,
 )
 from medlive.rubric.proof import Proof
 from medlive.rubric.prove import GradeProbe, Proving, Revision
-
-LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
+from medlive.rubric.review import ReviewReply, ask_review, shown, weigh
 
 
 class FactItem(ReplyModel):
@@ -54,6 +71,16 @@ class FactItem(ReplyModel):
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
     ]
     advice_id: str  # The advice element that states it
+
+
+class OmittedItem(ReplyModel):
+    """A fact of the advice that the question and the theme do not need, or that is not sound."""
+
+    fact: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+    ]
+    advice_id: str
+    reason: Annotated[Omission, Field(strict=False)]
 
 
 class CriterionItem(ReplyModel):
@@ -82,27 +109,9 @@ class RubricReply(ReplyModel):
     no_negative: Annotated[
         str, StringConstraints(max_length=1000)
     ]  # Why no criterion costs points; else empty
-
-
-class ProblemItem(ReplyModel):
-    """What a reviewer objects to in one criterion."""
-
-    criterion_id: str
-    fault: Literal[
-        "duplicate", "two_facts", "not_standalone", "polarity", "ungrounded", "false"
-    ]
-    detail: Annotated[str, StringConstraints(max_length=1000)]
-
-
-class ReviewReply(ReplyModel):
-    """What is wrong with criteria, and which of them a life depends on.
-
-    Inputs: query, narrative, advice [{id, statement}], criteria [{id, criterion, …}], suspicions [str].
-    """
-
-    task: ClassVar = "reader.rubric"
-    problems: Annotated[tuple[ProblemItem, ...], Field(max_length=40, strict=False)]
-    life_critical: Annotated[tuple[str, ...], Field(max_length=40, strict=False)]
+    left_out: Annotated[
+        tuple[OmittedItem, ...], Field(max_length=40, strict=False)
+    ] = ()
 
 
 async def write_rubric(
@@ -148,8 +157,19 @@ async def revise_rubric(
         AgentFailure: If an engine gives no usable reply.
     """
     drafting = _Drafting(text, advice, writer, reviewer)
-    draft = await drafting.draft(rubric.criteria, findings)
-    return draft.rubric(), draft.remaining
+    written = [c for c in rubric.criteria if c.origin is Origin.ADVICE]
+    added = [c for c in rubric.criteria if c.origin is not Origin.ADVICE]
+    ids = {"", *(c.id for c in written)}
+    shown_findings = [f for f in findings if f["criterion"] in ids]
+    draft = await drafting.draft(written, shown_findings)
+    revised = draft.rubric()
+    # What completion added does not rest on the advice, which is all that the writer has.
+    criteria = tuple(
+        replace(c, id=f"c{place}", position=place)
+        for place, c in enumerate((*revised.criteria, *added), start=1)
+    )
+    revised = replace(revised, criteria=criteria, completion=rubric.completion)
+    return revised, draft.remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +187,11 @@ class _Draft:
         has_penalty = any(c.points < 0 for c in self.criteria)
         no_negative = "" if has_penalty else self.reply.no_negative.strip()
         return Rubric(
-            self.reply.theme, self.reply.specialty, self.criteria, no_negative
+            theme=self.reply.theme,
+            specialty=self.reply.specialty,
+            criteria=self.criteria,
+            no_negative=no_negative,
+            omitted=_omitted(self.reply, self),
         )
 
     def shown_findings(self) -> list[dict[str, str]]:
@@ -178,8 +202,9 @@ class _Draft:
         ]
 
     def lost_advice(self) -> bool:
-        """Whether an advice that earned points earns none any more, and not because others say the same."""
-        repeated = {f.criterion for f in self.findings if f.fault is Fault.DUPLICATE}
+        """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
+        needless = (Fault.DUPLICATE, Fault.MINOR)
+        repeated = {f.criterion for f in self.findings if f.fault in needless}
         earned = {
             c.advice_id for c in self.whole if c.points > 0 and c.id not in repeated
         }
@@ -203,13 +228,19 @@ class _Drafting:
         """A draft, or the revision of an earlier one."""
         inputs = self._inputs("kind", "statement")
         if earlier:
-            inputs["earlier"] = [_shown(c) for c in earlier]
+            inputs["earlier"] = [shown(c) for c in earlier]
             inputs["findings"] = list(findings)
-        reply = await self.writer.ask(RubricReply, inputs, _fault_of)
+        known = {element.id for element in self.advice}
+
+        def check(reply: RubricReply) -> str | None:
+            named = {item.advice_id for item in reply.left_out}
+            return _fault_of(reply) or check_known(named, known, "an advice element")
+
+        reply = await self.writer.ask(RubricReply, inputs, check)
         criteria = _criteria(reply)
         certain = self._lint(criteria, reply)
         review = await self._review(criteria)
-        whole = tuple(_weigh(c, c.id in review.life_critical) for c in criteria)
+        whole = tuple(weigh(c, c.id in review.life_critical) for c in criteria)
         problems = tuple(
             Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems
         )
@@ -224,37 +255,41 @@ class _Drafting:
         self, criteria: Sequence[Criterion], reply: RubricReply
     ) -> tuple[Finding, ...]:
         return lint_case(
-            self.writer.language, criteria, self.text, self.advice, reply.no_negative
+            self.writer.language,
+            criteria,
+            self.text,
+            self.advice,
+            reply.no_negative,
+            bounds=WRITTEN,
         )
 
     async def _review(self, criteria: Sequence[Criterion]) -> ReviewReply:
-        shown = [_shown(c) for c in criteria]
-        inputs = self._inputs() | {
-            "criteria": shown,
-            "suspicions": list(suspicions(criteria)),
-        }
-
-        def check(reply: ReviewReply) -> str | None:
-            named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
-            return check_known(named, {c.id for c in criteria}, "a criterion")
-
-        return await self.reviewer.ask(ReviewReply, inputs, check)
+        advice = element_inputs(self.advice)
+        return await ask_review(self.reviewer, self.text, advice, criteria)
 
 
-def _shown(c: Criterion) -> dict[str, Any]:
-    return {
-        "id": c.id,
-        "criterion": c.criterion,
-        "axis": c.axis.value,
-        "points": c.points,
-        "advice_id": c.advice_id,
-    }
-
-
-def _weigh(c: Criterion, critical: bool) -> Criterion:
-    """±10 where a life depends on it by the reviewer's word, and nowhere else."""
-    weight = LIFE if critical else min(abs(c.points), LIFE - 1)
-    return replace(c, points=weight if c.points > 0 else -weight)
+def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:
+    """What the writer left out, and the facts whose criteria were all dropped."""
+    facts = [
+        OmittedFact(item.fact, item.advice_id, item.reason) for item in reply.left_out
+    ]
+    kept = {c.fact for c in draft.criteria}
+    faults = {f.criterion: f.fault for f in draft.findings if f.criterion}
+    for criterion in draft.whole:
+        if criterion.fact in kept or criterion.fact is None:
+            continue
+        kept.add(criterion.fact)
+        fault = faults.get(criterion.id)
+        refuted = fault in (Fault.FALSE, Fault.UNGROUNDED)
+        facts.append(
+            OmittedFact(
+                fact=criterion.fact,
+                advice_id=criterion.advice_id or "",
+                reason=Omission.REFUTED if refuted else Omission.TRIVIAL,
+                detail=f"its criterion was dropped: {fault.value if fault else 'the lightest of too many'}",
+            )
+        )
+    return tuple(facts)
 
 
 def _fault_of(reply: RubricReply) -> str | None:
@@ -299,6 +334,8 @@ async def complete_case(
     respondents: Mapping[str, Engine],
     first_rounds: Mapping[str, int] = MappingProxyType({}),
     *,
+    library: Library | None = None,
+    settings: RubricSettings = DEFAULTS,
     grade: GradeProbe | None = None,
 ) -> CompletedCase:
     """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
@@ -311,15 +348,18 @@ async def complete_case(
         language: "en" or "zh".
         respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
         first_rounds: As for `curate`.
+        library: Where points that the advice lacks are searched; None: the rubric is not completed.
+        settings: Whether and by whom it is completed.
         grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
     assert text is not None
+
+    def agent(role: str) -> Agent:
+        return Agent(respondents[role], journal, language, first_rounds.get(role, 0))
+
     roles = ("rubric", "reader", *(("prober", "grader") if grade else ()))
-    agents = {}
-    for role in roles:
-        first = first_rounds.get(role, 0)
-        agents[role] = Agent(respondents[role], journal, language, first)
+    agents = {role: agent(role) for role in roles}
     writer, reader = agents["rubric"], agents["reader"]
     engines = dict(curation.engines)
     for role in roles:
@@ -330,6 +370,13 @@ async def complete_case(
         rubric, faults = await write_rubric(
             text, advice, writer=writer, reviewer=reader
         )
+        if library is not None and settings.complete:
+            voices = Voices(
+                first=agent(settings.completer),
+                second=agent(settings.second),
+                judge=agent("validator"),
+            )
+            rubric = await complete_rubric(text, curation, rubric, voices, library)
         if grade is not None:
             proving = _proving(curation, text, agents, grade)
             rubric, faults, proof = await proving.prove(rubric, faults)
@@ -407,11 +454,13 @@ def lint_case(
     text: CaseText,
     advice: Sequence[Element],
     no_negative: str,
+    *,
+    bounds: Bounds = RELEASED,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements."""
     words = {e.id: f"{e.statement}\n{e.quote}" for e in advice}
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
-    return lint(language, criteria, words, case, no_negative=no_negative)
+    return lint(language, criteria, words, case, no_negative=no_negative, bounds=bounds)
 
 
 def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:

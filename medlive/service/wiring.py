@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
     from medlive.llm.batches import BatchApi
+    from medlive.rubric.completion import Library, RubricSettings
 
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
@@ -75,7 +77,13 @@ PROMPTS = {
         "reader.case",
         "reader.identifiers",
     ),
-    "medlive.rubric": ("rubric.write", "reader.rubric", "rubric.classify"),
+    "medlive.rubric": (
+        "rubric.write",
+        "reader.rubric",
+        "rubric.complete",
+        "rubric.match",
+        "rubric.classify",
+    ),
 }
 PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
@@ -491,6 +499,12 @@ def open_book(
     return OpenBook(os.path.basename(os.path.normpath(named)), top_k, undated, opened)
 
 
+def _rubric_defaults() -> "RubricSettings":
+    from medlive.rubric.completion import DEFAULTS
+
+    return DEFAULTS
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
@@ -517,6 +531,7 @@ class Pipeline:
     )  # Service → its circuit
     prove: bool = False
     """Whether rubrics are proved, for which there are the roles "prober" and "grader"."""
+    rubric: "RubricSettings" = field(default_factory=_rubric_defaults)
 
     @property
     def circuits(self) -> set[Circuit]:
@@ -525,6 +540,12 @@ class Pipeline:
             *filter(None, map(circuit_of, self.respondents.values())),
             *self.literature.values(),
         }
+
+    def library(self, today: date) -> "Library":
+        """Where the points are searched that an advice lacks."""
+        from medlive.rubric.completion import Library
+
+        return Library(self.retriever, self.curation.top_k, today)
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
@@ -559,6 +580,7 @@ def build_pipeline(
     from medlive.curation.model import Thresholds
     from medlive.db.curation.circuits import PostgresCircuits
     from medlive.db.curation.replies import PostgresReplyStore
+    from medlive.rubric.completion import RubricSettings
     from medlive.service.database import handle_key
 
     proving = proof_roles(settings)
@@ -591,6 +613,7 @@ def build_pipeline(
         section.strict,
         exhaustive,
     )
+    rubric = RubricSettings(**settings.rubric.model_dump(exclude={"prove"}))
     prompts = _prompt_digests(PROMPTS)
     if proving:
         prompts |= _prompt_digests(PROOF_PROMPTS)
@@ -601,6 +624,7 @@ def build_pipeline(
     digest = digest_json(
         {
             "settings": curation.as_json(),
+            "rubric": rubric.as_json(),
             "prompts": prompts,
             "index": index,
             "engines": engines,
@@ -623,6 +647,7 @@ def build_pipeline(
         online,
         literature,
         bool(proving),
+        rubric,
     )
 
 

@@ -12,7 +12,7 @@ from medlive.errors import BadInput
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.ledgers import CHANGES, LedgerFault, read_ledger
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS
+from medlive.snapshot.model import CASE_FIELDS, added_since
 from medlive.snapshot.rows import CaseRows, Row, pair_cases, read_cases
 
 
@@ -52,6 +52,7 @@ class Edit(StrEnum):
     REWORDED = "reworded"
     WEIGHTED = "re-weighted"
     AXIS = "another axis"
+    ORIGIN = "another origin"
     NUMBERED = "another id"
     MOVED = "moved"
 
@@ -67,7 +68,7 @@ class FieldEdit:
 
 @dataclass(frozen=True, slots=True)
 class CriterionEdit:
-    """A changed criterion, before and after: criterion_id, position, criterion, axis and points."""
+    """A changed criterion, before and after: criterion_id, position, criterion, axis, points, origin and source."""
 
     edits: tuple[Edit, ...]
     old: Mapping[str, Any] | None
@@ -120,7 +121,16 @@ class SnapshotDiff:
 _CASE_CONTENT: Final = tuple(
     name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary")
 )
-_CRITERION_CONTENT: Final = ("criterion_id", "position", "criterion", "axis", "points")
+_CRITERION_CONTENT: Final = (
+    "criterion_id",
+    "position",
+    "criterion",
+    "axis",
+    "points",
+    "origin",
+    "source",
+)
+_EARLIER_VALUES: Final = added_since("criteria", 0)
 
 
 def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> SnapshotDiff:
@@ -134,7 +144,7 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
     before, now = _manifest(old), _manifest(new)
     counts, touched = Counter[ChangeKind](), Counter[str]()
     by_kind: dict[ChangeKind, list[CaseDiff]] = {kind: [] for kind in ChangeKind}
-    for case in diff_cases(old, new):
+    for case in _diff_rows(_rows(old, before), _rows(new, now)):
         counts[case.kind] += 1
         touched.update(case.edited())
         if limit is None or len(by_kind[case.kind]) < limit:
@@ -157,7 +167,15 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
 
 def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
     """Yield every case that differs between two snapshots, by case id. Raises BadInput."""
-    for one, other in pair_cases(read_cases(old), read_cases(new)):
+    yield from _diff_rows(_rows(old, _manifest(old)), _rows(new, _manifest(new)))
+
+
+def _rows(root: Path, manifest: Manifest) -> Iterator[CaseRows]:
+    return read_cases(root, manifest.format_version)
+
+
+def _diff_rows(old: Iterator[CaseRows], new: Iterator[CaseRows]) -> Iterator[CaseDiff]:
+    for one, other in pair_cases(old, new):
         if one is not None and other is not None:
             if (found := _revision(one, other)) is not None:
                 yield found
@@ -170,7 +188,9 @@ def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
     before, now = old.row, new.row
     fields = tuple(
-        FieldEdit(n, before[n], now[n]) for n in _CASE_CONTENT if before[n] != now[n]
+        FieldEdit(n, before.get(n), now.get(n))
+        for n in _CASE_CONTENT
+        if before.get(n) != now.get(n)
     )
     criteria = tuple(_criteria(old.criteria, new.criteria))
     if not fields and not criteria and before["revision"] == now["revision"]:
@@ -225,6 +245,7 @@ def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:
         "criterion": Edit.REWORDED,
         "points": Edit.WEIGHTED,
         "axis": Edit.AXIS,
+        "origin": Edit.ORIGIN,
         "criterion_id": Edit.NUMBERED,
     }
     yield from (edit for name, edit in names.items() if old[name] != new[name])
@@ -234,7 +255,8 @@ def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:
 
 
 def _content(row: Row) -> Row:
-    return {name: row[name] for name in _CRITERION_CONTENT}
+    complete = {**_EARLIER_VALUES, **row}
+    return {name: complete[name] for name in _CRITERION_CONTENT}
 
 
 def _manifest(root: Path) -> Manifest:

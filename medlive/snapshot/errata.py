@@ -79,6 +79,10 @@ class Erratum(_Frozen):
     fixed_in: (
         Version | None
     )  # The first frozen snapshot after these; None while there is none
+    origin: (
+        Annotated[str, StringConstraints(pattern="^(evidence|consensus)$")] | None
+    ) = None
+    """Of a criterion that does not come from the case's advice; None, and absent in the file, for any other."""
     reinstated_at: AwareDatetime | None = None
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
@@ -89,11 +93,10 @@ class Erratum(_Frozen):
     @model_serializer(mode="wrap")
     def _leave_out(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         row: dict[str, Any] = write(self)
-        return (
-            row
-            if self.reinstated_at
-            else {k: v for k, v in row.items() if k != "reinstated_at"}
-        )
+        for name in ("origin", "reinstated_at"):
+            if row[name] is None:
+                del row[name]
+        return row
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -103,6 +106,8 @@ class Erratum(_Frozen):
             raise ValueError("fixed_in must be a later snapshot")
         if (self.criterion_id is None) != (self.revision is None):
             raise ValueError("a criterion has a revision, and a case has none")
+        if self.criterion_id is None and self.origin is not None:
+            raise ValueError("a case has no origin")
         if self.criterion_id is not None and not self.criterion_id.startswith(
             f"{self.case_id}-"
         ):

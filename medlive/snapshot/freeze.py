@@ -40,9 +40,8 @@ from medlive.snapshot.manifest import (
     warnings_of,
 )
 from medlive.snapshot.model import (
-    CASE_FIELDS,
-    CRITERION_FIELDS,
     SnapshotCase,
+    fields_of,
     line,
     livemedbench_end,
     livemedbench_piece,
@@ -221,6 +220,7 @@ def _build(
     write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
     files["croissant.json"] = _entry(out / "croissant.json", row_counts)
     manifest = Manifest(
+        format_version=meta.format_version,
         version=meta.version,
         created_at=meta.created_at,
         parent=meta.parent,
@@ -264,10 +264,13 @@ def _write_rows(
     rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path
 ) -> tuple[Tally, Tally]:
     """Write the rows; return the tally of all cases, and of those that are new in this release."""
-    tally, new = Tally(), Tally()
-    cases = ParquetRows(out / "data" / "cases.parquet", CASE_FIELDS, meta.canary)
+    tally, new = Tally(meta.format_version), Tally(meta.format_version)
+    case_fields, criterion_fields = (
+        fields_of(table, meta.format_version) for table in ("cases", "criteria")
+    )
+    cases = ParquetRows(out / "data" / "cases.parquet", case_fields, meta.canary)
     criteria = ParquetRows(
-        out / "data" / "criteria.parquet", CRITERION_FIELDS, meta.canary
+        out / "data" / "criteria.parquet", criterion_fields, meta.canary
     )
     with (
         (out / CASES).open("wb") as case_lines,
@@ -275,9 +278,10 @@ def _write_rows(
         (out / "livemedbench.json").open("wb") as plain,
     ):
         for case in _legal(rows, meta):
-            row = stamped(case.row(), meta.canary)
+            row = stamped(case.row(), meta.canary, case_fields)
             mine = [
-                stamped(criterion.row(), meta.canary) for criterion in case.criteria
+                stamped(criterion.row(), meta.canary, criterion_fields)
+                for criterion in case.criteria
             ]
             try:
                 case_lines.write(line(row))

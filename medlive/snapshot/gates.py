@@ -26,6 +26,7 @@ from medlive.rubric.model import (
     UNKNOWN_SPECIALTY,
     Axis,
     Difficulty,
+    Origin,
     Register,
     Theme,
 )
@@ -93,11 +94,18 @@ def standard_linter() -> Linter:
     from medlive.rubric.model import Criterion
 
     def lint_case(case: SnapshotCase) -> Iterable[str]:
-        if not all(c.axis in _AXES for c in case.criteria):
-            return []  # `row_hits` reports the axis
+        if not all(c.axis in _AXES and c.origin in _ORIGINS for c in case.criteria):
+            return []  # `row_hits` reports the axis or origin
         criteria = [
             Criterion(
-                c.criterion_id, c.position, c.criterion, Axis(c.axis), c.points, ""
+                c.criterion_id,
+                c.position,
+                c.criterion,
+                Axis(c.axis),
+                c.points,
+                advice_id="" if c.origin == Origin.ADVICE else None,
+                origin=Origin(c.origin),
+                source=c.source,
             )
             for c in case.criteria
         ]
@@ -116,6 +124,7 @@ def standard_linter() -> Linter:
 
 
 _AXES: Final = frozenset(axis.value for axis in Axis)
+_ORIGINS: Final = frozenset(origin.value for origin in Origin)
 _ALLOWED: Final[Mapping[str, frozenset[str]]] = {
     "language": frozenset(("en", "zh")),
     "theme": frozenset(Theme),
@@ -175,6 +184,10 @@ def _criterion_faults(
         yield f"axis {criterion.axis!r}"
     if points == 0 or not -10 <= points <= 10:
         yield f"{points} points"
+    if criterion.origin not in _ORIGINS:
+        yield f"origin {criterion.origin!r}"
+    elif (criterion.origin == Origin.ADVICE) != (criterion.source == ""):
+        yield f"origin {criterion.origin} with source {criterion.source[:100]!r}"
     if criterion.position != place:
         yield f"position {criterion.position}"
     if criterion.case_id != case.case_id or criterion.revision != case.revision:
@@ -213,9 +226,20 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
         for name, text in texts
         for gate, what in _text_hits(text, case.language, scan)
     ]
+    hits += _source_hits(case)
     return hits + [
         GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)
     ]
+
+
+def _source_hits(case: SnapshotCase) -> Iterator[GateHit]:
+    """Find what no passage's id or model's name holds."""
+    for place, criterion in enumerate(case.criteria, start=1):
+        for find in (find_unstorable, find_disguise, find_markup, find_contact):
+            if (what := find(criterion.source)) is not None:
+                detail = f"source of criterion {place} holds {what}"
+                yield GateHit(Gate.TEXT, case.case_id, detail)
+                break
 
 
 def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, str]]:

@@ -14,10 +14,10 @@ from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import (
-    CASE_FIELDS,
-    CRITERION_FIELDS,
     SnapshotCase,
+    added_since,
     case_from_rows,
+    fields_of,
     week_end,
 )
 from medlive.snapshot.rows import CASES, CRITERIA, read_cases
@@ -34,10 +34,6 @@ Keep = Callable[[SnapshotCase], bool]
 OneOrMore = str | Collection[str] | None
 """A value, or any of several; None accepts all."""
 Table = Literal["cases", "criteria"]
-_FIELDS: Final[Mapping[str, Mapping[str, type]]] = {
-    "cases": CASE_FIELDS,
-    "criteria": CRITERION_FIELDS,
-}
 _DATA: Final = (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet")
 
 
@@ -87,7 +83,8 @@ class Snapshot:
     def __iter__(self) -> Iterator[SnapshotCase]:
         self._check_same(CASES)
         self._check_same(CRITERIA)
-        for found in read_cases(self.path, trusted=self.verified):
+        version = self.manifest.format_version
+        for found in read_cases(self.path, version, trusted=self.verified):
             with _readable(self.path):
                 case = case_from_rows(found.row, found.criteria)
             if all(keep(case) for keep in self.keep):
@@ -193,14 +190,20 @@ class Snapshot:
             chosen = pc.field("case_id").isin(
                 pa.array([case.case_id for case in self], pa.string())
             )
+        version = self.manifest.format_version
+        columns = list(fields_of(table, version))
         try:
-            return pq.read_table(
-                self.path / name, columns=list(_FIELDS[table]), filters=chosen
-            )
+            found = pq.read_table(self.path / name, columns=columns, filters=chosen)
         except (pa.ArrowException, OSError, ValueError) as exc:
             raise BadInput(
                 f"{self.path / name} cannot be read: {str(exc)[:300]}"
             ) from exc
+        for column, value in added_since(table, version).items():
+            kind = pa.float64() if value is None else pa.string()
+            values = pa.array([value] * len(found), kind)
+            field = pa.field(column, kind, nullable=value is None)
+            found = found.append_column(field, values)
+        return found
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
         """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""

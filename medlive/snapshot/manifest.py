@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.snapshot.identity import canary_of
-from medlive.snapshot.model import PROOF_FIELDS, SnapshotCase
+from medlive.snapshot.model import FORMAT_VERSION, PROOF_FIELDS, SnapshotCase
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -79,7 +79,7 @@ class ProofMeans(_Frozen):
 
 
 class Counts(_Frozen):
-    """How many cases and criteria, and how the cases (the criteria, by axis) divide."""
+    """How many cases and criteria, and how the cases (by axis and origin: the criteria) divide."""
 
     cases: Count
     criteria: Count
@@ -90,6 +90,10 @@ class Counts(_Frozen):
     by_difficulty: dict[str, Count]
     by_dialogue_register: dict[str, Count]
     by_axis: dict[str, Count]
+    by_origin: dict[str, Count] = Field(
+        default_factory=dict, exclude_if=lambda counts: not counts
+    )
+    """Empty, and not written, in format 2."""
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
     criteria_per_case: dict[
@@ -105,7 +109,9 @@ class Counts(_Frozen):
 class Tally:
     """Counts cases as the manifest states them."""
 
-    def __init__(self) -> None:
+    def __init__(self, format_version: int = FORMAT_VERSION) -> None:
+        """Count for a manifest of this format."""
+        self._with_origin = format_version >= 3
         self.cases = self.criteria = self._proved = 0
         self._proof: dict[str, Fraction] = {}
         self._by = {
@@ -120,6 +126,8 @@ class Tally:
             self._by[f"by_{name}"][getattr(case, name)] += 1
         self._by["by_month"][case.posted_at.isoformat()[:7]] += 1
         self._by["by_axis"].update(c.axis for c in case.criteria)
+        if self._with_origin:
+            self._by["by_origin"].update(c.origin for c in case.criteria)
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
         if case.ceiling is not None:
             self._proved += 1
@@ -200,7 +208,8 @@ class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: Literal[3] = 3
+    format_version: Literal[2, 3] = 3
+    """2: criteria have no origin, all come from the advice."""
     version: Version
     created_at: AwareDatetime
     parent: Version | None
@@ -278,6 +287,8 @@ class SnapshotMeta:
         None  # None: frozen before it was noted, or not from a database
     )
     partial: Partial | None = None  # How far the week was; None: whole
+    format_version: Literal[2, 3] = 3
+    """Earlier than the latest only where a snapshot of that format is built again."""
 
     @property
     def parent(self) -> str | None:

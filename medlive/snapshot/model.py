@@ -12,6 +12,9 @@ from typing import Any, Final
 
 from medlive.digest import canonical_json, digest_bytes
 
+FORMAT_VERSION: Final = 3
+"""The format that is written; `ADDED_IN` lists what each adds to the one before."""
+
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
 
@@ -49,6 +52,9 @@ class SnapshotCriterion:
     criterion: str
     axis: str  # One of `medlive.rubric.model.Axis`
     points: int  # In [-10, 10], never 0
+    origin: str = "advice"  # One of `medlive.rubric.model.Origin`
+    source: str = ""
+    """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
@@ -130,9 +136,35 @@ CRITERION_FIELDS: Final[Mapping[str, type]] = {
     "criterion": str,
     "axis": str,
     "points": int,
+    "origin": str,
+    "source": str,
     "canary": str,
 }
 """Columns of criteria, in order, with the type of their JSON value."""
+
+ADDED_IN: Final[Mapping[int, Mapping[str, Mapping[str, str | None]]]] = {
+    3: {
+        "cases": dict.fromkeys(PROOF_FIELDS),
+        "criteria": {"origin": "advice", "source": ""},
+    }
+}
+"""Format → table → the columns that it adds, with the value that rows of earlier formats have."""
+
+
+def fields_of(table: str, format_version: int) -> Mapping[str, type]:
+    """Return the columns of `cases` or `criteria` in a format, in order."""
+    fields = CASE_FIELDS if table == "cases" else CRITERION_FIELDS
+    later = added_since(table, format_version)
+    return {name: kind for name, kind in fields.items() if name not in later}
+
+
+def added_since(table: str, format_version: int) -> Mapping[str, str | None]:
+    """Return the columns of a table that a format lacks, with the value that its rows have."""
+    columns: dict[str, str | None] = {}
+    for version, tables in ADDED_IN.items():
+        if version > format_version:
+            columns.update(tables.get(table, {}))
+    return columns
 
 
 def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
@@ -172,26 +204,59 @@ def case_from_rows(
     )
 
 
-def stamped(row: Mapping[str, Any], canary: str) -> dict[str, Any]:
-    """Return a case's or a criterion's row with the canary of its snapshot."""
-    return {**row, "canary": canary}
+def stamped(
+    row: Mapping[str, Any], canary: str, fields: Mapping[str, type] | None = None
+) -> dict[str, Any]:
+    """Return a case's or a criterion's row with the canary of its snapshot.
+
+    Args:
+        row: The row.
+        canary: The snapshot's canary.
+        fields: The columns of the snapshot's format; None keeps all.
+    """
+    whole = {**row, "canary": canary}
+    if fields is None:
+        return whole
+    return {name: whole[name] for name in fields}
 
 
 def commitment(case: SnapshotCase, salt: str) -> str:
     """Return the commitment to a held-out case: `sha256:` over its salt and its canonical record.
 
-    `salt` is 64 lower hexadecimal digits. The first release is left out, since a held-out case has none yet.
+    `salt` is 64 lower hexadecimal digits. The first release is left out, since a held-out case has none yet. Later
+    columns that have the value of earlier formats are left out too: a commitment made before them still holds.
     """
-    record = {
-        name: value for name, value in case.record().items() if name != "first_release"
-    }
+    record = _record_before_additions(case)
+    del record["first_release"]
     return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
+
+
+def _record_before_additions(case: SnapshotCase) -> dict[str, Any]:
+    """The case's record without later columns whose value is that of an earlier format."""
+    record = _without_defaults(case.row(), added_since("cases", 0))
+    later = added_since("criteria", 0)
+    criteria = [_without_defaults(c.row(), later) for c in case.criteria]
+    return record | {"criteria": criteria}
+
+
+def _without_defaults(
+    row: Mapping[str, Any], defaults: Mapping[str, str | None]
+) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in row.items()
+        if name not in defaults or value != defaults[name]
+    }
 
 
 def livemedbench_record(
     row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return a case in LiveMedBench's format, with the canary, from its stamped row and its criteria's rows."""
+    """Return a case in LiveMedBench's format, with the canary, from its stamped row and its criteria's rows.
+
+    Only criteria of origin `advice` are in it: they are what LiveMedBench calls a rubric.
+    """
+    of_advice = [c for c in criteria if c.get("origin", "advice") == "advice"]
     return {
         "canary": row["canary"],
         "case_id": row["case_id"],
@@ -201,7 +266,7 @@ def livemedbench_record(
         "doctor_advice": row["advice"],
         "rubric_items": [
             {"criterion": c["criterion"], "points": c["points"], "axe": c["axis"]}
-            for c in criteria
+            for c in of_advice
         ],
     }
 

@@ -9,7 +9,7 @@ from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong, lines
 from medlive.integrity.paths import open_plain
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, line, row_fault
+from medlive.snapshot.model import FORMAT_VERSION, fields_of, line, row_fault
 
 if TYPE_CHECKING:
     import io
@@ -29,6 +29,7 @@ class RowReader:
         name: str,
         canary: str | None = None,
         *,
+        format_version: int = FORMAT_VERSION,
         trusted: bool = False,
     ) -> None:
         """Prepare to read.
@@ -37,6 +38,7 @@ class RowReader:
             handle: The open file; it is closed at the end of the iteration.
             name: CASES or CRITERIA.
             canary: What every row must state; None accepts any.
+            format_version: The snapshot's, which decides the columns.
             trusted: Whether the file was verified, so that rows need not be checked again.
         """
         self._handle, self._name, self._canary, self._trusted = (
@@ -45,7 +47,8 @@ class RowReader:
             canary,
             trusted,
         )
-        self._fields = CASE_FIELDS if name == CASES else CRITERION_FIELDS
+        table = "cases" if name == CASES else "criteria"
+        self._fields = fields_of(table, format_version)
         self.faults, self.canary_faults = Faults(), Faults()
 
     def __iter__(self) -> Iterator[tuple[int, Row]]:
@@ -128,10 +131,18 @@ def group_rows(
         head = next(remaining, None)
 
 
-def read_cases(root: Path, *, trusted: bool = False) -> Iterator[CaseRows]:
-    """Yield the cases of a snapshot's folder, in order of their ids. Raises BadInput at the first fault.
+def read_cases(
+    root: Path, format_version: int, *, trusted: bool = False
+) -> Iterator[CaseRows]:
+    """Yield the cases of a snapshot's folder, in order of their ids.
 
-    `trusted`: the files were verified, so that only their order is checked.
+    Args:
+        root: The folder.
+        format_version: As its manifest states it.
+        trusted: Whether the files were verified, so that only their order is checked.
+
+    Raises:
+        BadInput: At the first fault.
     """
 
     def refuse(number: int, row: Row) -> None:
@@ -147,8 +158,10 @@ def read_cases(root: Path, *, trusted: bool = False) -> Iterator[CaseRows]:
     try:
         with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:
             readers = (
-                RowReader(cases, CASES, trusted=trusted),
-                RowReader(criteria, CRITERIA, trusted=trusted),
+                RowReader(cases, CASES, format_version=format_version, trusted=trusted),
+                RowReader(
+                    criteria, CRITERIA, format_version=format_version, trusted=trusted
+                ),
             )
             for case in group_rows(*readers, refuse):
                 check()

@@ -47,7 +47,7 @@ RUBRIC: dict[str, Any] = {
             "fact_id": "f1",
             "criterion": "States that lisinopril can cause a dry cough.",
             "axis": "Accuracy",
-            "points": 6,
+            "points": 7,
         },
         {
             "fact_id": "f2",
@@ -62,6 +62,7 @@ RUBRIC: dict[str, Any] = {
 REVIEWED: dict[str, Any] = {
     "reader__rubric": {"problems": [], "life_critical": []},
     "reader__identifiers": {"found": []},
+    "rubric__complete": {"points": []},
     "rubric__classify": KIND,
 }
 PIPELINE = digest_text("one")

@@ -14,6 +14,16 @@ from medlive.db.session import Database
 from medlive.db.tables.release import CaseRow, CaseStatus
 from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.rubric.model import (
+    Axis,
+    CompletedPoint,
+    Completion,
+    Criterion,
+    Omission,
+    OmittedFact,
+    Origin,
+    PointOutcome,
+)
 from medlive.snapshot.model import SnapshotCase
 from tests.support.decisions import KEPT, KEY, PROMPT, RUBRIC, make_case
 
@@ -219,3 +229,56 @@ async def test_points_are_bounded_and_never_zero(database: Database) -> None:
         rubric = replace(RUBRIC, criteria=(replace(RUBRIC.criteria[0], points=points),))
         with pytest.raises(IntegrityError):
             await make_case(database, rubric=rubric)
+
+
+async def test_a_criterion_keeps_what_it_rests_on(database: Database) -> None:
+    passage = Criterion(
+        id="c3",
+        position=3,
+        criterion="Warns of coughing blood.",
+        axis=Axis.SAFETY,
+        points=8,
+        advice_id=None,
+        fact="Coughing blood needs a visit.",
+        origin=Origin.EVIDENCE,
+        source="c:0:s",
+    )
+    rubric = replace(RUBRIC, criteria=(*RUBRIC.criteria, passage))
+    saved = await make_case(database, rubric=rubric)
+    async with database.begin() as session:
+        case = await cases.latest_case(session, saved.case_id)
+    assert case is not None
+    assert case.rubric.criteria == rubric.criteria
+    # Another passage is another rubric.
+    moved = replace(passage, source="c:1:s")
+    again = replace(rubric, criteria=(*RUBRIC.criteria, moved))
+    assert (await make_case(database, rubric=again)).status == "revised"
+    await frozen(database, "2026.W47")
+    [shown] = members(database, "2026.W47")
+    assert [(c.origin, c.source) for c in shown.criteria] == [
+        ("advice", ""),
+        ("advice", ""),
+        ("evidence", "c:1:s"),
+    ]
+    unfounded = replace(passage, source="")
+    wrong = replace(rubric, criteria=(*RUBRIC.criteria, unfounded))
+    with pytest.raises(IntegrityError, match="origin_has_source"):
+        await make_case(database, rubric=wrong)
+
+
+async def test_what_a_rubric_leaves_out_and_lacks_is_kept(database: Database) -> None:
+    omitted = OmittedFact("Drink tea.", "a1", Omission.TRIVIAL, "a habit")
+    point = CompletedPoint(
+        point="Count the pills.",
+        criterion="Advises counting the pills.",
+        outcome=PointOutcome.NOT_NAMED,
+        source="",
+        detail="nobody else",
+    )
+    completion = Completion(points=(point,), note="one model")
+    rubric = replace(RUBRIC, omitted=(omitted,), completion=completion)
+    saved = await make_case(database, rubric=rubric)
+    async with database.begin() as session:
+        case = await cases.latest_case(session, saved.case_id)
+    assert case is not None
+    assert case.rubric == rubric

@@ -193,6 +193,7 @@ async def test_the_commands(
             "not with this patient",
             "Lisinopril can cause a dry cough",
             "dry cough for 3 weeks",
+            "Tea soothes. │ a1 │ trivial",
         ):
             assert told in " ".join(shown.split())
         assert "--reason" in instance.here("review", "approve", held, status=2).err
@@ -377,7 +378,7 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
     criteria = [json.loads(line) for line in files["criteria.jsonl"].splitlines()]
     assert [
         (c["criterion_id"].removeprefix(f"{held}-"), c["points"]) for c in criteria
-    ] == [("c1", 6), ("c3", -9), ("c4", 3)]
+    ] == [("c1", 7), ("c3", -9), ("c4", 3)]
 
 
 async def test_an_edit_that_the_linter_refuses_changes_nothing(

@@ -21,7 +21,7 @@ from medlive.db.threads.takedowns import erase_thread
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import PublicKey, generate
-from medlive.rubric.model import Axis, Criterion, Rubric, Theme
+from medlive.rubric.model import Axis, Criterion, Origin, Rubric, Theme
 from medlive.service.curation.review import dispute_case, resolve_dispute
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import snapshots_path
@@ -287,6 +287,29 @@ async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
             None,
             None,
         ]
+
+
+async def test_errata_say_that_a_criterion_came_from_no_advice(
+    database: Database, settings: Settings
+) -> None:
+    added = replace(
+        RUBRIC.criteria[2], advice_id=None, origin=Origin.EVIDENCE, source="c:0:s"
+    )
+    first, second, _, last = RUBRIC.criteria
+    rubric = replace(RUBRIC, criteria=(first, second, added, last))
+    case = await make_case(database, rubric=rubric)
+    await freeze(database, "2026.W47")
+    for number in (3, 4):
+        await withdraw(
+            database,
+            settings,
+            case.case_id,
+            ERRATUM,
+            WRONG,
+            criterion_id=f"{case.case_id}-c{number}",
+        )
+    errata = load_errata(await write_errata(database, settings))
+    assert [entry.origin for entry in errata.entries] == ["evidence", None]
 
 
 async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(

@@ -96,6 +96,7 @@ def recount(manifest: Row, folder: Path) -> None:
         counts[f"by_{name}"] = count(c[name] for c in cases)
     counts["by_month"] = count(c["posted_at"][:7] for c in cases)
     counts["by_axis"] = count(c["axis"] for c in criteria)
+    counts["by_origin"] = count(c["origin"] for c in criteria)
     counts.pop("proof", None)
     if proved := [c for c in cases if c["ceiling"] is not None]:
         counts["proof"] = {"cases": len(proved)}
@@ -176,6 +177,8 @@ def _to(index: int, **changes: object) -> Callable[[Rows], object]:
 _NOTHING: Any = []
 ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("another weight", CRITERIA, _to(0, points=9), {12, 13}),
+    ("an unknown origin", CRITERIA, _to(0, origin="guess"), {9}),
+    ("a source of advice", CRITERIA, _to(0, source="pubmed:1:s"), {9}),
     ("weight nought", CRITERIA, _to(0, points=0), {9}),
     ("weight eleven", CRITERIA, _to(0, points=11), {9}),
     ("a weight beyond 64 bits", CRITERIA, _to(1, points=2**70), {9}),
@@ -583,6 +586,8 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("fewer proofs", lambda m: m["counts"]["proof"].update(cases=1), {11}),
     ("other themes", lambda m: m["counts"].update(by_theme={"x": 1}), {11}),
     ("other specialties", lambda m: m["counts"].update(by_specialty={"x": 1}), {11}),
+    ("other origins", lambda m: m["counts"].update(by_origin={"advice": 1}), {11}),
+    ("no origins", lambda m: m["counts"].pop("by_origin"), {11}),
     ("other axes", lambda m: m["counts"]["by_axis"].update(Safety=0), {11}),
     ("other months", lambda m: m["counts"].update(by_month={"2025-01": 8}), {11}),
     ("other first releases", lambda m: m["counts"]["by_first_release"].popitem(), {11}),

@@ -70,9 +70,9 @@ def rubric(*criteria: tuple[str, int]) -> dict[str, Any]:
     }
 
 
-STATES = ("States that lisinopril can cause a dry cough.", 6)
-TRIVIAL = ("States that a cough is a frequent complaint.", 6)
-ASKS = ("Asks whether the patient has a fever.", 6)
+STATES = ("States that lisinopril can cause a dry cough.", 7)
+TRIVIAL = ("States that a cough is a frequent complaint.", 7)
+ASKS = ("Asks whether the patient has a fever.", 7)
 DENIES = ("Denies that a tablet can cause a cough.", -5)
 
 

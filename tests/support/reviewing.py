@@ -62,7 +62,8 @@ def rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
     criteria = [
         c for c in RUBRIC["criteria"] if c["fact_id"] in {f["id"] for f in facts}
     ]
-    return {**RUBRIC, "facts": facts, "criteria": criteria}
+    habit = {"fact": "Tea soothes.", "advice_id": min(ids), "reason": "trivial"}
+    return {**RUBRIC, "facts": facts, "criteria": criteria, "left_out": [habit]}
 
 
 class Named(Scripted):
@@ -84,6 +85,7 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
         rubric__write=rubric,
         reader__rubric={"problems": [], "life_critical": []},
         reader__identifiers={"found": []},
+        rubric__complete={"points": []},
         rubric__classify=KIND,
         validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
     )

@@ -132,8 +132,11 @@ def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
         + (f": {case['status_reason']}" if case["status_reason"] else ""),
     )
     print_table(
-        ["points", "axis", "criterion", "fact", "from"],
-        pick(criteria, "points axis criterion fact advice_id"),
+        ["points", "axis", "criterion", "fact", "origin", "from"],
+        [
+            [*pick([c], "points axis criterion fact origin")[0], _rests_on(c)]
+            for c in criteria
+        ],
         title="Rubric"
         + (
             f" (no criterion costs points: {case['no_negative']})"
@@ -141,6 +144,32 @@ def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
             else ""
         ),
     )
+    _show_omitted(case)
+
+
+def _show_omitted(case: dict[str, Any]) -> None:
+    """What of the advice the rubric leaves out, and what became of points that the advice lacks."""
+    if case["omitted"]:
+        print_table(
+            ["fact", "from", "reason", "detail"],
+            pick(case["omitted"], "fact advice_id reason detail"),
+            title="Facts of the advice that the rubric leaves out",
+        )
+    completion = case["completion"]
+    if completion is None:
+        return
+    if completion["points"] or completion["note"]:
+        note = f" ({completion['note']})" if completion["note"] else ""
+        print_table(
+            ["point", "outcome", "source", "detail"],
+            pick(completion["points"], "point outcome source detail"),
+            title=f"Points that the advice lacks{note}",
+        )
+
+
+def _rests_on(criterion: dict[str, Any]) -> str:
+    """The advice element, the passage, or the models."""
+    return str(criterion["advice_id"] or criterion["source"])
 
 
 def format_figures(figures: dict[str, Any]) -> str:
@@ -276,8 +305,10 @@ def lift_takedown(
 
 def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
     print_table(
-        ["id", "kind", "statement", "message", "quote", "status"],
-        pick(curation["elements"], "id kind statement message_id quote status"),
+        ["id", "kind", "statement", "message", "quote", "status", "not in A"],
+        pick(
+            curation["elements"], "id kind statement message_id quote status left_out"
+        ),
         title=f"Curation: {curation['outcome']} at {curation['stage']}"
         + f" on {decided['at'][:10]}, attempt {decided['attempt']}"
         + (

@@ -418,7 +418,15 @@ def _criterion(edit: CriterionEdit) -> str:
             text
             + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
         )
-    names = ("criterion", "axis", "points", "criterion_id", "position")
+    names = (
+        "criterion",
+        "axis",
+        "points",
+        "origin",
+        "source",
+        "criterion_id",
+        "position",
+    )
     changed = [
         f"{_short(edit.old[n])} → {_short(edit.new[n])}"
         for n in names

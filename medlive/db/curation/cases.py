@@ -36,7 +36,16 @@ from medlive.db.tables.release import (
 )
 from medlive.digest import digest_json
 from medlive.errors import UsageError
-from medlive.rubric.model import Criterion, Rubric
+from medlive.rubric.model import (
+    CompletedPoint,
+    Completion,
+    Criterion,
+    Omission,
+    OmittedFact,
+    Origin,
+    PointOutcome,
+    Rubric,
+)
 
 _NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
@@ -69,10 +78,7 @@ class CaseContent:
     def digest(self) -> str:
         """The digest of what makes a revision: a case with an equal one has not changed."""
         rubric = self.rubric
-        criteria = [
-            [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
-            for c in rubric.criteria
-        ]
+        criteria = [_digested(criterion) for criterion in rubric.criteria]
         values: dict[str, Any] = {
             "language": self.language,
             "source": self.source,
@@ -110,6 +116,14 @@ class ComparedCase:
     """Whether a person has changed N or A since, so that the scores are of another text."""
     scores: CrossExaminationRow | None
     """None where there was no cross-examination."""
+
+
+def _digested(c: Criterion) -> list[Any]:
+    """What of a criterion makes a revision; that of one from advice is as it was before there were origins."""
+    values = [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
+    if c.origin is Origin.ADVICE:
+        return values
+    return [*values, c.origin.value, c.source]
 
 
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
@@ -224,6 +238,9 @@ async def add_revision(
     values |= row_of(CaseRevisionRow, content.rubric) | row_of(
         CaseRevisionRow, content.text
     )
+    values["omitted"] = [asdict(fact) for fact in content.rubric.omitted]
+    completion = content.rubric.completion
+    values["completion"] = None if completion is None else asdict(completion)
     if not content.publishable:
         values["unpublishable_reason"] = content.unpublishable_reason or _NOT_BY_MODELS
     await add_row(session, CaseRevisionRow(**values))
@@ -335,8 +352,33 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
         StoredCase,
         row,
         text=read(CaseText, row),
-        rubric=read(Rubric, row, criteria=criteria),
+        rubric=read(
+            Rubric,
+            row,
+            criteria=criteria,
+            omitted=omitted_of(row),
+            completion=completion_of(row),
+        ),
     )
+
+
+def omitted_of(row: CaseRevisionRow) -> tuple[OmittedFact, ...]:
+    """The facts that a revision's rubric leaves out."""
+    facts = []
+    for stored in row.omitted:
+        facts.append(OmittedFact(**stored | {"reason": Omission(stored["reason"])}))
+    return tuple(facts)
+
+
+def completion_of(row: CaseRevisionRow) -> Completion | None:
+    """What became of the points that a revision's advice lacks."""
+    if row.completion is None:
+        return None
+    points = []
+    for stored in row.completion["points"]:
+        outcome = PointOutcome(stored["outcome"])
+        points.append(CompletedPoint(**stored | {"outcome": outcome}))
+    return Completion(points=tuple(points), note=row.completion["note"])
 
 
 async def case_of_thread(

@@ -26,7 +26,8 @@ _TEXTS: Final[LiteralString] = """
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
             r.ceiling, r.floor, r.separation, (
                 SELECT json_agg(
-                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points) ORDER BY c.position
+                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source)
+                    ORDER BY c.position
                 )::text
                 FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision
             ) AS criteria
@@ -149,9 +150,17 @@ def _case(row: DictRow) -> SnapshotCase:
     texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
     found = tuple(
         SnapshotCriterion(
-            f"{case_id}-{number}", case_id, revision, position, text, axis, points
+            criterion_id=f"{case_id}-{number}",
+            case_id=case_id,
+            revision=revision,
+            position=position,
+            criterion=text,
+            axis=axis,
+            points=points,
+            origin=origin,
+            source=source,
         )
-        for number, position, text, axis, points in (
+        for number, position, text, axis, points, origin, source in (
             load_json(criteria) if criteria else ()
         )
     )

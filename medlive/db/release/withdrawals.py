@@ -1,7 +1,7 @@
 """Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -24,7 +24,7 @@ from medlive.db.tables.release import (
 )
 from medlive.digest import digest_text
 from medlive.rubric.lint import MIN_CRITERIA
-from medlive.rubric.model import Criterion, Rubric
+from medlive.rubric.model import Criterion, Origin, Rubric
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.text.normalise import fold
 
@@ -301,6 +301,7 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
     members = await _members(session, frozen)
     criteria = await _criteria_of_withdrawn(session)
+    added = await _added_criteria(session)
     entries: list[Erratum] = []
     for found in withdrawals:
         places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
@@ -317,7 +318,8 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
             for name in (name for name, digest in digests.items() if digest == wanted):
                 places[name].append((version, revision))
         entries += [
-            _erratum(found, i, places[i], frozen) for i in sorted(places, key=str)
+            _erratum(found, i, places[i], frozen, added)
+            for i in sorted(places, key=str)
         ]
     return Errata(entries=tuple(entries))
 
@@ -327,8 +329,12 @@ def _erratum(
     criterion_id: str | None,
     held: list[tuple[str, int]],
     frozen: Iterable[str],
+    added: Mapping[tuple[str, int, str], Origin],
 ) -> Erratum:
     versions = sorted({version for version, _ in held})
+    origin = None
+    if criterion_id is not None:
+        origin = added.get((found.case_id, max(held)[1], criterion_id))
     return Erratum(
         id=found.number,
         issued_at=found.withdrawn_at.replace(microsecond=0),
@@ -341,6 +347,7 @@ def _erratum(
         revision=None if criterion_id is None else max(held)[1],
         snapshots=tuple(versions),
         fixed_in=next((version for version in frozen if version > versions[-1]), None),
+        origin=None if origin is None else origin.value,
         reinstated_at=found.reinstated_at
         and found.reinstated_at.replace(microsecond=0),
     )
@@ -381,3 +388,18 @@ async def _criteria_of_withdrawn(
     for case_id, revision, criterion_id, criterion in await session.execute(query):
         found[case_id, revision][criterion_id] = text_digest(criterion)
     return found
+
+
+async def _added_criteria(
+    session: AsyncSession,
+) -> dict[tuple[str, int, str], Origin]:
+    """(case, revision, criterion id) → origin, of criteria that come from no advice, of cases that lost one."""
+    touched = select(WithdrawalRow.case_id).where(
+        WithdrawalRow.criterion_id.is_not(None)
+    )
+    row = CriterionRow
+    query = select(row).where(row.case_id.in_(touched), row.origin != Origin.ADVICE)
+    return {
+        (found.case_id, found.revision, found.criterion_id): found.origin
+        for found in await session.scalars(query)
+    }

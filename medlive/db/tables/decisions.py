@@ -24,6 +24,7 @@ from medlive.curation.model import (
     ElementStatus,
     ElyCategory,
     Kind,
+    LeftOut,
     Origin,
     Outcome,
     Reason,
@@ -337,6 +338,11 @@ class ElementRow(Base):
         one_of("kind", Kind),
         one_of("standing", ElementStatus),
         CheckConstraint("quote <> ''", name="quote_not_empty"),
+        one_of("left_out", LeftOut),
+        CheckConstraint(
+            "left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
+            name="left_out_is_advice",
+        ),
     )
     curation_id: Mapped[int] = column(
         _CURATION, ForeignKey("curations.id"), primary_key=True
@@ -351,6 +357,10 @@ class ElementRow(Base):
     standing: Mapped[ElementStatus] = column(
         "kept, dropped (in no text) or unsupported (in the texts, and the case is held)",
         EnumText(ElementStatus),
+    )
+    left_out: Mapped[LeftOut | None] = column(
+        "Why this advice is not in A: not_standard, refuted or advertising; NULL: it is, or a person dropped it",
+        EnumText(LeftOut),
     )
 
 

@@ -22,6 +22,7 @@ from medlive.rubric.model import (
     UNKNOWN_SPECIALTY,
     Axis,
     Difficulty,
+    Origin,
     Register,
     Theme,
 )
@@ -123,6 +124,13 @@ class CaseRevisionRow(Base):
         EnumText(Register),
         server_default="unknown",
     )
+    omitted: Mapped[list[Any]] = column(
+        "Facts of the advice that the rubric leaves out, each with its reason",
+        server_default="[]",
+    )
+    completion: Mapped[dict[str, Any] | None] = column(
+        "What became of points that the advice lacks; NULL: the rubric was not made complete"
+    )
     content_digest: Mapped[str] = column("The digest of the texts and of the criteria")
     ceiling: Mapped[float | None] = column(
         "The score of the long good answer; NULL: not proved"
@@ -151,6 +159,13 @@ class CriterionRow(Base):
             "points >= -10 AND points <= 10 AND points <> 0", name="points_range"
         ),
         CheckConstraint("criterion <> ''", name="criterion_not_empty"),
+        one_of("origin", Origin),
+        CheckConstraint(
+            "(origin = 'advice') = (advice_id IS NOT NULL)", name="advice_has_element"
+        ),
+        CheckConstraint(
+            "(origin = 'advice') = (source = '')", name="origin_has_source"
+        ),
     )
     case_id: Mapped[str] = column("The case", primary_key=True)
     revision: Mapped[int] = column("The case's revision", primary_key=True)
@@ -161,9 +176,20 @@ class CriterionRow(Base):
     criterion: Mapped[str] = column("What is met or not met")
     axis: Mapped[Axis] = column("What it measures", EnumText(Axis))
     points: Mapped[int] = column("Its weight; the sign is the polarity", SmallInteger)
-    advice_id: Mapped[str] = column("The advice element it came from")
+    advice_id: Mapped[str | None] = column(
+        "The advice element it came from; NULL: it came from no advice"
+    )
     fact: Mapped[str | None] = column(
-        "The fact of that element that it asks for; NULL: written before facts were listed"
+        "The fact that it asks for; NULL: written before facts were listed"
+    )
+    origin: Mapped[Origin] = column(
+        "What it rests on: advice, evidence or consensus",
+        EnumText(Origin),
+        server_default="advice",
+    )
+    source: Mapped[str] = column(
+        "For evidence the passage, for consensus the models that named it, else empty",
+        server_default="",
     )
 
 

@@ -75,6 +75,8 @@ ANSWERS: Final[Mapping[str, Rule]] = {
     "controller.questions": controller.questions,
     "controller.answers": controller.answers,
     "rubric.write": rubric.write,
+    "rubric.complete": rubric.complete,
+    "rubric.match": rubric.match,
     "rubric.classify": rubric.classify,
     **{task: _fixed(reply) for task, reply in NO_OBJECTION.items()},
     "grader.criterion": grader.grade_criterion,

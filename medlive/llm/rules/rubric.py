@@ -10,7 +10,7 @@ from typing import Any, Final
 from medlive.llm.rules.lexicon import specialty_of
 from medlive.llm.rules.text import language_of
 
-_MOST: Final = 14
+_MOST: Final = 7
 _EMERGENCY: Final = re.compile(
     r"\b(?:emergency|ambulance|at once|immediately|urgent)|急诊|急救|立即|马上|120",
     re.IGNORECASE,
@@ -31,7 +31,7 @@ def classify(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{theme, specialty, facts, criteria, no_negative}."""
+    """{theme, specialty, facts, criteria, no_negative, left_out}."""
     narrative, query = (
         str(inputs.get("narrative") or ""),
         str(inputs.get("query") or ""),
@@ -42,7 +42,8 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     facts: list[dict[str, Any]] = []
     criteria: list[dict[str, Any]] = []
     texts = []
-    for n, advice in enumerate(list(inputs.get("advice") or ())[:_MOST], 1):
+    given = list(inputs.get("advice") or ())
+    for n, advice in enumerate(given[:_MOST], 1):
         text = str(advice.get("statement") or "").rstrip(".。 ")
         texts.append(text)
         facts.append(
@@ -54,7 +55,7 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
         )
         criteria.append(
             {"criterion": f"{states}{text[:900]}{stop}", "fact_id": f"f{n}"}
-            | _weight(advice, text)
+            | _weight(advice, text, first=n == 1)
         )
     if texts:
         denied = f"{denies}{texts[0][:900]}{stop}"
@@ -70,13 +71,37 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
         "facts": facts,
         "criteria": criteria,
         "no_negative": "" if texts else "There is no advice.",
+        "left_out": [
+            {
+                "fact": str(advice.get("statement") or "")[:900],
+                "advice_id": str(advice.get("id") or ""),
+                "reason": "trivial",
+            }
+            for advice in given[_MOST:]
+        ],
     }
 
 
-def _weight(advice: Mapping[str, Any], text: str) -> dict[str, Any]:
+def _weight(advice: Mapping[str, Any], text: str, *, first: bool) -> dict[str, Any]:
     if _EMERGENCY.search(text):
         return {"axis": "Safety", "points": 8}
     return {
         "axis": "Accuracy" if advice.get("kind") == "assessment" else "Completeness",
-        "points": 5,
+        "points": 7 if first else 5,
+    }
+
+
+def complete(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{points}: none, for to name what the advice lacks would take a judgement."""
+    return {"points": []}
+
+
+def match(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{matches}: points of equal words."""
+    others = {item["point"]: item["id"] for item in inputs["others"]}
+    return {
+        "matches": [
+            {"id": p["id"], "other": others.get(p["point"], ""), "reason": "words"}
+            for p in inputs["points"]
+        ]
     }

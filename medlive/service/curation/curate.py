@@ -309,6 +309,8 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                         pipeline.respondents,
                         first_rounds,
                         grade=grade_probe if pipeline.prove else None,
+                        library=pipeline.library(started.date()),
+                        settings=pipeline.rubric,
                     )
         except TimeoutError:
             detail = f"not decided within {pipeline.thread_timeout_s:g} s"

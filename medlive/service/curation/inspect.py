@@ -217,6 +217,8 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "query",
         "advice",
         "no_negative",
+        "omitted",
+        "completion",
         "publishable",
         "ceiling",
         "floor",

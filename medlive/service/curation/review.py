@@ -1,9 +1,15 @@
 """What people decide: approve, reject or edit a case, drop an element, overrule a rejection, dispute, resolve."""
 
 from dataclasses import asdict, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
@@ -48,6 +54,7 @@ from medlive.rubric.model import (
     Axis,
     Criterion,
     Difficulty,
+    Origin,
     Register,
     Rubric,
     Theme,
@@ -107,8 +114,26 @@ class CriterionEdit(_Edited):
     ]
     axis: Axis
     points: int = Field(ge=-10, le=10)
-    advice_id: str
+    advice_id: str | None = Field(
+        default=None, description="The advice element; None where it rests on none."
+    )
     fact: str | None = None
+    origin: Origin = Origin.ADVICE
+    source: str = Field(
+        default="",
+        max_length=1000,
+        description="Of evidence: the passage; of consensus: the models; else empty.",
+    )
+
+    @model_validator(mode="after")
+    def _check_origin(self) -> Self:
+        of_advice = self.origin is Origin.ADVICE
+        if of_advice != bool(self.advice_id) or of_advice == bool(self.source):
+            raise ValueError(
+                "expected an advice_id and no source where the origin is advice, "
+                "and a source and no advice_id elsewhere"
+            )
+        return self
 
 
 class CaseEdit(_Edited):
@@ -180,13 +205,15 @@ def _numbered(
     free = iter(range(max((int(i[1:]) for i in known), default=0) + 1, 10_000))
     return tuple(
         Criterion(
-            c.id or f"c{next(free)}",
-            p,
-            c.criterion,
-            c.axis,
-            c.points,
-            c.advice_id,
-            c.fact,
+            id=c.id or f"c{next(free)}",
+            position=p,
+            criterion=c.criterion,
+            axis=c.axis,
+            points=c.points,
+            advice_id=c.advice_id,
+            fact=c.fact,
+            origin=c.origin,
+            source=c.source,
         )
         for p, c in enumerate(edited, 1)
     )
@@ -277,6 +304,8 @@ async def drop_element(
             language,
             pipeline.respondents,
             grade=grade_probe if pipeline.prove else None,
+            library=pipeline.library(started.date()),
+            settings=pipeline.rubric,
         )
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")

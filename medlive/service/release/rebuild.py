@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Final, Literal
 
 from medlive.config import Settings
 from medlive.db.release import snapshots
@@ -20,6 +20,7 @@ from medlive.service.paths import snapshots_path
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, differences, write_snapshot
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Ancestor, SnapshotMeta
+from medlive.snapshot.model import FORMAT_VERSION
 
 IDENTITY: Final = (
     "data/cases.jsonl",
@@ -64,8 +65,12 @@ def build(
     out_root: Path,
     sign: Sign | None,
     stop: Event | None = None,
+    format_version: Literal[2, 3] = FORMAT_VERSION,
 ) -> FrozenSnapshot:
-    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set."""
+    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set.
+
+    `format_version` is that of the frozen manifest where there is one.
+    """
     meta = SnapshotMeta(
         version=info.version,
         created_at=info.created_at,
@@ -75,6 +80,7 @@ def build(
         why_not=fixed.why_not,
         audit_log=fixed.audit_log,
         partial=fixed.partial,
+        format_version=format_version,
     )
     with read_snapshots(database.engine.url, stop) as reader:
         return write_snapshot(
@@ -98,11 +104,8 @@ async def rebuild(
             await snapshots.find_snapshot(session, version),
             await snapshots.load_fixed(session, version),
         )
-        then = (
-            ((await snapshots.load_manifest(session, version)) or {})
-            .get("writers", {})
-            .get("parquet")
-        )
+        manifest = await snapshots.load_manifest(session, version) or {}
+        then = manifest.get("writers", {}).get("parquet")
     if info is None or fixed is None or info.state is not SnapshotState.FROZEN:
         raise UsageError(
             f"{version} is not a frozen snapshot",
@@ -112,7 +115,13 @@ async def rebuild(
     with tempfile.TemporaryDirectory(prefix="medlive-rebuild-") as temporary:
         root = out or Path(temporary)
         built = await asyncio.to_thread(
-            build, database, info, fixed, root, _stored_signature(info)
+            build,
+            database,
+            info,
+            fixed,
+            root,
+            _stored_signature(info),
+            format_version=manifest["format_version"],
         )
         folder_exists = folder.is_dir()
         differing = await asyncio.to_thread(differences, built.path, folder)
@@ -138,7 +147,9 @@ async def restore_folder(
     """
     async with database.begin() as session:
         fixed = await snapshots.load_fixed(session, info.version)
+        manifest = await snapshots.load_manifest(session, info.version)
     assert fixed is not None
+    assert manifest is not None
     root = snapshots_path(settings)
     target, aside = (
         root / folder_name(info.version),
@@ -147,7 +158,13 @@ async def restore_folder(
     shutil.rmtree(aside, ignore_errors=True)
     try:
         built = await asyncio.to_thread(
-            build, database, info, fixed, aside, _stored_signature(info)
+            build,
+            database,
+            info,
+            fixed,
+            aside,
+            _stored_signature(info),
+            format_version=manifest["format_version"],
         )
         if built.digest != info.sums_digest:
             raise CheckFailed(

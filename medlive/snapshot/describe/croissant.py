@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from medlive.snapshot.describe.card import LIMITS, SUMMARY, bibtex
 from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS
+from medlive.snapshot.model import fields_of
 
 DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
     "data/cases.jsonl": (
@@ -61,6 +61,9 @@ def croissant(
         if counts.held
         else ""
     )
+    cases, criteria = (
+        fields_of(table, meta.format_version) for table in ("cases", "criteria")
+    )
     tools = [f"{e.role}: {e.engine}, {e.model}" for e in meta.provenance.engines]
     return {
         **fixed["document"],
@@ -93,11 +96,11 @@ def croissant(
         ],
         "recordSet": [
             _record_set(
-                "cases", CASE_FIELDS, "case_id", "One record a case.", fixed["columns"]
+                "cases", cases, "case_id", "One record a case.", fixed["columns"]
             ),
             _record_set(
                 "criteria",
-                CRITERION_FIELDS,
+                criteria,
                 "criterion_id",
                 "One record a criterion.",
                 fixed["columns"],
@@ -127,7 +130,7 @@ def _record_set(
                 "@type": "cr:Field",
                 "@id": f"{name}/{column}",
                 "name": column,
-                "description": texts[column],
+                "description": texts.get(f"{name}/{column}") or texts[column],
                 "dataType": "sc:Date" if column == "posted_at" else _TYPES[kind],
                 "source": {
                     "fileObject": {"@id": f"data/{name}.parquet"},

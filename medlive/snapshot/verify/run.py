@@ -39,7 +39,7 @@ from medlive.snapshot import parquet
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.ledgers import Ledgers, read_ledgers
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
+from medlive.snapshot.model import fields_of, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 _FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
 _TWINS: Final = (
-    ("data/cases.parquet", CASES, CASE_FIELDS),
-    ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS),
+    ("data/cases.parquet", CASES, "cases"),
+    ("data/criteria.parquet", CRITERIA, "criteria"),
 )
 LIVEMEDBENCH: Final = "livemedbench.json"
 _STREAMED: Final = frozenset({CASES, CRITERIA, LIVEMEDBENCH})
@@ -119,7 +119,7 @@ class Inspected:
                 or "the whole"
             )
             got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
-            self.problems[name] = Finding(name, "a manifest of format 2", got)
+            self.problems[name] = Finding(name, "a manifest of format 2 or 3", got)
             return None
         except (OSError, TooLong, ValueError, RecursionError) as exc:
             self.problems[name] = Finding(name, "a readable manifest", str(exc)[:200])
@@ -326,7 +326,7 @@ def _parquet(folder: Inspected, out: Faults) -> None:
     if scan.rows.count:
         raise Skip("the JSON Lines to compare with are not valid")
     counts = scan.tally.cases, scan.tally.criteria
-    for (name, twin, fields), rows in zip(_TWINS, counts, strict=True):
+    for (name, twin, table), rows in zip(_TWINS, counts, strict=True):
         # A broken file is reported by its digest; only a forged one is worth opening.
         for file in (name, twin):
             if file not in folder.sums or folder.digest(file) != folder.sums[file]:
@@ -341,7 +341,7 @@ def _parquet(folder: Inspected, out: Faults) -> None:
                 difference = parquet.find_difference(
                     source,
                     text,
-                    fields,
+                    fields_of(table, manifest.format_version),
                     manifest.canary,
                     rows=rows,
                     max_bytes=max_bytes,

@@ -50,9 +50,12 @@ class Scan:
     proofs: Faults = field(default_factory=Faults)
     canary: Faults = field(default_factory=Faults)
     leaks: Faults = field(default_factory=Faults)
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = field(init=False)
     seen: set[str] = field(default_factory=set)  # The ids of the cases
     livemedbench: str = ""  # The sha256 of `livemedbench.json` as these rows imply it
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(self.manifest.format_version)
 
     def run(self, root: Path) -> None:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
@@ -63,9 +66,10 @@ class Scan:
                 open_plain(root / CRITERIA) as criteria,
             ):
                 canary = self.manifest.canary
+                version = self.manifest.format_version
                 readers = (
-                    RowReader(cases, CASES, canary),
-                    RowReader(criteria, CRITERIA, canary),
+                    RowReader(cases, CASES, canary, format_version=version),
+                    RowReader(criteria, CRITERIA, canary, format_version=version),
                 )
                 for group in group_rows(*readers, self._report_orphan):
                     expected.update(
@@ -138,6 +142,10 @@ class Scan:
         ]
         texts += [
             (f"criterion {criterion.position}", criterion.criterion)
+            for criterion in case.criteria
+        ]
+        texts += [
+            (f"source of criterion {criterion.position}", criterion.source)
             for criterion in case.criteria
         ]
         for name, text in texts:

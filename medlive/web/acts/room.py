@@ -23,6 +23,7 @@ from medlive.rubric.model import (
     UNKNOWN_SPECIALTY,
     Axis,
     Difficulty,
+    Origin,
     Register,
     Theme,
 )
@@ -56,6 +57,7 @@ class Choices:
     """What the selects of the form to edit a case offer."""
 
     axes: tuple[str, ...] = tuple(Axis)
+    origins: tuple[str, ...] = tuple(Origin)
     kinds: Mapping[str, tuple[str, ...]] = field(
         default_factory=lambda: _KINDS
     )  # Field of the case → its values
@@ -131,7 +133,12 @@ async def edit(
     given = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
     try:
         kept = tuple(
-            {**c, "id": c["id"] or None, "fact": c["fact"] or None}
+            {
+                **c,
+                "id": c["id"] or None,
+                "fact": c["fact"] or None,
+                "advice_id": c["advice_id"] or None,
+            }
             for c in criteria
             if c["criterion"].strip()
         )
@@ -251,8 +258,10 @@ def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:
             "criterion": c.criterion,
             "axis": c.axis.value,
             "points": c.points,
-            "advice_id": c.advice_id,
+            "advice_id": c.advice_id or "",
             "fact": c.fact or "",
+            "origin": c.origin.value,
+            "source": c.source,
         }
         for c in case.rubric.criteria
     ]
@@ -263,13 +272,24 @@ def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:
         "points": 5,
         "advice_id": rows[0]["advice_id"] if rows else "",
         "fact": "",
+        "origin": Origin.ADVICE.value,
+        "source": "",
     }
     return (*rows, *[new] * NEW_ROWS)
 
 
 def _criteria_of(form: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
     """The rubric's rows as they were sent, in their order."""
-    names = ("id", "criterion", "axis", "points", "advice_id", "fact")
+    names = (
+        "id",
+        "criterion",
+        "axis",
+        "points",
+        "advice_id",
+        "fact",
+        "origin",
+        "source",
+    )
     numbers = sorted(
         {int(name[1:].partition("-")[0]) for name in form if _is_row(name)}
     )

@@ -21,6 +21,7 @@ from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
+from medlive.rubric.model import Criterion, Origin
 from medlive.service.audit import without_identifiers
 from medlive.service.paths import results_paths
 from medlive.web.acts.actions import case_actions, thread_actions
@@ -235,10 +236,14 @@ def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:
     )
 
 
+def _criterion_text(c: Criterion) -> str:
+    origin = "" if c.origin is Origin.ADVICE else f" ({c.origin.value}: {c.source})"
+    return f"{c.points:+} {c.axis}: {c.criterion}{origin}"
+
+
 def _changed_criteria(old: CaseRevision, new: CaseRevision) -> dict[str, Sequence[Any]]:
     before, after = (
-        {c.id: f"{c.points:+} {c.axis}: {c.criterion}" for c in one.criteria}
-        for one in (old, new)
+        {c.id: _criterion_text(c) for c in one.criteria} for one in (old, new)
     )
     ids = [*before, *(i for i in after if i not in before)]
     changed = [i for i in ids if before.get(i) != after.get(i)]

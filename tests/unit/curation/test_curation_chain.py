@@ -18,6 +18,7 @@ from medlive.curation.chain import (
 from medlive.curation.model import (
     Check,
     ElementStatus,
+    LeftOut,
     Outcome,
     Reason,
     Side,
@@ -414,6 +415,71 @@ async def test_advice_that_is_not_standard_scores_half_and_holds_the_case() -> N
     assert curation.holds[0].elements == ("a2",)
 
 
+async def test_what_no_clinician_would_sign_leaves_advice_with_its_reason() -> None:
+    engine = Scripted(changed(validator__alignment=mixed(a2="not_standard")))
+    curation = await run({}, engine=engine)
+    assert [e.id for e in curation.side(Side.ADVICE)] == ["a1"]
+    left = {e.id: e.left_out for e in curation.elements if e.left_out}
+    assert left == {"a2": LeftOut.NOT_STANDARD}
+    # Nobody writes or reads it any more; the verdict stays.
+    for request in engine.requests:
+        if request.task in ("controller.write", "reader.case"):
+            assert "losartan" not in str(request.inputs.get("advice"))
+    assert {c.element_id for c in curation.claims} == {"a1", "a2"}
+
+
+ALONE = {
+    "narrative": "Aged 34 years, with a dry cough.",
+    "advice": "Lisinopril can cause a dry cough.",
+}
+
+
+async def test_a_refuted_advice_leaves_although_its_veto_was_overruled() -> None:
+    script = contradiction(confirmed=True) | {
+        "validator.alignment": mixed(a2="contradicted"),
+        "controller.write": ALONE,
+    }
+    engine = ReplayEngine(Scripted(script), Memory())
+    curation = await curate(
+        THREAD,
+        "en",
+        dict.fromkeys(ROLES, engine),
+        OnePassage(),
+        CurationSettings(Thresholds(0.0, 0.0)),
+        run_date=date(2026, 11, 21),
+        overruled=[Reason.CONTRADICTED],
+    )
+    assert curation.outcome is Outcome.KEPT
+    left = {e.id: e.left_out for e in curation.elements if e.left_out}
+    assert left == {"a2": LeftOut.REFUTED}
+
+
+def offering(*ids: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Claims of which these offer a service or a product."""
+    plain = honest()["validator.claims"]
+
+    def answer(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        claims = plain(inputs)["claims"]
+        return {"claims": [c | {"advertising": c["id"] in ids} for c in claims]}
+
+    return answer
+
+
+async def test_advertising_leaves_before_it_is_judged_and_alone_it_is_no_case() -> None:
+    script = changed(validator__claims=offering("a2"), controller__write=ALONE)
+    curation = await run(script)
+    assert (curation.outcome, curation.s_align) == (Outcome.KEPT, 1.0)
+    assert [c.element_id for c in curation.claims] == ["a1"]
+    left = {e.id: e.left_out for e in curation.elements if e.left_out}
+    assert left == {"a2": LeftOut.ADVERTISING}
+    alone = await run(changed(validator__claims=offering("a1", "a2")))
+    assert (alone.outcome, alone.reason, alone.stage) == (
+        Outcome.REJECTED,
+        Reason.NO_SOUND_ADVICE,
+        Stage.VALIDATOR,
+    )
+
+
 READINGS = [
     ({"asked": False}, Reason.QUESTION_DOUBTED, ()),
     ({"clinical": False}, Reason.QUESTION_DOUBTED, ()),
@@ -450,12 +516,8 @@ async def test_the_second_reading_releases_nothing() -> None:
 
 async def test_a_case_is_written_anew_without_an_element() -> None:
     held = await run(changed(reader__case=honest()["reader.case"] | READINGS[-1][0]))
-    alone = {
-        "narrative": "Aged 34 years, with a dry cough.",
-        "advice": "Lisinopril can cause a dry cough.",
-    }
     respondents = dict.fromkeys(
-        ROLES, ReplayEngine(Scripted(changed(controller__write=alone)), Memory())
+        ROLES, ReplayEngine(Scripted(changed(controller__write=ALONE)), Memory())
     )
     again = await curate_without_element(
         held, "a2", THREAD, "en", respondents, CurationSettings()

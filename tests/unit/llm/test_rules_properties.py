@@ -16,7 +16,9 @@ from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.text import LONGEST, sentences
 from medlive.rubric.classify import ClassifyReply
-from medlive.rubric.write import ReviewReply, RubricReply
+from medlive.rubric.completion import CompleteReply
+from medlive.rubric.review import ReviewReply
+from medlive.rubric.write import RubricReply
 
 REPLIES: dict[str, type[BaseModel]] = {
     "screener.extract": tasks.ExtractReply,
@@ -36,6 +38,7 @@ REPLIES: dict[str, type[BaseModel]] = {
     "reader.identifiers": tasks.IdentifiersReply,
     "reader.rubric": ReviewReply,
     "rubric.write": RubricReply,
+    "rubric.complete": CompleteReply,
     "rubric.classify": ClassifyReply,
 }
 

@@ -21,7 +21,9 @@ from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.rubric.classify import ClassifyReply
-from medlive.rubric.write import ReviewReply, RubricReply
+from medlive.rubric.completion import CompleteReply, MatchReply
+from medlive.rubric.review import ReviewReply
+from medlive.rubric.write import RubricReply
 
 CURATION, RUBRIC, EVALUATION = (
     "medlive.curation",
@@ -46,6 +48,8 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "reader.identifiers": (CURATION, tasks.IdentifiersReply),
     "reader.rubric": (RUBRIC, ReviewReply),
     "rubric.write": (RUBRIC, RubricReply),
+    "rubric.complete": (RUBRIC, CompleteReply),
+    "rubric.match": (RUBRIC, MatchReply),
     "rubric.classify": (RUBRIC, ClassifyReply),
     "grader.criterion": (EVALUATION, GradeReply),
     "grader.rubric": (EVALUATION, RubricGradeReply),
@@ -97,6 +101,19 @@ EVIDENCE = {
     ],
 }
 INPUTS: dict[str, dict[str, Any]] = {
+    "rubric.complete": {
+        "language": "en",
+        "query": "Gout?",
+        "narrative": "A red toe.",
+        "advice": [{"id": "a1", "statement": "This looks like gout."}],
+        "criteria": ["Names gout."],
+    },
+    "rubric.match": {
+        "language": "en",
+        "query": "Gout?",
+        "points": [{"id": "p1", "point": "Measure uric acid."}],
+        "others": [{"id": "o1", "point": "Measure uric acid."}],
+    },
     "screener.extract": THREAD,
     "validator.query": {"language": "en", "query": "Should I take ibuprofen for gout?"},
     "validator.sufficiency": {

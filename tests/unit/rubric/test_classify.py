@@ -13,7 +13,7 @@ from medlive.rubric.write import complete_case
 from tests.support.scripted import KIND, Scripted, changed, run
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-CRITERION = {"axis": "Accuracy", "points": 5, "fact_id": "f1"}
+CRITERION = {"axis": "Accuracy", "points": 7, "fact_id": "f1"}
 RUBRIC: dict[str, Any] = {
     "rubric.write": {
         "theme": "Response Depth",

@@ -10,7 +10,7 @@ from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Element, Kind, Side
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.lint import (
-    MAX_CRITERIA,
+    WRITTEN,
     Fault,
     Finding,
     lint,
@@ -131,7 +131,7 @@ def test_too_few_too_many_nothing_to_earn_and_nothing_to_lose() -> None:
     ]
     assert faults("en", *many) == {(Fault.TOO_MANY, None)}
     kept = without_faulty(many, ())
-    assert len(kept) == MAX_CRITERIA
+    assert len(kept) == WRITTEN.most
 
 
 SUSPECT = [
@@ -273,12 +273,12 @@ async def test_ten_points_stand_where_a_life_is_at_stake_and_nowhere_else() -> N
 async def test_a_rubric_without_a_penalty_goes_back_once_and_says_why_or_is_held() -> (
     None
 ):
-    bare = draft(("Says this.", 5), ("Says that.", 4))
+    bare = draft(("Says this.", 7), ("Says that.", 4))
     _, faults, engine = await written(bare, NO_PROBLEM)
     assert [f.fault for f in faults] == [Fault.NO_NEGATIVE]
     assert sum(r.task == "rubric.write" for r in engine.requests) == 2
     why = draft(
-        ("Says this.", 5), ("Says that.", 4), no_negative="No answer could harm."
+        ("Says this.", 7), ("Says that.", 4), no_negative="No answer could harm."
     )
     rubric, faults, _ = await written([bare, why], NO_PROBLEM)
     assert (faults, rubric.no_negative) == ((), "No answer could harm.")

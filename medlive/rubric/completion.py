@@ -1,0 +1,374 @@
+"""What an excellent answer must say and the forum's physician did not: named by a model, and proved before it counts.
+
+A point is kept where a passage supports it as a claim, by the path that advice takes, or where a second model that saw
+nothing of the first's list names it too. Source: docs/method.md §1, Rubric (origin).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import Field, StringConstraints
+
+from medlive.curation.agent import Agent, check_ids, check_known
+from medlive.curation.model import (
+    Alignment,
+    CaseText,
+    ClaimVerdict,
+    Curation,
+    Element,
+    Kind,
+    Side,
+)
+from medlive.curation.tasks import Reason, ReplyModel, Text
+from medlive.curation.validator import (
+    Brief,
+    judge_alignment,
+    passages_each,
+    state_claims,
+)
+from medlive.evidence.passage import Retriever
+from medlive.rubric.lint import WRITTEN
+from medlive.rubric.model import (
+    Axis,
+    CompletedPoint,
+    Completion,
+    Criterion,
+    Omission,
+    OmittedFact,
+    Origin,
+    PointOutcome,
+    Rubric,
+)
+from medlive.rubric.review import ask_review, weigh
+
+MOST_POINTS: Final = 4
+RubricRole = Literal["screener", "validator", "controller", "rubric", "reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class RubricSettings:
+    """How a rubric is made complete."""
+
+    complete: bool = True
+    completer: RubricRole = "reader"  # Names what the advice lacks
+    second: RubricRole = "rubric"  # Is asked the same without seeing the first's list
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings as part of a pipeline's digest."""
+        return {
+            "complete": self.complete,
+            "completer": self.completer,
+            "second": self.second,
+        }
+
+
+DEFAULTS: Final = RubricSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Where claims are searched."""
+
+    retriever: Retriever
+    top_k: int
+    not_after: date  # Nothing published later is cited
+
+
+class PointItem(ReplyModel):
+    """A decisive point or danger that the advice lacks, with the criterion that asks for it."""
+
+    point: Text  # The statement that is searched
+    kind: Literal["assessment", "plan"]
+    criterion: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+    ]
+    axis: Annotated[Axis, Field(strict=False)]
+    points: Annotated[int, Field(ge=4, le=10)]
+
+
+class CompleteReply(ReplyModel):
+    """What an excellent answer must say and the advice does not; often nothing.
+
+    Inputs: query, narrative (text), advice [{id, statement}], criteria [str].
+    """
+
+    task: ClassVar = "rubric.complete"
+    points: Annotated[
+        tuple[PointItem, ...], Field(max_length=MOST_POINTS, strict=False)
+    ]
+
+
+class MatchItem(ReplyModel):
+    """Which point of the other list says what this one says; "" for none."""
+
+    id: str
+    other: str
+    reason: Reason
+
+
+class MatchReply(ReplyModel):
+    """Which points two lists share. Inputs: query, points [{id, point}], others [{id, point}]."""
+
+    task: ClassVar = "rubric.match"
+    matches: Annotated[tuple[MatchItem, ...], Field(max_length=10, strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Voices:
+    """Who is asked: for points, for a second opinion, and as judge of claims and matches."""
+
+    first: Agent
+    second: Agent
+    judge: Agent
+
+    @property
+    def are_two(self) -> bool:
+        """Whether the voices are two models; the same one twice is no consensus."""
+        return self.first.identity.model != self.second.identity.model
+
+
+async def complete_rubric(
+    text: CaseText, curation: Curation, rubric: Rubric, voices: Voices, library: Library
+) -> Rubric:
+    """Add the criteria that the advice lacks, and what became of each point that was named.
+
+    Args:
+        text: The case's texts.
+        curation: Its elements.
+        rubric: The rubric of its advice.
+        voices: Who is asked.
+        library: Where points are searched as claims.
+
+    Raises:
+        AgentFailure: If an engine gives no usable reply.
+    """
+    work = _Completing(text, curation, rubric, voices, library)
+    return await work.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Completing:
+    text: CaseText
+    curation: Curation
+    rubric: Rubric
+    voices: Voices
+    library: Library
+
+    async def run(self) -> Rubric:
+        named = await self._ask(self.voices.first)
+        if not named:
+            return replace(self.rubric, completion=Completion())
+        items = {f"p{number}": item for number, item in enumerate(named, 1)}
+        judged = await self._judge(items)
+        shared, note = await self._shared(items, judged)
+        points = {
+            name: self._decide(item, judged[name], shared.get(name))
+            for name, item in items.items()
+        }
+        return await self._with_criteria(items, points, note)
+
+    def _inputs(self) -> dict[str, Any]:
+        advice = self.curation.side(Side.ADVICE)
+        return {
+            "query": self.text.query,
+            "narrative": self.text.narrative,
+            "advice": [{"id": e.id, "statement": e.statement} for e in advice],
+            "criteria": [c.criterion for c in self.rubric.criteria],
+        }
+
+    async def _ask(self, agent: Agent) -> tuple[PointItem, ...]:
+        reply = await agent.ask(CompleteReply, self._inputs())
+        return reply.points
+
+    async def _judge(self, items: Mapping[str, PointItem]) -> dict[str, ClaimVerdict]:
+        """Judge the points as claims, by passages found as for advice."""
+        (query,) = self.curation.side(Side.QUERY)
+        elements = [_element(name, item) for name, item in items.items()]
+        brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
+        claims = await state_claims(brief, self.voices.judge)
+        each = passages_each(len(claims), self.library.top_k)
+        hits = await self.library.retriever.search(
+            [claim.query for claim in claims],
+            k=each,
+            not_after=self.library.not_after,
+        )
+        _, verdicts = await judge_alignment(
+            brief, claims, hits, self.voices.judge, confirm_veto=False
+        )
+        return {verdict.element_id: verdict for verdict in verdicts}
+
+    async def _shared(
+        self, items: Mapping[str, PointItem], judged: Mapping[str, ClaimVerdict]
+    ) -> tuple[dict[str, str], str]:
+        """Return the points that no passage decides and a second model names too, and why none was asked."""
+        open_points = {
+            name: item.point
+            for name, item in items.items()
+            if judged[name].verdict is Alignment.NEUTRAL
+        }
+        if not open_points:
+            return {}, ""
+        if not self.voices.are_two:
+            return {}, "one model has both roles, so that no second was asked"
+        others = {
+            f"o{number}": item.point
+            for number, item in enumerate(await self._ask(self.voices.second), 1)
+        }
+        if not others:
+            return {}, ""
+        inputs = {
+            "query": self.text.query,
+            "points": _listed(open_points),
+            "others": _listed(others),
+        }
+
+        def check(reply: MatchReply) -> str | None:
+            ids = [match.id for match in reply.matches]
+            named = {match.other for match in reply.matches if match.other}
+            return check_ids(ids, list(open_points)) or check_known(
+                named, set(others), "a point of the other list"
+            )
+
+        reply = await self.voices.judge.ask(MatchReply, inputs, check)
+        return {m.id: others[m.other] for m in reply.matches if m.other}, ""
+
+    def _decide(
+        self, item: PointItem, verdict: ClaimVerdict, shared: str | None
+    ) -> CompletedPoint:
+        """What becomes of a point."""
+        outcome, source, detail = PointOutcome.NOT_NAMED, "", verdict.reason
+        if verdict.verdict is Alignment.CONTRADICTED:
+            outcome = PointOutcome.CONTRADICTED
+        elif verdict.verdict is Alignment.NOT_STANDARD:
+            outcome = PointOutcome.NOT_STANDARD
+        elif verdict.verdict is Alignment.SUPPORTED:
+            outcome, source = PointOutcome.EVIDENCE, verdict.citations[0].passage_id
+            detail = verdict.citations[0].quote
+        elif shared is not None:
+            models = (self.voices.first, self.voices.second)
+            outcome = PointOutcome.CONSENSUS
+            source, detail = ", ".join(v.identity.model for v in models), shared
+        elif not self.voices.are_two:
+            outcome = PointOutcome.ONE_MODEL
+        return CompletedPoint(
+            point=item.point,
+            criterion=item.criterion,
+            outcome=outcome,
+            source=source,
+            detail=detail,
+        )
+
+    async def _with_criteria(
+        self,
+        items: Mapping[str, PointItem],
+        points: Mapping[str, CompletedPoint],
+        note: str,
+    ) -> Rubric:
+        """The rubric with the criteria of the kept points, each reviewed by who did not name it."""
+        kept = {name: point for name, point in points.items() if point.outcome.kept}
+        first = len(self.rubric.criteria) + 1
+        added = {
+            name: _criterion(number, items[name], point)
+            for number, (name, point) in enumerate(kept.items(), first)
+        }
+        problems: dict[str, str] = {}
+        critical: set[str] = set()
+        if added:
+            problems, critical = await self._review(added, items)
+        decided = dict(points)
+        criteria = list(self.rubric.criteria)
+        for name, criterion in added.items():
+            if (problem := problems.get(criterion.id)) is not None:
+                refused = PointOutcome.FAULTY
+                decided[name] = replace(
+                    points[name], outcome=refused, source="", detail=problem
+                )
+            else:
+                criteria.append(weigh(criterion, criterion.id in critical))
+        criteria, cut = _cut(criteria)
+        return replace(
+            self.rubric,
+            criteria=_numbered(criteria),
+            omitted=(*self.rubric.omitted, *cut),
+            completion=Completion(points=tuple(decided.values()), note=note),
+        )
+
+    async def _review(
+        self, added: Mapping[str, Criterion], items: Mapping[str, PointItem]
+    ) -> tuple[dict[str, str], set[str]]:
+        """Review the rubric with the points as further advice; return problems and life-critical ids."""
+        advice = [
+            *self._inputs()["advice"],
+            *({"id": n, "statement": items[n].point} for n in added),
+        ]
+        # The reviewer sees the point where a criterion of the advice has its element.
+        shown = [replace(c, advice_id=name) for name, c in added.items()]
+        review = await ask_review(
+            self.voices.second, self.text, advice, [*self.rubric.criteria, *shown]
+        )
+        ids = {criterion.id for criterion in shown}
+        problems = {
+            problem.criterion_id: f"{problem.fault}: {problem.detail}"
+            for problem in review.problems
+            if problem.criterion_id in ids
+        }
+        return problems, ids & set(review.life_critical)
+
+
+def _element(name: str, item: PointItem) -> Element:
+    """A point as an element, so that it is stated and judged as advice is."""
+    return Element(
+        id=name,
+        side=Side.ADVICE,
+        kind=Kind(item.kind),
+        message_id="",
+        quote="",
+        statement=item.point,
+    )
+
+
+def _criterion(number: int, item: PointItem, point: CompletedPoint) -> Criterion:
+    return Criterion(
+        id=f"c{number}",
+        position=number,
+        criterion=item.criterion,
+        axis=item.axis,
+        points=item.points,
+        advice_id=None,
+        fact=item.point,
+        origin=Origin(point.outcome.value),
+        source=point.source,
+    )
+
+
+def _cut(criteria: list[Criterion]) -> tuple[list[Criterion], list[OmittedFact]]:
+    """Make room for what was added: the lightest criteria of advice that earn points go."""
+    surplus = len(criteria) - WRITTEN.most
+    if surplus <= 0:
+        return criteria, []
+    of_advice = [c for c in criteria if c.origin is Origin.ADVICE and c.points > 0]
+    lightest = sorted(of_advice, key=lambda c: (c.points, -c.position))[:surplus]
+    gone = {criterion.id for criterion in lightest}
+    omitted = [
+        OmittedFact(
+            fact=c.fact or c.criterion,
+            advice_id=c.advice_id or "",
+            reason=Omission.TRIVIAL,
+            detail="the lightest, made room for what the advice lacks",
+        )
+        for c in lightest
+    ]
+    return [c for c in criteria if c.id not in gone], omitted
+
+
+def _numbered(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
+    return tuple(
+        replace(criterion, id=f"c{number}", position=number)
+        for number, criterion in enumerate(criteria, 1)
+    )
+
+
+def _listed(points: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"id": name, "point": point} for name, point in points.items()]

@@ -1,0 +1,97 @@
+"""What each criterion rests on, what a rubric leaves out, and which advice is not in A."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0010"
+down_revision = "0007"
+branch_labels = None
+depends_on = None
+
+JSON = sa.dialects.postgresql.JSONB()
+REASONS = (
+    "no_narrative no_query no_advice query_not_clinical insufficient_narrative contradicted not_aligned "
+    "no_sound_advice unsupported_element not_standard text_unfaithful question_doubted history_doubted advice_wrong "
+    "advice_harmful danger_unanswered question_unanswered not_understandable rubric_faulty identifier "
+    "endpoint_unavailable invalid_reply refused truncated budget_spent"
+)
+
+
+def upgrade() -> None:
+    op.add_column(
+        "criteria",
+        sa.Column(
+            "origin",
+            sa.Text,
+            nullable=False,
+            server_default="advice",
+            comment="What it rests on: advice, evidence or consensus",
+        ),
+    )
+    op.add_column(
+        "criteria",
+        sa.Column(
+            "source",
+            sa.Text,
+            nullable=False,
+            server_default="",
+            comment="For evidence the passage, for consensus the models that named it, else empty",
+        ),
+    )
+    op.alter_column(
+        "criteria",
+        "advice_id",
+        nullable=True,
+        comment="The advice element it came from; NULL: it came from no advice",
+    )
+    op.alter_column(
+        "criteria",
+        "fact",
+        comment="The fact that it asks for; NULL: written before facts were listed",
+    )
+    for name, condition in (
+        ("origin_known", "origin IN ('advice', 'evidence', 'consensus')"),
+        ("advice_has_element", "(origin = 'advice') = (advice_id IS NOT NULL)"),
+        ("origin_has_source", "(origin = 'advice') = (source = '')"),
+    ):
+        op.create_check_constraint(op.f(f"ck_criteria_{name}"), "criteria", condition)
+    op.add_column(
+        "case_revisions",
+        sa.Column(
+            "omitted",
+            JSON,
+            nullable=False,
+            server_default="[]",
+            comment="Facts of the advice that the rubric leaves out, each with its reason",
+        ),
+    )
+    op.add_column(
+        "case_revisions",
+        sa.Column(
+            "completion",
+            JSON,
+            comment="What became of points that the advice lacks; NULL: the rubric was not made complete",
+        ),
+    )
+    op.add_column(
+        "elements",
+        sa.Column(
+            "left_out",
+            sa.Text,
+            comment="Why this advice is not in A: not_standard, refuted or advertising; "
+            "NULL: it is, or a person dropped it",
+        ),
+    )
+    for name, condition in (
+        ("left_out_known", "left_out IN ('not_standard', 'refuted', 'advertising')"),
+        (
+            "left_out_is_advice",
+            "left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
+        ),
+    ):
+        op.create_check_constraint(op.f(f"ck_elements_{name}"), "elements", condition)
+    listed = ", ".join(f"'{reason}'" for reason in REASONS.split())
+    for table in ("curations", "holds"):
+        name = op.f(f"ck_{table}_reason_known")
+        op.drop_constraint(name, table)
+        op.create_check_constraint(name, table, f"reason IN ({listed})")

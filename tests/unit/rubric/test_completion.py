@@ -1,0 +1,222 @@
+"""What the advice lacks: kept only where a passage or a second model bears it out, and every point is recorded."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from medlive.curation.chain import ROLES
+from medlive.curation.model import Outcome
+from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.llm.replay import ReplayEngine
+from medlive.rubric.completion import Library, RubricSettings
+from medlive.rubric.lint import WRITTEN
+from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric
+from medlive.rubric.write import complete_case
+from tests.support.scripted import (
+    KIND,
+    PASSAGE,
+    Memory,
+    OnePassage,
+    Scripted,
+    honest,
+    judged,
+    run,
+)
+
+QUOTE = "Changing to losartan is recommended"
+NO_PROBLEM: dict[str, Any] = {"problems": [], "life_critical": []}
+
+
+class Named(Scripted):
+    """A scripted engine of a model of its own."""
+
+    def __init__(self, script: dict[str, Any], model: str) -> None:
+        super().__init__(script)
+        self.model = model
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity("openai", self.model)
+
+    async def answer(self, request: Request) -> Reply:
+        return replace(await super().answer(request), model=self.model)
+
+
+def point(text: str, points: int = 8) -> dict[str, Any]:
+    return {
+        "point": text,
+        "kind": "plan",
+        "criterion": f"Says: {text}",
+        "axis": "Safety",
+        "points": points,
+    }
+
+
+def rubric_of(*criteria: tuple[str, int]) -> dict[str, Any]:
+    return {
+        "theme": "Response Depth",
+        "specialty": "unknown",
+        "no_negative": "",
+        "facts": [{"id": "f1", "fact": "It can cause a cough.", "advice_id": "a1"}],
+        "criteria": [
+            {"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"}
+            for c, p in criteria
+        ],
+        "left_out": [
+            {"fact": "Drink tea.", "advice_id": "a2", "reason": "not_asked"},
+        ],
+    }
+
+
+SMALL = rubric_of(("Names lisinopril.", 7), ("Denies it.", -5))
+
+
+async def completed(
+    *named: dict[str, Any],
+    others: tuple[dict[str, Any], ...] = (),
+    verdict: Any = None,
+    matches: dict[str, str] | None = None,
+    review: Any = None,
+    write: dict[str, Any] = SMALL,
+    models: tuple[str, str] = ("first", "second"),
+    settings: RubricSettings | None = None,
+) -> tuple[Rubric, Named, Named]:
+    """The rubric of the sample case, with the engines of reader and rubric."""
+    chain = Scripted(honest())
+    curation = await run({}, engine=chain)
+    common: dict[str, Any] = {
+        "reader.identifiers": {"found": []},
+        "reader.rubric": review or NO_PROBLEM,
+        "rubric.classify": KIND,
+        "rubric.write": write,
+    }
+    reader = Named({**common, "rubric.complete": {"points": list(named)}}, models[0])
+    writer = Named({**common, "rubric.complete": {"points": list(others)}}, models[1])
+    chain.script |= {
+        "validator.alignment": verdict or judged("neutral"),
+        "rubric.match": lambda inputs: {
+            "matches": [
+                {
+                    "id": p["id"],
+                    "other": (matches or {}).get(p["id"], ""),
+                    "reason": "r",
+                }
+                for p in inputs["points"]
+            ]
+        },
+    }
+    engines = dict.fromkeys(ROLES, ReplayEngine(chain, Memory()))
+    engines |= {
+        "reader": ReplayEngine(reader, Memory()),
+        "rubric": ReplayEngine(writer, Memory()),
+    }
+    library = Library(OnePassage(), 3, date(2026, 11, 21))
+    done, rubric, _ = await complete_case(
+        curation, "en", engines, library=library, settings=settings or RubricSettings()
+    )
+    assert done.outcome in (Outcome.KEPT, Outcome.HELD)
+    assert rubric is not None
+    return rubric, reader, writer
+
+
+async def test_a_point_that_a_passage_supports_rests_on_that_passage() -> None:
+    rubric, _, writer = await completed(
+        point("Change to losartan."), verdict=judged("supported", QUOTE)
+    )
+    added = rubric.criteria[-1]
+    assert (added.origin, added.source) == (Origin.EVIDENCE, PASSAGE.id)
+    assert (added.id, added.points, added.advice_id) == ("c3", 8, None)
+    assert rubric.completion is not None
+    [kept] = rubric.completion.points
+    assert (kept.outcome, kept.detail) == (PointOutcome.EVIDENCE, QUOTE)
+    # Nothing was open, so the second model only reviewed what was added.
+    assert [r.task for r in writer.requests].count("rubric.complete") == 0
+
+
+async def test_a_point_that_no_passage_decides_needs_a_second_model_that_saw_nothing() -> (
+    None
+):
+    rubric, reader, writer = await completed(
+        point("Count the pills."),
+        point("Sing."),
+        others=(point("Look at the pill box."),),
+        matches={"p1": "o1"},
+    )
+    assert [c.source for c in rubric.criteria] == ["", "", "first, second"]
+    assert rubric.criteria[-1].origin is Origin.CONSENSUS
+    assert rubric.completion is not None
+    outcomes = [p.outcome for p in rubric.completion.points]
+    assert outcomes == [PointOutcome.CONSENSUS, PointOutcome.NOT_NAMED]
+    asked = [
+        next(r.inputs for r in engine.requests if r.task == "rubric.complete")
+        for engine in (reader, writer)
+    ]
+    assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [
+        (judged("contradicted", QUOTE), PointOutcome.CONTRADICTED),
+        (judged("not_standard"), PointOutcome.NOT_STANDARD),
+        (judged("neutral"), PointOutcome.ONE_MODEL),
+    ],
+)
+async def test_nothing_unsound_and_no_consensus_of_one_model_is_kept(
+    verdict: Any, outcome: PointOutcome
+) -> None:
+    rubric, _, _ = await completed(
+        point("Double the dose."),
+        others=(point("Double the dose."),),
+        matches={"p1": "o1"},
+        verdict=verdict,
+        models=("same", "same"),
+    )
+    assert all(c.origin is Origin.ADVICE for c in rubric.criteria)
+    assert rubric.completion is not None
+    assert [p.outcome for p in rubric.completion.points] == [outcome]
+    open_points = outcome is PointOutcome.ONE_MODEL
+    assert bool(rubric.completion.note) == open_points
+
+
+async def test_a_criterion_that_the_reviewer_refuses_is_not_kept() -> None:
+    def refuse_last(inputs: Any) -> dict[str, Any]:
+        last = inputs["criteria"][-1]
+        if last["advice_id"] != "p1":
+            return NO_PROBLEM
+        problem = {"criterion_id": last["id"], "fault": "duplicate", "detail": "c1"}
+        return {"problems": [problem], "life_critical": []}
+
+    rubric, _, _ = await completed(
+        point("Names it."), verdict=judged("supported", QUOTE), review=refuse_last
+    )
+    assert len(rubric.criteria) == 2
+    assert rubric.completion is not None
+    [refused] = rubric.completion.points
+    assert (refused.outcome, refused.source) == (PointOutcome.FAULTY, "")
+
+
+async def test_the_lightest_advice_makes_room_and_is_recorded() -> None:
+    most = [(f"Names cause {name}.", 7 if name == "a" else 4) for name in "abcdefghijk"]
+    full = rubric_of(*most, ("Denies it.", -5))
+    rubric, _, _ = await completed(
+        point("Change to losartan."), verdict=judged("supported", QUOTE), write=full
+    )
+    assert len(rubric.criteria) == WRITTEN.most
+    assert rubric.criteria[-1].origin is Origin.EVIDENCE
+    reasons = [(f.fact, f.reason) for f in rubric.omitted]
+    assert reasons == [
+        ("Drink tea.", Omission.NOT_ASKED),
+        ("It can cause a cough.", Omission.TRIVIAL),
+    ]
+
+
+async def test_nothing_to_complete_is_fine_and_it_can_be_switched_off() -> None:
+    rubric, _, _ = await completed()
+    assert rubric.completion is not None
+    assert (rubric.completion.points, len(rubric.criteria)) == ((), 2)
+    rubric, reader, _ = await completed(settings=RubricSettings(complete=False))
+    assert rubric.completion is None
+    assert all(r.task != "rubric.complete" for r in reader.requests)
