@@ -284,7 +284,7 @@ class Bench:
                 run_date=now().date(),
             )
             if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                curation, _ = await complete_case(curation, language, self.respondents)
+                curation, *_ = await complete_case(curation, language, self.respondents)
         stored = [await self._store.find(c.request_digest) for c in curation.calls]
         tokens = sum(reply.usage.input_tokens for reply in stored if reply)
         return Made(curation, input_tokens=tokens, calls=len(curation.calls))

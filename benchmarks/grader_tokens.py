@@ -187,7 +187,7 @@ async def sample_run(folder: Path) -> Path:
         )
         if curation.text is None:
             continue
-        done, rubric = await complete_case(curation, language, rules)
+        done, rubric, _ = await complete_case(curation, language, rules)
         text = done.text
         assert text is not None
         assert rubric is not None

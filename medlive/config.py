@@ -98,7 +98,7 @@ class RoleSettings(_Section):
 
 
 class Roles(_Section):
-    """The engines of the six roles."""
+    """The engines of the roles."""
 
     screener: RoleSettings = RoleSettings()
     validator: RoleSettings = RoleSettings()
@@ -107,6 +107,8 @@ class Roles(_Section):
     # Reads what the others wrote; preferably a different model
     reader: RoleSettings = RoleSettings()
     grader: RoleSettings = RoleSettings()
+    prober: RoleSettings = RoleSettings()
+    """Writes the answers that rubrics are proved by; where it is not set, a model that another role names."""
 
 
 class CurationSection(_Section):
@@ -144,6 +146,8 @@ class RubricSection(_Section):
     completer: RubricRole = "reader"  # The role that names them
     second: RubricRole = "rubric"
     """The role that is asked for the same, without the first's list, and reviews what is added."""
+    prove: bool = True
+    """Whether a rubric is released only once four answers of known quality prove it. The rules engine's never is."""
 
 
 class EvidenceSection(_Section):
@@ -201,7 +205,7 @@ class BudgetSection(_Section):
     # Of an ISO week, over all runs and workers
     week_usd: Annotated[float, Field(gt=0)] | None = None
     stage_week_usd: dict[
-        Literal["screener", "validator", "controller", "rubric", "reader"],
+        Literal["screener", "validator", "controller", "rubric", "reader", "grader"],
         Annotated[float, Field(gt=0)],
     ] = Field(default_factory=dict)
     """Stage → the same for its replies alone."""

@@ -18,11 +18,12 @@ from medlive.llm.ask import (
     read_as,
 )
 from medlive.llm.budget import BudgetSpent
-from medlive.llm.engine import Engine, Request
+from medlive.llm.engine import Engine, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.llm.wire import strict_schema
 
 R = TypeVar("R", bound=ReplyModel)
+T = TypeVar("T")
 
 _ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
 """One for each engine, so that replies by another model than the configured one are counted over all threads."""
@@ -68,34 +69,48 @@ class Agent:
         reply_type: type[R],
         inputs: Mapping[str, Any],
         check: Callable[[R], str | None] = lambda _: None,
+        *,
+        prompt: Prompt | None = None,
     ) -> R:
         """Ask the task that `reply_type` answers and return a valid reply.
 
-        An unusable reply goes back to the engine once, with the fault. When the repair is unusable too and both
-        replies were stored ones, a new round asks again, so that a resumed run pays for that reply only.
-
         Args:
-            reply_type: Names the task, whose prompt lies in the `prompts/` of the type's package.
+            reply_type: Names the task.
             inputs: Follow the language.
             check: Returns a fault of the reply, None if it is valid.
+            prompt: The instructions; None for the task's file in the `prompts/` of the type's package.
 
         Raises:
             AgentFailure: If no usable reply was given.
             ConfigError: If every reply is by another model than the configured one.
         """
-        task, prompt = (
-            reply_type.task,
-            load_prompt(reply_type.__module__.rpartition(".")[0], reply_type.task),
-        )
+        task = reply_type.task
+        if prompt is None:
+            prompt = load_prompt(reply_type.__module__.rpartition(".")[0], task)
         request = Request(
             task, prompt, {"language": self.language, **inputs}, _schema(reply_type)
         )
+        return await self.send(request, read_as(reply_type, request, check))
+
+    async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
+        """Send a request until `read` accepts a reply, and return what it made of it.
+
+        An unusable reply goes back to the engine once, with the fault. When the repair is unusable too and both
+        replies were stored ones, a new round asks again, so that a resumed run pays for that reply only.
+
+        Args:
+            request: The first request.
+            read: Returns the value of a reply; raises Unusable.
+
+        Raises:
+            AgentFailure: If no usable reply was given.
+            ConfigError: If every reply is by another model than the configured one.
+        """
+        task = request.task
         for round_ in range(self._first_round, self._first_round + MAX_ROUNDS):
             request = replace(request, round=round_)
             try:
-                asked = await self._asker.ask(
-                    request, read_as(reply_type, request, check)
-                )
+                asked = await self._asker.ask(request, read)
             except BudgetSpent as exc:
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
                 asked = Asked(attempts=[Attempt(request, None, fault)])

@@ -109,7 +109,8 @@ def asked_afresh(stage: Stage, number: int) -> dict[str, int]:
     What the earlier stages replied is replayed. `number` (from 1) tells each such run from every other.
     """
     later = [role.value for role in Stage][list(Stage).index(stage) :]
-    return dict.fromkeys([*later, "reader"], number * MAX_ROUNDS)
+    others = ("reader", "prober", "grader")
+    return dict.fromkeys([*later, *others], number * MAX_ROUNDS)
 
 
 async def curate_without_element(

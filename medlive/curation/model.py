@@ -109,6 +109,9 @@ class Reason(StrEnum):
     QUESTION_UNANSWERED = "question_unanswered"
     NOT_UNDERSTANDABLE = "not_understandable"  # The second reading finds the case incomprehensible by itself
     RUBRIC_FAULTY = "rubric_faulty"  # The rubric still has faults after its revision
+    RUBRIC_UNPROVEN = (
+        "rubric_unproven"  # The rubric does not tell good answers from bad ones
+    )
     IDENTIFIER = "identifier"  # A text still identifies a person
     ENDPOINT_UNAVAILABLE = "endpoint_unavailable"
     INVALID_REPLY = "invalid_reply"

@@ -45,6 +45,8 @@ IMMUTABLE = (
     "cross_examinations",
     "cross_questions",
     "second_readings",
+    "rubric_proofs",
+    "rubric_probes",
     "holds",
     "case_revisions",
     "criteria",

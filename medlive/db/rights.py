@@ -74,6 +74,8 @@ _ADDED_BY_WORKER: Final = (
     "prompts",
     "replies",
     "requirements",
+    "rubric_probes",
+    "rubric_proofs",
     "second_readings",
 )
 _CHANGED_BY_WORKER: Final = (

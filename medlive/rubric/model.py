@@ -1,6 +1,6 @@
 """The rubric: weighted criteria by which an answer to a case is graded (LiveMedBench §3.3, appendix A.3)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -151,3 +151,11 @@ class Rubric:
     dialogue_register: Register = Register.UNKNOWN
     omitted: tuple[OmittedFact, ...] = ()  # Facts of the advice in no criterion
     completion: Completion | None = None  # None: it was not made complete
+    # Of its proof (`medlive.rubric.proof.Figures`); None where it was not proved.
+    ceiling: float | None = None
+    floor: float | None = None
+    separation: float | None = None
+
+    def unproved(self) -> "Rubric":
+        """The rubric without figures, as after an edit that no proof was made of."""
+        return replace(self, ceiling=None, floor=None, separation=None)

@@ -1,7 +1,7 @@
 """A case's rubric: written by one engine, linted in code, reviewed by another, revised once where it must be.
 
-`complete_case` makes a curated case one that can be released: its rubric, the last look for identifiers, and what
-kind of case it is.
+`complete_case` makes a curated case one that can be released: its rubric with its proof, the last look for
+identifiers, and what kind of case it is.
 
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
@@ -9,7 +9,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -37,6 +37,7 @@ from medlive.rubric.completion import (
     Voices,
     complete_rubric,
 )
+from medlive.rubric.defend import cited_passages
 from medlive.rubric.lint import (
     RELEASED,
     WRITTEN,
@@ -53,9 +54,12 @@ from medlive.rubric.model import (
     Criterion,
     Omission,
     OmittedFact,
+    Origin,
     Rubric,
     Theme,
 )
+from medlive.rubric.proof import Proof
+from medlive.rubric.prove import GradeProbe, Proving, Revision
 from medlive.rubric.review import ReviewReply, ask_review, shown, weigh
 
 
@@ -121,23 +125,50 @@ async def write_rubric(
     draft = await drafting.draft()
     if draft.remaining or draft.lost_advice():
         try:
-            draft = await drafting.draft(draft)
+            draft = await drafting.draft(_criteria(draft.reply), draft.shown_findings())
         except AgentFailure as failure:
             raise AgentFailure(
                 failure.reason, f"revision round: {failure.detail}"
             ) from failure
-    reply, criteria = draft.reply, draft.criteria
-    no_negative = (
-        "" if any(c.points < 0 for c in criteria) else reply.no_negative.strip()
+    return draft.rubric(), draft.remaining
+
+
+async def revise_rubric(
+    text: CaseText,
+    advice: Sequence[Element],
+    rubric: Rubric,
+    findings: Sequence[Mapping[str, str]],
+    *,
+    writer: Agent,
+    reviewer: Agent,
+) -> tuple[Rubric, tuple[Finding, ...]]:
+    """A rubric as the writer revised it, and what is still wrong with it.
+
+    Args:
+        text: The case.
+        advice: Its advice elements.
+        rubric: What is revised.
+        findings: What speaks against it: {criterion (an id, or "" for the whole), finding}.
+        writer: Revises it.
+        reviewer: Reviews the revision.
+
+    Raises:
+        AgentFailure: If an engine gives no usable reply.
+    """
+    drafting = _Drafting(text, advice, writer, reviewer)
+    written = [c for c in rubric.criteria if c.origin is Origin.ADVICE]
+    added = [c for c in rubric.criteria if c.origin is not Origin.ADVICE]
+    ids = {"", *(c.id for c in written)}
+    shown_findings = [f for f in findings if f["criterion"] in ids]
+    draft = await drafting.draft(written, shown_findings)
+    revised = draft.rubric()
+    # What completion added does not rest on the advice, which is all that the writer has.
+    criteria = tuple(
+        replace(c, id=f"c{place}", position=place)
+        for place, c in enumerate((*revised.criteria, *added), start=1)
     )
-    rubric = Rubric(
-        theme=reply.theme,
-        specialty=reply.specialty,
-        criteria=criteria,
-        no_negative=no_negative,
-        omitted=_omitted(reply, draft),
-    )
-    return rubric, draft.remaining
+    revised = replace(revised, criteria=criteria, completion=rubric.completion)
+    return revised, draft.remaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +180,25 @@ class _Draft:
     findings: tuple[Finding, ...]
     criteria: tuple[Criterion, ...]  # Those without a fault
     remaining: tuple[Finding, ...]  # What is wrong with these
+
+    def rubric(self) -> Rubric:
+        """The rubric of the criteria without a fault."""
+        has_penalty = any(c.points < 0 for c in self.criteria)
+        no_negative = "" if has_penalty else self.reply.no_negative.strip()
+        return Rubric(
+            theme=self.reply.theme,
+            specialty=self.reply.specialty,
+            criteria=self.criteria,
+            no_negative=no_negative,
+            omitted=_omitted(self.reply, self),
+        )
+
+    def shown_findings(self) -> list[dict[str, str]]:
+        """What the writer is shown of the findings."""
+        return [
+            {"criterion": f.criterion or "", "finding": f"{f.fault.value}: {f.detail}"}
+            for f in self.findings
+        ]
 
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
@@ -169,18 +219,16 @@ class _Drafting:
     writer: Agent
     reviewer: Agent
 
-    async def draft(self, earlier: _Draft | None = None) -> _Draft:
+    async def draft(
+        self,
+        earlier: Sequence[Criterion] = (),
+        findings: Sequence[Mapping[str, str]] = (),
+    ) -> _Draft:
         """A draft, or the revision of an earlier one."""
         inputs = self._inputs("kind", "statement")
         if earlier:
-            inputs["earlier"] = [shown(c) for c in _criteria(earlier.reply)]
-            inputs["findings"] = [
-                {
-                    "criterion": f.criterion or "",
-                    "finding": f"{f.fault.value}: {f.detail}",
-                }
-                for f in earlier.findings
-            ]
+            inputs["earlier"] = [shown(c) for c in earlier]
+            inputs["findings"] = list(findings)
         known = {element.id for element in self.advice}
 
         def check(reply: RubricReply) -> str | None:
@@ -271,6 +319,14 @@ def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
     )
 
 
+class CompletedCase(NamedTuple):
+    """A curation whose case can be released, or what keeps it from that."""
+
+    curation: Curation
+    rubric: Rubric | None  # None where an engine gave no usable reply
+    proof: Proof | None = None  # None where none was made
+
+
 async def complete_case(
     curation: Curation,
     language: str,
@@ -279,19 +335,21 @@ async def complete_case(
     *,
     library: Library | None = None,
     settings: RubricSettings = DEFAULTS,
-) -> tuple[Curation, Rubric | None]:
-    """A kept or held curation with its rubric and kind, and its texts without identifiers of people.
+    grade: GradeProbe | None = None,
+) -> CompletedCase:
+    """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
 
-    The curation is held where the rubric stays faulty or a name could not be removed; it failed, and has no rubric,
-    when an engine gave no usable reply.
+    The curation is held where the rubric stays faulty or unproven or a name could not be removed; it failed, and
+    has no rubric, when an engine gave no usable reply.
 
     Args:
-        curation: The curation, with its texts.
+        curation: What the chain made of a thread.
         language: "en" or "zh".
-        respondents: An engine for each role that is asked.
+        respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
         first_rounds: As for `curate`.
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
         settings: Whether and by whom it is completed.
+        grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
     assert text is not None
@@ -299,11 +357,17 @@ async def complete_case(
     def agent(role: str) -> Agent:
         return Agent(respondents[role], journal, language, first_rounds.get(role, 0))
 
-    writer, reader = agent("rubric"), agent("reader")
-    engines = {**curation.engines, "rubric": writer.identity.as_json()}
+    roles = ("rubric", "reader", *(("prober", "grader") if grade else ()))
+    agents = {role: agent(role) for role in roles}
+    writer, reader = agents["rubric"], agents["reader"]
+    engines = dict(curation.engines)
+    for role in roles:
+        engines[role] = agents[role].identity.as_json()
+    advice = curation.side(Side.ADVICE)
+    proof = None
     try:
         rubric, faults = await write_rubric(
-            text, curation.side(Side.ADVICE), writer=writer, reviewer=reader
+            text, advice, writer=writer, reviewer=reader
         )
         if library is not None and settings.complete:
             voices = Voices(
@@ -312,6 +376,9 @@ async def complete_case(
                 judge=agent("validator"),
             )
             rubric = await complete_rubric(text, curation, rubric, voices, library)
+        if grade is not None:
+            proving = _proving(curation, text, agents, grade)
+            rubric, faults, proof = await proving.prove(rubric, faults)
         redacted = await redact_texts(texts_of(text, rubric), reader)
     except AgentFailure as exc:
         failed = replace(
@@ -321,25 +388,63 @@ async def complete_case(
             reason=exc.reason,
             detail=exc.detail,
         )
-        return replace(failed, holds=(), calls=tuple(journal), engines=engines), None
+        failed = replace(failed, holds=(), calls=tuple(journal), engines=engines)
+        return CompletedCase(failed, None)
     text, rubric = with_texts(text, rubric, redacted)
     rubric = await classify(text, rubric, writer)
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
-    holds = []
-    if faults:
-        detail = "; ".join(
-            f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults
-        )
-        holds.append(
-            Hold(
-                Reason.RUBRIC_FAULTY,
-                detail[:2000],
-                tuple(f.criterion for f in faults if f.criterion),
-            )
-        )
+    holds = (*_fault_holds(faults), *_proof_holds(proof))
     if redacted.remaining:
-        holds.append(Hold(Reason.IDENTIFIER, "; ".join(redacted.remaining)[:2000]))
-    return with_holds(done, tuple(holds)), rubric
+        detail = "; ".join(redacted.remaining)[:2000]
+        holds = (*holds, Hold(Reason.IDENTIFIER, detail))
+    return CompletedCase(with_holds(done, holds), rubric, proof)
+
+
+def _proving(
+    curation: Curation, text: CaseText, agents: Mapping[str, Agent], grade: GradeProbe
+) -> Proving:
+    advice = curation.side(Side.ADVICE)
+    writer, reader = agents["rubric"], agents["reader"]
+
+    async def revise(rubric: Rubric, findings: Sequence[Mapping[str, str]]) -> Revision:
+        revised = await revise_rubric(
+            text, advice, rubric, findings, writer=writer, reviewer=reader
+        )
+        return Revision(*revised)
+
+    def lint_rubric(rubric: Rubric) -> tuple[Finding, ...]:
+        return lint_case(
+            writer.language, rubric.criteria, text, advice, rubric.no_negative
+        )
+
+    return Proving(
+        text=text,
+        advice=advice,
+        passages=cited_passages(curation.claims),
+        prober=agents["prober"],
+        grader=agents["grader"],
+        reviewer=reader,
+        grade=grade,
+        revise=revise,
+        lint=lint_rubric,
+    )
+
+
+def _fault_holds(faults: Sequence[Finding]) -> tuple[Hold, ...]:
+    if not faults:
+        return ()
+    detail = "; ".join(
+        f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults
+    )
+    criteria = tuple(f.criterion for f in faults if f.criterion)
+    return (Hold(Reason.RUBRIC_FAULTY, detail[:2000], criteria),)
+
+
+def _proof_holds(proof: Proof | None) -> tuple[Hold, ...]:
+    if proof is None or proof.passed:
+        return ()
+    detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in proof.last_failures)
+    return (Hold(Reason.RUBRIC_UNPROVEN, detail[:2000]),)
 
 
 def lint_case(

@@ -31,7 +31,11 @@ from medlive.service.database import database_url, open_database
 from medlive.service.notify import places, send
 from medlive.service.paths import index_path
 from medlive.service.schedule.clocks import clock_problem
-from medlive.service.wiring import open_endpoint
+from medlive.service.wiring import (
+    find_dependent_judges,
+    open_endpoint,
+    proof_roles,
+)
 
 if TYPE_CHECKING:
     from medlive.evidence.passage import Retriever
@@ -246,8 +250,31 @@ async def examine_roles(settings: Settings) -> list[Finding]:
     """Whether each role's endpoint answers a real call, by the right model, with usage and a price."""
     findings = []
     for name, role in settings.roles:
+        if name == "prober" and role.engine == "rules":
+            continue  # Another role's model takes its place: `examine_proof`
         findings.append(await _examine_role(name, role, settings))
     return findings
+
+
+async def examine_proof(settings: Settings) -> list[Finding]:
+    """Whether rubrics are proved, and by models that are not the writer's."""
+    roles = proof_roles(settings)
+    if not roles:
+        text = "rubrics are not proved: [rubric] prove is off, or the rules engine writes them"
+        return [Finding("rubric proof", Health.SKIPPED, text)]
+    findings = []
+    for warning in find_dependent_judges(settings):
+        if warning.startswith("rubrics"):
+            step = "another model under [roles.prober] or [roles.grader] in models.toml"
+            findings.append(_warning("rubric proof", warning, step))
+    if settings.roles.grader.engine == "rules":
+        text = (
+            f"[roles.grader] names no model: {roles['grader'].model} grades the answers"
+        )
+        step = "a model under [roles.grader] in models.toml"
+        findings.append(_warning("rubric proof", text, step))
+    named = ", ".join(f"{role} {own.model}" for role, own in roles.items())
+    return findings or [_good("rubric proof", named)]
 
 
 async def _examine_role(name: str, role: RoleSettings, settings: Settings) -> Finding:
@@ -471,6 +498,7 @@ EXAMINATIONS: Final[tuple[tuple[str, Examination], ...]] = (
     ("extras", examine_extras),
     ("signing key", examine_keys),
     ("roles", examine_roles),
+    ("rubric proof", examine_proof),
     ("evidence", examine_evidence),
     ("backup", examine_backup),
     ("messages", examine_messages),

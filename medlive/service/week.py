@@ -11,11 +11,13 @@ from medlive.db.audit.gauges import count_stages
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import STAGES
+from medlive.db.curation.proofs import proofs_made
 from medlive.db.release.snapshots import (
     find_snapshot,
     latest_frozen,
     load_fixed,
     load_kept_out,
+    load_manifest,
 )
 from medlive.db.release.weeks import week_standing
 from medlive.db.runs import Run, runs_of_week
@@ -30,7 +32,8 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
     from its begin to the freeze's. "standing" says how many of the threads queued for the week are settled;
     "threads" counts those that changed in the week by where they stand now, from the filters on; "cost" has what
-    the replies stored in the week cost; "snapshot" is None before the week is frozen.
+    the replies stored in the week cost; "proofs" are those of the decisions begun in the week; "snapshot" is None
+    before the week is frozen.
     """
     since, until = week_bounds(week)
     async with open_database(settings) as database, database.begin() as session:
@@ -39,6 +42,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
             await count_stages(session, week), key=lambda row: STAGES.index(row[0])
         )
         spent = await spending(session, since, until)
+        proofs = await proofs_made(session, since, until)
         snapshot = await _read_snapshot(session, week)
         standing = await week_standing(
             session, week, failure_share=settings.schedule.failure_share
@@ -62,6 +66,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
             for one in spent
             if one.by in ("task", "engine", "all")
         ],
+        "proofs": asdict(proofs),
         "snapshot": snapshot,
     }
 
@@ -99,6 +104,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
         return None
     fixed = await load_fixed(session, week)
     kept_out = await load_kept_out(session, week)
+    manifest = await load_manifest(session, week) or {}
     return {
         "state": info.state.value,
         "frozen_at": info.frozen_at,
@@ -106,6 +112,7 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
         "criteria": info.criteria,
         "held_out": fixed.numbers.held if fixed else None,
         "kept_out": dict(Counter(hit.gate for hit in kept_out)),
+        "proof": manifest.get("counts", {}).get("proof"),
         "publishable": info.publishable,
         "why_not": info.why_not,
         "signed": info.signature is not None,

@@ -5,7 +5,7 @@ Evaluation needs no medlive[service]: functions that need it import it themselve
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
+PROOF_ROLES = ("prober", "grader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),
     "reader": ("screener", "controller", "rubric"),
@@ -83,6 +84,11 @@ PROMPTS = {
         "rubric.classify",
     ),
 }
+PROOF_PROMPTS = {
+    "medlive.rubric": ("rubric.probe", "rubric.defend"),
+    "medlive.evaluation": ("grader.rubric",),
+}
+"""The prompts of proofs, which decide where rubrics are proved."""
 
 
 def open_endpoint(
@@ -188,7 +194,51 @@ def find_dependent_judges(settings: Settings) -> list[str]:
                 f"{judge} judges what {', '.join(same)} wrote, and both are {own.model}:"
                 " a model is lenient with itself"
             )
+    roles = proof_roles(settings)
+    if roles and (model := _one_model([settings.roles.rubric, *roles.values()])):
+        found.append(
+            f"rubrics are written, tried and graded by one model, {model}: a proof by who"
+            " wrote the rubric finds less; set [roles.prober] to another model"
+        )
     return found
+
+
+def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
+    """Who writes and grades the answers that rubrics are proved by; empty where none are proved.
+
+    A role that is not set is taken by another: the prober by the first role whose model is not the writer's, the
+    grader by the reader. The rules engine's rubrics are not proved, since it makes no clinical judgement.
+    """
+    roles = settings.roles
+    if not settings.rubric.prove or _is_rules(roles.rubric):
+        return {}
+    others = (roles.reader, roles.grader, roles.validator, roles.controller)
+    models = [role for role in others if not _is_rules(role)]
+    different = [role for role in models if role.model != roles.rubric.model]
+    prober, grader = roles.prober, roles.grader
+    if _is_rules(prober):
+        prober = next(iter(different), roles.rubric)
+    if _is_rules(grader):
+        grader = roles.rubric if _is_rules(roles.reader) else roles.reader
+    return {"prober": prober, "grader": grader}
+
+
+def prober_role(settings: Settings) -> RoleSettings:
+    """Who writes answers of known quality, whether or not rubrics are proved before they are released."""
+    return proof_roles(settings).get("prober", settings.roles.prober)
+
+
+def _is_rules(role: RoleSettings) -> bool:
+    """Whether the rules engine answers for a role, in this process or at an endpoint."""
+    model = role.model or ""
+    served = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
+    return role.engine == "rules" or served
+
+
+def _one_model(roles: Sequence[RoleSettings]) -> str | None:
+    """The model that all of some roles name; None where they differ, or one names none."""
+    models = {role.model for role in roles}
+    return models.pop() if len(models) == 1 else None
 
 
 def choose_candidate(
@@ -476,6 +526,8 @@ class Pipeline:
     )
     # Service → its circuit
     literature: Mapping[str, Circuit] = field(default_factory=dict)
+    prove: bool = False
+    """Whether rubrics are proved, for which there are the roles "prober" and "grader"."""
     rubric: "RubricSettings" = field(default_factory=_rubric_defaults)
 
     @property
@@ -528,7 +580,8 @@ def build_pipeline(
     from medlive.rubric.completion import RubricSettings
     from medlive.service.database import handle_key
 
-    used = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
+    proving = proof_roles(settings)
+    used = {role: getattr(settings.roles, role) for role in CURATION_ROLES} | proving
     prices = {
         f"{own.model} ({role})": own.price or settings.prices.get(own.model or "")
         for role, own in used.items()
@@ -558,12 +611,10 @@ def build_pipeline(
         strict=section.strict,
         exhaustive=exhaustive,
     )
-    rubric = RubricSettings(**settings.rubric.model_dump())
-    prompts = {
-        task: load_prompt(package, task).digest
-        for package, tasks in PROMPTS.items()
-        for task in tasks
-    }
+    rubric = RubricSettings(**settings.rubric.model_dump(exclude={"prove"}))
+    prompts = _prompt_digests(PROMPTS)
+    if proving:
+        prompts |= _prompt_digests(PROOF_PROMPTS)
     engines = {
         role: respondent.identity.as_json() for role, respondent in respondents.items()
     }
@@ -593,8 +644,17 @@ def build_pipeline(
         settings.budget,
         online,
         literature,
+        bool(proving),
         rubric,
     )
+
+
+def _prompt_digests(prompts: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    digests = {}
+    for package, tasks in prompts.items():
+        for task in tasks:
+            digests[task] = load_prompt(package, task).digest
+    return digests
 
 
 def build_filters(settings: Settings) -> "FilterChain":

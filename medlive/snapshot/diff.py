@@ -186,7 +186,9 @@ def _diff_rows(old: Iterator[CaseRows], new: Iterator[CaseRows]) -> Iterator[Cas
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
     before, now = old.row, new.row
     fields = tuple(
-        FieldEdit(n, before[n], now[n]) for n in _CASE_CONTENT if before[n] != now[n]
+        FieldEdit(n, before.get(n), now.get(n))
+        for n in _CASE_CONTENT
+        if before.get(n) != now.get(n)
     )
     criteria = tuple(_criteria(old.criteria, new.criteria))
     if not fields and not criteria and before["revision"] == now["revision"]:

@@ -144,8 +144,12 @@ def _csv(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
         writer.writerow([*CASE_FIELDS, "criteria"])
         for case in cases:
             record = _record(case, snapshot.manifest.canary)
-            cells = [guarded(str(record[name])) for name in CASE_FIELDS]
+            cells = [guarded(_cell(record[name])) for name in CASE_FIELDS]
             writer.writerow([*cells, canonical_json(record["criteria"])])
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _parquet(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:

@@ -37,6 +37,7 @@ from medlive.snapshot.manifest import (
     SnapshotMeta,
     Tally,
     pretty_json,
+    warnings_of,
 )
 from medlive.snapshot.model import (
     SnapshotCase,
@@ -232,6 +233,7 @@ def _build(
         counts=counts,
         provenance=meta.provenance,
         writers={"parquet": writer_name()},
+        warnings=warnings_of(meta.provenance),
         canary=meta.canary,
         audit_log=meta.audit_log,
         files=dict(sorted(files.items())),

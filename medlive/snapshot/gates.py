@@ -31,7 +31,13 @@ from medlive.rubric.model import (
     Theme,
 )
 from medlive.snapshot.manifest import Provenance
-from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, week_end
+from medlive.snapshot.model import (
+    CASE_ID,
+    PROOF_FIELDS,
+    SnapshotCase,
+    SnapshotCriterion,
+    week_end,
+)
 from medlive.snapshot.verify.text_checks import (
     as_read,
     find_contact,
@@ -157,6 +163,17 @@ def _case_faults(case: SnapshotCase) -> Iterator[str]:
     for name in ("narrative", "query", "advice"):
         if not getattr(case, name).strip():
             yield f"{name} is empty"
+    yield from _proof_faults(case)
+
+
+def _proof_faults(case: SnapshotCase) -> Iterator[str]:
+    figures = {name: getattr(case, name) for name in PROOF_FIELDS}
+    given = [name for name, figure in figures.items() if figure is not None]
+    if given and len(given) < len(PROOF_FIELDS):
+        yield f"{', '.join(given)} without the other figures of the proof"
+    for name in given:
+        if not 0 <= figures[name] <= 1:
+            yield f"{name} {figures[name]}, expected 0 to 1"
 
 
 def _criterion_faults(

@@ -198,8 +198,9 @@ class Snapshot:
                 f"{self.path / name} cannot be read: {str(exc)[:300]}"
             ) from exc
         for column, value in added_since(table, version).items():
-            values = pa.repeat(pa.scalar(value, pa.string()), len(found))
-            field = pa.field(column, pa.string(), nullable=False)
+            kind = pa.float64() if value is None else pa.string()
+            values = pa.array([value] * len(found), kind)
+            field = pa.field(column, kind, nullable=value is None)
             found = found.append_column(field, values)
         return found
 

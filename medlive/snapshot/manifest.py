@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.snapshot.identity import canary_of
-from medlive.snapshot.model import FORMAT_VERSION, SnapshotCase
+from medlive.snapshot.model import FORMAT_VERSION, PROOF_FIELDS, SnapshotCase
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -64,6 +65,18 @@ class Provenance(_Frozen):
     thresholds: dict[str, bool | int | float | str]
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class ProofMeans(_Frozen):
+    """How the rubrics measure: means over the cases whose rubric is proved; None where none is."""
+
+    cases: Count = 0  # With a proved rubric
+    ceiling: Share | None = None
+    floor: Share | None = None
+    separation: Share | None = None
+
+
 class Counts(_Frozen):
     """How many cases and criteria, and how the cases (by axis and origin: the criteria) divide."""
 
@@ -84,6 +97,10 @@ class Counts(_Frozen):
     by_first_release: dict[str, Count]
     # Number of criteria → how many cases have as many
     criteria_per_case: dict[str, Count]
+    proof: ProofMeans = Field(
+        default=ProofMeans(), exclude_if=lambda proof: not proof.cases
+    )
+    """Not written where no rubric is proved."""
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 
@@ -93,7 +110,8 @@ class Tally:
     def __init__(self, format_version: int = FORMAT_VERSION) -> None:
         """Count for a manifest of this format."""
         self._with_origin = format_version >= 3
-        self.cases = self.criteria = 0
+        self.cases = self.criteria = self._proved = 0
+        self._proof: dict[str, Fraction] = {}
         self._by = {
             name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS
         }
@@ -109,13 +127,31 @@ class Tally:
         if self._with_origin:
             self._by["by_origin"].update(c.origin for c in case.criteria)
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
+        if case.ceiling is not None:
+            self._proved += 1
+            for name in PROOF_FIELDS:
+                figure = Fraction(getattr(case, name))
+                self._proof[name] = self._proof.get(name, Fraction(0)) + figure
 
     def counts(self, held: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
         by = {name: dict(sorted(counter.items())) for name, counter in self._by.items()}
         return Counts.model_validate(
-            {"cases": self.cases, "criteria": self.criteria, "held": held, **by}
+            {
+                "cases": self.cases,
+                "criteria": self.criteria,
+                "held": held,
+                "proof": self._means(),
+                **by,
+            }
         )
+
+    def _means(self) -> dict[str, float]:
+        means: dict[str, float] = {"cases": self._proved}
+        for name, total in self._proof.items():
+            # Of exact sums: the order of the cases does not matter.
+            means[name] = round(float(total / self._proved), 4)
+        return means
 
 
 _FIELDS: Final = (
@@ -127,7 +163,7 @@ _FIELDS: Final = (
     "dialogue_register",
     "first_release",
 )
-_NUMBERS: Final = ("cases", "criteria", "held")
+_NUMBERS: Final = ("cases", "criteria", "held", "proof")
 
 
 class Ancestor(_Frozen):
@@ -190,6 +226,8 @@ class Manifest(_Frozen):
     provenance: Provenance
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
+    warnings: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What a reader of scores should know; empty, and not written, where there is nothing."""
     canary: Guid  # A text that holds this GUID was copied from the snapshot
     # None, and not in the file: frozen before it was noted
     audit_log: AuditLogHead | None = None
@@ -210,6 +248,19 @@ class Manifest(_Frozen):
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
         return pretty_json(self.as_json())
+
+
+def warnings_of(provenance: Provenance) -> tuple[str, ...]:
+    """Return what the provenance warns of: rubrics that one model wrote, tried and graded."""
+    models: dict[str, set[str]] = {"rubric": set(), "prober": set(), "grader": set()}
+    for engine in provenance.engines:
+        models.get(engine.role, set()).add(engine.model)
+    common = models["rubric"] & models["prober"] & models["grader"]
+    return tuple(
+        f"{model} wrote rubrics, wrote the answers that prove them, and graded these:"
+        " such a proof finds less"
+        for model in sorted(common)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,10 @@ class SnapshotCase:
     criteria: tuple[SnapshotCriterion, ...] = field(default=())
     difficulty: str = "unknown"  # One of `medlive.rubric.model.Difficulty`
     dialogue_register: str = "unknown"  # One of `medlive.rubric.model.Register`
+    # Of the rubric's proof (`medlive.rubric.proof.Figures`), each from 0 to 1; None where it was not proved.
+    ceiling: float | None = None
+    floor: float | None = None
+    separation: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.posted_at, datetime):
@@ -113,9 +117,15 @@ CASE_FIELDS: Final[Mapping[str, type]] = {
     "advice": str,
     "difficulty": str,
     "dialogue_register": str,
+    "ceiling": float,
+    "floor": float,
+    "separation": float,
     "canary": str,
 }
 """Columns of cases, in order, with the type of their JSON value."""
+
+PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
+"""The columns that may be null: all three of a case, or none."""
 
 CRITERION_FIELDS: Final[Mapping[str, type]] = {
     "criterion_id": str,
@@ -131,8 +141,11 @@ CRITERION_FIELDS: Final[Mapping[str, type]] = {
 }
 """Columns of criteria, in order, with the type of their JSON value."""
 
-ADDED_IN: Final[Mapping[int, Mapping[str, Mapping[str, str]]]] = {
-    3: {"criteria": {"origin": "advice", "source": ""}}
+ADDED_IN: Final[Mapping[int, Mapping[str, Mapping[str, str | None]]]] = {
+    3: {
+        "cases": dict.fromkeys(PROOF_FIELDS),
+        "criteria": {"origin": "advice", "source": ""},
+    }
 }
 """Format → table → the columns that it adds, with the value that rows of earlier formats have."""
 
@@ -144,9 +157,9 @@ def fields_of(table: str, format_version: int) -> Mapping[str, type]:
     return {name: kind for name, kind in fields.items() if name not in later}
 
 
-def added_since(table: str, format_version: int) -> Mapping[str, str]:
+def added_since(table: str, format_version: int) -> Mapping[str, str | None]:
     """Return the columns of a table that a format lacks, with the value that its rows have."""
-    columns: dict[str, str] = {}
+    columns: dict[str, str | None] = {}
     for version, tables in ADDED_IN.items():
         if version > format_version:
             columns.update(tables.get(table, {}))
@@ -162,6 +175,8 @@ def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
     if extra := sorted(str(name) for name in row if name not in fields):
         return f"unknown fields {', '.join(extra)}"
     for name, kind in fields.items():
+        if name in PROOF_FIELDS and row[name] is None:
+            continue
         if type(row[name]) is not kind:
             return f"{name}: expected {kind.__name__}, got {type(row[name]).__name__}"
     return None
@@ -224,7 +239,7 @@ def _record_before_additions(case: SnapshotCase) -> dict[str, Any]:
 
 
 def _without_defaults(
-    row: Mapping[str, Any], defaults: Mapping[str, str]
+    row: Mapping[str, Any], defaults: Mapping[str, str | None]
 ) -> dict[str, Any]:
     return {
         name: value

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import MissingExtra
 from medlive.integrity.folder import lines
+from medlive.snapshot.model import PROOF_FIELDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,21 +50,17 @@ def require() -> None:
 
 
 def schema(fields: Mapping[str, type]) -> "pa.Schema":
-    """The columns: strings, 32-bit integers, and `posted_at` as a date; none may be null."""
+    """The columns: strings, 32-bit integers, doubles, and `posted_at` as a date; only proofs may be null."""
     import pyarrow as pa
 
+    types = {int: pa.int32(), float: pa.float64(), str: pa.string()}
+
     def kind(name: str, python: type) -> Any:
-        return (
-            pa.date32()
-            if name == "posted_at"
-            else pa.int32()
-            if python is int
-            else pa.string()
-        )
+        return pa.date32() if name == "posted_at" else types[python]
 
     return pa.schema(
         [
-            pa.field(name, kind(name, python), nullable=False)
+            pa.field(name, kind(name, python), nullable=name in PROOF_FIELDS)
             for name, python in fields.items()
         ]
     )

@@ -246,7 +246,7 @@ async def way_of(
     )
     if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
         return Way(curation, None, ())
-    done, rubric = await complete_case(curation, language, respondents)
+    done, rubric, _ = await complete_case(curation, language, respondents)
     if rubric is None:
         return Way(done, None, ())
     case = _case(thread, language, done, rubric)

@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from medlive.integrity.folder import SIGNATURE
@@ -24,6 +25,7 @@ from medlive.snapshot.manifest import pretty_json
 from medlive.snapshot.model import (
     CASE_FIELDS,
     CRITERION_FIELDS,
+    PROOF_FIELDS,
     livemedbench_end,
     livemedbench_piece,
 )
@@ -95,6 +97,11 @@ def recount(manifest: Row, folder: Path) -> None:
     counts["by_month"] = count(c["posted_at"][:7] for c in cases)
     counts["by_axis"] = count(c["axis"] for c in criteria)
     counts["by_origin"] = count(c["origin"] for c in criteria)
+    counts.pop("proof", None)
+    if proved := [c for c in cases if c["ceiling"] is not None]:
+        counts["proof"] = {"cases": len(proved)}
+        for name in PROOF_FIELDS:
+            counts["proof"][name] = round(fmean(c[name] for c in proved), 4)
     owners = [c["case_id"] for c in criteria]
     counts["criteria_per_case"] = count(str(owners.count(c["case_id"])) for c in cases)
     for name, entry in manifest["files"].items():
@@ -223,6 +230,10 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("an id with a slash", CASES, _to(0, case_id="../x"), {9}),
     ("an id with a space", CASES, _to(0, case_id="a b"), {9}),
     ("an empty id", CASES, _to(0, case_id=""), {9}),
+    ("another ceiling", CASES, _to(0, ceiling=0.99), {11, 13}),
+    ("a ceiling above one", CASES, _to(0, ceiling=1.5), {9, 11}),
+    ("a floor without a ceiling", CASES, _to(0, ceiling=None), {9, 11}),
+    ("a separation as text", CASES, _to(0, separation="0.7"), {7}),
     ("an unknown theme", CASES, _to(0, theme="Gossip"), {9, 11}),
     ("an unknown specialty", CASES, _to(0, specialty="Astrology"), {9, 11}),
     ("an unknown language", CASES, _to(0, language="fr"), {9, 11}),
@@ -571,6 +582,8 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("another number of held cases", lambda m: m["counts"].update(held=0), {11}),
     ("another language", lambda m: m["counts"]["by_language"].update(fr=0), {11}),
     ("other sources", lambda m: m["counts"].update(by_source={}), {11}),
+    ("another mean", lambda m: m["counts"]["proof"].update(ceiling=0.91), {11}),
+    ("fewer proofs", lambda m: m["counts"]["proof"].update(cases=1), {11}),
     ("other themes", lambda m: m["counts"].update(by_theme={"x": 1}), {11}),
     ("other specialties", lambda m: m["counts"].update(by_specialty={"x": 1}), {11}),
     ("other origins", lambda m: m["counts"].update(by_origin={"advice": 1}), {11}),

@@ -52,6 +52,9 @@ def small_case(name: str, first_release: str, **changes: Any) -> SnapshotCase:
         else f'My "knee" hurts\nsince 3 days, {name}.',
         "query": "需要吃药吗？" if zh else "Do I need a tablet?",
         "advice": "先休息。" if zh else "Rest first.",
+        "ceiling": 0.9,
+        "floor": 0.1,
+        "separation": 0.7,
     }
     case = SnapshotCase(**(values | changes))
     rows = tuple(

@@ -103,6 +103,8 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
         echo(f"Parked since {parked['since'][:10]}; {searched}")
     if found["curation"]:
         _show_curation(found["curation"], found["decided"])
+    if found["proof"]:
+        _show_proof(found["proof"])
     if len(found["decisions"]) > 1:
         rows = pick(found["decisions"], "number at outcome stage reason attempt")
         columns = ["number", "at", "outcome", "stage", "reason", "attempt"]
@@ -127,6 +129,7 @@ def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
         [[part, case[part]] for part in ("narrative", "query", "advice")],
         title=f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
         f"difficulty {case['difficulty']}, register {case['dialogue_register']}"
+        + format_figures(case)
         + ("" if case["publishable"] else ", not publishable")
         + f", {case['status']}"
         + (f": {case['status_reason']}" if case["status_reason"] else ""),
@@ -170,6 +173,45 @@ def _show_omitted(case: dict[str, Any]) -> None:
 def _rests_on(criterion: dict[str, Any]) -> str:
     """The advice element, the passage, or the models."""
     return str(criterion["advice_id"] or criterion["source"])
+
+
+def format_figures(figures: dict[str, Any]) -> str:
+    """What the proof says of the rubric, after a comma; empty where it was not proved."""
+    if figures["ceiling"] is None:
+        return ""
+    names = ("ceiling", "floor", "separation")
+    return "".join(f", {name} {figures[name]:.2f}" for name in names)
+
+
+def _show_proof(proof: dict[str, Any]) -> None:
+    """The answers of known quality, how the rubric grades them, and what spoke against it."""
+    names = [probe["probe"].replace("_", " ") for probe in proof["probes"]]
+    scores = [f"{probe['score']:.2f}" for probe in proof["probes"]]
+    rows: list[list[Any]] = [["score", "", *scores]]
+    for criterion in proof["criteria"]:
+        row = [criterion["criterion"], f"{criterion['points']:+d}"]
+        for probe in proof["probes"]:
+            met = probe["verdicts"][criterion["id"]]["met"]
+            row.append("met" if met else "unmet")
+        rows.append(row)
+    state = "passed" if proof["passed"] else "failed"
+    engines = proof["engines"]
+    title = (
+        f"Proof of the rubric: {state}{format_figures(proof['figures'])},"
+        f" revised {proof['rounds']} times; answers by {engines['prober']['model']},"
+        f" graded by {engines['grader']['model']}"
+    )
+    print_table(["criterion", "points", *names], rows, title=title)
+    answers = []
+    for name, probe in zip(names, proof["probes"], strict=True):
+        answers.append([name, probe["answer"], probe["mistake"] or None])
+    print_table(["answer", "text", "mistake"], answers, title="Answers, not published")
+    if proof["findings"]:
+        print_table(
+            ["round", "finding", "criterion", "detail", "needed", "by", "reason"],
+            pick(proof["findings"], "round fault text detail needed basis reason"),
+            title="What spoke against the rubric",
+        )
 
 
 def _print_failed(what: str, records: list[dict[str, Any]], names: str) -> None:

@@ -15,6 +15,7 @@ from medlive.cli.output import print_json, print_result, print_table, say, wait_
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from medlive.config import RoleSettings
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.model import CallsMade, Mode
@@ -140,14 +141,25 @@ class Calls:
 
     def grader(self, model: str | None, base_url: str | None) -> "Engine":
         """The model that judges, by its name or as configured."""
+        role = read_settings().roles.grader
+        return self.engine(role, model, base_url, self.api_key_env)
+
+    def engine(
+        self,
+        role: "RoleSettings",
+        model: str | None,
+        base_url: str | None,
+        api_key_env: str | None,
+    ) -> "Engine":
+        """A role's model, by its name and endpoint or as configured."""
         from medlive.service.wiring import grader_engine
 
         settings = read_settings()
         return grader_engine(
-            settings.roles.grader,
+            role,
             model=model,
             base_url=base_url,
-            api_key_env=self.api_key_env,
+            api_key_env=api_key_env,
             concurrency=self.concurrency,
             prices=settings.prices,
             timeout_s=self.timeout,
@@ -275,16 +287,16 @@ def plan_or_ask(
         }
         async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
             if calls.dry_run:
-                return plan(engine, price=_price_of(engine), **how)
+                return plan(engine, price=price_of(engine), **how)
             from medlive.service.wiring import check_priced
 
-            check_priced(budget.max_usd, {engine.identity.model: _price_of(engine)})
+            check_priced(budget.max_usd, {engine.identity.model: price_of(engine)})
             return await ask(engine, budget=budget, **how)
 
     return wait_for(run())
 
 
-def _price_of(engine: "Engine") -> "Price | None":
+def price_of(engine: "Engine") -> "Price | None":
     """What an engine's model costs: nothing for the rules of this process; None: unknown, as of any endpoint's
     without a price, whatever its model is called."""
     from medlive.llm.wire import Price

@@ -157,7 +157,27 @@ def _print(value: dict[str, Any]) -> None:
         cost,
         title="What it cost (by task: medlive cost)",
     )
+    for line in _proofs(value["proofs"]):
+        echo(line)
     echo(_shipped(value["snapshot"]))
+
+
+def _proofs(proofs: dict[str, Any]) -> list[str]:
+    """How the rubrics of the week measure, and what to know about it."""
+    if not proofs["passed"] + proofs["failed"]:
+        return ["rubrics: none was proved"]
+    text = f"rubrics: {proofs['passed']} proved, {proofs['failed']} not"
+    if proofs["passed"]:
+        names = ("ceiling", "floor", "separation")
+        means = ", ".join(f"{name} {proofs[name]:.2f}" for name in names)
+        text += f"; means of the proved: {means}"
+    warnings = []
+    for model in proofs["one_model"]:
+        warnings.append(
+            f"warning: {model} wrote rubrics, wrote the answers that prove them, and"
+            " graded these"
+        )
+    return [text, *warnings]
 
 
 def _print_beside(weeks: list[dict[str, Any]]) -> None:

@@ -23,7 +23,7 @@ from medlive.cli.output import (
     wait_for,
     with_session,
 )
-from medlive.cli.snapshot import release
+from medlive.cli.snapshot import prove, release
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
 from medlive.printable import printable
@@ -84,6 +84,9 @@ def _print(manifest: "Manifest") -> None:
                 [kind.removeprefix("by_"), value, n]
                 for value, n in counts[kind].items()
             ]
+    proof = manifest.counts.proof.model_dump()
+    rows.append(["rubrics proved", None, proof.pop("cases")])
+    rows += [["mean of these", name, figure] for name, figure in proof.items()]
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
     print_table(
         ["what", "value", "count"],
@@ -94,6 +97,8 @@ def _print(manifest: "Manifest") -> None:
     print_table(["what", "of", "value"], _made_with(manifest), title="How it was made")
     if manifest.partial is not None:
         say(f"partial: {manifest.partial.in_short}")
+    for warning in manifest.warnings:
+        say(f"warning: {warning}")
     for reason in manifest.why_not:
         say(f"not publishable: {reason}")
 
@@ -327,6 +332,7 @@ def fetch(
         say(f"{done.errata} errata concern it: see errata.json beside it")
 
 
+app.command()(prove.prove)
 app.command()(release.withdraw)
 app.command()(release.reinstate)
 

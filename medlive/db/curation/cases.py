@@ -88,6 +88,9 @@ class CaseContent:
             "difficulty": rubric.difficulty.value,
             "dialogue_register": rubric.dialogue_register.value,
         }
+        if rubric.ceiling is not None:
+            # Only then: the digest of a case that was never proved stays what it was.
+            values["proof"] = [rubric.ceiling, rubric.floor, rubric.separation]
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
 
 

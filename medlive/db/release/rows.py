@@ -23,7 +23,8 @@ from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 _TEXTS: Final[LiteralString] = """
     CROSS JOIN LATERAL (
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
-            r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register, (
+            r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
+            r.ceiling, r.floor, r.separation, (
                 SELECT json_agg(
                     json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source)
                     ORDER BY c.position

@@ -63,10 +63,8 @@ def without_criteria(rubric: Rubric, withdrawn: Collection[str]) -> Rubric:
     )
     if not withdrawn or len(kept) == len(rubric.criteria):
         return rubric
-    return replace(
-        rubric,
-        criteria=tuple(replace(c, position=p) for p, c in enumerate(kept, start=1)),
-    )
+    criteria = tuple(replace(c, position=p) for p, c in enumerate(kept, start=1))
+    return replace(rubric.unproved(), criteria=criteria)
 
 
 def too_thin(rubric: Rubric) -> str | None:

@@ -42,6 +42,7 @@ from medlive.db.tables.base import (
 )
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import Finish
+from medlive.rubric.proof import Probe
 
 
 class FilterResultRow(Base):
@@ -572,6 +573,55 @@ class SecondReadingRow(Base):
     )
     reason: Mapped[str] = column("What decides, in words")
     engine: Mapped[dict[str, Any]] = column("The reader's engine, model and parameters")
+
+
+class RubricProofRow(Base):
+    """Proofs of rubrics, passed or not."""
+
+    __tablename__ = "rubric_proofs"
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("curations.id"), primary_key=True
+    )
+    passed: Mapped[bool] = column("Whether the rubric is proved")
+    rounds: Mapped[int] = column(
+        "How often the rubric was revised for it", SmallInteger
+    )
+    ceiling: Mapped[float] = column("The score of the long good answer")
+    floor: Mapped[float] = column("The higher score of the bad answers")
+    separation: Mapped[float] = column(
+        "The lower score of the good answers, less the floor"
+    )
+    criteria: Mapped[list[Any]] = column(
+        "The rubric that the answers were last graded by: [{id, criterion, axis, points, …}]"
+    )
+    findings: Mapped[list[Any]] = column(
+        "What spoke against the rubric, by round: [{round, fault, criterion, needed, reason, …}]"
+    )
+    engines: Mapped[dict[str, Any]] = column(
+        "Who wrote the answers and who graded them: {prober, grader}"
+    )
+
+
+class RubricProbeRow(Base):
+    """Answers of known quality to cases, which are never published."""
+
+    __tablename__ = "rubric_probes"
+    __table_args__ = (one_of("probe", Probe),)
+    curation_id: Mapped[int] = column(
+        _CURATION, ForeignKey("rubric_proofs.curation_id"), primary_key=True
+    )
+    position: Mapped[int] = column("Its place, from 1", SmallInteger, primary_key=True)
+    probe: Mapped[Probe] = column(
+        "excellent_short, excellent_long, vague or wrong", EnumText(Probe)
+    )
+    answer: Mapped[str] = column("The answer")
+    mistake: Mapped[str] = column(
+        "The mistake that it makes on purpose; empty where it makes none"
+    )
+    score: Mapped[float] = column("Its score by the rubric that the proof ended with")
+    verdicts: Mapped[dict[str, Any]] = column(
+        "The grader's verdicts: {criterion: {met, quote}}"
+    )
 
 
 class HoldRow(Base):

@@ -81,6 +81,12 @@ class CaseRevisionRow(Base):
         one_of("difficulty", Difficulty),
         one_of("dialogue_register", Register),
         CheckConstraint("revision >= 1", name="revision_positive"),
+        CheckConstraint("ceiling BETWEEN 0 AND 1", name="ceiling_range"),
+        CheckConstraint("floor BETWEEN 0 AND 1", name="floor_range"),
+        CheckConstraint("separation BETWEEN 0 AND 1", name="separation_range"),
+        CheckConstraint(
+            "num_nonnulls(ceiling, floor, separation) IN (0, 3)", name="proof_whole"
+        ),
         CheckConstraint(
             "narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"
         ),
@@ -126,6 +132,15 @@ class CaseRevisionRow(Base):
         "What became of points that the advice lacks; NULL: the rubric was not made complete"
     )
     content_digest: Mapped[str] = column("The digest of the texts and of the criteria")
+    ceiling: Mapped[float | None] = column(
+        "The score of the long good answer; NULL: not proved"
+    )
+    floor: Mapped[float | None] = column(
+        "The higher score of the bad answers; NULL: not proved"
+    )
+    separation: Mapped[float | None] = column(
+        "The lower score of the good answers, less the floor; NULL: not proved"
+    )
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 

@@ -73,6 +73,8 @@ _ERASURES: Final = {
     "controller_checks": _OF_CURATION,
     "holds": _OF_CURATION,
     "second_readings": _OF_CURATION,
+    "rubric_probes": _OF_CURATION,
+    "rubric_proofs": _OF_CURATION,
     "cross_questions": _OF_CURATION,
     "cross_examinations": _OF_CURATION,
     "elements": _OF_CURATION,

@@ -151,7 +151,7 @@ class Verdicts:
         self._judge, self._work = judge, work
         self._found: dict[str, tuple[Verdict, Reply]] = {}
 
-    def read(self, reply: Reply) -> Mapping[str, object]:
+    def read(self, reply: Reply) -> Mapping[str, tuple[Verdict, Reply]]:
         """All verdicts, when none is missing. Raises Unusable."""
         open_ = {c.id: c for c in self._work.criteria if c.id not in self._found}
         answer = self._work.answer.response

@@ -20,7 +20,15 @@ from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
 from medlive.llm.budget import Budget
-from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.engine import (
+    Engine,
+    EngineIdentity,
+    Finish,
+    Prompt,
+    Reply,
+    Request,
+    Usage,
+)
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.prompts import load_prompt
 from medlive.llm.wire import Price
@@ -58,13 +66,15 @@ class Question:
     """Raised where the same question is asked several times on purpose."""
     package: str = "medlive.evaluation"
     """Where the prompt lies."""
+    prompt: Prompt | None = None
+    """The instructions; None for the prompt of the task's name."""
 
     @cached_property
     def request(self) -> Request:
         """What is asked."""
         return Request(
             self.task,
-            load_prompt(self.package, self.task),
+            self.prompt or load_prompt(self.package, self.task),
             self.inputs,
             _schema_of(self.reply),
             round=self.round * A_ROUND,

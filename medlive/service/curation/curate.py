@@ -20,6 +20,7 @@ from medlive.curation.second_reader import redact_texts
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import list_due
+from medlive.db.curation.proofs import save_proof
 from medlive.db.curation.reviews import (
     overruled_revisions,
     overrules_of,
@@ -39,9 +40,11 @@ from medlive.errors import (
     ServiceUnavailable,
     describe,
 )
+from medlive.evaluation.grading.probes import grade_probe
 from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
+from medlive.rubric.proof import Proof
 from medlive.rubric.write import complete_case, texts_of, with_texts
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
@@ -301,7 +304,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         if await is_decided(session):
             return None
     with bound(thread=name):
-        started, rubric = now(), None
+        started, rubric, proof = now(), None, None
         raw = normalised(stored.thread)
         language = thread_language(raw)
         try:
@@ -317,11 +320,12 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     first_rounds=first_rounds,
                 )
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    curation, rubric = await complete_case(
+                    curation, rubric, proof = await complete_case(
                         curation,
                         language,
                         pipeline.respondents,
                         first_rounds,
+                        grade=grade_probe if pipeline.prove else None,
                         library=pipeline.library(started.date()),
                         settings=pipeline.rubric,
                     )
@@ -340,6 +344,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 language,
                 curation,
                 rubric,
+                proof,
                 started=started,
                 digest=digest,
             )
@@ -366,6 +371,7 @@ async def save_decision(
     language: str,
     curation: Curation,
     rubric: Rubric | None,
+    proof: Proof | None,
     *,
     started: datetime,
     digest: str,
@@ -380,6 +386,8 @@ async def save_decision(
         started_at=started,
         finished_at=finished,
     )
+    if proof is not None:
+        await save_proof(session, curation_id, proof)
     if rubric is not None and curation.text is not None:
         assert stored.thread.posted_at is not None  # the filters require a date
         content = cases.CaseContent(

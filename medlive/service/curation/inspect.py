@@ -15,6 +15,7 @@ from medlive.db.curation.cases import (
 from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.parking import find_parked
+from medlive.db.curation.proofs import load_proof
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.session import Session
@@ -32,6 +33,7 @@ from medlive.db.threads.threads import (
 )
 from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
+from medlive.rubric.proof import Proof
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
 from medlive.threads.prepare import (
@@ -119,6 +121,7 @@ async def inspect_thread(
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     curation = await load_curation(session, decided.id) if decided is not None else None
+    proof = await load_proof(session, decided.id) if decided is not None else None
     of_case = await _case_as_json(session, thread_pk)
     parked = await find_parked(session, revision)
     return {
@@ -127,6 +130,7 @@ async def inspect_thread(
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
         "curation": asdict(curation) if curation else None,
+        "proof": proof and _proof_as_json(proof),
         "decided": decided and _decision(decided),
         "decisions": [_decision(one) for one in decisions],
         "parked": parked
@@ -182,6 +186,14 @@ async def pairs_of(
                 }
 
 
+def _proof_as_json(proof: Proof) -> dict[str, Any]:
+    """A rubric's proof; each answer with its score, and by criterion which answers meet it."""
+    value = asdict(proof)
+    for shown, probe in zip(value["probes"], proof.probes, strict=True):
+        shown["score"] = float(probe.score(proof.criteria))
+    return value
+
+
 def _decision(row: CurationRow) -> dict[str, Any]:
     return {
         "number": row.id,
@@ -212,6 +224,9 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "omitted",
         "completion",
         "publishable",
+        "ceiling",
+        "floor",
+        "separation",
     )
     return {
         "case": {name: getattr(case, name) for name in plain}

@@ -46,6 +46,7 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.evaluation.grading.probes import grade_probe
 from medlive.filters.model import FilterReason
 from medlive.rubric.model import (
     SPECIALTIES,
@@ -88,6 +89,15 @@ _OVERRULED = (Outcome.REJECTED, Outcome.PARKED)
 _Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)
 ]
+
+
+_RUBRIC_FIELDS = (
+    "theme",
+    "specialty",
+    "no_negative",
+    "difficulty",
+    "dialogue_register",
+)
 
 
 class _Edited(BaseModel):
@@ -146,9 +156,7 @@ class CaseEdit(_Edited):
     @classmethod
     def of(cls, case: StoredCase) -> "CaseEdit":
         """The case as it is."""
-        not_edited = ("criteria", "omitted", "completion")
-        rubric = asdict(case.rubric)
-        plain = {k: v for k, v in rubric.items() if k not in not_edited}
+        plain = {k: getattr(case.rubric, k) for k in _RUBRIC_FIELDS}
         criteria = tuple(
             CriterionEdit(**{k: v for k, v in asdict(c).items() if k != "position"})
             for c in case.rubric.criteria
@@ -177,7 +185,10 @@ class CaseEdit(_Edited):
         texts: dict[str, Any] = {
             k: given.pop(k) for k in ("narrative", "query", "advice") if k in given
         }
-        return replace(case.text, **texts), replace(case.rubric, **given)
+        text, rubric = replace(case.text, **texts), replace(case.rubric, **given)
+        if (text, rubric.criteria) != (case.text, case.rubric.criteria):
+            rubric = rubric.unproved()
+        return text, rubric
 
 
 def _numbered(
@@ -277,7 +288,7 @@ async def drop_element(
         stored = await load_thread(
             session, await revision_of(session, case.curation_id)
         )
-    started, rubric = now(), None
+    started, rubric, proof = now(), None, None
     raw = normalised(stored.thread)
     language = thread_language(raw)
     curation = await curate_without_element(
@@ -289,10 +300,11 @@ async def drop_element(
         pipeline.curation,
     )
     if curation.outcome is not Outcome.FAILED:
-        curation, rubric = await complete_case(
+        curation, rubric, proof = await complete_case(
             curation,
             language,
             pipeline.respondents,
+            grade=grade_probe if pipeline.prove else None,
             library=pipeline.library(started.date()),
             settings=pipeline.rubric,
         )
@@ -319,6 +331,7 @@ async def drop_element(
             language,
             curation,
             rubric,
+            proof,
             started=started,
             digest=digest,
         )

@@ -13,7 +13,13 @@ from medlive.charts import number, plain
 from medlive.snapshot.describe import figures
 from medlive.snapshot.describe.figures import by_span, counted
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.manifest import Counts, EvidenceUse, SnapshotMeta, moment_text
+from medlive.snapshot.manifest import (
+    Counts,
+    EvidenceUse,
+    SnapshotMeta,
+    moment_text,
+    warnings_of,
+)
 
 SUMMARY: Final = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice "
@@ -133,6 +139,8 @@ def readme(meta: SnapshotMeta, counts: Counts, rows: str) -> str:
         months=months,
         release=release,
         releases=releases,
+        proof=_proof(counts),
+        warnings=warnings_of(meta.provenance),
         engines=[
             (cell(e.role), cell(e.engine), cell(e.model))
             for e in meta.provenance.engines
@@ -166,6 +174,18 @@ def _template() -> Template:
         limits=LIMITS,
     )
     return env.get_template("card.md.j2")
+
+
+def _proof(counts: Counts) -> str:
+    """How many rubrics were proved, and the means of what the proofs say."""
+    proof = counts.proof
+    share = f"{number(proof.cases)} of {number(counts.cases)}"
+    if not proof.cases:
+        return share
+    return (
+        f"{share}; of these, mean ceiling {proof.ceiling:.3f}, floor {proof.floor:.3f},"
+        f" separation {proof.separation:.3f}"
+    )
 
 
 def _corpora(evidence: EvidenceUse) -> str:

@@ -36,6 +36,13 @@ DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
 """The data files, each with its format and what it is."""
 
 
+_TYPES: Final[Mapping[type, str]] = {
+    int: "sc:Integer",
+    float: "sc:Float",
+    str: "sc:Text",
+}
+
+
 def croissant(
     meta: SnapshotMeta, counts: Counts, files: Mapping[str, FileEntry]
 ) -> dict[str, Any]:
@@ -124,11 +131,7 @@ def _record_set(
                 "@id": f"{name}/{column}",
                 "name": column,
                 "description": texts.get(f"{name}/{column}") or texts[column],
-                "dataType": "sc:Date"
-                if column == "posted_at"
-                else "sc:Integer"
-                if kind is int
-                else "sc:Text",
+                "dataType": "sc:Date" if column == "posted_at" else _TYPES[kind],
                 "source": {
                     "fileObject": {"@id": f"data/{name}.parquet"},
                     "extract": {"column": column},

@@ -51,7 +51,7 @@ async def test_the_kind_is_asked_last_and_costs_no_case(
     said: Any, expected: tuple[Difficulty, Register]
 ) -> None:
     engine = Scripted({**changed(), **RUBRIC, "rubric.classify": said})
-    done, rubric = await complete_case(
+    done, rubric, _ = await complete_case(
         await run({}, engine=engine), "en", dict.fromkeys((*ROLES, "rubric"), engine)
     )
     assert done.outcome is Outcome.KEPT

@@ -114,7 +114,7 @@ async def completed(
         "rubric": ReplayEngine(writer, Memory()),
     }
     library = Library(OnePassage(), EvidenceLimits(3, 4000), date(2026, 11, 21))
-    done, rubric = await complete_case(
+    done, rubric, _ = await complete_case(
         curation, "en", engines, library=library, settings=settings or RubricSettings()
     )
     assert done.outcome in (Outcome.KEPT, Outcome.HELD)

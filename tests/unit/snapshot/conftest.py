@@ -61,6 +61,8 @@ def make_case(number: int, **changes: object) -> SnapshotCase:
             )
         ),
     }
+    if number % 3 == 2:
+        values |= {"ceiling": 0.9, "floor": 0.1 * (number % 2), "separation": 0.7}
     return SnapshotCase(**(values | changes))  # type: ignore[arg-type]
 
 

@@ -99,7 +99,7 @@ def test_any_names_and_numbers_make_figures_that_parse(
 
 def test_an_empty_snapshot_has_figures_that_say_so() -> None:
     empty = Counts.model_validate(
-        {name: {} if isinstance(v, dict) else 0 for name, v in COUNTS}
+        {name: 0 if isinstance(v, int) else {} for name, v in COUNTS}
     )
     assert all("no data" in svg for svg in figures(empty, CANARY, "2026.W47").values())
 

@@ -98,9 +98,7 @@ def test_every_data_file_and_every_column_is_described(made: dict[str, Any]) -> 
             assert types[name] == (
                 "sc:Date"
                 if name == "posted_at"
-                else "sc:Integer"
-                if kind is int
-                else "sc:Text"
+                else {int: "sc:Integer", float: "sc:Float", str: "sc:Text"}[kind]
             )
             assert all(f["description"] for f in record_set["field"])
 

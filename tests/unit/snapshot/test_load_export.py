@@ -17,6 +17,7 @@ from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.snapshot.export import _RISKY, ExportFormat, export_slice, guarded
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.snapshot.model import PROOF_FIELDS
 from medlive.snapshot.parquet import CANARY_KEY
 from tests.unit.snapshot.conftest import META, added, make_case
 
@@ -48,13 +49,17 @@ def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
         rows = pq.read_table(path).to_pylist()
         return [{**row, "posted_at": row["posted_at"].isoformat()} for row in rows]
     with path.open(encoding="utf-8-sig", newline="") as handle:
-        read = [
+        read: list[dict[str, Any]] = [
             {k: unguarded(v) for k, v in row.items()} for row in csv.DictReader(handle)
         ]
-    return [
-        {**r, "revision": int(r["revision"]), "criteria": json.loads(r["criteria"])}
-        for r in read
-    ]
+    for row in read:
+        row |= {
+            "revision": int(row["revision"]),
+            "criteria": json.loads(row["criteria"]),
+        }
+        for name in PROOF_FIELDS:
+            row[name] = float(row[name]) if row[name] else None
+    return read
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""Proofs of rubrics: stored with the decision they belong to, and loaded for who reviews it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from sqlalchemy import and_, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import insert_rows, read, row_of
+from medlive.db.tables.decisions import (
+    CurationRow,
+    RubricProbeRow,
+    RubricProofRow,
+)
+from medlive.rubric.model import Criterion
+from medlive.rubric.proof import (
+    Figures,
+    GradedProbe,
+    ProbeVerdict,
+    Proof,
+    ProofFinding,
+)
+
+PROVING: Final = ("rubric", "prober", "grader")
+"""The roles that a proof's independence depends on."""
+_CRITERIA: Final = TypeAdapter(tuple[Criterion, ...])
+_FINDINGS: Final = TypeAdapter(tuple[ProofFinding, ...])
+
+
+async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> None:
+    """Store a curation's proof, unless it has one: a decision is made once."""
+    if await session.get(RubricProofRow, curation_id) is not None:
+        return
+    values = row_of(
+        RubricProofRow,
+        proof,
+        curation_id=curation_id,
+        criteria=[asdict(criterion) for criterion in proof.criteria],
+        findings=[asdict(finding) for finding in proof.findings],
+        **asdict(proof.figures),
+    )
+    await insert_rows(session, RubricProofRow, [values])
+    rows = []
+    for place, probe in enumerate(proof.probes, start=1):
+        row = row_of(
+            RubricProbeRow,
+            probe,
+            curation_id=curation_id,
+            position=place,
+            score=float(probe.score(proof.criteria)),
+            verdicts=_verdicts_as_json(probe.verdicts),
+        )
+        rows.append(row)
+    await insert_rows(session, RubricProbeRow, rows)
+
+
+def _verdicts_as_json(verdicts: Mapping[str, ProbeVerdict]) -> dict[str, Any]:
+    return {criterion: asdict(verdict) for criterion, verdict in verdicts.items()}
+
+
+async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
+    """A curation's proof; None where none was made."""
+    row = await session.get(RubricProofRow, curation_id)
+    if row is None:
+        return None
+    probes = RubricProbeRow
+    query = select(probes).where(probes.curation_id == curation_id)
+    stored = await session.scalars(query.order_by(probes.position))
+    return read(
+        Proof,
+        row,
+        figures=read(Figures, row),
+        probes=tuple(_probe(probe) for probe in stored),
+        criteria=_CRITERIA.validate_python(row.criteria),
+        findings=_FINDINGS.validate_python(row.findings),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProofsMade:
+    """The proofs of the decisions of a time; the means are of those that passed, None without one."""
+
+    passed: int
+    failed: int
+    ceiling: float | None
+    floor: float | None
+    separation: float | None
+    one_model: tuple[str, ...]
+    """The models that wrote a rubric, wrote the answers that prove it, and graded these."""
+
+
+async def proofs_made(
+    session: AsyncSession, since: datetime, until: datetime
+) -> ProofsMade:
+    """The proofs of the decisions that began in a time."""
+    proof, made = RubricProofRow, CurationRow
+    of_time = (made.started_at >= since) & (made.started_at < until)
+    passed = proof.passed.is_(True)
+    figures = (proof.ceiling, proof.floor, proof.separation)
+    means = [func.avg(figure).filter(passed) for figure in figures]
+    query = select(func.count().filter(passed), func.count().filter(~passed), *means)
+    counted = await session.execute(
+        query.join(made, made.id == proof.curation_id).where(of_time)
+    )
+    count, failed, ceiling, floor, separation = counted.one()
+    roles = [made.engines[role]["model"].astext for role in PROVING]
+    same = and_(*(roles[0] == role for role in roles[1:]))
+    models = select(roles[0]).join(proof, proof.curation_id == made.id)
+    models = models.where(of_time, same).distinct().order_by(roles[0])
+    return ProofsMade(
+        passed=count,
+        failed=failed,
+        ceiling=ceiling,
+        floor=floor,
+        separation=separation,
+        one_model=tuple(await session.scalars(models)),
+    )
+
+
+def _probe(row: RubricProbeRow) -> GradedProbe:
+    verdicts = {}
+    for criterion, verdict in row.verdicts.items():
+        verdicts[criterion] = ProbeVerdict(**verdict)
+    return read(GradedProbe, row, verdicts=verdicts)

@@ -1,0 +1,509 @@
+"""`medlive snapshot prove`: how the rubrics of a frozen week measure, by any prober and grader.
+
+The same answers of known quality, grader and bounds as before a release (docs/method.md §1, Proof), on the rubrics
+as they were frozen. A folder keeps what was asked: `probes.jsonl` and `grades.jsonl`, so that a run that was
+stopped goes on where it was, and `report.json`. The answers must not be published.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from medlive.errors import UsageError
+from medlive.evaluation.asking.plan import Call, Plan, plan_calls, sent_text
+from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.grading.grade import (
+    Record,
+    open_asker,
+    open_work,
+    read_record,
+)
+from medlive.evaluation.grading.judge import Judge, Verdicts, Work
+from medlive.evaluation.grading.questions import (
+    Findings,
+    Question,
+    ask_questions,
+    plan_questions,
+    read_findings,
+)
+from medlive.evaluation.log import open_log
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CallsMade,
+    EvaluationCase,
+    Mode,
+)
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine, EngineIdentity
+from medlive.llm.pool import Progress, work_through
+from medlive.llm.wire import Price
+from medlive.rubric.model import Axis, Criterion
+from medlive.rubric.probe import (
+    LENGTHS,
+    TASK,
+    ProbeReply,
+    find_fault,
+    probe_inputs,
+    probe_of,
+    probe_prompt,
+)
+from medlive.rubric.proof import (
+    Examination,
+    Figures,
+    GradedProbe,
+    Probe,
+    ProbeVerdict,
+    ProofFault,
+    examine,
+    without_criteria,
+)
+from medlive.snapshot.load import Snapshot
+from medlive.snapshot.manifest import pretty_json
+from medlive.snapshot.model import PROOF_FIELDS, SnapshotCase
+
+PROBES: Final = "probes.jsonl"
+GRADES: Final = "grades.jsonl"
+REPORT: Final = "report.json"
+FORMAT_VERSION: Final = 1
+_WHY: Final = {
+    ProofFault.MISSED: "two excellent answers leave out what it pays for",
+    ProofFault.REWARDS_WRONG: "a plausibly wrong answer meets what it pays for",
+    ProofFault.PENALISES_GOOD: "two excellent answers do what it punishes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """An erratum that a person may issue by `medlive snapshot withdraw`; nothing is withdrawn here."""
+
+    case_id: str
+    criterion_id: str | None  # None: the whole case
+    reason: str  # As it could be published
+    kind: str = "erratum"
+
+    @property
+    def command(self) -> str:
+        """The command that would withdraw it."""
+        chosen = f" --criterion {self.criterion_id}" if self.criterion_id else ""
+        return (
+            f"medlive snapshot withdraw {self.case_id} --kind {self.kind}{chosen}"
+            f' --reason "{self.reason}"'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CaseProof:
+    """How the frozen rubric of one case measures."""
+
+    case_id: str
+    frozen: Figures | None  # As the snapshot states them; None: not proved then
+    now: Figures | None  # None: an answer or a verdict is missing
+    scores: Mapping[str, float]  # By answer; empty where one is missing
+    passed: bool | None  # None: as `now`
+    findings: tuple[str, ...]  # What speaks against the rubric
+    missing: str = ""  # What is missing, where `now` is None
+
+    @property
+    def moved(self) -> Mapping[str, float] | None:
+        """By how much each figure is higher than the frozen one; None where one of both is missing."""
+        if self.frozen is None or self.now is None:
+            return None
+        old, new = asdict(self.frozen), asdict(self.now)
+        return {name: round(new[name] - old[name], 4) for name in PROOF_FIELDS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotProof:
+    """How the rubrics of a snapshot measure."""
+
+    path: Path
+    version: str
+    digest: str
+    prober: EngineIdentity
+    grader: EngineIdentity
+    cases: tuple[CaseProof, ...]
+    proposals: tuple[Proposal, ...]
+    work: tuple[CallsMade, CallsMade]  # Of prober and grader
+
+    @property
+    def proved(self) -> tuple[CaseProof, ...]:
+        """The cases whose four answers are all graded."""
+        return tuple(case for case in self.cases if case.now is not None)
+
+    @property
+    def unfinished(self) -> int:
+        """Cases of which an answer or a verdict is missing."""
+        return len(self.cases) - len(self.proved)
+
+    def means(self) -> dict[str, dict[str, float | None]]:
+        """The mean figures: as frozen, now, and of the cases that have both, what moved."""
+        frozen = [asdict(case.frozen) for case in self.cases if case.frozen]
+        now = [asdict(case.now) for case in self.proved if case.now]
+        moved = [dict(case.moved) for case in self.cases if case.moved]
+        return {"frozen": _means(frozen), "now": _means(now), "moved": _means(moved)}
+
+    def as_json(self) -> dict[str, Any]:
+        """The report."""
+        cases = []
+        for case in self.cases:
+            cases.append(asdict(case) | {"moved": case.moved})
+        proposals = []
+        for proposal in self.proposals:
+            proposals.append(asdict(proposal) | {"command": proposal.command})
+        return {
+            "format": "medlive-snapshot-proof",
+            "format_version": FORMAT_VERSION,
+            "snapshot": {"version": self.version, "digest": self.digest},
+            "prober": self.prober.as_json(),
+            "grader": self.grader.as_json(),
+            "cases": cases,
+            "means": self.means(),
+            "passed": sum(case.passed is True for case in self.cases),
+            "failed": sum(case.passed is False for case in self.cases),
+            "unfinished": self.unfinished,
+            "proposals": proposals,
+        }
+
+
+def _means(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+    means: dict[str, float | None] = {}
+    for name in PROOF_FIELDS:
+        means[name] = round(fmean(row[name] for row in rows), 4) if rows else None
+    return means
+
+
+async def prove_snapshot(
+    snapshot: Snapshot,
+    out: Path,
+    prober: Engine,
+    grader: Engine,
+    *,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+) -> SnapshotProof:
+    """Write the answers, grade them by the frozen rubrics, and report; nothing on record is asked again.
+
+    Args:
+        snapshot: The snapshot, or a part of one.
+        out: The folder of the logs and the report, made if missing.
+        prober: Writes the answers.
+        grader: Grades them in rubric mode.
+        concurrency: Calls at once.
+        allow_unpinned: Whether replies of other models than the named count.
+        budget: Of both together.
+        progress: Called with answers, then criteria.
+
+    Raises:
+        UsageError: If `out` lies in the snapshot's folder.
+        Locked: If another process uses the folder.
+        EndpointUnavailable: If an endpoint seems dead; what was answered is kept.
+    """
+    _check_place(snapshot, out)
+    cases = tuple(snapshot)
+    written = await ask_questions(
+        lambda findings: _questions(cases, findings),
+        out / PROBES,
+        prober,
+        concurrency=concurrency,
+        allow_unpinned=allow_unpinned,
+        budget=budget,
+        progress=progress,
+    )
+    probes = _written(cases, out, prober.identity, allow_unpinned)
+    judge = Judge(grader.identity, Mode.RUBRIC, allow_unpinned=allow_unpinned)
+    evaluated = from_snapshot(snapshot).cases
+    grading = _Grading(judge, evaluated, probes)
+    asked = CallsMade(calls=0, stopped=written.stopped)
+    if written.stopped is None:
+        asked = await grading.ask(
+            out / GRADES, grader, concurrency, allow_unpinned, budget, progress
+        )
+    record = read_record(out / GRADES, judge.digest)
+    found, proposals = [], list[Proposal]()
+    for case, known in zip(cases, evaluated, strict=True):
+        own = grading.graded(known, record)
+        proof, proposed = _prove(case, own, grader.identity.model)
+        found.append(proof)
+        proposals += proposed
+    done = SnapshotProof(
+        path=out,
+        version=snapshot.version,
+        digest=snapshot.digest,
+        prober=prober.identity,
+        grader=grader.identity,
+        cases=tuple(found),
+        proposals=tuple(proposals),
+        work=(written, asked),
+    )
+    (out / REPORT).write_text(pretty_json(done.as_json()), encoding="utf-8")
+    return done
+
+
+def plan_proof(
+    snapshot: Snapshot,
+    out: Path,
+    prober: EngineIdentity,
+    grader: EngineIdentity,
+    *,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    prices: tuple[Price | None, Price | None] = (None, None),
+) -> dict[str, Plan]:
+    """What `prove_snapshot` would ask, if no reply had to be asked for twice: "answers" and "grades".
+
+    An answer that is not there yet is taken to be as long as its assignment allows.
+    """
+    cases = tuple(snapshot)
+    answers = plan_questions(
+        lambda _: _all_questions(cases),
+        out / PROBES,
+        prober,
+        concurrency=concurrency,
+        allow_unpinned=allow_unpinned,
+        price=prices[0],
+    )
+    judge = Judge(grader, Mode.RUBRIC, allow_unpinned=allow_unpinned)
+    evaluated = from_snapshot(snapshot).cases
+    probes = _written(cases, out, prober, allow_unpinned)
+    for case in cases:
+        for probe in Probe:
+            own = probes.setdefault(case.case_id, {})
+            own.setdefault(probe, _assumed(case.language, probe))
+    grading = _Grading(judge, evaluated, probes)
+    record = read_record(out / GRADES, judge.digest)
+    calls, verdicts = [], 0
+    for work in grading.left(record):
+        text = sent_text(judge.request(work))
+        calls.append(Call(work.case.language, text, len(work.criteria)))
+        verdicts += len(work.criteria)
+    grades = plan_calls(
+        calls, about={"verdicts": verdicts}, price=prices[1], concurrency=concurrency
+    )
+    return {"answers": answers, "grades": grades}
+
+
+def _check_place(snapshot: Snapshot, out: Path) -> None:
+    """Raise UsageError for a folder of the snapshot, which is published as it is."""
+    if out.resolve().is_relative_to(snapshot.path.resolve()):
+        raise UsageError(
+            f"{out} is inside the snapshot",
+            hint="name another folder: the answers must not be published",
+        )
+
+
+def _assumed(language: str, probe: Probe) -> GradedProbe:
+    word = "字" if language == "zh" else "word "
+    return GradedProbe(probe, word * LENGTHS[language][probe].most, "", {})
+
+
+def _questions(cases: Sequence[SnapshotCase], findings: Findings) -> Iterator[Question]:
+    """The answers that can be asked for: each must differ from those before it."""
+    for case in cases:
+        written: list[GradedProbe] = []
+        for probe in Probe:
+            question = _question(case, probe, tuple(written))
+            yield question
+            reply = findings.get(question, ProbeReply)
+            if reply is None:
+                break
+            written.append(probe_of(probe, reply))
+
+
+def _all_questions(cases: Sequence[SnapshotCase]) -> Iterator[Question]:
+    for case in cases:
+        for probe in Probe:
+            yield _question(case, probe, ())
+
+
+def _question(
+    case: SnapshotCase, probe: Probe, written: Sequence[GradedProbe]
+) -> Question:
+    criteria = [criterion.criterion for criterion in case.criteria]
+
+    def check(reply: ProbeReply) -> str | None:
+        return find_fault(reply, probe, case.language, criteria, written)
+
+    inputs = probe_inputs(probe, case.query, case.narrative)
+    return Question(
+        case_id=case.case_id,
+        part=probe.value,
+        task=TASK,
+        inputs={"language": case.language, **inputs},
+        reply=ProbeReply,
+        check=check,
+        prompt=probe_prompt(probe),
+    )
+
+
+def _written(
+    cases: Sequence[SnapshotCase],
+    out: Path,
+    prober: EngineIdentity,
+    allow_unpinned: bool,
+) -> dict[str, dict[Probe, GradedProbe]]:
+    """The answers on record, by case."""
+    findings, _ = read_findings(out / PROBES, prober, allow_unpinned=allow_unpinned)
+    written: dict[str, dict[Probe, GradedProbe]] = {}
+    for question in _all_questions(cases):
+        reply = findings.get(question, ProbeReply)
+        if reply is not None:
+            probe = Probe(question.part)
+            written.setdefault(question.case_id, {})[probe] = probe_of(probe, reply)
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class _Grading:
+    """Every answer on record and the criteria that it is graded by."""
+
+    judge: Judge
+    cases: Sequence[EvaluationCase]
+    probes: Mapping[str, Mapping[Probe, GradedProbe]]
+
+    def _answers(self, probe: Probe) -> dict[str, Answer]:
+        """The answers to one assignment, by case."""
+        answers = {}
+        for case_id, own in self.probes.items():
+            if probe in own:
+                text = own[probe].answer
+                answers[case_id] = Answer(case_id, AnswerState.OK, text, "stop", "")
+        return answers
+
+    def left(self, record: Record) -> Iterator[Work]:
+        """The calls that are left to make."""
+        for probe in Probe:
+            answers = self._answers(probe)
+            yield from open_work(self.cases, answers, self.judge, record)
+
+    async def ask(
+        self,
+        path: Path,
+        grader: Engine,
+        concurrency: int,
+        allow_unpinned: bool,
+        budget: Budget | None,
+        progress: Progress | None,
+    ) -> CallsMade:
+        """Ask for every verdict that is not on record."""
+        asker = open_asker(grader, 1, concurrency, allow_unpinned, budget)
+        with open_log(path) as log:
+            record = read_record(path, self.judge.digest)
+            todo = list(self.left(record))
+            asker.readable = bool(record.latest)
+
+            async def ask(work: Work) -> int:
+                verdicts = Verdicts(self.judge, work)
+                reply = await asker.ask(self.judge.request(work), verdicts.read)
+                for grade in verdicts.grades(reply):
+                    log.add(grade.row())
+                return len(work.criteria)
+
+            total = sum(len(work.criteria) for work in todo)
+            stopped = await work_through(
+                todo, ask, concurrency, done=0, total=total, progress=progress
+            )
+        return CallsMade(calls=asker.calls, stopped=stopped, silence=asker.silence)
+
+    def graded(self, case: EvaluationCase, record: Record) -> list[GradedProbe]:
+        """A case's answers with the verdicts on record."""
+        graded = []
+        for probe, written in self.probes.get(case.case_id, {}).items():
+            answer = self._answers(probe)[case.case_id]
+            verdicts = {}
+            for criterion_id, key in self.judge.keys(case, answer).items():
+                settled = record.latest.get(key)
+                if settled and self.judge.settles(settled):
+                    verdicts[criterion_id] = ProbeVerdict(bool(settled.met))
+            graded.append(replace(written, verdicts=verdicts))
+        return graded
+
+
+def _prove(
+    case: SnapshotCase, probes: Sequence[GradedProbe], grader: str
+) -> tuple[CaseProof, list[Proposal]]:
+    """A case's proof, and the errata that it proposes."""
+    frozen = None
+    if case.ceiling is not None:
+        figures = {name: getattr(case, name) for name in PROOF_FIELDS}
+        frozen = Figures(**figures)
+    if missing := _missing(case, probes):
+        proof = CaseProof(
+            case_id=case.case_id,
+            frozen=frozen,
+            now=None,
+            scores={},
+            passed=None,
+            findings=(),
+            missing=missing,
+        )
+        return proof, []
+    criteria = tuple(_criterion(c.criterion_id, c) for c in case.criteria)
+    examination = examine(criteria, probes)
+    scores = {}
+    for probe, score in examination.scores.items():
+        scores[probe.value] = round(float(score), 4)
+    proof = CaseProof(
+        case_id=case.case_id,
+        frozen=frozen,
+        now=examination.figures,
+        scores=scores,
+        passed=examination.passed,
+        findings=_findings(examination),
+    )
+    return proof, _propose(case.case_id, criteria, probes, examination, grader)
+
+
+def _missing(case: SnapshotCase, probes: Sequence[GradedProbe]) -> str:
+    """What is missing for a proof, in words; empty where nothing is."""
+    if absent := set(Probe) - {probe.probe for probe in probes}:
+        return f"no answer: {', '.join(sorted(absent))}"
+    ids = {criterion.criterion_id for criterion in case.criteria}
+    ungraded = sum(len(ids - probe.verdicts.keys()) for probe in probes)
+    return f"{ungraded} verdicts are missing" if ungraded else ""
+
+
+def _criterion(criterion_id: str, frozen: Any) -> Criterion:
+    return Criterion(
+        id=criterion_id,
+        position=frozen.position,
+        criterion=frozen.criterion,
+        axis=Axis(frozen.axis),
+        points=frozen.points,
+        advice_id="",
+    )
+
+
+def _findings(examination: Examination) -> tuple[str, ...]:
+    findings = []
+    for finding in (*examination.failures, *examination.doubts):
+        of = f" {finding.criterion}" if finding.criterion else ""
+        findings.append(f"{finding.fault.value}{of}: {finding.detail}")
+    return tuple(findings)
+
+
+def _propose(
+    case_id: str,
+    criteria: tuple[Criterion, ...],
+    probes: Sequence[GradedProbe],
+    examination: Examination,
+    grader: str,
+) -> list[Proposal]:
+    """The errata that would mend a rubric that is not proved: single criteria where that suffices, else the case."""
+    if examination.passed or examination.grader_meets_all:
+        return []
+    doubted = {doubt.criterion: doubt for doubt in examination.doubts}
+    rest, regraded = without_criteria(criteria, probes, set(filter(None, doubted)))
+    has_reward = any(criterion.points > 0 for criterion in rest)
+    if doubted and has_reward and examine(rest, regraded).passed:
+        return [
+            Proposal(case_id, criterion, f"{_WHY[doubt.fault]} (graded by {grader})")
+            for criterion, doubt in doubted.items()
+        ]
+    faults = sorted({failure.fault.value for failure in examination.failures})
+    reason = f"the rubric does not tell good answers from bad: {', '.join(faults)}"
+    return [Proposal(case_id, None, f"{reason} (graded by {grader})")]

@@ -1,0 +1,124 @@
+"""A reviewer's ruling on criteria that answers of known quality speak against.
+
+Source: docs/method.md §1, Rubric, Proof.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field, StringConstraints
+
+from medlive.curation.agent import Agent, check_ids
+from medlive.curation.elements import element_inputs
+from medlive.curation.model import CaseText, ClaimVerdict, Element
+from medlive.curation.tasks import Reason, ReplyModel
+from medlive.evidence.passage import Passage
+from medlive.rubric.model import Criterion, Origin
+from medlive.rubric.proof import ProofFinding
+
+MOST_PASSAGES: Final = 8
+"""Passages that a reviewer is shown."""
+
+
+class RulingItem(ReplyModel):
+    """Whether one criterion is needed."""
+
+    criterion_id: str
+    needed: bool
+    basis: Annotated[str, StringConstraints(max_length=200)]
+    """The advice element or passage that makes it needed; empty where it is not."""
+    reason: Reason
+
+
+class DefenceReply(ReplyModel):
+    """Whether criteria are needed that answers of known quality speak against.
+
+    Inputs: query, narrative, advice [{id, statement}], passages [{id, title, text}], criteria [{id, criterion,
+    points, advice_id, doubt [str]}].
+    """
+
+    task: ClassVar = "rubric.defend"
+    rulings: Annotated[tuple[RulingItem, ...], Field(max_length=40, strict=False)]
+
+
+def cited_passages(claims: Sequence[ClaimVerdict]) -> tuple[Passage, ...]:
+    """The passages that the verdicts on a case's claims cite, each once."""
+    passages: dict[str, Passage] = {}
+    for claim in claims:
+        cited = {citation.passage_id for citation in claim.citations}
+        for hit in claim.hits:
+            if hit.passage.id in cited:
+                passages.setdefault(hit.passage.id, hit.passage)
+    return tuple(passages.values())[:MOST_PASSAGES]
+
+
+async def rule_on(
+    doubts: Sequence[ProofFinding],
+    criteria: Sequence[Criterion],
+    text: CaseText,
+    advice: Sequence[Element],
+    passages: Sequence[Passage],
+    reviewer: Agent,
+) -> tuple[ProofFinding, ...]:
+    """The doubts with the reviewer's rulings; nobody is asked where there are none.
+
+    Raises:
+        AgentFailure: If no usable reply was given.
+    """
+    if not doubts:
+        return ()
+    by_criterion: dict[str, list[str]] = {}
+    for doubt in doubts:
+        by_criterion.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
+    doubted = [c for c in criteria if c.id in by_criterion]
+    known = {e.id for e in advice} | {p.id for p in passages}
+    known |= {c.source for c in doubted if c.origin is Origin.EVIDENCE}
+
+    def check(reply: DefenceReply) -> str | None:
+        ids = [ruling.criterion_id for ruling in reply.rulings]
+        return check_ids(ids, list(by_criterion)) or _fault_of(reply, known)
+
+    inputs = {
+        "query": text.query,
+        "narrative": text.narrative,
+        "advice": element_inputs(advice),
+        "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in passages],
+        "criteria": [_shown(c, by_criterion[c.id]) for c in doubted],
+    }
+    reply = await reviewer.ask(DefenceReply, inputs, check)
+    rulings = {ruling.criterion_id: ruling for ruling in reply.rulings}
+    return tuple(_ruled(doubt, rulings) for doubt in doubts)
+
+
+def _shown(criterion: Criterion, doubts: Sequence[str]) -> dict[str, Any]:
+    return {
+        "id": criterion.id,
+        "criterion": criterion.criterion,
+        "points": criterion.points,
+        "advice_id": criterion.advice_id or criterion.source,
+        "doubt": list(doubts),
+    }
+
+
+def _fault_of(reply: DefenceReply, known: set[str]) -> str | None:
+    """Why the rulings cannot be used: one that keeps a criterion says why, and by what."""
+    for ruling in reply.rulings:
+        if ruling.needed and ruling.basis not in known:
+            return (
+                f"{ruling.criterion_id}: basis {ruling.basis[:40]!r} is not the id of"
+                " an advice element or passage"
+            )
+        if not ruling.reason.strip():
+            return f"{ruling.criterion_id}: the reason is empty"
+    return None
+
+
+def _ruled(doubt: ProofFinding, rulings: Mapping[str, RulingItem]) -> ProofFinding:
+    ruling = rulings[doubt.criterion or ""]
+    return replace(
+        doubt,
+        needed=ruling.needed,
+        basis=ruling.basis if ruling.needed else "",
+        reason=ruling.reason.strip(),
+    )

@@ -1,0 +1,195 @@
+"""Answers of known quality to a case, from which the proof of its rubric is made.
+
+Each is written from narrative and query alone, in a call of its own: who writes one is not told that there are
+others (docs/decisions/0046). Code checks that each is what was asked for; an answer that is not goes back once.
+"""
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from functools import cache
+from typing import Annotated, ClassVar, Final, NamedTuple
+
+from pydantic import StringConstraints
+
+from medlive.curation.agent import Agent
+from medlive.curation.model import CaseText
+from medlive.curation.tasks import ReplyModel
+from medlive.llm.engine import Prompt
+from medlive.llm.prompts import load_prompt
+from medlive.llm.reading import is_refusal
+from medlive.rubric.model import Criterion
+from medlive.rubric.proof import BAD, GradedProbe, Probe
+from medlive.text.normalise import fold
+
+TASK: Final = "rubric.probe"
+_ASSIGNMENT: Final = re.compile(r"^## Assignment: (\w+)\n", re.MULTILINE)
+_WORD: Final = re.compile(r"[\u3400-\u9fff]|[a-z0-9]+(?:['’-][a-z0-9]+)*")
+"""A word, or a Chinese character."""
+
+
+class ProbeReply(ReplyModel):
+    """One answer to a case. Inputs: probe, query, narrative (a text)."""
+
+    task: ClassVar = TASK
+    mistake: Annotated[str, StringConstraints(max_length=1000)]
+    """The mistake that the answer makes, where the assignment asks for one; else empty."""
+    answer: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=8000)
+    ]
+
+
+class Length(NamedTuple):
+    """The fewest and most words of an answer; of a Chinese one, characters."""
+
+    least: int
+    most: int
+
+
+LENGTHS: Final = {
+    "en": {
+        Probe.SHORT: Length(50, 130),
+        Probe.LONG: Length(180, 450),
+        Probe.VAGUE: Length(20, 180),
+        Probe.WRONG: Length(40, 280),
+    },
+    "zh": {
+        Probe.SHORT: Length(80, 260),
+        Probe.LONG: Length(300, 900),
+        Probe.VAGUE: Length(30, 320),
+        Probe.WRONG: Length(60, 560),
+    },
+}
+"""What is accepted around the lengths that the prompt asks for."""
+ALIKE: Final = 0.9
+"""Ratio of common words, in order, from which two answers are one."""
+LEAST_ECHO: Final = 2
+"""Criteria that an answer may repeat word for word by chance: fewer than this."""
+_META: Final = re.compile(
+    r"\b(?:excellent|vague|wrong|incorrect|plausible|model) (?:answer|reply)\b"
+    r"|\b(?:deliberately|intentionally|purposely) (?:wrong|vague|incorrect|false|misleading)\b"
+    r"|\b(?:this|my|the) (?:answer|reply) (?:is|makes|contains) (?:a |an )?"
+    r"(?:excellent|vague|wrong|incorrect|mistake|error)"
+    r"|\b(?:great|excellent|good|wonderful) question\b|\bas assigned\b"
+    r"|(?:优秀|完美|模糊|含糊|错误)的?(?:回答|答案|回复)|故意(?:写错|答错|给出错误|含糊)"
+    r"|(?:很好|非常好|好)的问题|问得(?:很|非常)?好"
+)
+"""What speaks of the assignment, or praises."""
+
+
+def probe_prompt(probe: Probe) -> Prompt:
+    """The instructions for one answer: what all share, and this one's assignment alone."""
+    return _prompts()[probe]
+
+
+@cache
+def _prompts() -> dict[Probe, Prompt]:
+    whole = load_prompt("medlive.rubric", TASK)
+    common, *parts = _ASSIGNMENT.split(whole.text)
+    names, texts = parts[0::2], parts[1::2]
+    prompts = {}
+    for name, text in zip(names, texts, strict=True):
+        prompts[Probe(name)] = Prompt(TASK, f"{common}## Assignment\n{text.strip()}\n")
+    return prompts
+
+
+async def write_probes(
+    text: CaseText, criteria: Sequence[Criterion], prober: Agent
+) -> tuple[GradedProbe, ...]:
+    """The four answers to a case, not graded yet.
+
+    Args:
+        text: Only narrative and query are shown to the prober.
+        criteria: The rubric, which the prober does not see: an answer in its words is refused.
+        prober: Writes the answers.
+
+    Raises:
+        AgentFailure: If one of them could not be had.
+    """
+    texts = [criterion.criterion for criterion in criteria]
+    written: list[GradedProbe] = []
+    for probe in Probe:
+
+        def check(reply: ProbeReply, probe: Probe = probe) -> str | None:
+            return find_fault(reply, probe, prober.language, texts, written)
+
+        inputs = probe_inputs(probe, text.query, text.narrative)
+        reply = await prober.ask(ProbeReply, inputs, check, prompt=probe_prompt(probe))
+        written.append(probe_of(probe, reply))
+    return tuple(written)
+
+
+def probe_inputs(probe: Probe, query: str, narrative: str) -> dict[str, str]:
+    """What the writer of one answer is shown, but for the language."""
+    return {"probe": probe.value, "query": query, "narrative": narrative}
+
+
+def probe_of(probe: Probe, reply: ProbeReply) -> GradedProbe:
+    """An answer as it was written, not graded yet."""
+    mistake = reply.mistake.strip() if probe is Probe.WRONG else ""
+    return GradedProbe(probe, reply.answer, mistake, {})
+
+
+def find_fault(
+    reply: ProbeReply,
+    probe: Probe,
+    language: str,
+    criteria: Sequence[str],
+    written: Sequence[GradedProbe],
+) -> str | None:
+    """Why an answer is not what was asked for; None if it is.
+
+    Args:
+        reply: The answer.
+        probe: What was asked for.
+        language: "en" or "zh".
+        criteria: The texts of the rubric, in whose words no answer is written.
+        written: The answers for other assignments, from which it must differ.
+    """
+    answer = fold(reply.answer)
+    if probe is not Probe.VAGUE and is_refusal(reply.answer):
+        return "the answer declines to answer"
+    if fault := _fault_of_form(answer, probe, language):
+        return fault
+    if match := _META.search(answer):
+        return f"the answer praises, or speaks of its assignment: {match.group()!r}"
+    if probe is Probe.WRONG and not reply.mistake.strip():
+        return "`mistake` does not say what is wrong with the answer"
+    if _repeats(answer, criteria):
+        return "the answer is written as a list of criteria, not as to a patient"
+    for earlier in written:
+        if is_alike(answer, fold(earlier.answer)) and _differ(probe, earlier.probe):
+            return "the answer is one that was given for another assignment"
+    return None
+
+
+def _fault_of_form(answer: str, probe: Probe, language: str) -> str | None:
+    words = _WORD.findall(answer)
+    chinese = sum(len(word) == 1 and word > "\u3400" for word in words)
+    if (language == "zh") != (chinese * 2 > len(words)):
+        return f"the answer is not in the language of the case ({language})"
+    least, most = LENGTHS[language][probe]
+    if not least <= len(words) <= most:
+        unit = "characters" if language == "zh" else "words"
+        return f"the answer has {len(words)} {unit}, expected {least} to {most}"
+    return None
+
+
+def _differ(probe: Probe, other: Probe) -> bool:
+    """Whether two answers must differ: a short answer may be all that there is to say."""
+    return (probe in BAD) or (other in BAD)
+
+
+def _repeats(answer: str, criteria: Sequence[str]) -> bool:
+    repeated = 0
+    for criterion in criteria:
+        repeated += fold(criterion).rstrip(" .。") in answer
+    return repeated >= max(LEAST_ECHO, len(criteria) / 3)
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Whether two folded answers have nearly the same words in the same order."""
+    words: list[str] = _WORD.findall(one)
+    others: list[str] = _WORD.findall(other)
+    matcher = SequenceMatcher(None, words, others, autojunk=False)
+    return matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE

@@ -1,0 +1,276 @@
+"""The proof of a rubric: whether it tells good answers from bad ones, decided in code.
+
+Source: docs/method.md §1, Rubric, Proof. The four answers are written by `probe`, graded by the grader that also
+grades models; `prove` asks for all of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Final
+
+from medlive.rubric.model import Criterion
+
+LEAST_SEPARATION: Final = Fraction(30, 100)
+"""Each good answer scores at least this much above each bad one."""
+LEAST_LONG: Final = Fraction(80, 100)
+"""The long good answer scores at least this."""
+MOST_BELOW_LONG: Final = Fraction(20, 100)
+"""The short good answer scores at most this much below the long one."""
+MOST_WRONG: Final = Fraction(15, 100)
+"""The wrong answer scores at most this."""
+
+
+class Probe(StrEnum):
+    """An answer of known quality."""
+
+    SHORT = "excellent_short"
+    LONG = "excellent_long"
+    VAGUE = "vague"
+    WRONG = "wrong"
+
+
+GOOD: Final = (Probe.SHORT, Probe.LONG)
+BAD: Final = (Probe.VAGUE, Probe.WRONG)
+
+
+class ProofFault(StrEnum):
+    """What a proof finds wrong with a rubric, or with one of its criteria."""
+
+    SEPARATION = "separation"  # A good answer is less than 0.30 above a bad one
+    LONG_LOW = "long_low"  # The long good answer is below 0.80
+    SHORT_LOW = "short_low"  # The short good answer is more than 0.20 below the long
+    WRONG_HIGH = "wrong_high"  # The wrong answer is above 0.15
+    GRADER_MEETS_ALL = "grader_meets_all"  # The grader cannot tell answers apart
+    # Of a criterion, which a reviewer rules on:
+    MISSED = "missed"  # Both good answers miss what it pays for
+    REWARDS_WRONG = "rewards_wrong"  # The wrong answer meets what it pays for
+    PENALISES_GOOD = "penalises_good"  # Both good answers commit its error
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFinding:
+    """A fault, and what a reviewer ruled where it is of a criterion."""
+
+    fault: ProofFault
+    detail: str
+    criterion: str | None = None  # Its id; None for the rubric as a whole
+    text: str = ""  # The criterion's text, since ids change with a revision
+    round: int = 0  # How often the rubric had been revised
+    needed: bool | None = None  # The reviewer's ruling; None: not asked
+    basis: str = ""  # The advice element or passage that the ruling cites
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeVerdict:
+    """The grader's verdict on one criterion for one answer."""
+
+    met: bool
+    quote: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GradedProbe:
+    """An answer of known quality with the grader's verdict on every criterion."""
+
+    probe: Probe
+    answer: str
+    mistake: str  # The mistake that the wrong answer makes; empty for the others
+    verdicts: Mapping[str, ProbeVerdict]  # By the criteria's ids
+
+    def score(self, criteria: Sequence[Criterion]) -> Fraction:
+        """The paper's score over all criteria (LiveMedBench, Equation 1), exactly.
+
+        Raises:
+            KeyError: If a criterion is ungraded, which is never a verdict.
+        """
+        met = sum(c.points for c in criteria if self.verdicts[c.id].met)
+        most = sum(c.points for c in criteria if c.points > 0)
+        if most == 0:
+            return Fraction(0)
+        return min(max(Fraction(met, most), Fraction(0)), Fraction(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How a rubric measures, each from 0 to 1 where the rubric is proved."""
+
+    ceiling: float  # The long good answer's score
+    floor: float  # The higher score of the two bad answers
+    separation: float  # The lower score of the two good answers, less the floor
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What four graded answers say about a rubric."""
+
+    scores: Mapping[Probe, Fraction]
+    failures: tuple[ProofFinding, ...]  # Empty exactly when the rubric is proved
+    doubts: tuple[ProofFinding, ...]  # Criteria that a reviewer rules on
+
+    @property
+    def passed(self) -> bool:
+        """Whether the rubric is proved."""
+        return not self.failures
+
+    @property
+    def grader_meets_all(self) -> bool:
+        """Whether the grader is at fault, so that no revision would help."""
+        return any(f.fault is ProofFault.GRADER_MEETS_ALL for f in self.failures)
+
+    @property
+    def figures(self) -> Figures:
+        """Ceiling, floor and separation."""
+        floor = max(self.scores[probe] for probe in BAD)
+        least = min(self.scores[probe] for probe in GOOD)
+        return Figures(
+            ceiling=round(float(self.scores[Probe.LONG]), 4),
+            floor=round(float(floor), 4),
+            separation=round(float(least - floor), 4),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A rubric's proof, passed or not, as it is stored with the decision."""
+
+    passed: bool
+    rounds: int  # How often the rubric was revised for it
+    figures: Figures
+    probes: tuple[GradedProbe, ...]  # Graded by the last rubric
+    criteria: tuple[Criterion, ...]  # The last rubric, as the probes were graded by it
+    findings: tuple[ProofFinding, ...]  # Of all rounds, in order
+    engines: Mapping[str, Any] = field(default_factory=dict)
+    """Of writer, prober and grader: the identity as JSON."""
+
+    @property
+    def last_failures(self) -> tuple[ProofFinding, ...]:
+        """What was still wrong with the rubric as a whole after the last round."""
+        return tuple(
+            finding
+            for finding in self.findings
+            if finding.round == self.rounds and finding.criterion is None
+        )
+
+
+def examine(
+    criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
+) -> Examination:
+    """Decide whether a rubric is proved by four graded answers (docs/method.md §1, Proof)."""
+    by_kind = {probe.probe: probe for probe in probes}
+    scores = {kind: by_kind[kind].score(criteria) for kind in Probe}
+    if _meets_all(criteria, probes):
+        detail = "the grader meets every criterion of all four answers, errors included"
+        fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
+        return Examination(scores, (fault,), ())
+    failures = _failures(scores, criteria, by_kind)
+    return Examination(scores, failures, _doubts(criteria, by_kind))
+
+
+def _meets_all(criteria: Sequence[Criterion], probes: Sequence[GradedProbe]) -> bool:
+    """Whether rewards and penalties are met alike, in every answer."""
+    if len({c.points > 0 for c in criteria}) < 2:
+        return False
+    return all(probe.verdicts[c.id].met for probe in probes for c in criteria)
+
+
+def _failures(
+    scores: Mapping[Probe, Fraction],
+    criteria: Sequence[Criterion],
+    probes: Mapping[Probe, GradedProbe],
+) -> tuple[ProofFinding, ...]:
+    failures = []
+    for good in GOOD:
+        for bad in BAD:
+            if scores[good] - scores[bad] < LEAST_SEPARATION:
+                detail = (
+                    f"{_named(good, scores)} is less than {float(LEAST_SEPARATION):.2f}"
+                    f" above {_named(bad, scores)}{_has(bad, criteria, probes)}"
+                )
+                failures.append(ProofFinding(ProofFault.SEPARATION, detail))
+    if scores[Probe.LONG] < LEAST_LONG:
+        detail = f"{_named(Probe.LONG, scores)} is below {float(LEAST_LONG):.2f}"
+        detail += _lacks(Probe.LONG, criteria, probes)
+        failures.append(ProofFinding(ProofFault.LONG_LOW, detail))
+    if scores[Probe.LONG] - scores[Probe.SHORT] > MOST_BELOW_LONG:
+        detail = (
+            f"{_named(Probe.SHORT, scores)} is more than {float(MOST_BELOW_LONG):.2f}"
+            f" below {_named(Probe.LONG, scores)}"
+        )
+        detail += _lacks(Probe.SHORT, criteria, probes)
+        failures.append(ProofFinding(ProofFault.SHORT_LOW, detail))
+    if scores[Probe.WRONG] > MOST_WRONG:
+        detail = f"{_named(Probe.WRONG, scores)} is above {float(MOST_WRONG):.2f}"
+        detail += _has(Probe.WRONG, criteria, probes)
+        failures.append(ProofFinding(ProofFault.WRONG_HIGH, detail))
+    return tuple(failures)
+
+
+def _has(
+    probe: Probe,
+    criteria: Sequence[Criterion],
+    probes: Mapping[Probe, GradedProbe],
+) -> str:
+    """Which rewards an answer has, in words."""
+    met = [c.id for c in criteria if c.points > 0 and probes[probe].verdicts[c.id].met]
+    return f"; {probe.value} meets {', '.join(met)}" if met else ""
+
+
+def _lacks(
+    probe: Probe,
+    criteria: Sequence[Criterion],
+    probes: Mapping[Probe, GradedProbe],
+) -> str:
+    """Which rewards an answer does not have, in words."""
+    verdicts = probes[probe].verdicts
+    missed = [c.id for c in criteria if c.points > 0 and not verdicts[c.id].met]
+    return f"; {probe.value} misses {', '.join(missed)}" if missed else ""
+
+
+def _named(probe: Probe, scores: Mapping[Probe, Fraction]) -> str:
+    return f"{probe.value} ({float(scores[probe]):.2f})"
+
+
+def _doubts(
+    criteria: Sequence[Criterion], probes: Mapping[Probe, GradedProbe]
+) -> tuple[ProofFinding, ...]:
+    """The criteria on which answers of known quality speak against the rubric."""
+    doubts = []
+    for criterion in criteria:
+        met = {kind: probe.verdicts[criterion.id].met for kind, probe in probes.items()}
+        good_meet = [met[kind] for kind in GOOD]
+        if criterion.points < 0:
+            if all(good_meet):
+                detail = "both excellent answers commit this error"
+                doubts.append(_doubt(ProofFault.PENALISES_GOOD, criterion, detail))
+            continue
+        if not any(good_meet):
+            detail = "both excellent answers miss it"
+            doubts.append(_doubt(ProofFault.MISSED, criterion, detail))
+        if met[Probe.WRONG]:
+            detail = "the plausibly wrong answer meets it"
+            doubts.append(_doubt(ProofFault.REWARDS_WRONG, criterion, detail))
+    return tuple(doubts)
+
+
+def _doubt(fault: ProofFault, criterion: Criterion, detail: str) -> ProofFinding:
+    return ProofFinding(fault, detail, criterion.id, criterion.criterion)
+
+
+def without_criteria(
+    criteria: Sequence[Criterion], probes: Sequence[GradedProbe], out: set[str]
+) -> tuple[tuple[Criterion, ...], tuple[GradedProbe, ...]]:
+    """A rubric without some criteria, numbered again, and the same verdicts under the new ids."""
+    kept = [c for c in criteria if c.id not in out]
+    ids = {c.id: f"c{place}" for place, c in enumerate(kept, start=1)}
+    numbered = tuple(
+        replace(c, id=ids[c.id], position=place)
+        for place, c in enumerate(kept, start=1)
+    )
+    regraded = []
+    for probe in probes:
+        verdicts = {ids[old]: probe.verdicts[old] for old in ids}
+        regraded.append(replace(probe, verdicts=verdicts))
+    return numbered, tuple(regraded)

@@ -1,0 +1,197 @@
+"""Proving a rubric: four answers are written, graded and compared; what fails is ruled on and revised.
+
+Source: docs/method.md §1, Rubric, Proof. `proof` decides; here the engines are asked.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from medlive.curation.agent import Agent
+from medlive.curation.model import CaseText, Element
+from medlive.evidence.passage import Passage
+from medlive.rubric.defend import rule_on
+from medlive.rubric.lint import Finding
+from medlive.rubric.model import Criterion, Rubric
+from medlive.rubric.probe import write_probes
+from medlive.rubric.proof import (
+    Examination,
+    GradedProbe,
+    ProbeVerdict,
+    Proof,
+    ProofFault,
+    ProofFinding,
+    examine,
+    without_criteria,
+)
+
+MOST_REVISIONS: Final = 2
+"""How often a rubric goes back to its writer."""
+
+GradeProbe = Callable[
+    [CaseText, Sequence[Criterion], str, Agent], Awaitable[Mapping[str, ProbeVerdict]]
+]
+"""Grades one answer by every criterion. Raises AgentFailure where one stays ungraded."""
+
+
+class Revision(NamedTuple):
+    """A rubric, and the faults that linter and reviewer still see in it."""
+
+    rubric: Rubric
+    faults: tuple[Finding, ...]
+
+
+class Proven(NamedTuple):
+    """A rubric with its proof, passed or not."""
+
+    rubric: Rubric
+    faults: tuple[Finding, ...]
+    proof: Proof
+
+
+Revise = Callable[[Rubric, Sequence[Mapping[str, str]]], Awaitable[Revision]]
+"""Sends a rubric back to its writer with findings {criterion, finding}."""
+Lint = Callable[[Rubric], tuple[Finding, ...]]
+"""The certain faults of a rubric."""
+
+
+@dataclass(slots=True)
+class Proving:
+    """The proof of one case's rubric."""
+
+    text: CaseText
+    advice: Sequence[Element]
+    passages: Sequence[Passage]
+    prober: Agent
+    grader: Agent
+    reviewer: Agent
+    grade: GradeProbe
+    revise: Revise
+    lint: Lint
+    findings: list[ProofFinding] = field(default_factory=list)
+
+    async def prove(self, rubric: Rubric, faults: tuple[Finding, ...]) -> Proven:
+        """Prove a rubric, revising it at most twice.
+
+        Criteria that a reviewer rules out are dropped, where the rubric can do without them; only what fails
+        even so goes back to the writer. The figures stand in the rubric once it is proved.
+
+        Raises:
+            AgentFailure: If an engine gives no usable reply, an ungraded criterion included.
+        """
+        probes = await write_probes(self.text, rubric.criteria, self.prober)
+        for number in range(MOST_REVISIONS + 1):
+            probes = await self._grade(rubric.criteria, probes)
+            examination = examine(rubric.criteria, probes)
+            doubts = await self._rule_on(examination, rubric, number)
+            rubric, probes = self._drop(rubric, probes, doubts)
+            examination = examine(rubric.criteria, probes)
+            failures = [replace(f, round=number) for f in examination.failures]
+            self.findings += [*doubts, *failures]
+            hopeless = examination.grader_meets_all or number == MOST_REVISIONS
+            if examination.passed or hopeless:
+                break
+            rubric, faults = await self.revise(rubric, _shown(failures, doubts, rubric))
+        figures = examination.figures
+        proof = Proof(
+            passed=examination.passed,
+            rounds=number,
+            figures=figures,
+            probes=probes,
+            criteria=rubric.criteria,
+            findings=tuple(self.findings),
+            engines={
+                "prober": self.prober.identity.as_json(),
+                "grader": self.grader.identity.as_json(),
+            },
+        )
+        if examination.passed:
+            rubric = replace(
+                rubric,
+                ceiling=figures.ceiling,
+                floor=figures.floor,
+                separation=figures.separation,
+            )
+        return Proven(rubric, faults, proof)
+
+    async def _grade(
+        self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
+    ) -> tuple[GradedProbe, ...]:
+        calls = [
+            self.grade(self.text, criteria, probe.answer, self.grader)
+            for probe in probes
+        ]
+        verdicts = await asyncio.gather(*calls)
+        return tuple(
+            replace(probe, verdicts=given)
+            for probe, given in zip(probes, verdicts, strict=True)
+        )
+
+    async def _rule_on(
+        self, examination: Examination, rubric: Rubric, number: int
+    ) -> tuple[ProofFinding, ...]:
+        earlier = {(f.fault, f.text): f for f in self.findings if f.needed}
+        known, new = [], []
+        for doubt in examination.doubts:
+            ruled_before = earlier.get((doubt.fault, doubt.text))
+            if ruled_before is None:
+                new.append(doubt)
+            else:
+                known.append(replace(ruled_before, criterion=doubt.criterion))
+        ruled = await rule_on(
+            new,
+            rubric.criteria,
+            self.text,
+            self.advice,
+            self.passages,
+            self.reviewer,
+        )
+        return tuple(replace(doubt, round=number) for doubt in (*ruled, *known))
+
+    def _drop(
+        self,
+        rubric: Rubric,
+        probes: tuple[GradedProbe, ...],
+        doubts: Sequence[ProofFinding],
+    ) -> tuple[Rubric, tuple[GradedProbe, ...]]:
+        """The rubric without what the reviewer ruled out, unless it cannot do without."""
+        out = {d.criterion for d in doubts if d.criterion and d.needed is False}
+        if not out:
+            return rubric, probes
+        criteria, kept_probes = without_criteria(rubric.criteria, probes, out)
+        smaller = replace(rubric, criteria=criteria)
+        if len(self.lint(smaller)) > len(self.lint(rubric)):
+            return rubric, probes
+        return smaller, kept_probes
+
+
+def _shown(
+    failures: Sequence[ProofFinding], doubts: Sequence[ProofFinding], rubric: Rubric
+) -> list[dict[str, str]]:
+    """What the writer is shown: the failures, and the rulings on criteria that are still there."""
+    shown = [{"criterion": "", "finding": _words(failure)} for failure in failures]
+    ids = {c.criterion: c.id for c in rubric.criteria}
+    for doubt in doubts:
+        if doubt.text in ids:
+            shown.append({"criterion": ids[doubt.text], "finding": _words(doubt)})
+    return shown
+
+
+_ADVICE: Final = {
+    ProofFault.SEPARATION: "the rubric must tell them apart",
+    ProofFault.LONG_LOW: "points are for what an excellent answer must say, and for nothing else",
+    ProofFault.SHORT_LOW: "what is only nice to know must weigh less, or go",
+    ProofFault.WRONG_HIGH: "what a wrong answer says too must weigh less, be asked more exactly, or go;"
+    " what it gets wrong may be a penalty",
+}
+
+
+def _words(finding: ProofFinding) -> str:
+    """A finding as the writer reads it."""
+    words = f"{finding.fault.value}: {finding.detail}"
+    if finding.needed is None:
+        advice = _ADVICE.get(finding.fault)
+        return f"{words}; {advice}" if advice else words
+    ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
+    return f"{words}; a reviewer: {ruling}: {finding.reason}"

@@ -1,0 +1,157 @@
+"""Proofs in the database: stored with their decision, shown to who reviews, their figures with the case."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from medlive.cli.audit.thread import show_thread
+from medlive.clock import now
+from medlive.config import Settings
+from medlive.curation.model import Outcome, Reason
+from medlive.db.curation.cases import latest_case
+from medlive.db.curation.proofs import load_proof, proofs_made
+from medlive.db.session import Database
+from medlive.db.tables.release import ReviewAction
+from medlive.db.threads import threads
+from medlive.rubric.proof import Probe
+from medlive.service.curation.curate import curate_revision
+from medlive.service.curation.inspect import inspect_case
+from medlive.service.curation.review import CaseEdit, decide_case, edit_case
+from medlive.service.harvest.takedown import take_down
+from medlive.service.wiring import Pipeline
+from tests.support.proving import (
+    ASKS,
+    DENIES,
+    STATES,
+    TRIVIAL,
+    answer,
+    rubric,
+    ruled,
+    script,
+)
+from tests.support.reviewing import pipeline
+from tests.support.scripted import THREAD
+
+
+def proving(database: Database, **tasks: Any) -> Pipeline:
+    """A pipeline that proves rubrics; every role is one model."""
+    replies = {name.replace(".", "__"): reply for name, reply in script().items()}
+    made = pipeline(database, **{**replies, **tasks})
+    respondent = made.respondents["rubric"]
+    roles = {**made.respondents, "prober": respondent, "grader": respondent}
+    return replace(made, respondents=roles, prove=True)
+
+
+async def curated(database: Database, **tasks: Any) -> tuple[Outcome, str, int]:
+    """The outcome of the one thread, its case and its decision."""
+    thread = replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))
+    async with database.begin() as session:
+        (saved,) = await threads.save_threads(session, [thread])
+    done = await curate_revision(proving(database, **tasks), saved.revision_pk)
+    assert done is not None
+    async with database.begin() as session:
+        case_id = await session.scalar(text("SELECT id FROM cases"))
+        decision = await session.scalar(text("SELECT max(id) FROM curations"))
+    return done.outcome, case_id, decision
+
+
+async def figures_of(database: Database, case_id: str) -> tuple[float | None, ...]:
+    async with database.begin() as session:
+        case = await latest_case(session, case_id)
+    assert case is not None
+    return case.rubric.ceiling, case.rubric.floor, case.rubric.separation
+
+
+async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome, case_id, decision = await curated(database)
+    assert outcome is Outcome.KEPT
+    assert await figures_of(database, case_id) == (1.0, 0.0, 1.0)
+    async with database.begin() as session:
+        proof = await load_proof(session, decision)
+        found = await inspect_case(session, case_id)
+        made = await proofs_made(session, datetime(2020, 1, 1, tzinfo=UTC), now())
+    assert proof is not None
+    assert [probe.probe for probe in proof.probes] == list(Probe)
+    wrong = proof.probes[-1]
+    assert (wrong.answer, wrong.mistake) == (answer("wrong"), "It should stop.")
+    met = [c.criterion for c in proof.criteria if wrong.verdicts[c.id].met]
+    assert met == [DENIES[0]]
+    assert wrong.verdicts[proof.criteria[-1].id].quote in wrong.answer
+    assert (made.passed, made.failed, made.ceiling) == (1, 0, 1.0)
+    assert made.one_model == ("m-1",)
+    assert json.dumps(found["proof"])
+    show_thread(case_id, found)
+    shown = capsys.readouterr().out
+    assert "ceiling 1.00, floor 0.00, separation 1.00" in shown
+    assert "Proof of the rubric: passed" in shown
+
+
+async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome, case_id, decision = await curated(
+        database,
+        rubric__write=rubric(STATES, TRIVIAL, DENIES),
+        rubric__defend=ruled(needed=True),
+    )
+    assert outcome is Outcome.HELD
+    async with database.begin() as session:
+        found = await inspect_case(session, case_id)
+        made = await proofs_made(session, datetime(2020, 1, 1, tzinfo=UTC), now())
+    assert found["curation"]["reason"] is Reason.RUBRIC_UNPROVEN
+    assert found["case"]["status"] == "held"
+    assert found["proof"]["passed"] is False
+    assert (made.passed, made.failed, made.ceiling) == (0, 1, None)
+    show_thread(case_id, found)
+    shown = capsys.readouterr().out
+    assert "Proof of the rubric: failed" in shown
+    assert "continue3" in shown  # a word of the wrong answer
+    await decide_case(database, case_id, ReviewAction.APPROVE, "it is short")
+    assert await figures_of(database, case_id) == (None, None, None)
+    async with database.begin() as session:
+        assert await load_proof(session, decision) is not None
+
+
+async def test_figures_stay_with_the_rubric_that_they_are_of(
+    database: Database,
+) -> None:
+    _, case_id, _ = await curated(database)
+    await edit_case(
+        database, case_id, CaseEdit(specialty="Pulmonary & Critical Care"), "kind"
+    )
+    assert await figures_of(database, case_id) == (1.0, 0.0, 1.0)
+    async with database.begin() as session:
+        case = await latest_case(session, case_id)
+    assert case is not None
+    first, *others = CaseEdit.of(case).criteria or ()
+    lighter = (first.model_copy(update={"points": 3}), *others)
+    await edit_case(database, case_id, CaseEdit(criteria=lighter), "weight")
+    assert await figures_of(database, case_id) == (None, None, None)
+
+
+async def test_a_takedown_erases_the_answers(
+    database: Database, settings: Settings
+) -> None:
+    await curated(database)
+    await take_down(database, settings, THREAD.source, THREAD.thread_id, "asked")
+    async with database.begin() as session:
+        for table in ("rubric_proofs", "rubric_probes"):
+            assert await session.scalar(text(f"SELECT count(*) FROM {table}")) == 0
+
+
+async def test_a_criterion_that_nobody_needs_is_not_in_the_case(
+    database: Database,
+) -> None:
+    _, case_id, _ = await curated(
+        database, rubric__write=rubric(STATES, ASKS, TRIVIAL, DENIES)
+    )
+    async with database.begin() as session:
+        case = await latest_case(session, case_id)
+    assert case is not None
+    assert TRIVIAL[0] not in {c.criterion for c in case.rubric.criteria}

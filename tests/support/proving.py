@@ -1,0 +1,113 @@
+"""Engines that prove rubrics: a prober whose answers are told apart, and a grader that measures by them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from medlive.rubric.probe import LENGTHS
+from medlive.rubric.proof import Probe
+from tests.support.scripted import KIND, changed
+
+Inputs = Mapping[str, Any]
+WORDS = {
+    "excellent_short": "stop",
+    "excellent_long": "losartan",
+    "vague": "maybe",
+    "wrong": "continue",
+}
+
+
+def answer(probe: str) -> str:
+    """An answer of the right length, whose words are no other's."""
+    count = LENGTHS["en"][Probe(probe)].least + 10
+    return " ".join(f"{WORDS[probe]}{place}" for place in range(count)) + "."
+
+
+def probed(inputs: Inputs) -> dict[str, str]:
+    mistake = "It should stop." if inputs["probe"] == "wrong" else ""
+    return {"mistake": mistake, "answer": answer(inputs["probe"])}
+
+
+def kind_of(text: str) -> Probe:
+    return next(Probe(kind) for kind, word in WORDS.items() if text.startswith(word))
+
+
+def graded(meets: Callable[[Probe, str], bool]) -> Callable[[Inputs], dict[str, Any]]:
+    """A grader's reply; `meets` says which kind of answer meets which criterion."""
+
+    def reply(inputs: Inputs) -> dict[str, Any]:
+        kind = kind_of(inputs["answer"])
+        grades = []
+        for criterion in inputs["criteria"]:
+            met = meets(kind, criterion["criterion"])
+            quote = " ".join(inputs["answer"].split()[:8]) if met else ""
+            reasoning = "The answer says so." if met else "The answer does not say so."
+            grades.append(
+                {
+                    "id": criterion["id"],
+                    "reasoning": reasoning,
+                    "met": met,
+                    "quote": quote,
+                    "whole": False,
+                }
+            )
+        return {"grades": grades}
+
+    return reply
+
+
+def rubric(*criteria: tuple[str, int]) -> dict[str, Any]:
+    return {
+        "theme": "Response Depth",
+        "specialty": "unknown",
+        "no_negative": "",
+        "facts": [
+            {"id": "f1", "fact": "Lisinopril can cause a dry cough.", "advice_id": "a1"}
+        ],
+        "criteria": [
+            {"axis": "Accuracy", "fact_id": "f1", "criterion": text, "points": points}
+            for text, points in criteria
+        ],
+    }
+
+
+STATES = ("States that lisinopril can cause a dry cough.", 7)
+TRIVIAL = ("States that a cough is a frequent complaint.", 7)
+ASKS = ("Asks whether the patient has a fever.", 7)
+DENIES = ("Denies that a tablet can cause a cough.", -5)
+
+
+def measures(kind: Probe, criterion: str) -> bool:
+    """The grader of a rubric that measures: good answers meet rewards, the wrong one the error."""
+    if criterion == TRIVIAL[0]:
+        return False
+    if criterion == DENIES[0]:
+        return kind is Probe.WRONG
+    return kind in (Probe.SHORT, Probe.LONG)
+
+
+def ruled(needed: bool) -> Callable[[Inputs], dict[str, Any]]:
+    return lambda inputs: {
+        "rulings": [
+            {
+                "criterion_id": criterion["id"],
+                "needed": needed,
+                "basis": "a1" if needed else "",
+                "reason": "So it is.",
+            }
+            for criterion in inputs["criteria"]
+        ]
+    }
+
+
+def script(**tasks: Any) -> dict[str, Any]:
+    usual = {
+        "rubric.write": rubric(STATES, ASKS, DENIES),
+        "reader.rubric": {"problems": [], "life_critical": []},
+        "reader.identifiers": {"found": []},
+        "rubric.classify": KIND,
+        "rubric.probe": probed,
+        "rubric.defend": ruled(needed=False),
+        "grader.rubric": graded(measures),
+    }
+    named = {name.replace("__", "."): reply for name, reply in tasks.items()}
+    return {**changed(), **usual, **named}
