@@ -467,6 +467,8 @@ def promises(year: Year) -> list[tuple[str, bool]]:
     late = rows(
         "SELECT count(*) FROM week_threads w JOIN snapshots s ON s.version = w.week"
         " WHERE w.frozen_in IS DISTINCT FROM w.week AND s.meta->>'partial' IS NULL"
+        # What a source that was let in again brings after its week's freeze is the next one's.
+        " AND w.queued_at < s.frozen_at"
     )
     missing = [t for t in year.world.threads if (t.site, t.thread_id) not in known]
     return [
