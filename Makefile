@@ -79,8 +79,8 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	@deploy/check.sh $(BIN)
 	@deploy/audit.sh $(BIN)
 
-chaos: $(VENV)/.dev ## 300 weeks, each under a fault (kills, resets, full disks, late workers, odd clocks), freeze whole
-	@tests/in_memory.sh $(BIN)/python -m tests.chaos $(CHAOS)
+chaos: $(VENV)/.dev ## 300 weeks, each under a fault (kills, resets, full disks, late workers, odd clocks), freeze whole. CHAOS="--weeks 16": 16 of one
+	@PYTHONPATH=benchmarks tests/in_memory.sh $(BIN)/python -m tests.chaos $(CHAOS)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
 	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/scale.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \

@@ -18,7 +18,8 @@ if command -v systemd-analyze >/dev/null; then
   trap 'rm -rf "$units"' EXIT
   # medlive is not installed where the checks run.
   sed 's#/opt/medlive/bin/medlive#/bin/true#' 'deploy/systemd/medlive@.service' > "$units/medlive@.service"
-  systemd-analyze verify "$units/medlive@worker.service"
+  sed 's#/opt/medlive/bin/medlive#/bin/true#' deploy/systemd/medlive-postgres.service > "$units/medlive-postgres.service"
+  systemd-analyze verify "$units/medlive-postgres.service" "$units/medlive@worker.service"
 else
   echo "systemd-analyze is not here: the units are not checked" >&2
 fi

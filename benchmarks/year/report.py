@@ -22,7 +22,8 @@ _HEAD = """# A year in an hour
 
 Written by `make year` (`benchmarks/year`), by a seed. It simulates {weeks} weeks of
 one instance: the real scheduler, two workers, PostgreSQL, harvests over HTTP, gates, signatures and a folder to
-publish to, on a clock that both the program and its database take for the time. Four communities grow from one
+publish to, on a clock that both the program and its database take for the time. The freeze falls due beside the
+queue, each Tuesday at 3:00, and waits until the week is whole. Four communities grow from one
 new thread a week to three; the threads are made of the demo's sentences, and the models are the rules engine
 behind an endpoint that wants a key, so the *content* says nothing of medicine. The maintainer reads
 `medlive status --check` on Monday and Thursday mornings and whatever the webhook is sent, and does what the

@@ -47,6 +47,8 @@ KEY = "MEDLIVE_YEAR_KEY"
 MORNING = timedelta(hours=8)
 CHECKS = (0, 3)
 """On Monday and Thursday at that hour the maintainer runs `medlive status --check`."""
+_OF_THE_SIMULATION = ("scheduler_silent", "clock_off")
+"""Weeks pass in seconds here, between two of the scheduler's looks, and a look may last from one day into another."""
 _TIMES = re.compile(r"( at)? \d\d:\d\d\b( UTC)?")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 
@@ -115,6 +117,11 @@ class Year:
         week = (self.clock.now() - FIRST) // WEEK + 1
         self.log.append((week, kind, _ADDRESS.sub("localhost", _TIMES.sub("", line))))
 
+    def hear(self, message: dict[str, str]) -> None:
+        """Record what the webhook was sent."""
+        if message.get("code") not in _OF_THE_SIMULATION:
+            self.note("told", message["text"].splitlines()[0])
+
     async def restart(self, **changes: Any) -> None:
         """Change settings, as an edit of the configuration and a restart of the services."""
         self.settings = self.settings.model_copy(update=changes)
@@ -138,13 +145,10 @@ class Year:
 
     async def check(self) -> None:
         """Note the lines of `status --check` that are new or gone since the last time."""
-        # Weeks pass in seconds here, between two of the scheduler's looks, which are a minute of real time apart.
-        problems = [
-            p
-            for p in await read_problems(self.settings)
-            if p["code"] != "scheduler_silent"
-        ]
-        found = {_TIMES.sub("", problem["text"]) for problem in problems}
+        found = set()
+        for problem in await read_problems(self.settings):
+            if problem["code"] not in _OF_THE_SIMULATION:
+                found.add(_TIMES.sub("", problem["text"]))
         for line in sorted(found - self.problems):
             self.note("status", line)
         for line in sorted(self.problems - found):
@@ -165,9 +169,7 @@ async def run_year(
         ) as connection:
             async with serve_endpoint(world) as endpoint:
                 year = _prepare(home, clock, world, writer, connection, endpoint)
-                world.told = lambda message: year.note(
-                    "told", message["text"].splitlines()[0]
-                )
+                world.told = lambda message: year.hear(message)
                 try:
                     await _live(year, weeks, notify)
                     year.promises = promises(year)
@@ -204,6 +206,9 @@ def _prepare(
         publish=PublishSection(to="folder", at=str(home / "public"), weekly=True),
         notify=NotifySection(webhook=SecretStr(endpoint.removesuffix("/v1") + "/told")),
     )
+    # The freeze falls due beside the queue in every week, as after weeks that were missed.
+    together = settings.schedule.model_copy(update={"freeze": settings.schedule.queue})
+    settings = settings.model_copy(update={"schedule": together})
     build_index(
         [open_corpus(sample_evidence_path(), name="demo")], index_path(settings)
     )
@@ -458,11 +463,22 @@ def promises(year: Year) -> list[tuple[str, bool]]:
             [thread.site, thread.thread_id],
         )
     ]
+    partial = rows("SELECT count(*) FROM snapshots WHERE meta->>'partial' IS NOT NULL")
+    late = rows(
+        "SELECT count(*) FROM week_threads w JOIN snapshots s ON s.version = w.week"
+        " WHERE w.frozen_in IS DISTINCT FROM w.week AND s.meta->>'partial' IS NULL"
+        # What a source that was let in again brings after its week's freeze is the next one's.
+        " AND w.queued_at < s.frozen_at"
+    )
     missing = [t for t in year.world.threads if (t.site, t.thread_id) not in known]
     return [
         (
             f"every week has its snapshot but the {len(off)} that the machine was off in",
             {w.name for w in year.weeks if w.cases is None} <= off,
+        ),
+        (
+            f"every snapshot is whole, or says that it is partial ({partial[0][0]} do)",
+            late == [(0,)],
         ),
         (
             "every snapshot verifies",

@@ -24,10 +24,14 @@ _WORKERS: tuple[list[Queue], ...] = (
     [Queue.CURATE],
     [queue for queue in Queue if queue is not Queue.CURATE],
 )
-_UNDER_WAY = (
-    "SELECT count(*) FROM procrastinate_jobs"
-    " WHERE status = 'doing' OR (status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now()))"
-)
+# A worker that waits for an endpoint leaves its jobs as they are.
+_UNDER_WAY = """
+SELECT count(*) FROM procrastinate_jobs
+WHERE status = 'doing'
+   OR (status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
+       AND EXISTS (SELECT FROM workers WHERE queues ? queue_name::text
+                   AND NOT paused ? queue_name::text))
+"""
 _WAITING = "SELECT min(scheduled_at) FROM procrastinate_jobs WHERE status = 'todo'"
 
 

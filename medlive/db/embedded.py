@@ -80,18 +80,40 @@ class _Place:
     def log(self) -> Path:
         return self.data / "server.log"
 
+    @property
+    def mark(self) -> Path:
+        """A file that is there while the server is a service's, which alone starts it."""
+        return self.folder / "service"
 
-def start(home: Path) -> str:
+
+def start(home: Path, *, as_service: bool = False) -> str:
     """Return the URL of the running server of `home`; start it, and create its cluster, if necessary.
 
-    Several processes may call it at once. Raises MissingExtra without the wheel and DatabaseUnavailable, with the
-    server's own message, when it cannot start.
+    Several processes may call it at once.
+
+    Args:
+        home: The instance's home.
+        as_service: Whether this process is the server's service: one that another process started is started
+            again from here, and from now on others wait for this one instead of starting it.
+
+    Raises:
+        MissingExtra: without the wheel.
+        DatabaseUnavailable: when it cannot start, with its own message; while it is a service's that does not run.
     """
     place = _find_place(home)
     with _locked(home, place):
+        if as_service:
+            place.mark.touch()
+            if (server := _find_server(place.data)) is not None:
+                _stop_server(place, server)
         for _ in range(3):
             server = _find_server(place.data)
             if server is None:
+                if place.mark.exists() and not as_service:
+                    raise DatabaseUnavailable(
+                        "the embedded PostgreSQL is started by `medlive db serve` alone, which does not run",
+                        hint="systemctl start medlive-postgres; `medlive db stop` leaves it to every command again",
+                    )
                 binaries = _find_binaries(place)
                 if not (place.data / "PG_VERSION").exists():
                     _create_cluster(place, binaries)
@@ -107,28 +129,23 @@ def start(home: Path) -> str:
 def stop(home: Path) -> bool:
     """Stop the server of `home` with its clients' connections; return whether it was running."""
     place = _find_place(home)
-    if _find_server(place.data) is None:
+    if not place.mark.exists() and _find_server(place.data) is None:
         return False
     with _locked(home, place):
+        place.mark.unlink(missing_ok=True)
         if (server := _find_server(place.data)) is None:
             return False
-        _run(
-            place,
-            "did not stop",
-            [
-                _find_binaries(place) / "pg_ctl",
-                "stop",
-                "-w",
-                "-m",
-                "fast",
-                "-D",
-                place.data,
-            ],
-        )
-        if server.socket_folder != place.data:
-            with suppress(OSError):  # not empty: something else was put there
-                server.socket_folder.rmdir()
+        _stop_server(place, server)
     return True
+
+
+def _stop_server(place: _Place, server: EmbeddedServer) -> None:
+    binaries = _find_binaries(place)
+    command: list[str | Path] = [binaries / "pg_ctl", "stop", "-w", "-m", "fast"]
+    _run(place, "did not stop", [*command, "-D", place.data])
+    if server.socket_folder != place.data:
+        with suppress(OSError):  # not empty: something else was put there
+            server.socket_folder.rmdir()
 
 
 def status(home: Path) -> EmbeddedServer | None:

@@ -100,6 +100,27 @@ def upgrade(url: str) -> bool:
         return True
 
 
+def prepare(url: str) -> None:
+    """Give an empty database its tables; one that is in use is upgraded by `medlive db upgrade` alone.
+
+    Raises:
+        ConfigError: where the schema is older than this program, or newer.
+        DatabaseUnavailable: without the database.
+    """
+    with connect(url) as connection:
+        if _is_newest(connection):
+            return
+        revision = read_revision(connection)
+        # Procrastinate's come last: without them nothing is in use yet, and others may be at it.
+        if _queue_revision(connection) is not None:
+            check_known(revision)
+            raise ConfigError(
+                f"the database's schema is at {revision}, this medlive wants {head()}",
+                hint="medlive db upgrade, which keeps a copy; --dry-run shows what it does",
+            )
+    upgrade(url)
+
+
 def is_newest(url: str) -> bool:
     """Whether there is nothing to upgrade. Raises DatabaseUnavailable."""
     with connect(url) as connection:
@@ -120,7 +141,7 @@ def check(url: str) -> list[str]:
     from alembic.migration import MigrationContext
 
     with connect(url) as connection:
-        revision = _revision(connection)
+        revision = read_revision(connection)
         if revision != head():
             return [f"the schema is at revision {revision}, the program at {head()}"]
         context = MigrationContext.configure(
@@ -163,7 +184,7 @@ def connect(url: str) -> Iterator[Connection]:
         raise
 
 
-def _migrations() -> Path:
+def migrations_folder() -> Path:
     """`migrations/` beside the package in a checkout, or the copy inside an installed one."""
     package = Path(str(resources.files("medlive")))
     for folder in (package / "_migrations", package.parent / "migrations"):
@@ -175,12 +196,12 @@ def _migrations() -> Path:
 def _known_revisions() -> set[str]:
     return {
         file.name.partition("_")[0]
-        for file in (_migrations() / "versions").glob("[0-9]*_*.py")
+        for file in (migrations_folder() / "versions").glob("[0-9]*_*.py")
     }
 
 
 def _is_newest(connection: Connection) -> bool:
-    return _revision(connection) == head() and _queue_revision(connection) == max(
+    return read_revision(connection) == head() and _queue_revision(connection) == max(
         _queue_migrations()
     )
 
@@ -197,24 +218,31 @@ def _scalar(connection: Connection, table: str, query: str) -> str | None:
     return found
 
 
-def _revision(connection: Connection) -> str | None:
+def read_revision(connection: Connection) -> str | None:
+    """The database's revision; None where it has no tables of medlive."""
     return _scalar(
         connection, "alembic_version", "SELECT version_num FROM alembic_version"
     )
+
+
+def check_known(revision: str | None) -> None:
+    """Raise ConfigError for a revision that this program does not know."""
+    if revision is not None and revision not in _known_revisions():
+        raise ConfigError(
+            f"the database is at revision {revision}, which this medlive does not know",
+            hint="it was upgraded by a newer medlive: install that one",
+        )
 
 
 def _upgrade_schema(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
-    revision = _revision(connection)
-    if revision is not None and revision not in _known_revisions():
-        raise ConfigError(
-            f"the database is at revision {revision}, which this medlive does not know",
-            hint="it was upgraded by a newer medlive: install that one",
-        )
+    check_known(read_revision(connection))
     config = Config()
-    config.set_main_option("script_location", str(_migrations()).replace("%", "%%"))
+    config.set_main_option(
+        "script_location", str(migrations_folder()).replace("%", "%%")
+    )
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
 
@@ -244,20 +272,24 @@ def _queue_revision(connection: Connection) -> str | None:
     )
 
 
+def pending_queue_scripts(connection: Connection) -> dict[str, Path]:
+    """Procrastinate's scripts that are still to be run, by the migration that each one reaches."""
+    applied, scripts = _queue_revision(connection), _queue_migrations()
+    if applied is None:
+        return {max(scripts): _queue_sql() / "schema.sql"}
+    return {name: script for name, script in scripts.items() if name > applied}
+
+
 def _upgrade_queue(connection: Connection) -> None:
     """Apply the whole schema, or the migrations after the recorded one, each in a transaction of its own: a
     value that one adds to an enum can be used only after its commit."""
-    applied, scripts = _queue_revision(connection), _queue_migrations()
-    if applied is None:
-        scripts = {max(scripts): _queue_sql() / "schema.sql"}
-    for name, script in scripts.items():
-        if applied is None or name > applied:
-            # Many statements at once, in which a percent sign is one.
-            raw = connection.execution_options(no_parameters=True)
-            raw.exec_driver_sql(script.read_text(encoding="utf-8"))
-            connection.execution_options(no_parameters=False)
-            connection.execute(_RECORD, {"migration": name})
-            connection.commit()
+    for name, script in pending_queue_scripts(connection).items():
+        # Many statements at once, in which a percent sign is one.
+        raw = connection.execution_options(no_parameters=True)
+        raw.exec_driver_sql(script.read_text(encoding="utf-8"))
+        connection.execution_options(no_parameters=False)
+        connection.execute(_RECORD, {"migration": name})
+        connection.commit()
 
 
 _CONSTRAINTS = text(

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from medlive.config import Settings
 from medlive.db import embedded
-from medlive.db.migrate import upgrade
+from medlive.db.migrate import prepare
 from medlive.db.session import Database, check_room, parse_url, ping
 from medlive.errors import (
     ConfigError,
@@ -45,10 +45,15 @@ def database_url(settings: Settings) -> str:
 
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
-    """The database, migrated to this version's schema. Raises DatabaseUnavailable."""
+    """The database, whose tables are made where it is empty.
+
+    Raises:
+        ConfigError: where its schema is not this version's.
+        DatabaseUnavailable: without the database.
+    """
     _close_home(settings)
     url = database_url(settings)
-    upgrade(url)
+    prepare(url)
     database = Database.connect(url)
     try:
         yield database

@@ -57,6 +57,7 @@ from medlive.service.taken import (
     queue_errors,
     run_job,
 )
+from medlive.service.tasks import end_tasks, note_end
 
 CURATE = "medlive:curate_revision"
 STEP = "medlive:step"
@@ -333,12 +334,10 @@ async def run_until_stopped(
             taken.lose(DatabaseUnavailable(QUEUE_UNAVAILABLE))
             raise
         finally:
-            for task in (worker, stopping):
-                task.cancel()
-            await asyncio.gather(worker, stopping, return_exceptions=True)
-            for task in vital:
-                task.cancel()
-            await asyncio.gather(*vital, return_exceptions=True)
+            try:
+                await end_tasks(worker, stopping)
+            finally:
+                await end_tasks(*vital)
 
 
 async def _raise_lost(
@@ -429,6 +428,7 @@ class _Worker:
             fetch_job_polling_interval=HEARTBEAT_S,
         )
         running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
+        running.add_done_callback(note_end)  # where nobody is left to ask
         lost = asyncio.create_task(taken.lost.wait())
         try:
             await asyncio.wait([running, lost], return_when=asyncio.FIRST_COMPLETED)
@@ -441,15 +441,17 @@ class _Worker:
             )
             raise
         finally:
+            lost.cancel()
             if not running.done():
                 if (
                     not running.cancelling()
                 ):  # a second time it would not wait for the jobs to end
                     running.cancel()
                 taken.break_off()
-                await asyncio.wait([running], timeout=LOST_GRACE_S)
-            for task in (running, lost):
-                task.cancel()
+                try:
+                    await asyncio.wait([running], timeout=LOST_GRACE_S)
+                finally:
+                    running.cancel()
         if taken.cause is not None:
             raise taken.cause
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.chaos.rounds import Result, run_calm, run_round, tabulate
 from tests.chaos.stage import open_stage
+from tests.chaos.weeks import Lived, live_weeks, tabulate_weeks
 
 
 async def _run(args: argparse.Namespace, folder: Path) -> list[Result]:
@@ -37,10 +38,29 @@ async def _run(args: argparse.Namespace, folder: Path) -> list[Result]:
     return results
 
 
+async def _run_weeks(args: argparse.Namespace, folder: Path) -> int:
+    def notify(week: Lived) -> None:
+        ended = "; ".join(week.problems) or week.partial or "whole"
+        print(f"{week.name}: {ended} ({week.seconds:.0f} s)", flush=True)
+
+    async with open_stage(folder) as stage:
+        lived = await live_weeks(stage, args.weeks, args.seed, notify, args.logs)
+    print("\n".join(tabulate_weeks(lived)))
+    for week in lived:
+        for problem in week.problems:
+            print(f"{week.name}: {problem}")
+    return int(any(week.problems for week in lived) or len(lived) < args.weeks)
+
+
 def main() -> int:
-    """Run the rounds and print the table; 1 if a round failed."""
+    """Run the rounds, or the weeks, and print the table; 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument(
+        "--weeks",
+        type=int,
+        help="so many weeks of one installation instead, its database killed in each",
+    )
     parser.add_argument(
         "--first", type=int, default=0, help="number of the first round"
     )
@@ -58,6 +78,8 @@ def main() -> int:
     )  # a stop leaves no server and no disk behind
     folder = Path(tempfile.mkdtemp(prefix="medlive-chaos-"))
     try:
+        if args.weeks:
+            return asyncio.run(_run_weeks(args, folder))
         results = asyncio.run(_run(args, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

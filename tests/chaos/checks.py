@@ -1,8 +1,10 @@
 """What must be so after every round, by the database, the endpoint's count, and the files."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,7 @@ def outcome_of(week: Week, release_s: float = 0.0) -> Outcome:
     return Outcome(
         threads=week.instance.rows(_THREADS),
         cases=week.instance.rows(_CASES),
-        files=read_snapshot(_folder(week), week),
+        files=read_snapshot(snapshot_folder(week), week),
         members=week.instance.rows(_MEMBERS, [week.name]),
         events=week.events,
         release_s=release_s,
@@ -90,7 +92,8 @@ def read_snapshot(folder: Path, week: Week) -> dict[str, bytes]:
     return found
 
 
-def _folder(week: Week) -> Path:
+def snapshot_folder(week: Week) -> Path:
+    """The folder of the present week's snapshot."""
     return week.instance.home / "snapshots" / f"medlive-{week.name}"
 
 
@@ -108,26 +111,8 @@ def differences(week: Week, calm: Outcome, *, may_fail: bool = False) -> list[st
         problems.append(f"threads: {_first_difference(found.threads, calm.threads)}")
     if found.cases != calm.cases:
         problems.append(f"cases: {_first_difference(found.cases, calm.cases)}")
-    if twice := week.instance.rows(_DECIDED_TWICE):
-        problems.append(f"decided twice: {twice}")
-    stored = {
-        serial for (serial,) in week.instance.rows("SELECT output_tokens FROM replies")
-    }
-    if paid := [
-        key
-        for key, serials in week.endpoint.given.items()
-        if stored.intersection(serials[:-1])
-    ]:
-        problems.append(f"paid twice: {sorted(paid)}")
-    if lost := week.instance.rows(_LOST):
-        problems.append(f"lost threads: {lost}")
-    if left := week.instance.rows(_LEFT):
-        problems.append(f"jobs left: {left}")
-    now_frozen = week.digest_frozen()
-    if week.frozen_rows and now_frozen != week.frozen_rows:
-        problems.append(
-            f"frozen rows changed: {[t for t in now_frozen if now_frozen[t] != week.frozen_rows[t]]}"
-        )
+    problems += find_losses(week)
+    problems += find_changed(week, week.name, week.frozen_rows)
     not_in_it = count_left_out(week)
     if not_in_it and (may_fail or week.rest_in):
         problems += _check_left_out(week, found, calm, not_in_it)
@@ -138,16 +123,63 @@ def differences(week: Week, calm: Outcome, *, may_fail: bool = False) -> list[st
         problems.append(
             f"snapshot: {sorted(n for n in names if found.files.get(n) != calm.files.get(n))} differ"
         )
+    problems += check_published(week, found.files)
+    problems += find_written(week)
+    return problems
+
+
+def find_losses(week: Week, *, late: timedelta = timedelta()) -> list[str]:
+    """Threads that are lost, replies that were paid twice, jobs that failed.
+
+    Args:
+        week: What has come to its end.
+        late: How long a reply may take to be stored after its request was asked again: where the database is lost
+            another worker may ask while the first answer waits for it. Zero: an answer that was stored is the last.
+    """
+    problems = []
+    if twice := week.instance.rows(_DECIDED_TWICE):
+        problems.append(f"decided twice: {twice}")
+    stored = dict(week.instance.rows("SELECT output_tokens, created_at FROM replies"))
+    paid = []
+    for key, serials in week.endpoint.given.items():
+        for serial, again in pairwise(serials):
+            gap = (
+                stored[serial] - week.endpoint.came[again] if serial in stored else None
+            )
+            if gap is not None and (not late or gap < -late):
+                paid.append(f"{key}: {-gap} later")
+    if paid:
+        problems.append(f"paid twice: {sorted(paid)}")
+    if lost := week.instance.rows(_LOST):
+        problems.append(f"lost threads: {lost}")
+    if left := week.instance.rows(_LEFT):
+        problems.append(f"jobs left: {left}")
+    return problems
+
+
+def find_changed(week: Week, name: str, frozen: Mapping[str, str]) -> Iterator[str]:
+    """Which tables' rows of a frozen week are not what they were."""
+    rows = week.digest_frozen(name) if frozen else {}
+    changed = [table for table in rows if rows[table] != frozen[table]]
+    if changed:
+        yield f"frozen rows of {name} changed: {changed}"
+
+
+def check_published(week: Week, files: Mapping[str, bytes]) -> Iterator[str]:
+    """What was published of the present week is its snapshot, and verifies."""
     published = week.public / f"medlive-{week.name}"
-    if read_snapshot(published, week) != found.files:
-        problems.append("what was published is not the snapshot")
+    if read_snapshot(published, week) != files:
+        yield "what was published is not the snapshot"
     if not (report := verify_snapshot(published)).ok:
-        problems.append(f"what was published does not verify: {report.summary()}")
+        yield f"what was published does not verify: {report.summary()}"
+
+
+def find_written(week: Week) -> Iterator[str]:
+    """What no log may hold."""
     log = week.shift.with_name("log").read_text(errors="replace")
     for words in _NEVER_WRITTEN:
         if words in log:
-            problems.append(f"log: {log[max(0, log.index(words) - 200) :][:2500]}")
-    return problems
+            yield f"log: {log[max(0, log.index(words) - 200) :][:2500]}"
 
 
 def count_left_out(week: Week) -> int:
@@ -161,7 +193,7 @@ def _check_left_out(
 ) -> Iterator[str]:
     """A frozen week without some threads says so, and lacks no others."""
     (((_, _, _, _, waiting), partial),) = week.instance.rows(_STANDING, [week.name])
-    manifest = json.loads((_folder(week) / "manifest.json").read_bytes())
+    manifest = json.loads((snapshot_folder(week) / "manifest.json").read_bytes())
     if bool(waiting) != bool(partial) or bool(partial) != bool(manifest.get("partial")):
         yield f"{waiting} threads wait, and the manifest says {manifest.get('partial')}"
     if (

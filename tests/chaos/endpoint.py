@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -35,13 +36,18 @@ class Endpoint:
     """Stands in an answer's `completion_tokens`, which are stored with the reply."""
     given: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Request → the serials of the sound answers that it got."""
+    came: dict[int, datetime] = field(default_factory=dict)
+    """Serial → when the request came that it answers, by the clock of the week's database."""
+    ahead: Callable[[], timedelta] = timedelta
+    """How far that clock is ahead of the machine's."""
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     rules_url: str = ""
 
     def begin(self) -> None:
         """Forget what was asked; the answers stay computed."""
-        self.asked, self.fault = 0, lambda: None
+        self.asked, self.fault, self.ahead = 0, lambda: None, timedelta
         self.given.clear()
+        self.came.clear()
 
     @property
     def repeated(self) -> int:
@@ -53,6 +59,7 @@ class Endpoint:
         name = json.loads(raw)["response_format"]["json_schema"]["name"]
         key = f"{name} ({hashlib.sha256(raw).hexdigest()[:12]})"
         self.asked += 1
+        came = datetime.now(UTC) + self.ahead()
         await asyncio.sleep(LATENCY_S)
         kind = self.fault()
         if kind in ("500", "503", "429"):
@@ -85,6 +92,7 @@ class Endpoint:
                 await half.write(body[: len(body) // 2])
             return _reset(http)
         self.given[key].append(self.serial)
+        self.came[self.serial] = came
         return web.Response(body=body, content_type="application/json")
 
     async def _answer(self, key: str, raw: bytes) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import shutil
 import signal
 import time
 from collections.abc import Callable, Coroutine
@@ -30,12 +29,21 @@ from tests.chaos.stage import (
     Stage,
     Week,
 )
+from tests.support.disks import fill_disk
 
 Roles = tuple[tuple[str, ...], ...]
 _ALONE, _WITH_WORKER, _WITH_WORKERS = (ONCE,), (ONCE, WORKER), (ONCE, WORKER, WORKER)
 _SERVICES = (SERVICE, WORKER)
 _SERVICE_WITH_WORKERS = (SERVICE, WORKER, WORKER)
 _WITH_SLOW_WORKER = ((ONCE, SLOW_WORKER), (SERVICE, SLOW_WORKER))
+
+
+async def kill_server(home: Path) -> None:
+    """kill -9 the server of the database; it is started again."""
+    if (server := embedded.status(home)) is not None:
+        with suppress(ProcessLookupError):
+            os.kill(server.pid, signal.SIGKILL)
+    await asyncio.to_thread(embedded.start, home)
 
 
 @dataclass(frozen=True)
@@ -84,14 +92,7 @@ class Round:
                 )
                 os.kill(self.random.choice(pids)[0], signal.SIGKILL)
             return
-        await self.kill_server()
-
-    async def kill_server(self) -> None:
-        """kill -9 the server of the database; it is started again."""
-        if (server := embedded.status(self.stage.home)) is not None:
-            with suppress(ProcessLookupError):
-                os.kill(server.pid, signal.SIGKILL)
-        await asyncio.to_thread(embedded.start, self.stage.home)
+        await kill_server(self.stage.home)
 
     async def begin_with_workers(self) -> None:
         """Let the scheduler begin when the workers serve the queue, so that it leaves the threads to them."""
@@ -224,20 +225,11 @@ async def _full_disk(one: Round) -> None:
 
 async def _fill_for_a_while(one: Round, disk: Path, room: int) -> None:
     try:
-        await asyncio.to_thread(_fill, disk, room)
+        with suppress(OSError):  # others write at the same time
+            await asyncio.to_thread(fill_disk, disk / "filler", room)
         await asyncio.sleep(one.random.uniform(0.5, 2))
     finally:
         (disk / "filler").unlink(missing_ok=True)
-
-
-def _fill(disk: Path, room: int) -> None:
-    with (
-        (disk / "filler").open("wb") as file,
-        suppress(OSError),
-    ):  # others write at the same time
-        os.posix_fallocate(
-            file.fileno(), 0, max(1, shutil.disk_usage(disk).free - room)
-        )
 
 
 async def _full_database_disk(one: Round) -> None:
@@ -337,10 +329,10 @@ async def _other_model(one: Round) -> None:
 
 async def _dying_database(one: Round) -> None:
     await one.calls(1, 68)
-    await one.kill_server()
+    await kill_server(one.stage.home)
     if one.random.random() < 0.5:
         await one.calls(30, 90)
-        await one.kill_server()
+        await kill_server(one.stage.home)
 
 
 async def _limit_passes(one: Round) -> None:

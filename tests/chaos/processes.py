@@ -7,9 +7,10 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import SimpleNamespace
 
 # What the commands import when they run: the server of forks has it once, for all.
 import pyarrow.parquet  # noqa: F401
@@ -30,6 +31,7 @@ from medlive.db import session
 from medlive.db import workers as reported
 from medlive.service import database, jobs, monitor, readiness, taken
 from medlive.service.schedule import scheduler, steps
+from medlive.service.watch import watcher
 
 # As configured, a dead worker is known after 15 s. Fresh ones on a busy machine may be taken for dead, too.
 WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 4.0, 0.3
@@ -42,6 +44,7 @@ _HURRIED = (
     (database, "RETRY_S", RETRY_S),
     (database, "MOST_RETRY_S", 2.0),
     (taken, "RETRY_S", RETRY_S),
+    (watcher, "LOOK_S", 5.0),
     (readiness, "FIRST_WAIT_S", 1.0),
     (readiness, "MOST_WAIT_S", 3.0),
     (scheduler, "LOOK_AGAIN_MINUTES", 0.05),
@@ -124,25 +127,26 @@ def _run(
 
 
 def _shift_clocks(clocks: Path) -> None:
-    """Put another now(), and another clock of the database, into every module that has imported it."""
-    real_now, real_read = clock.now, session.read_clock
+    """Let now() and, in every module that has imported it, the clock of the database go ahead."""
+    real_read = session.read_clock
 
     def ahead() -> list[timedelta]:
         return [timedelta(seconds=float(part)) for part in clocks.read_text().split()]
 
-    def now() -> datetime:
-        return real_now() + ahead()[0]
+    def shifted(zone: tzinfo | None = None) -> datetime:
+        return datetime.now(zone) + ahead()[0]
 
     async def read_clock(transaction: session.Session) -> datetime:
         return await real_read(transaction) + ahead()[1]
 
+    # Every module calls the one now(), which looks the name up each time.
+    vars(clock)["datetime"] = SimpleNamespace(
+        now=shifted, fromisoformat=datetime.fromisoformat
+    )
     for name, module in list(sys.modules.items()):
-        for imported, real, other in (
-            ("now", real_now, now),
-            ("read_clock", real_read, read_clock),
-        ):
-            if name.startswith("medlive.") and getattr(module, imported, None) is real:
-                setattr(module, imported, other)
+        read = getattr(module, "read_clock", None)
+        if name.startswith("medlive.") and read is real_read:
+            vars(module)["read_clock"] = read_clock
     defaults = scheduler.run_scheduler.__kwdefaults__
     assert defaults is not None
     defaults.update(wake_s=WAKE_S)

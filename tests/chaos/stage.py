@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import shutil
 import socket
-import subprocess
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psycopg
@@ -28,6 +28,7 @@ from medlive.service.paths import index_path
 from tests.chaos import processes
 from tests.chaos.endpoint import MODEL, Endpoint, serve_endpoint
 from tests.chaos.processes import Process
+from tests.support.disks import mount_small_disk, unmount
 from tests.support.forum import BOARD, Forum, serve_forum
 from tests.support.instance import Instance, write_models
 
@@ -73,6 +74,18 @@ _RELEASED = """
 SELECT (SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')) = 0
    AND EXISTS (SELECT FROM pipeline_runs WHERE iso_week = '{week}' AND command = 'scheduler announce'
                AND outcome = 'done')
+"""
+# The function is found before pg_catalog's, also by the defaults and functions that migrations create.
+_SIMULATED_CLOCK = """
+CREATE TABLE public.simulated_clock (ahead interval NOT NULL);
+INSERT INTO public.simulated_clock VALUES ('0');
+CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE
+    AS 'SELECT pg_catalog.now() + ahead FROM public.simulated_clock';
+"""
+# Whoever works when the clock moves on has worked until then.
+_MOVE_CLOCK = """
+WITH moved AS (UPDATE public.simulated_clock SET ahead = interval '{seconds} s' RETURNING ahead)
+UPDATE procrastinate_workers SET last_heartbeat = pg_catalog.now() + (SELECT ahead FROM moved) RETURNING 1
 """
 _TIME_PASSES = (
     "UPDATE circuits SET retry_at = now() WHERE retry_at > now() RETURNING 1",
@@ -124,6 +137,8 @@ class Week:
     frozen_rows: dict[str, str] = field(default_factory=dict)
     starts: int = 0
     connection: psycopg.Connection[Any] | None = None
+    own_clock: bool = False
+    """Whether its database keeps the week's own time, too, instead of being told it at each look."""
 
     @property
     def events(self) -> int:
@@ -136,11 +151,12 @@ class Week:
         """Move the week's own time on, or the clocks of its processes alone."""
         self.world = self.world if world is None else world
         self.jump = self.jump if jump is None else jump
-        true = self.offset + self.world
+        true = (self.offset + self.world).total_seconds()
+        if self.own_clock:
+            self.instance.change(_MOVE_CLOCK.format(seconds=true))
+        told = 0.0 if self.own_clock else true
         new = self.shift.with_name("new")
-        new.write_text(
-            f"{(true + self.jump).total_seconds()!r} {true.total_seconds()!r}"
-        )
+        new.write_text(f"{true + self.jump.total_seconds()!r} {told!r}")
         new.replace(self.shift)
 
     def query(self, statement: str) -> Any:
@@ -180,10 +196,7 @@ class Week:
         await self._until("the freeze is due", self._is_to_freeze)
         if self.world < AT_FREEZE:
             self.set_clocks(world=AT_FREEZE)
-        await self._until(
-            "released", lambda: self.query(_RELEASED.format(week=self.name))
-        )
-        await self._until("decided", lambda: self.settled_at)
+        await self.finish()
         if self.limit_passes and self.query(_PARTIAL.format(week=self.name)):
             self.rest_in = iso_week(datetime.now(UTC) + self.offset + timedelta(days=7))
             self.set_clocks(world=AT_FREEZE + timedelta(days=7))
@@ -191,6 +204,19 @@ class Week:
                 "the rest is released",
                 lambda: self.query(_RELEASED.format(week=self.rest_in)),
             )
+
+    async def finish(self) -> None:
+        """Bring the week to its release, and every thread to its decision. Raises StuckError."""
+        await self._until(
+            "released", lambda: self.query(_RELEASED.format(week=self.name))
+        )
+        await self._until("decided", lambda: self.settled_at)
+
+    def begin_next(self, moment: datetime) -> None:
+        """Go on to the week of a moment, whose harvest, queue and freeze are due together."""
+        self.name = iso_week(moment)
+        self.settled_at, self.frozen_rows = None, {}
+        self.set_clocks(world=moment - datetime.now(UTC) - self.offset)
 
     def _is_to_freeze(self) -> bool:
         return (
@@ -215,28 +241,37 @@ class Week:
                 self.note_frozen()
             await asyncio.sleep(0.05)
 
-    async def find_problems(self) -> list[str]:
-        """What `medlive status --check` names and goes on naming, while the week's processes run."""
-        environment = {**self.instance.environment(), "COLUMNS": "500"}
+    async def find_problems(self, *, but: str = "") -> list[str]:
+        """What `medlive status --check` names and goes on naming, while the week's processes run.
+
+        Args:
+            but: The code that it may name.
+        """
         limit, named = time.monotonic() + SETTLE_S, [""]
-        plain = self.shift.with_name("plain")
-        plain.write_text("0 0")
         while named and time.monotonic() < limit:
-            found = self.shift.with_name("check")
-            found.unlink(missing_ok=True)
-            process = processes.start(
-                ("status", "--check"), environment, found, plain, None
-            )
-            await asyncio.to_thread(process.popen.join)
-            named = found.read_text(errors="replace").splitlines()
-            if (
-                self.rest_in is not None
-            ):  # status, whose clock is the machine's, rightly says so
-                named = [
-                    line for line in named if not line.startswith("recorded_ahead:")
-                ]
+            # `status`, whose clock is the machine's, rightly says so.
+            known = but if self.rest_in is None else "recorded_ahead"
+            named = []
+            for line in await self.check():
+                if not known or not line.startswith(f"{known}:"):
+                    named.append(line)
             self._restart_ended()
         return named
+
+    async def check(self) -> list[str]:
+        """What `medlive status --check` names now; by the machine's clock unless the database has its own."""
+        clocks = self.shift
+        if not self.own_clock:
+            clocks = self.shift.with_name("plain")
+            clocks.write_text("0 0")
+        found = self.shift.with_name("check")
+        found.unlink(missing_ok=True)
+        environment = {**self.instance.environment(), "COLUMNS": "500"}
+        process = processes.start(
+            ("status", "--check"), environment, found, clocks, None
+        )
+        await asyncio.to_thread(process.popen.join)
+        return found.read_text(errors="replace").splitlines()
 
     def _state(self) -> str:
         jobs = "SELECT queue_name, task_name, args::text, status::text, worker_id, attempts FROM procrastinate_jobs"
@@ -271,14 +306,14 @@ class Week:
         """Keep the digests of the frozen rows as soon as there are any."""
         with suppress(psycopg.Error):
             if self.is_frozen:
-                self.frozen_rows = self.digest_frozen()
+                self.frozen_rows = self.digest_frozen(self.name)
 
-    def digest_frozen(self) -> dict[str, str]:
-        """Table → the digest of its rows that are frozen with the week."""
+    def digest_frozen(self, name: str) -> dict[str, str]:
+        """Table → the digest of its rows that are frozen with a week."""
         return {
             table: self.instance.rows(
                 f"SELECT md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {table} t WHERE {which}",
-                [self.name],
+                [name],
             )[0][0]
             for table, which in FROZEN.items()
         }
@@ -311,23 +346,40 @@ class Stage:
         )
 
     @asynccontextmanager
-    async def new_week(self, *, small_disk: bool = False) -> AsyncIterator[Week]:
-        """An instance that has seen nothing yet, its processes killed at the end."""
-        name, base = f"week_{next(self.numbers)}", self._base()
+    async def new_week(
+        self,
+        *,
+        small_disk: bool = False,
+        begin: datetime | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> AsyncIterator[Week]:
+        """An instance that has seen nothing yet, its processes killed at the end.
+
+        Args:
+            small_disk: Whether its home is a small disk of its own.
+            begin: When its first week begins, by a clock that its database keeps, too, so that many weeks may
+                follow; None: now.
+            settings: Further settings.
+        """
+        name, base = f"week_{next(self.numbers)}", begin or self._base()
         place = self.folder / name
         place.mkdir()
         home = place / "home"
-        with self._database(name), _disk(home, _TMPFS_BYTES if small_disk else 0):
+        with (
+            self._database(name, own_clock=begin is not None),
+            _disk(home, _TMPFS_BYTES if small_disk else 0),
+        ):
             shutil.copytree(self.folder / "pristine", home, dirs_exist_ok=True)
-            url = self.url.replace("/medlive?", f"/{name}?")
+            own = {**self._settings(base, place / "public"), **settings}
             week = Week(
-                Instance(home, url, self._settings(base, place / "public")),
+                Instance(home, self._url(name), own),
                 iso_week(base),
                 self.forum,
                 self.endpoint,
                 base - datetime.now(UTC),
                 place / "public",
                 place / "shift",
+                own_clock=begin is not None,
             )
             self.forum.begin()
             self.endpoint.begin()
@@ -375,8 +427,11 @@ class Stage:
             **at("RETENTION", base + _FREEZE_AFTER),
         }
 
+    def _url(self, name: str) -> str:
+        return self.url.replace("/medlive?", f"/{name}?")
+
     @contextmanager
-    def _database(self, name: str) -> Iterator[None]:
+    def _database(self, name: str, *, own_clock: bool) -> Iterator[None]:
         def admin(statement: str) -> None:
             embedded.start(self.home)
             with psycopg.connect(
@@ -384,8 +439,15 @@ class Stage:
             ) as found:
                 found.execute(statement.encode())
 
-        admin(f"CREATE DATABASE {name} TEMPLATE medlive STRATEGY FILE_COPY")
+        template = "template1" if own_clock else "medlive"
+        admin(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
         try:
+            if own_clock:
+                path = "SET search_path = public, pg_catalog"
+                admin(f"ALTER DATABASE {name} {path}")
+                with psycopg.connect(_plain(self._url(name))) as connection:
+                    connection.execute(_SIMULATED_CLOCK.encode())
+                upgrade(self._url(name))
             yield
         finally:
             admin(f"DROP DATABASE {name} WITH (FORCE)")
@@ -395,29 +457,13 @@ class Stage:
 def _disk(home: Path, size: int) -> Iterator[None]:
     """A folder, on a small disk of its own where that is wanted (its bytes are given) and can be had."""
     home.mkdir()
-    if not size or not _mounted(home, size):
+    if not size or not mount_small_disk(home, size):
         yield
         return
     try:
         yield
     finally:
-        subprocess.run(["umount", "-l", str(home)], check=True)
-
-
-def _mounted(home: Path, size: int) -> bool:
-    command = [
-        "mount",
-        "-t",
-        "tmpfs",
-        "-o",
-        f"size={size},mode=755",
-        "tmpfs",
-        str(home),
-    ]
-    return (
-        shutil.which("mount") is not None
-        and not subprocess.run(command, capture_output=True).returncode
-    )
+        unmount(home)
 
 
 def _plain(url: str) -> str:

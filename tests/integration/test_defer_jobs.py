@@ -188,6 +188,41 @@ async def _serve_until(
     await serving_it
 
 
+async def test_a_worker_that_is_cancelled_twice_leaves_nothing_at_work(
+    database: Database,
+) -> None:
+    """As when the connection of the queue and that of the limiters are lost one after the other."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def beside() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with open_app(database).open_async() as app:
+        serving_it = asyncio.create_task(
+            run_until_stopped(
+                app,
+                database,
+                {},
+                [Queue.CURATE],
+                concurrency=2,
+                stop=asyncio.Event(),
+                beside=[beside()],
+            )
+        )
+        await asyncio.wait_for(began.wait(), LIMIT_S)
+        serving_it.cancel()
+        for _ in range(2):  # it has begun to end what it runs
+            await asyncio.sleep(0)
+        serving_it.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving_it
+        assert ended.is_set()
+
+
 async def test_what_was_broken_off_waits_for_no_clock(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

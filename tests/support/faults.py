@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -32,6 +33,7 @@ from medlive.service.schedule.steps import latest_slot
 from medlive.service.watch.watcher import look
 from medlive.snapshot.manifest import Partial, Provenance
 from tests.support.decisions import saved, thread
+from tests.support.disks import fill_disk, mount_small_disk, unmount
 
 ENDPOINT = {"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
 DIGEST = "sha256:" + "a" * 64
@@ -215,12 +217,24 @@ def threads_failed(detail: str, reason: str) -> Make:
 
 
 def disk_is_full(**limits: float) -> Make:
-    """A disk has less room than must be free; the limit is what is raised, so that no disk is really filled."""
+    """A disk has less room than must be free; the limit is what is raised, as not everybody may mount a disk."""
 
     async def make(stage: Stage) -> None:
         stage.configure("watch", **limits)
 
     return make
+
+
+async def disk_is_filled(stage: Stage) -> None:
+    """The raw pages have a disk of their own, which is filled."""
+    folder = stage.settings.home / "archive"
+    folder.mkdir()
+    if not mount_small_disk(folder, 8 << 20):
+        pytest.skip("no disk may be mounted here: root and `mount` are needed")
+    stage.holding.callback(unmount, folder)
+    stage.configure("watch", disk_free_gb=0.002)
+    assert await look(stage.database, stage.settings) == []
+    fill_disk(folder / "filler", room=1 << 20)
 
 
 async def evidence_is_gone(stage: Stage) -> None:
@@ -524,6 +538,7 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "disk-share": Fault("disk", disk_is_full(disk_free_share=1.0)),
     "disk-bytes": Fault("disk", disk_is_full(disk_free_gb=1e9)),
+    "disk-filled": Fault("disk", disk_is_filled),
     "evidence-gone": Fault("evidence_missing", evidence_is_gone),
     "evidence-file-gone": Fault(
         "evidence_corrupt", evidence_file("days.bin", Path.unlink)

@@ -1,26 +1,38 @@
 """`medlive db`: the database."""
 
-from typing import Annotated
+import shutil
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, print_result, print_table, say
+from medlive.cli.output import echo, print_result, print_table, say, wait_for
 from medlive.config import load_settings, mask_url
 from medlive.errors import CheckFailed, UsageError
 
+if TYPE_CHECKING:
+    from medlive.config import Settings
+    from medlive.db.pending import Plan
+
 app = typer.Typer(no_args_is_help=True)
+NoBackupOption = Annotated[
+    bool,
+    Option("--no-backup", help="Keep no copy of the database as it was: no way back."),
+]
 
 
 @app.command()
 def start() -> None:
-    """Start the embedded PostgreSQL when it is not running, bring it up to this version, print its URL."""
-    from medlive.db.migrate import upgrade as migrate
+    """Start the embedded PostgreSQL when it is not running, make its tables, print its URL."""
+    from medlive.db.migrate import prepare
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
-    migrate(url)
+    prepare(url)
     echo(mask_url(url))
 
 
@@ -38,6 +50,23 @@ def stop() -> None:
 
 
 @app.command()
+def serve() -> None:
+    """Keep the embedded PostgreSQL running in the foreground until SIGTERM, as a unit of its own wants it.
+
+    From then on it is started by this command alone, until `medlive db stop`.
+    """
+    from medlive.db.embedded_service import serve as keep_running
+
+    settings = load_settings().settings
+    if settings.database_url is not None:
+        raise UsageError("the settings name a server of yours", hint="it needs no unit")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    keep_running(settings.home, stop)
+
+
+@app.command()
 def url(
     password: Annotated[
         bool, Option("--show-password", help="Print the password, for another program.")
@@ -51,32 +80,123 @@ def url(
 
 
 @app.command()
-def upgrade() -> None:
-    """Bring the schema up to this version; does nothing if it is up to date."""
-    from medlive.db.migrate import head
-    from medlive.db.migrate import upgrade as migrate
-    from medlive.service.database import database_url
+def upgrade(
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Say what would be done; do nothing.")
+    ] = False,
+    no_backup: NoBackupOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the schema up to this version; a copy of the database as it was stays under MEDLIVE_HOME/upgrades.
 
-    changed = migrate(database_url(load_settings().settings))
-    say(f"upgraded to {head()}" if changed else f"already at {head()}")
+    `medlive db downgrade COPY` goes back to it.
+    """
+    from medlive.service.upgrade import plan_upgrade
+
+    settings = load_settings().settings
+    if dry_run:
+        plan = plan_upgrade(settings)
+        print_result(
+            _plan_as_json(plan), as_json, lambda: _show_plan(plan, settings.home)
+        )
+        return
+    _upgrade(settings, no_backup, as_json)
 
 
 @app.command()
-def roles(as_json: JsonOption = False) -> None:
+def downgrade(
+    copy: Annotated[Path, Argument(help="The copy that an upgrade left.")],
+    public_key: Annotated[
+        list[str] | None,
+        Option(metavar="KEY", help="A key, or its file, that may have signed it."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put the database back to the copy that an upgrade made; what was written since is lost.
+
+    Stop everything first, and install the earlier version afterwards: this one does not work with that schema.
+    """
+    from medlive.service.backup.seal import public_keys
+    from medlive.service.upgrade import go_back
+
+    settings = load_settings().settings
+    keys = public_keys(settings, public_key or ())
+    done = wait_for(go_back(settings, copy, keys))
+    notes = [
+        f"install medlive {done.medlive}, run its `medlive db roles` where it had roles, and start it"
+    ]
+    for thread in done.taken_down:
+        notes.append(f"{thread} was taken down since and is back: take it down again")
+    text = f"at {done.revision} again, with {done.rows} rows"
+    print_result(done._asdict(), as_json, lambda: say(text), notes=notes)
+
+
+@app.command()
+def roles(no_backup: NoBackupOption = False, as_json: JsonOption = False) -> None:
     """Upgrade the schema, and give the roles medlive_web and medlive_worker the least rights that they need.
 
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
-    from medlive.db.migrate import upgrade as migrate
     from medlive.db.roles import grant
     from medlive.service.database import database_url
+    from medlive.service.upgrade import upgrade_database
 
-    url = database_url(load_settings().settings)
-    migrate(url)
-    granted = grant(url)
+    settings = load_settings().settings
+    wait_for(upgrade_database(settings, copy=not no_backup))
+    granted = grant(database_url(settings))
     print_result(
         {"roles": granted}, as_json, lambda: say(f"granted: {', '.join(granted)}")
     )
+
+
+def _upgrade(settings: "Settings", no_backup: bool, as_json: bool) -> None:
+    from medlive.service.upgrade import upgrade_database
+
+    done = wait_for(upgrade_database(settings, copy=not no_backup))
+    text = f"upgraded to {done.head}" if done.migrations else f"already at {done.head}"
+    notes = []
+    if done.copy is not None:
+        notes.append(f"the way back: medlive db downgrade {done.copy}")
+    found = done._asdict() | {"copy": done.copy and str(done.copy)}
+    print_result(found, as_json, lambda: say(text), notes=notes)
+
+
+def _plan_as_json(plan: "Plan") -> dict[str, Any]:
+    migrations = []
+    for pending in plan.migrations:
+        changes = [touched._asdict() for touched in pending.changes]
+        migrations.append(pending._asdict() | {"changes": changes})
+    return plan._asdict() | {"migrations": migrations}
+
+
+def _show_plan(plan: "Plan", home: Path) -> None:
+    if not plan.migrations:
+        say(f"already at {plan.head}")
+        return
+    rows = []
+    for pending in plan.migrations:
+        changes = []
+        for touched in pending.changes:
+            changes.append(f"{touched.table} ({touched.bytes / 1e6:.1f} MB)")
+        rows.append(
+            (
+                pending.number,
+                pending.what,
+                ", ".join(pending.creates),
+                ", ".join(changes),
+                "yes" if pending.reversible else "no",
+            )
+        )
+    print_table(["migration", "what", "creates", "changes", "reversible"], rows)
+    free = shutil.disk_usage(home).free
+    echo(f"from {plan.revision or 'an empty database'} to {plan.head}")
+    if plan.revision is not None:
+        size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
+        echo(f"a copy of at most {size} is made first, as the way back; {room}")
+        echo(
+            f"{plan.connections} others are connected: stop the scheduler, the workers and the web before,"
+            " and start this version's after it"
+        )
 
 
 @app.command()

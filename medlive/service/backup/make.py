@@ -54,7 +54,7 @@ from medlive.service.backup.contents import (
 from medlive.service.backup.programs import BARE, run_program
 from medlive.service.backup.seal import check_seal, key_path, seal, secret_key
 from medlive.service.backup.trial import TrialImpossible, try_backup
-from medlive.service.database import open_database
+from medlive.service.database import database_url, open_database
 from medlive.service.paths import archive_path, snapshots_path
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import VERSION
@@ -104,6 +104,44 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
         "folder": str(out),
         "public_key": key.public.line(),
     }
+
+
+async def copy_database(settings: Settings, revision: str, out: Path) -> None:
+    """Write a signed copy of the database alone, whatever version its schema is of, into the new folder `out`.
+
+    Args:
+        settings: The settings.
+        revision: The schema's revision.
+        out: The folder.
+
+    Raises:
+        UsageError: for a folder that exists, and for a key that cannot be used.
+        DatabaseUnavailable: without the database.
+        ServiceUnavailable: where pg_dump fails.
+        DiskFull: when no space is left.
+    """
+    key = secret_key(settings)
+    draft = _begin(out)
+    database = Database.connect(database_url(settings))
+    try:
+        async with database.begin() as session:
+            same = f"--snapshot={await export_snapshot(session)}"
+            rows = await count_rows(session)
+            dump = ("--format=custom", *BARE, f"--file={draft / DUMP}", same)
+            await run_program(settings, "pg_dump", await server_version(session), *dump)
+        about = About(
+            created_at=now(),
+            medlive=__version__,
+            schema_revision=revision,
+            rows=rows,
+            archives={},
+            snapshots=[],
+        )
+        with writing_to(draft):
+            await asyncio.to_thread(_seal, draft, out, about, key)
+    finally:
+        await database.aclose()
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 async def back_up_week(
@@ -219,21 +257,26 @@ def _finish(
     takedowns: list[Takedown],
     key: SecretKey,
 ) -> None:
-    """Copy the files that the dump's rows point to, note what is in the backup, sign it, and give it its name."""
+    """Copy the files that the dump's rows point to, and seal the backup."""
     with writing_to(draft):
         _copy_archives(archive_path(settings), about.archives, draft)
         _copy_snapshots(snapshots_path(settings), about.snapshots, draft)
         _copy_keys(settings, draft)
         lines = [takedown.model_dump_json() + "\n" for takedown in takedowns]
         (draft / TAKEDOWNS).write_text("".join(lines), encoding="utf-8")
-        (draft / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
-        names = plain_files(draft)
-        digests = {name: digest_of(draft, name) for name in names}
-        (draft / SUMS).write_text(format_sums(digests), encoding="utf-8")
-        seal(draft, out.name, about.created_at.isoformat(), key)
-        for name in ("", *names, SUMS):
-            sync(draft / name)
-        draft.rename(out)
+        _seal(draft, out, about, key)
+
+
+def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
+    """Note what is in the draft, sign it, and give it its name."""
+    (draft / ABOUT).write_text(about.model_dump_json(indent=1), encoding="utf-8")
+    names = plain_files(draft)
+    digests = {name: digest_of(draft, name) for name in names}
+    (draft / SUMS).write_text(format_sums(digests), encoding="utf-8")
+    seal(draft, out.name, about.created_at.isoformat(), key)
+    for name in ("", *names, SUMS):
+        sync(draft / name)
+    draft.rename(out)
 
 
 def _copy_archives(place: Path, archives: dict[str, int], draft: Path) -> None:

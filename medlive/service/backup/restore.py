@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from medlive.config import Settings
 from medlive.db.backups import count_rows, list_takedowns, server_version
+from medlive.db.migrate import upgrade
 from medlive.db.session import Database
 from medlive.errors import BadInput, MedliveError, UsageError, first_fault
 from medlive.integrity.folder import writing_to
@@ -120,6 +121,7 @@ async def restore_backup(
             settings, "pg_restore", version, *whole, *BARE, str(Path(private) / DUMP)
         )
     _put_back(folder, places, checked)
+    upgrade(url)
     again: list[str] = []
     skipped: list[str] = []
     async with open_database(settings) as database:

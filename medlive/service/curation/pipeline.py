@@ -9,6 +9,7 @@ from medlive.config import Settings
 from medlive.db.session import Database, lock_connection
 from medlive.db.slots import Slots
 from medlive.llm.limiter import Limiter, Limiters
+from medlive.service.tasks import end_tasks
 from medlive.service.wiring import Pipeline, Recording, build_pipeline
 
 SETTLE_S = 1.0
@@ -86,8 +87,7 @@ async def _beside(
         raise
     finally:
         running = False
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
 
 
 async def _keep_settling(shares: list[tuple[Limiter, Slots]]) -> None:

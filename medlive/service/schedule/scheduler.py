@@ -51,6 +51,7 @@ from medlive.service.release.weekly import announce_week, publish_week, verify_w
 from medlive.service.schedule import steps
 from medlive.service.schedule.clocks import BelievedClock
 from medlive.service.schedule.steps import StepState, StepStatus
+from medlive.service.tasks import end_tasks
 from medlive.service.watch.watcher import keep_looking, look_safely
 from medlive.service.wiring import build_filters
 
@@ -117,9 +118,7 @@ async def run_scheduler(
             if working.done():
                 await working
         finally:
-            working.cancel()
-            stopping.cancel()
-            await asyncio.gather(working, stopping, return_exceptions=True)
+            await end_tasks(working, stopping)
         return runner.results
 
 
@@ -195,9 +194,7 @@ class _Runner:
                     await queue_lost(self.app, self.database)
                 await asyncio.sleep(wake_s)
         finally:
-            for task in (watching, *self.lanes.values()):
-                task.cancel()
-            await asyncio.gather(watching, *self.lanes.values(), return_exceptions=True)
+            await end_tasks(watching, *self.lanes.values())
 
     async def _moment(self) -> datetime:
         """The moment that decides what is due; a clock that is not believed is said once."""

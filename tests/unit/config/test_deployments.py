@@ -154,6 +154,21 @@ def test_every_unit_runs_a_command_of_the_program(path: Path) -> None:
     read_command(settings["COMMAND"].split())
 
 
+def test_the_embedded_server_has_a_unit_before_all_others() -> None:
+    text = (DEPLOY / "systemd" / "medlive-postgres.service").read_text()
+    values: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        values[name] = value.split()
+    program, *command = values["ExecStart"]
+    assert program == "/opt/medlive/bin/medlive"
+    read_command(command)
+    others = []
+    for path in sorted((DEPLOY / "systemd").glob("*.env")):
+        others.append(f"medlive@{path.stem}.service")
+    assert sorted(values["Before"]) == sorted(values["RequiredBy"]) == others
+
+
 def metrics_of(expression: Any) -> Iterator[tuple[str, set[str]]]:
     """Each metric that a parsed query names, and the labels that it matches."""
     if isinstance(expression, promql_parser.VectorSelector):

@@ -1,0 +1,116 @@
+"""An upgrade of a database that is in use: shown first, done by one command alone, and undone by its copy."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from alembic import command
+from alembic.config import Config
+
+from medlive.db import migrate
+from tests.support.instance import Instance
+from tests.support.server import plain
+
+NewInstance = Callable[..., Instance]
+OLD = "0004"
+
+
+@pytest.fixture
+def old(new_instance: NewInstance) -> Instance:
+    """An instance as an earlier version left it, with a study in it."""
+    instance = new_instance()
+    assert instance.url is not None
+    instance.change("DROP SCHEMA public CASCADE")
+    instance.change("CREATE SCHEMA public")
+    with migrate.connect(instance.url) as connection:
+        config = Config()
+        folder = Path(__file__).parents[2] / "migrations"
+        config.set_main_option("script_location", str(folder))
+        config.attributes["connection"] = connection
+        command.upgrade(config, OLD)
+        migrate._upgrade_queue(connection)
+    instance.change("INSERT INTO sources (name, kind) VALUES ('sdn', 'site')")
+    add_takedown(instance, "1")
+    return instance
+
+
+def add_takedown(instance: Instance, thread: str) -> None:
+    instance.change(
+        "INSERT INTO takedowns (source, thread_id, reason) VALUES ('sdn', %s, 'asked')",
+        [thread],
+    )
+
+
+def contents(instance: Instance) -> list[object]:
+    """Columns and rows of every table, but what Procrastinate's sequences and clocks say."""
+    tables = instance.rows(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+    )
+    columns = instance.rows(
+        "SELECT table_name, column_name, data_type FROM information_schema.columns"
+        " WHERE table_schema = 'public' ORDER BY 1, 2"
+    )
+    found: list[object] = [*columns]
+    for (table,) in tables:
+        query = f"SELECT md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {table} t"
+        found.append((table, instance.rows(query)))
+    return found
+
+
+def test_an_upgrade_is_shown_then_done_then_undone(old: Instance) -> None:
+    before = contents(old)
+    plan = old.here("db", "upgrade", "--dry-run", "--json").json
+    shown = old.here("db", "upgrade", "--dry-run").out
+    refused = old.here("status", status=2)
+    assert contents(old) == before
+
+    assert plan["revision"] == OLD
+    later = []
+    for number in sorted(migrate._known_revisions()):
+        if number > OLD:
+            later.append(number)
+    assert [one["number"] for one in plan["migrations"]] == later
+    assert "workers" in plan["migrations"][later.index("0007")]["creates"]
+    locked = {
+        touched["table"]: touched["bytes"]
+        for one in plan["migrations"]
+        for touched in one["changes"]
+    }
+    assert locked["replies"] > 0
+    assert all(number in shown for number in later)
+    assert "medlive db upgrade" in refused.err
+
+    assert "upgraded to" in old.here("db", "upgrade").err
+    (copy,) = (old.home / "upgrades").iterdir()
+    assert copy.stat().st_mode & 0o077 == 0
+    assert old.here("db", "check").status == 0
+    add_takedown(old, "2")
+
+    assert old.url is not None
+    with psycopg.connect(plain(old.url)):
+        busy = old.here("db", "downgrade", str(copy), status=2)
+    assert "others are connected" in busy.err
+    back = old.here("db", "downgrade", str(copy))
+    assert "sdn/2 was taken down since and is back" in back.err
+    assert "sdn/1" not in back.err
+    assert contents(old) == before
+    again = old.here("db", "downgrade", str(copy), status=2)
+    assert "nothing to go back from" in again.err
+
+    old.here("db", "upgrade", "--no-backup")
+    assert old.here("db", "check").status == 0
+    assert len([*(old.home / "upgrades").iterdir()]) == 1
+
+
+def test_a_copy_that_was_changed_is_not_gone_back_to(old: Instance) -> None:
+    old.here("db", "upgrade")
+    before = contents(old)
+    (copy,) = (old.home / "upgrades").iterdir()
+    dump = copy / "database.dump"
+    dump.chmod(0o600)
+    dump.write_bytes(dump.read_bytes()[:-100])
+    refused = old.here("db", "downgrade", str(copy), status=None)
+    assert refused.status != 0
+    assert "is not as SHA256SUMS says" in refused.err
+    assert contents(old) == before
