@@ -10,9 +10,10 @@ depends_on = None
 
 JSON = sa.dialects.postgresql.JSONB()
 REASONS = (
-    "no_narrative no_query no_advice query_not_clinical insufficient_narrative contradicted not_aligned "
-    "no_sound_advice no_evidence disputed unsupported_element not_standard text_unfaithful "
-    "question_doubted history_doubted advice_wrong advice_harmful danger_unanswered question_unanswered not_understandable rubric_faulty identifier "
+    "no_narrative no_query no_advice query_not_clinical insufficient_narrative contradicted "
+    "not_aligned no_sound_advice no_evidence disputed unsupported_element not_standard "
+    "text_unfaithful question_doubted history_doubted advice_wrong advice_harmful "
+    "danger_unanswered question_unanswered not_understandable rubric_faulty identifier "
     "endpoint_unavailable invalid_reply refused truncated budget_spent"
 )
 

@@ -29,7 +29,7 @@ _COMMAND = re.compile(
 )
 _PROSE = re.compile(
     "alone|and|as|away|bundle|calls|can|did|does|errata|fetches|from|itself|may|never|or|"
-    "reads|recognises|refuses|ships|shows|stops|that|works|writes"
+    "reads|recognises|refuses|ships|shows|stops|that|wants|works|writes"
 )
 """What follows the program's name in sentences that name no command."""
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z/_]*")
@@ -43,7 +43,7 @@ _NO_FILES = {
     "medlive/medlive",  # Inspect's name of the task
     "medlive/ungraded_rate",
 }
-_FILES = ("closed", "jsonl", "key", "pub", "py", "sh", "yaml")
+_FILES = ("closed", "env", "sql", "service", "jsonl", "key", "pub", "py", "sh", "yaml")
 _EXAMPLES = {"MEDLIVE_A__B", "MEDLIVE_OIDC_SECRET"}
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\bMEDLIVE_[A-Z][A-Z_]*[A-Z]\b")
