@@ -9,6 +9,14 @@ branch_labels = None
 depends_on = None
 
 JSON = sa.dialects.postgresql.JSONB()
+REASONS = (
+    "no_narrative no_query no_advice query_not_clinical insufficient_narrative contradicted "
+    "not_aligned no_sound_advice no_evidence disputed unsupported_element not_standard "
+    "text_unfaithful question_doubted history_doubted advice_wrong advice_harmful "
+    "danger_unanswered question_unanswered not_understandable rubric_faulty "
+    "rubric_unproven identifier endpoint_unavailable invalid_reply refused truncated "
+    "budget_spent"
+)
 PROBES = ("excellent_short", "excellent_long", "vague", "wrong")
 FIGURES = {
     "ceiling": "The score of the long good answer",
@@ -19,8 +27,11 @@ WHY = "the proof of a decision is never changed"
 
 
 def upgrade() -> None:
+    listed = ", ".join(f"'{reason}'" for reason in REASONS.split())
     for table in ("curations", "holds"):
-        add_reason(table)
+        name = op.f(f"ck_{table}_reason_known")
+        op.drop_constraint(name, table)
+        op.create_check_constraint(name, table, f"reason IN ({listed})")
     for name, comment in FIGURES.items():
         column = sa.Column(name, sa.Float, comment=f"{comment}; NULL: not proved")
         op.add_column("case_revisions", column)
@@ -38,23 +49,6 @@ def upgrade() -> None:
     create_probes()
     for table in ("rubric_proofs", "rubric_probes"):
         keep(table)
-
-
-def add_reason(table: str) -> None:
-    """Add `rubric_unproven` to the reasons that a table knows, before `identifier`."""
-    name = f"ck_{table}_reason_known"
-    condition = op.get_bind().scalar(
-        sa.text(
-            "SELECT pg_get_expr(conbin, conrelid) FROM pg_constraint"
-            " WHERE conname = :name AND conrelid = to_regclass(:table)"
-        ),
-        {"name": name, "table": table},
-    )
-    added = "'rubric_unproven'::text, 'identifier'::text"
-    op.drop_constraint(op.f(name), table)
-    op.create_check_constraint(
-        op.f(name), table, condition.replace("'identifier'::text", added)
-    )
 
 
 def create_proofs() -> None:

@@ -41,6 +41,7 @@ NEEDS: dict[str, Role | None] = {
     "POST /account/password": Role.VIEWER,
     "GET /audit": Role.VIEWER,
     "GET /audit/figures/{name}.svg": Role.VIEWER,
+    "GET /audit/gaps": Role.VIEWER,
     "GET /audit/{table}": Role.VIEWER,
     "GET /audit/{table}.{form}": Role.VIEWER,
     "GET /audit/threads/{source}/{thread_id:path}": Role.VIEWER,
