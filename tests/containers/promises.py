@@ -96,7 +96,7 @@ def missing_things_are_waited_for(stage: Stage) -> str:
     )
     first.wait_healthy("rooms")
     # By itself the scheduler looks within ten minutes.
-    first.medlive("backup", "week", "clear", "queue", "--by", "ada")
+    first.medlive("worker", "week", "run", "queue", "--by", "ada")
     until(lambda: first.number(_BUSY) > 0, "threads under curation", 180)
     _no_restarts(stage)
     for service, words in (("worker", "no jobs of curate"), ("rooms", "no account")):

@@ -15,7 +15,7 @@ from medlive.llm.rules.server import serve
 
 MODEL = "sample-2026-10-01"
 PORT = 8088
-LATENCY_MS = 100.0
+LATENCY_MS = 250.0
 
 
 def _engine() -> RecordedEngine:

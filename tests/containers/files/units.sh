@@ -1,111 +1,107 @@
 #!/usr/bin/env bash
-# In a container of the distribution with systemd: the lines of deploy/README.md, then what the units promise.
-# $1 is a step's name. The clone lies in /srv/medlive, the wheel's name is the README's.
+# In a container with systemd: the lines of deploy/README.md, and what the units promise. $1 is a step's name.
 set -euo pipefail
 cd /srv/medlive
 
-say() { echo "$*"; }
 fail() { echo "$*" >&2; exit 1; }
-soon() {  # soon SECONDS COMMAND...: until it succeeds
-  local limit=$((SECONDS + $1)); shift
-  until "$@" >/dev/null 2>&1; do
-    [ $SECONDS -lt $limit ] || fail "not within its time: $*"
+soon() { # soon SECONDS COMMAND...: until it succeeds
+  local limit=$((SECONDS + $1))
+  shift
+  until "$@" > /dev/null 2>&1; do
+    [ "$SECONDS" -lt "$limit" ] || fail "not in time: $*"
     sleep 1
   done
 }
-health() { curl --silent --fail "http://127.0.0.1:$1/healthz"; }
-INSTANCES=$(cd deploy/systemd && ls ./*.env | sed 's#^./##; s#\.env$##' | grep -v '^medlive$')
-SERVING="scheduler worker web metrics backup embed"
+ask() { curl --silent --fail "http://127.0.0.1:$1/$2"; }
+is_ok() { ask "$1" healthz | grep -q '"ok"'; }
+restarts() { systemctl show --property=NRestarts --value "$1"; }
+mapfile -t units < <(systemctl list-units --all --no-legend --plain 'medlive*.service' | cut -d' ' -f1)
 
 case $1 in
 installed)
-  bash -euo pipefail -c "$(cat lines.sh)"
-  say "$(/opt/medlive/bin/medlive --version), PostgreSQL $(runuser -u postgres -- psql -Atc 'SHOW server_version')"
+  bash /srv/lines.sh
+  echo "$(/opt/medlive/bin/medlive --version), PostgreSQL $(runuser -u postgres -- psql -Atc 'SHOW server_version')"
   ;;
-started)
-  . run_as.sh
-  systemctl enable --quiet --now medlive@{scheduler,worker,web,metrics,rooms,embed}
-  systemctl edit --stdin medlive@backup 2>/dev/null <<< $'[Service]\nReadWritePaths=/backups' || {
-    install -d /etc/systemd/system/medlive@backup.service.d
-    printf '[Service]\nReadWritePaths=/backups\n' > /etc/systemd/system/medlive@backup.service.d/override.conf
-    systemctl daemon-reload
-  }
+running)
+  # As deploy/README.md says of weekly backups.
   install -d -m 700 -o medlive -g medlive /backups
-  systemctl enable --quiet --now medlive@backup
-  for port in 8080 8090 8091 8092 8093 9464; do soon 60 health "$port"; done
-  health 8091 | grep -q evidence || fail "the worker does not say that evidence is missing: $(health 8091)"
-  health 8081 | grep -q account || fail "the rooms do not say that an account is missing: $(health 8081)"
-  for one in $SERVING rooms; do
-    [ "$(systemctl show --property=NRestarts --value "medlive@$one")" = 0 ] || fail "medlive@$one was restarted"
+  install -d /etc/systemd/system/medlive@backup.service.d
+  printf '[Service]\nReadWritePaths=/backups\n' > /etc/systemd/system/medlive@backup.service.d/override.conf
+  systemctl daemon-reload
+  systemctl enable --quiet --now medlive@backup medlive@embed
+  for port in 8090 8091 8092 8093; do soon 120 is_ok "$port"; done
+  for port in 8080 8081 9464; do soon 120 ask "$port" readyz; done
+  for unit in "${units[@]}" medlive@backup medlive@embed; do
+    [ "$(restarts "$unit")" = 0 ] || fail "$unit was restarted"
   done
-  run_as rooms user invite ada --role admin | grep -q invitation || fail "no invitation"
-  run_as worker evidence build /srv/corpora/* >/dev/null
-  soon 60 curl --silent --fail http://127.0.0.1:8081/readyz
-  soon 60 sh -c "curl --silent --fail http://127.0.0.1:8091/healthz | grep -q '\"ok\"'"
-  say "$(systemctl list-units --no-legend 'medlive@*' | wc -l) units; run_as made tables, an account and evidence"
+  echo "${units[*]} medlive@backup medlive@embed"
   ;;
 sandboxed)
-  for one in $SERVING rooms; do
-    exposure=$(systemd-analyze security --no-pager "medlive@$one" | sed -n 's/.*exposure level[^0-9]*\([0-9.]*\).*/\1/p')
-    awk "BEGIN { exit !($exposure < 3) }" || fail "systemd-analyze gives medlive@$one an exposure of $exposure"
+  most=0
+  for unit in "${units[@]}"; do
+    exposure=$(systemd-analyze security --no-pager "$unit" | sed -n 's/.*xposure level[^0-9]*\([0-9.]*\).*/\1/p')
+    awk "BEGIN { exit !($exposure > $most) }" && most=$exposure
   done
-  # The same unit, with another command.
-  install -d /etc/systemd/system/medlive@probe.service.d
-  printf 'COMMAND="--version"\n' > /etc/medlive/probe.env
-  cat > /etc/systemd/system/medlive@probe.service.d/probe.conf <<'END'
-[Service]
-Type=oneshot
-Restart=no
-ExecStart=
-ExecStart=/bin/bash /srv/probe.sh
-END
+  awk "BEGIN { exit !($most > 0 && $most < 3) }" || fail "systemd-analyze security: an exposure of $most, expected below 3"
   cat > /srv/probe.sh <<'END'
-written=
+beyond=
 for place in /etc/medlive /opt/medlive /usr /srv /var/log /root /home /backups; do
-  if touch "$place/probe" 2>/dev/null; then written="$written $place"; fi
+  if touch "$place/probe" 2> /dev/null; then beyond="$beyond $place"; fi
 done
-touch /var/lib/medlive/probe || written="$written not-its-own"
-[ ! -e /dev/sda ] && [ ! -e /dev/kmsg ] || written="$written devices"
-mount -t tmpfs none /tmp 2>/dev/null && written="$written mount"
-ls /proc/1/cmdline >/dev/null 2>&1 && written="$written processes"
-[ "$(grep CapBnd /proc/self/status | tr -d '\t' | cut -d: -f2)" = 0000000000000000 ] || written="$written capabilities"
-[ "$(stat -c %a /var/lib/medlive/probe)" = 600 ] || written="$written umask"
-echo "beyond its bounds:$written."
+touch /var/lib/medlive/probe || beyond="$beyond not-its-own-folder"
+[ "$(stat -c %a /var/lib/medlive/probe)" = 600 ] || beyond="$beyond umask"
+[ ! -e /dev/kmsg ] || beyond="$beyond devices"
+if mount -t tmpfs none /tmp 2> /dev/null; then beyond="$beyond mount"; fi
+if [ -e /proc/1/cmdline ]; then beyond="$beyond processes"; fi
+grep -q '^CapBnd:.0*$' /proc/self/status || beyond="$beyond capabilities"
+grep -q '^NoNewPrivs:.1$' /proc/self/status || beyond="$beyond privileges"
+echo "beyond its bounds:$beyond."
 END
+  # The unit itself with another command.
+  echo 'COMMAND=' > /etc/medlive/probe.env
+  install -d /etc/systemd/system/medlive@probe.service.d
+  printf '[Service]\nType=oneshot\nRestart=no\nExecStart=\nExecStart=/bin/bash /srv/probe.sh\n' \
+    > /etc/systemd/system/medlive@probe.service.d/probe.conf
   systemctl daemon-reload
   systemctl start medlive@probe || true
-  found=$(journalctl --unit=medlive@probe --output=cat --no-pager | grep 'beyond its bounds' | tail -1)
-  rm -rf /etc/systemd/system/medlive@probe.service.d /etc/medlive/probe.env
+  soon 20 sh -c "journalctl --unit=medlive@probe --output=cat --no-pager | grep -q 'beyond its'"
+  found=$(journalctl --unit=medlive@probe --output=cat --no-pager | grep 'beyond its' | tail -1)
+  rm -r /etc/systemd/system/medlive@probe.service.d /etc/medlive/probe.env
   systemctl daemon-reload
-  [ "$found" = "beyond its bounds:." ] || fail "${found:-the probe did not run: $(journalctl -u medlive@probe --no-pager | tail -5)}"
-  say "exposure $exposure of 10; nothing written outside its folder, no devices, mounts, processes or capabilities"
+  [ "$found" = "beyond its bounds:." ] || fail "$found"
+  echo "an exposure of $most of 10; no write outside its folder, no devices, mounts, processes, capabilities"
   ;;
-secrets)
+secret)
   for file in owner.password worker.password web.password medlive.env; do
-    [ "$(stat -c '%a %U %G' /etc/medlive/$file)" = "640 root medlive" ] || fail "$file: $(stat -c '%a %U %G' /etc/medlive/$file)"
+    found=$(stat -c '%a %U %G' "/etc/medlive/$file")
+    [ "$found" = "640 root medlive" ] || fail "$file: $found"
   done
-  [ "$(stat -c '%a %U' /etc/medlive/medlive.key)" = "600 medlive" ] || fail "medlive.key: $(stat -c '%a %U' /etc/medlive/medlive.key)"
-  ! runuser -u nobody -- cat /etc/medlive/web.password 2>/dev/null || fail "anybody reads web.password"
+  found=$(stat -c '%a %U' /etc/medlive/medlive.key)
+  [ "$found" = "600 medlive" ] || fail "medlive.key: $found"
+  if runuser -u nobody -- cat /etc/medlive/web.password 2> /dev/null; then fail "anybody reads web.password"; fi
   for file in owner worker web; do
-    secret=$(cat /etc/medlive/$file.password)
-    ! systemctl show 'medlive@*' | grep -q "$secret" || fail "systemctl shows the password of $file"
-    ! grep -qa "$secret" /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null || fail "a process shows the password of $file"
-    ! journalctl --no-pager | grep -q "$secret" || fail "the journal holds the password of $file"
+    # By the file: what searches must not show the password itself.
+    held="/etc/medlive/$file.password"
+    if systemctl show "${units[@]}" | grep -qFf "$held"; then fail "systemctl shows $held"; fi
+    if cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2> /dev/null | grep -qaFf "$held"; then fail "a process shows $held"; fi
+    if journalctl --no-pager | grep -qFf "$held"; then fail "the journal holds $held"; fi
   done
-  say "passwords in files of root:medlive, in no process' environment and no log"
+  web=$(systemctl show --property=MainPID --value medlive@web)
+  tr '\0' '\n' < "/proc/$web/environ" | grep -q '^MEDLIVE_DATABASE_USER=web$' || fail "the web is not the user web"
+  echo "passwords and keys only in files, of root:medlive and mode 640; the web is the database's user web"
   ;;
 restarted)
-  pid=$(systemctl show --property=MainPID --value medlive@worker)
-  kill -9 "$pid"
-  soon 60 sh -c "[ \"\$(systemctl show --property=NRestarts --value medlive@worker)\" = 1 ]"
-  soon 60 health 8091
-  systemctl restart postgresql@*-main || systemctl restart postgresql
-  sleep 5
-  for port in 8080 8081 9464; do soon 60 curl --silent --fail "http://127.0.0.1:$port/readyz"; done
-  soon 90 sh -c "curl --silent --fail http://127.0.0.1:8090/healthz | grep -q '\"ok\"'"
-  [ "$(systemctl show --property=NRestarts --value medlive@scheduler)" = 0 ] || fail "the scheduler was restarted with PostgreSQL"
+  kill -9 "$(systemctl show --property=MainPID --value medlive@worker)"
+  soon 60 sh -c '[ "$(systemctl show --property=NRestarts --value medlive@worker)" = 1 ]'
+  soon 120 is_ok 8091
+  systemctl restart 'postgresql@*'
+  for port in 8080 8081 9464; do soon 120 ask "$port" readyz; done
+  for port in 8090 8091 8092; do soon 120 is_ok "$port"; done
+  [ "$(restarts medlive@scheduler)" = 0 ] || fail "the scheduler was restarted with PostgreSQL"
   began=$SECONDS
   systemctl stop 'medlive@*'
-  say "the worker once after kill -9, nobody with PostgreSQL; all stopped in $((SECONDS - began)) s"
+  if systemctl --failed --no-legend 'medlive@*' | grep -q .; then fail "a unit failed as it was stopped"; fi
+  echo "the worker after kill -9; nobody with PostgreSQL; all stopped in $((SECONDS - began)) s"
   ;;
+*) fail "unknown step: $1" ;;
 esac
