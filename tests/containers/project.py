@@ -149,6 +149,7 @@ def _lay_out(folder: Path, postgres: str) -> None:
     make = ("snapshot", "keygen", "--out", "/keys")
     run("docker", "run", "--rm", mounted, "--user=0", MEDLIVE, *make)
     os.chown(keys / "medlive.key", USER, USER)
+    (keys / "medlive.pub").chmod(0o644)
     words = ("POSTGRES", "MEDLIVE_WORKER", "MEDLIVE_WEB")
     lines = [f"{word}_PASSWORD={secrets.token_hex(24)}" for word in words]
     lines += [

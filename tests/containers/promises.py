@@ -21,9 +21,7 @@ _BUSY: Final = f"SELECT count(DISTINCT worker_id) {_DOING}"
 _DECIDED: Final = "SELECT count(*) FROM curations"
 _SNAPSHOTS: Final = "SELECT count(*) FROM snapshots"
 _FAILED: Final = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'"
-_BACKED_UP: Final = (
-    "SELECT count(*) FROM pipeline_runs WHERE command = 'backup' AND outcome = 'done'"
-)
+_BACKED_UP: Final = "SELECT count(*) FROM pipeline_runs WHERE command = 'scheduler backup' AND outcome = 'done'"
 _LOCK_HOLDER: Final = (
     "SELECT client_addr FROM pg_stat_activity WHERE pid IN"
     " (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)"
@@ -166,10 +164,14 @@ def the_week_is_frozen(stage: Stage) -> str:
     """Every thread is decided, the week is frozen and signed, and verifies."""
     first = stage.first
     until(lambda: first.number(_SNAPSHOTS), "the frozen week", 300)
-    rows = first.query("SELECT version FROM snapshots ORDER BY id")
+    rows = first.query("SELECT version FROM snapshots")
     stage.version = rows[0][0]
-    key = (first.folder / "keys" / "medlive.pub").read_text().splitlines()[-1]
-    first.medlive("backup", "snapshot", "verify", stage.version, "--public-key", key)
+    key = first.folder / "keys" / "medlive.pub"
+    first.compose(
+        *("run", "--rm", "-T", "--no-deps", f"--volume={key}:/medlive.pub:ro"),
+        *("backup", "snapshot", "verify", stage.version),
+        "--public-key=/medlive.pub",
+    )
     waiting = first.number("SELECT count(*) FROM medlive_waiting_threads()")
     if waiting or first.number(_FAILED):
         raise Broken(f"{waiting} threads wait, {first.number(_FAILED)} jobs failed")
@@ -206,7 +208,9 @@ def a_backup_restores_equal_bytes(stage: Stage) -> str:
 
 
 def _digests(project: Project) -> str:
-    command = "cd /data/snapshots && find . -type f | sort | xargs sha256sum"
+    command = (
+        "cd /data/snapshots && find . -type f -not -name '.*' | sort | xargs sha256sum"
+    )
     found = project.compose(
         *("run", "--rm", "-T", "--no-deps", "--entrypoint=sh", "migrate", "-c", command)
     )
