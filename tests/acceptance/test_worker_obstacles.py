@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from medlive.config import load_settings
+from medlive.db import migrate
 from medlive.db.jobs import Queue
 from medlive.demo.samples import load_sample_threads
 from medlive.errors import SchemaUnsuitable
@@ -269,14 +270,13 @@ async def test_a_database_without_tables_is_waited_for(
     """As a user who may not make them; the owner does, later."""
     monkeypatch.setattr("medlive.service.database.RETRY_S", 0.02)
     missing, health, stop = True, Health(), asyncio.Event()
-    upgrade = database.upgrade
 
     def refuse(url: str) -> bool:
         if missing:
             raise SchemaUnsuitable("the database has no tables")
-        return upgrade(url)
+        return migrate.upgrade(url)
 
-    monkeypatch.setattr(database, "upgrade", refuse)
+    monkeypatch.setattr("medlive.service.database.upgrade", refuse)
     settings = load_settings(instance.environment()).settings
 
     async def work() -> str:
