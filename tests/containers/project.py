@@ -65,11 +65,11 @@ class Project:
         return [line.split("|") for line in lines]
 
     def number(self, sql: str) -> int:
-        """The one number that PostgreSQL answers with; 0 while it does not answer."""
+        """The one number that PostgreSQL answers with; -1 while it does not answer."""
         try:
             return int(self.query(sql)[0][0])
         except Broken:
-            return 0
+            return -1
 
     def services(self) -> list[Service]:
         """Every container of the project."""

@@ -18,6 +18,7 @@ _DOING: Final = (
     "FROM procrastinate_jobs WHERE status = 'doing' AND queue_name = 'curate'"
 )
 _BUSY: Final = f"SELECT count(DISTINCT worker_id) {_DOING}"
+_WAITING: Final = "SELECT count(*) FROM medlive_waiting_threads()"
 _DECIDED: Final = "SELECT count(*) FROM curations"
 _SNAPSHOTS: Final = "SELECT count(*) FROM snapshots"
 _FAILED: Final = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'"
@@ -142,8 +143,12 @@ def postgres_may_restart(stage: Stage) -> str:
 
 
 def a_second_scheduler_takes_over(stage: Stage) -> str:
-    """The second scheduler waits, and goes on with the week when the first is gone."""
+    """The second scheduler waits, and goes on with the week when the first is gone.
+
+    It looks at what is due as it begins, and then every ten minutes: all threads are to be decided by then.
+    """
     first = stage.first
+    until(lambda: first.number(_WAITING) == 0, "every thread decided", 300)
     first.compose("up", "--detach", "--no-build", "--no-deps", "second-scheduler")
     first.wait_healthy("second-scheduler")
     until(
@@ -163,7 +168,7 @@ def a_second_scheduler_takes_over(stage: Stage) -> str:
 def the_week_is_frozen(stage: Stage) -> str:
     """Every thread is decided, the week is frozen and signed, and verifies."""
     first = stage.first
-    until(lambda: first.number(_SNAPSHOTS), "the frozen week", 300)
+    until(lambda: first.number(_SNAPSHOTS) > 0, "the frozen week", 300)
     rows = first.query("SELECT version FROM snapshots")
     stage.version = rows[0][0]
     key = first.folder / "keys" / "medlive.pub"
@@ -172,7 +177,7 @@ def the_week_is_frozen(stage: Stage) -> str:
         *("backup", "snapshot", "verify", stage.version),
         "--public-key=/medlive.pub",
     )
-    waiting = first.number("SELECT count(*) FROM medlive_waiting_threads()")
+    waiting = first.number(_WAITING)
     if waiting or first.number(_FAILED):
         raise Broken(f"{waiting} threads wait, {first.number(_FAILED)} jobs failed")
     return f"{stage.version}, {first.number(_DECIDED)} decisions"
@@ -181,7 +186,7 @@ def the_week_is_frozen(stage: Stage) -> str:
 def a_backup_restores_equal_bytes(stage: Stage) -> str:
     """The weekly backup, restored into a second project, holds the same snapshot to the byte."""
     first, second = stage.first, stage.second
-    until(lambda: first.number(_BACKED_UP), "the weekly backup", 180)
+    until(lambda: first.number(_BACKED_UP) > 0, "the weekly backup", 180)
     shown = ("run", "--rm", "-T", "--no-deps", "--entrypoint=cat", "worker")
     key = first.compose(*shown, "/data/backup.pub").splitlines()[-1]
     listed = first.compose(
