@@ -66,6 +66,8 @@ def docker_engine() -> Iterator[None]:
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+        # The engine leaves the host's network mounted there.
+        try_to("umount", str(folder / "run" / "netns" / "default"))
         shutil.rmtree(folder, ignore_errors=True)
 
 
