@@ -12,7 +12,7 @@ test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos bench bench-curation bench-scale year clean
+.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos bench bench-curation bench-scale year containers units clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -95,6 +95,12 @@ bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/sc
 
 year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/year.md. YEAR="--weeks 3": those alone
 	@PYTHONPATH=benchmarks $(BIN)/python -m year $(YEAR)
+
+containers: $(VENV)/.dev ## as root: the image and every service of docker-compose.yml, a week under faults, nginx, a restore
+	@$(BIN)/python -m tests.containers $(CONTAINERS)
+
+units: $(VENV)/.dev ## as root: the units of deploy/systemd in a container with systemd, by deploy/README.md's lines
+	@$(BIN)/python -m tests.containers.units
 
 clean: ## stop the demo's database and remove what was made here
 	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop

@@ -76,6 +76,10 @@ class DatabaseUnavailable(ServiceUnavailable):
     """The database cannot be reached."""
 
 
+class SchemaUnsuitable(DatabaseUnavailable):
+    """The database's tables are not those of this version."""
+
+
 class DatabaseFull(DatabaseUnavailable):
     """The database server has no disk space or no memory left."""
 
@@ -126,6 +130,10 @@ class IndexCorrupt(EvidenceUnavailable):
 
 class IndexOutdated(EvidenceUnavailable):
     """The evidence index was built by another version of medlive or of the libraries it searches with."""
+
+
+class AccountMissing(ServiceUnavailable):
+    """There is no account yet, and the private rooms wait for one."""
 
 
 class DiskFull(ServiceUnavailable):

@@ -19,7 +19,12 @@ from sqlalchemy.pool import NullPool
 from medlive.db.rights import renew_rights
 from medlive.db.session import CONNECT_ARGUMENTS, connection_url, translated_errors
 from medlive.db.tables import Base
-from medlive.errors import ConfigError, DatabaseUnavailable
+from medlive.errors import (
+    ConfigError,
+    DatabaseForbidden,
+    DatabaseUnavailable,
+    SchemaUnsuitable,
+)
 
 _LOCK = 0x6D65646C  # "medl"
 LOCK_TIMEOUT = "5s"
@@ -78,12 +83,29 @@ def upgrade(url: str) -> bool:
     """Bring the schema to its newest state; return whether anything had to be done.
 
     One process at a time does it; another waits up to five minutes for it. Roles that have rights get those of
-    this version. Raises DatabaseUnavailable, and
-    ConfigError when the database is newer than this program.
+    this version.
+
+    Raises:
+        SchemaUnsuitable: if the schema is newer than this program, or older and this user may not upgrade it.
+        DatabaseUnavailable: if the server cannot be used.
     """
     with connect(url) as connection:
         if _is_newest(connection):
             return False
+        revision = read_revision(connection)
+    try:
+        return _upgrade(url)
+    except DatabaseForbidden as error:
+        user = connection_url(url).username or ""
+        held = "has no tables" if revision is None else "has older tables"
+        raise SchemaUnsuitable(
+            f"the database {held}, and the user {user} may not make those of this version",
+            hint="run `medlive db roles` as the owner",
+        ) from error
+
+
+def _upgrade(url: str) -> bool:
+    with connect(url) as connection:
         connection.execute(text("SET lock_timeout = '5min'"))
         connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
         connection.commit()
@@ -104,7 +126,7 @@ def prepare(url: str) -> None:
     """Give an empty database its tables; one that is in use is upgraded by `medlive db upgrade` alone.
 
     Raises:
-        ConfigError: where the schema is older than this program, or newer.
+        SchemaUnsuitable: where the schema is older than this program, or newer.
         DatabaseUnavailable: without the database.
     """
     with connect(url) as connection:
@@ -114,7 +136,7 @@ def prepare(url: str) -> None:
         # Procrastinate's come last: without them nothing is in use yet, and others may be at it.
         if _queue_revision(connection) is not None:
             check_known(revision)
-            raise ConfigError(
+            raise SchemaUnsuitable(
                 f"the database's schema is at {revision}, this medlive wants {head()}",
                 hint="medlive db upgrade, which keeps a copy; --dry-run shows what it does",
             )
@@ -226,9 +248,9 @@ def read_revision(connection: Connection) -> str | None:
 
 
 def check_known(revision: str | None) -> None:
-    """Raise ConfigError for a revision that this program does not know."""
+    """Raise SchemaUnsuitable for a revision that this program does not know."""
     if revision is not None and revision not in _known_revisions():
-        raise ConfigError(
+        raise SchemaUnsuitable(
             f"the database is at revision {revision}, which this medlive does not know",
             hint="it was upgraded by a newer medlive: install that one",
         )

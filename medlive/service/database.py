@@ -76,11 +76,9 @@ async def outlast(
         health: Is told what the process waits for.
 
     Raises:
-        DatabaseUnavailable: when the database was not there to begin with, or is not when `stop` is set.
+        DatabaseUnavailable: when the database, or its tables, are not there when `stop` is set.
         DatabaseForbidden: when `stop` is set while a right is missing.
     """
-    async with open_database(settings):
-        pass
     health = health or Health()
     wait_s, message = RETRY_S, ""
 

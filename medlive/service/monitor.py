@@ -18,6 +18,7 @@ from medlive.db.tables.work import WorkerState
 from medlive.db.workers import add_worker, remove_worker, report_worker
 from medlive.errors import (
     CircuitOpen,
+    ConfigError,
     DatabaseForbidden,
     DatabaseFull,
     DatabaseUnavailable,
@@ -32,8 +33,8 @@ from medlive.service.wiring import Pipeline
 
 SWEEP_S: Final = 60.0
 """How often threads are looked for that wait for nothing."""
-EVIDENCE_S: Final = 30.0
-"""How often an evidence index is looked for that was missing or damaged."""
+MISSING_S: Final = 30.0
+"""How often an evidence index or a key is looked for that was missing or damaged."""
 LATE_S: Final = 60.0
 """A worker that has not looked for so long hangs."""
 STUCK_S: Final = 300.0
@@ -53,7 +54,7 @@ class Monitor:
         taken: TakenJobs,
         *,
         pipeline: Pipeline | None,
-        find_evidence: Callable[[], Awaitable[None]],
+        find_missing: Callable[[], Awaitable[None]],
         stop: asyncio.Event,
     ) -> None:
         """Begins with `reporting`.
@@ -63,8 +64,8 @@ class Monitor:
             database: The database.
             queues: What the worker serves.
             taken: The jobs that it does.
-            pipeline: What curates; None where the queue is not served, or the evidence is missing.
-            find_evidence: Opens the evidence index; raises EvidenceUnavailable.
+            pipeline: What curates; None where the queue is not served, or something is missing for it.
+            find_missing: Opens what curates; raises EvidenceUnavailable and ConfigError.
             stop: Set when the worker is to end.
         """
         self._app, self._database, self._queues, self._taken = (
@@ -73,7 +74,7 @@ class Monitor:
             [*queues],
             taken,
         )
-        self._pipeline, self._find_evidence, self._stop = pipeline, find_evidence, stop
+        self._pipeline, self._find_missing, self._stop = pipeline, find_missing, stop
         self._readiness = taken.readiness
         self._number: int | None = None
         self._looked_at = self._searched_at = time.monotonic()
@@ -81,8 +82,8 @@ class Monitor:
         self._forbidden = False
         self.ended = asyncio.Event()
         """Set when the worker is to end, or to begin anew."""
-        self.found_evidence = False
-        """Whether it is to begin anew: the evidence is there."""
+        self.found_missing = False
+        """Whether it is to begin anew: what was missing is there."""
 
     @asynccontextmanager
     async def reporting(self) -> AsyncIterator[None]:
@@ -182,8 +183,8 @@ class Monitor:
                 await check_room(self._database)
                 return True
             return False
-        if isinstance(obstacle, EvidenceUnavailable):
-            await self._look_for_evidence()
+        if isinstance(obstacle, EvidenceUnavailable) or self._misses(obstacle):
+            await self._look_for_missing()
             return False
         return isinstance(obstacle, CircuitOpen | WeekSpent) and await self._is_free()
 
@@ -210,11 +211,15 @@ class Monitor:
                 return False
         return True
 
-    async def _look_for_evidence(self) -> None:
-        if time.monotonic() - self._searched_at < EVIDENCE_S:
+    def _misses(self, obstacle: MedliveError) -> bool:
+        """Whether there is no pipeline since its configuration lacks something."""
+        return self._pipeline is None and isinstance(obstacle, ConfigError)
+
+    async def _look_for_missing(self) -> None:
+        if time.monotonic() - self._searched_at < MISSING_S:
             return
         self._searched_at = time.monotonic()
-        with suppress(EvidenceUnavailable):
-            await self._find_evidence()
-            self.found_evidence = True
+        with suppress(EvidenceUnavailable, ConfigError):
+            await self._find_missing()
+            self.found_missing = True
             self.ended.set()

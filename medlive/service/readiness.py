@@ -104,7 +104,14 @@ class Readiness:
         known = self.pauses.get(queue)
         if known is not None and (job is None or job != known.trial):
             return  # begun before the pause, it shows nothing new
-        wait_s = self._wait_for(obstacle, known)
+        self._set(queue, obstacle, self._wait_for(obstacle, known))
+
+    def hold(self, queue: str, obstacle: MedliveError) -> None:
+        """Take no jobs of a queue until `resume`: nothing here could do them."""
+        self._set(queue, obstacle, NEVER)
+
+    def _set(self, queue: str, obstacle: MedliveError, wait_s: float) -> None:
+        known = self.pauses.get(queue)
         self.pauses[queue] = pause = Pause(obstacle, wait_s, self._clock() + wait_s)
         if known is None or type(known.obstacle) is not type(obstacle):
             _log.warning("no jobs of %s are taken: %s", queue, pause.reason)

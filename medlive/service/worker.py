@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
 from medlive.db.session import Database
-from medlive.errors import CheckFailed, EvidenceUnavailable
+from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
 from medlive.evidence.encoder import Encoder, open_encoder
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
@@ -27,7 +27,7 @@ from medlive.service.paths import encoder_settings
 from medlive.service.readiness import Readiness
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.taken import TakenJobs, queue_errors
-from medlive.service.wiring import Pipeline, check_local_evidence
+from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,6 @@ async def run_worker(
 
     Raises:
         DatabaseUnavailable: also when the database is lost later.
-        ConfigError: if threads cannot be curated with this configuration.
     """
     total, readiness, health = CurationCounts(), Readiness(), health or Health()
     while True:
@@ -90,12 +89,14 @@ async def run_worker(
                 queues,
                 taken,
                 pipeline=pipeline,
-                find_evidence=partial(_find_evidence, settings),
+                find_missing=partial(_find_missing, settings, database),
                 stop=stop,
             )
             await stack.enter_async_context(monitor.reporting())
             health.find_problem = monitor.find_problem
-            stack.callback(setattr, health, "find_problem", lambda: None)
+            health.find_obstacle = readiness.describe
+            for probe in ("find_problem", "find_obstacle"):
+                stack.callback(setattr, health, probe, lambda: None)
             ready()
             await run_until_stopped(
                 app,
@@ -111,26 +112,30 @@ async def run_worker(
                 beside=[monitor.keep_looking()],
             )
             run.counts, run.failed = total.as_json(), bool(total.faults)
-        if stop.is_set() or not monitor.found_evidence:
+        if stop.is_set() or not monitor.found_missing:
             return total.as_json()
 
 
 async def _open_or_pause(
     stack: AsyncExitStack, settings: Settings, database: Database, readiness: Readiness
 ) -> Pipeline | None:
-    """What curates; None, with a pause of the queue, where the evidence is missing."""
+    """What curates; None, with a pause of the queue, where the evidence or a key is missing."""
     try:
         pipeline = await stack.enter_async_context(open_pipeline(settings, database))
-    except EvidenceUnavailable as error:
-        readiness.pause(Queue.CURATE, error)
+    except (EvidenceUnavailable, ConfigError) as error:
+        readiness.hold(Queue.CURATE, error)
         return None
-    if isinstance(readiness.obstacle(Queue.CURATE), EvidenceUnavailable):
+    known = readiness.obstacle(Queue.CURATE)
+    if isinstance(known, EvidenceUnavailable | ConfigError):
         readiness.resume(Queue.CURATE)
     return pipeline
 
 
-async def _find_evidence(settings: Settings) -> None:
+async def _find_missing(settings: Settings, database: Database) -> None:
+    """Open what curates, and close it. Raises EvidenceUnavailable and ConfigError."""
     await asyncio.to_thread(check_local_evidence, settings)
+    async with aclosing(build_pipeline(settings, database)):
+        pass
 
 
 @asynccontextmanager

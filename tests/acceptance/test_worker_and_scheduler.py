@@ -204,7 +204,7 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(
     ]
 
 
-def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(
+def test_a_step_that_misses_evidence_is_due_again_and_one_that_fails_is_told_and_waits(
     new_instance: NewInstance,
 ) -> None:
     # Due from the week's first moment, so that it is due whenever the tests are run.
@@ -213,12 +213,19 @@ def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(
     )
     asyncio.run(_fails_and_waits(instance))
     assert "queue failed for" in instance.here("status", "--check", status=None).out
-    assert "no evidence index" in instance.here("scheduler", "--once", status=1).err
+    assert (
+        "does not contain a key" in instance.here("scheduler", "--once", status=1).err
+    )
 
 
 async def _fails_and_waits(instance: Instance) -> None:
-    (instance.home / "evidence").rename(instance.home / "elsewhere")
+    evidence, elsewhere = instance.home / "evidence", instance.home / "elsewhere"
+    evidence.rename(elsewhere)
     settings, moment = _settings(instance), datetime.now(UTC)
+    missed = (iso_week(moment), "queue", StepOutcome.SKIPPED.value)
+    assert missed in await _take(settings, moment)  # a check of its own names it
+    elsewhere.rename(evidence)
+    (instance.home / "handle.key").write_bytes(b"half")
     failed = (iso_week(moment), "queue", StepOutcome.FAILED.value)
     assert failed in await _take(settings, moment)
     assert failed in await _take(settings, moment)  # asked for by hand: at once

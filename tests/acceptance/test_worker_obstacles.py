@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from medlive.config import load_settings
+from medlive.db import migrate
 from medlive.db.jobs import Queue
 from medlive.demo.samples import load_sample_threads
+from medlive.errors import SchemaUnsuitable
 from medlive.llm.rules.engine import RulesEngine
-from medlive.service import jobs, readiness
+from medlive.service import database, jobs, readiness
 from medlive.service.database import outlast
+from medlive.service.liveness import Health
 from medlive.service.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
 from tests.support.instance import Instance, write_lines, write_models
@@ -37,7 +40,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again soon."""
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
     monkeypatch.setattr("medlive.service.monitor.HEARTBEAT_S", 0.1, raising=False)
-    monkeypatch.setattr("medlive.service.monitor.EVIDENCE_S", 0.1, raising=False)
+    monkeypatch.setattr("medlive.service.monitor.MISSING_S", 0.1)
     monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
     monkeypatch.setattr(readiness, "MOST_WAIT_S", 0.2)
 
@@ -55,7 +58,7 @@ def queue_threads(instance: Instance) -> None:
 
 @asynccontextmanager
 async def working(
-    instance: Instance, **more: str
+    instance: Instance, health: Health | None = None, **more: str
 ) -> AsyncIterator["asyncio.Task[dict[str, Any]]"]:
     """A worker on the queue `curate` while the block runs."""
     settings, stop = (
@@ -63,7 +66,9 @@ async def working(
         asyncio.Event(),
     )
     worker = asyncio.create_task(
-        run_worker(settings, stop, [Queue.CURATE], concurrency=2, grace_s=5)
+        run_worker(
+            settings, stop, [Queue.CURATE], concurrency=2, grace_s=5, health=health
+        )
     )
     try:
         yield worker
@@ -237,3 +242,51 @@ async def test_threads_that_wait_for_a_turn_when_the_database_is_lost_are_decide
     await reaches(instance, PENDING, 0)
     stop.set()
     await asyncio.wait_for(asyncio.gather(*workers), 60)
+
+
+async def test_a_key_that_is_missing_is_waited_for(
+    instance: Instance, caplog: pytest.LogCaptureFixture, endpoint: CountingEndpoint
+) -> None:
+    caplog.set_level(logging.INFO)
+    key = instance.home / "handle.key"
+    whole = key.read_bytes()
+    key.write_bytes(b"half")
+    health = Health()
+    async with working(instance, health=health):
+        await waits(instance, "does not contain a key")
+        assert "does not contain a key" in health.answer()[1]["reason"]
+        assert instance.one(WAITING) == THREADS
+        key.write_bytes(whole)
+        await reaches(instance, PENDING, 0)
+        assert health.answer() == (200, {"status": "ok"})
+    assert len(state_lines(caplog)) == 2
+
+
+async def test_a_database_without_tables_is_waited_for(
+    instance: Instance,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As a user who may not make them; the owner does, later."""
+    monkeypatch.setattr("medlive.service.database.RETRY_S", 0.02)
+    missing, health, stop = True, Health(), asyncio.Event()
+
+    def refuse(url: str) -> bool:
+        if missing:
+            raise SchemaUnsuitable("the database has no tables")
+        return migrate.upgrade(url)
+
+    monkeypatch.setattr("medlive.service.database.upgrade", refuse)
+    settings = load_settings(instance.environment()).settings
+
+    async def work() -> str:
+        async with database.open_database(settings):
+            return "done"
+
+    working = asyncio.create_task(outlast(settings, work, stop, health))
+    await until(lambda: health.waiting)
+    assert health.answer()[1]["reason"] == "the database has no tables"
+    missing = False
+    assert await working == "done"
+    said = [r.getMessage() for r in caplog.records if "no tables" in r.getMessage()]
+    assert len(said) == 1

@@ -11,7 +11,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from psycopg.types.json import Jsonb
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from medlive.db import migrate
 from medlive.db.audit_log import LogEntry, record, verify_log
@@ -21,7 +21,7 @@ from medlive.db.studies import Rating, ratings_of, save_rating
 from medlive.db.tables import Base
 from medlive.db.tables.people import Act
 from medlive.digest import digest_text
-from medlive.errors import ConfigError, DatabaseUnavailable
+from medlive.errors import ConfigError, DatabaseUnavailable, SchemaUnsuitable
 
 
 def execute(url: str, *statements: str) -> None:
@@ -43,6 +43,20 @@ def test_an_empty_database_is_brought_to_the_model_once(empty_url: str) -> None:
     assert migrate.upgrade(empty_url) is True
     assert migrate.check(empty_url) == []
     assert migrate.upgrade(empty_url) is False
+
+
+def test_who_may_not_make_the_tables_hears_who_may(empty_url: str) -> None:
+    execute(
+        empty_url,
+        "CREATE ROLE makes_nothing LOGIN",
+        "GRANT USAGE ON SCHEMA public TO makes_nothing",
+    )
+    user = make_url(empty_url).set(username="makes_nothing")
+    try:
+        with pytest.raises(SchemaUnsuitable, match="the user makes_nothing may not"):
+            migrate.upgrade(user.render_as_string(hide_password=False))
+    finally:
+        execute(empty_url, "DROP OWNED BY makes_nothing", "DROP ROLE makes_nothing")
 
 
 def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
@@ -135,7 +149,7 @@ def test_the_check_tells_everything_that_differs(database_url: str) -> None:
 
 def test_a_newer_schema_is_not_touched(database_url: str) -> None:
     execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(ConfigError, match="9999"):
+    with pytest.raises(SchemaUnsuitable, match="9999"):
         migrate.upgrade(database_url)
 
 

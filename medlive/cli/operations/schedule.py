@@ -3,12 +3,12 @@
 import asyncio
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 from typer import Option
@@ -17,6 +17,11 @@ from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from medlive.config import Settings
 
 COUNTS_WIDTH = 60
 
@@ -75,7 +80,7 @@ def scheduler(
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
     from medlive.service.database import outlast
-    from medlive.service.liveness import answer_probes
+    from medlive.service.liveness import Health, answer_probes
     from medlive.service.schedule.scheduler import (
         StepOutcome,
         StepResult,
@@ -93,9 +98,12 @@ def scheduler(
         with _stopped_by_signals() as stop:
             if not once:
                 say("taking each week's steps when they are due (stop with Ctrl-C)")
-            async with answer_probes(health_port):
-                work = partial(run_scheduler, settings, stop, say, once=once)
-                return await (work() if once else outlast(settings, work, stop))
+            health = Health()
+            async with answer_probes(health_port, health):
+                work = partial(
+                    run_scheduler, settings, stop, say, once=once, health=health
+                )
+                return await (work() if once else outlast(settings, work, stop, health))
 
     done = wait_for(run())
     failed = [
@@ -200,44 +208,66 @@ def serve(
 
     --part metrics serves /metrics without an account: give it a port that stays inside.
     """
-    from medlive.service.database import instance_key, keep_reachable, open_database
-    from medlive.service.metrics import read_metrics
-    from medlive.service.paths import snapshots_path
-    from medlive.web.accounts.access import check_exposure
-    from medlive.web.app import ROOMS, build_app
-    from medlive.web.metrics import metrics_room
+    from medlive.service.database import keep_reachable
+    from medlive.service.waiting import wait_until_ready
     from medlive.web.serving import serve_web
-    from medlive.web.site import Site
 
     settings = load_settings().settings
 
     async def run() -> None:
         with _stopped_by_signals() as stop:
-            async with open_database(settings) as database:
-                if part is WebPart.METRICS:
-                    rooms = [metrics_room(partial(read_metrics, database, settings))]
-                else:
-                    public = part is WebPart.PUBLIC
-                    rooms = [
-                        room
-                        for room in ROOMS
-                        if part is WebPart.ALL or room.public is public
-                    ]
-                site = Site(database, settings, snapshots_path(settings), preview)
-                if not all(room.public for room in rooms):
-                    site = replace(
-                        site,
-                        key=instance_key(
-                            settings, "web.key", "everybody is signed out"
-                        ),
-                    )
-                    await check_exposure(site, host)
-                app = build_app(site, rooms)
+            async with AsyncExitStack() as stack:
+                prepare = partial(_open_app, stack, settings, part, preview, host)
+                app = await wait_until_ready(prepare, stop, host, port)
+                if app is None:
+                    return
                 async with serve_web(app, host, port) as address:
                     say(f"serving at {address} (stop with Ctrl-C)")
                     await keep_reachable(settings, stop)
 
     wait_for(run())
+
+
+async def _open_app(
+    stack: AsyncExitStack, settings: "Settings", part: WebPart, preview: bool, host: str
+) -> "FastAPI":
+    """The application of a part, whose database stays open as long as `stack`.
+
+    Args:
+        stack: What closes the database.
+        settings: The settings.
+        part: What is served.
+        preview: Whether snapshots that are not publishable are shown.
+        host: The address that will be listened on.
+
+    Raises:
+        ServiceUnavailable: while the database, its tables or an account are missing.
+        ConfigError: while a key is missing.
+    """
+    from medlive.service.database import instance_key, open_database
+    from medlive.service.metrics import read_metrics
+    from medlive.service.paths import snapshots_path
+    from medlive.web.accounts.access import check_exposure
+    from medlive.web.app import ROOMS, build_app
+    from medlive.web.metrics import metrics_room
+    from medlive.web.site import Site
+
+    async with AsyncExitStack() as own:
+        database = await own.enter_async_context(open_database(settings))
+        if part is WebPart.METRICS:
+            rooms = [metrics_room(partial(read_metrics, database, settings))]
+        else:
+            public = part is WebPart.PUBLIC
+            rooms = [
+                room for room in ROOMS if part is WebPart.ALL or room.public is public
+            ]
+        site = Site(database, settings, snapshots_path(settings), preview)
+        if not all(room.public for room in rooms):
+            key = instance_key(settings, "web.key", "everybody is signed out")
+            site = replace(site, key=key)
+            await check_exposure(site, host)
+        stack.push_async_exit(own.pop_all())
+        return build_app(site, rooms)
 
 
 def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:

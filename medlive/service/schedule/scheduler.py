@@ -33,7 +33,13 @@ from medlive.db.session import (
 )
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.people import Act
-from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, describe
+from medlive.errors import (
+    CheckFailed,
+    DatabaseUnavailable,
+    EvidenceUnavailable,
+    MedliveError,
+    describe,
+)
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.backup.make import back_up_week
@@ -45,6 +51,7 @@ from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import STEP, open_app, run_step_job
+from medlive.service.liveness import Health
 from medlive.service.lost_threads import queue_lost
 from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
@@ -98,11 +105,13 @@ async def run_scheduler(
     once: bool = False,
     clock: Callable[[], datetime] | None = None,
     wake_s: float = WAKE_S,
+    health: Health | None = None,
 ) -> list[StepResult]:
     """Run each step when it is due until `stop` is set, or with `once` run what is due now; the results.
 
     `clock` says what is due; None: this machine's, within bounds of the database's (`BelievedClock`). A step that
     is running when `stop` is set is cancelled; its row stays "running" and the next scheduler runs it again.
+    `health` gets what it waits for.
     Raises CheckFailed with `once` while another scheduler is active, ConfigError, and DatabaseUnavailable.
     """
     async with (
@@ -110,7 +119,9 @@ async def run_scheduler(
         lock_connection(database) as connection,
         open_app(database).open_async() as app,
     ):
-        runner = _Runner(app, database, settings, notify, clock, once)
+        runner = _Runner(
+            app, database, settings, notify, clock, once, health or Health()
+        )
         working = asyncio.create_task(runner.work(connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -132,6 +143,7 @@ class _Runner:
     notify: Notify
     clock: Callable[[], datetime] | None
     again: bool
+    health: Health
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -151,7 +163,9 @@ class _Runner:
                     hint="it runs the steps when they are due",
                 )
             self._notify_once("another scheduler is active; waiting for it to end")
+            self.health.waiting = "another scheduler is active"
             await asyncio.sleep(wake_s)
+        self.health.waiting = None
         if once:
             await self._run_due(None)
             await look_safely(self.database, self.settings, clock=self.clock or now)
@@ -335,6 +349,9 @@ async def run_step(
                     run.counts = await WORK[step](database, settings, week)
         except DatabaseUnavailable:
             raise
+        except EvidenceUnavailable as error:
+            # It is missed, and named by a check of its own: the step is due as soon as it is there.
+            run.counts = {steps.AGAIN: describe(error)}
         except MedliveError as error:
             run.counts = {"problem": describe(error)}
         except Exception as error:

@@ -101,7 +101,7 @@ async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_i
         [Queue.CURATE],
         taken,
         pipeline=pipeline,
-        find_evidence=app,
+        find_missing=app,
         stop=asyncio.Event(),
     )
     job = Job(

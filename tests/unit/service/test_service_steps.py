@@ -14,6 +14,7 @@ from medlive.config import ScheduleSection, WeeklyTime
 from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
+from medlive.service.liveness import Health
 from medlive.service.schedule.scheduler import _Runner
 from medlive.service.schedule.steps import (
     AFTER,
@@ -416,7 +417,13 @@ async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_loo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runner = _Runner(
-        None, None, None, print, lambda: datetime(2026, 11, 22, tzinfo=UTC), False
+        None,
+        None,
+        None,
+        print,
+        lambda: datetime(2026, 11, 22, tzinfo=UTC),
+        False,
+        Health(),
     )
     begun, go, runs = asyncio.Event(), asyncio.Event(), 0
 
