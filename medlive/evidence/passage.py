@@ -53,7 +53,7 @@ class Side(StrEnum):
     """A way of finding passages; a hybrid search fuses several."""
 
     LEXICAL = "lexical"  # BM25 over a phrase's words
-    JOINT = "joint"  # BM25 over the words of all phrases of one language
+    JOINT = "joint"  # BM25 over the words of all phrases of a language
     DENSE = "dense"  # Nearest vectors to a phrase
     RERANK = "rerank"  # A cross-encoder's order of the other sides' results
     PUBMED = "pubmed"  # PubMed's own order of relevance

@@ -167,10 +167,11 @@ class IndexRetriever:
                             phrase[:_MAX_QUERY_CHARS], depth, not_after, corpora
                         )
                     )
-            if self._lexical is not None and (words := joint_phrase(query)):
-                found[at][Side.JOINT, 0] = self._lexical.search(
-                    words, depth, not_after, corpora
-                )
+            if self._lexical is not None:
+                for number, words in enumerate(joint_phrases(query)):
+                    found[at][Side.JOINT, number] = self._lexical.search(
+                        words, depth, not_after, corpora
+                    )
         for (at, n), near in zip(
             readable, self._nearest_batched(requests), strict=True
         ):
@@ -305,11 +306,18 @@ def _rounded(score: float) -> float:
     return float(f"{score:.{_DIGITS}g}")
 
 
-def joint_phrase(query: Query) -> str:
-    """The words of all phrases in the language of the first; "" where that is one phrase alone."""
-    language = language_of(query.phrases[0])
-    alike = [phrase for phrase in query.phrases if language_of(phrase) == language]
-    return " ".join(alike) if len(alike) > 1 else ""
+def joint_phrases(query: Query) -> list[str]:
+    """For each language of a query's phrases all their words; nothing for one phrase alone.
+
+    Each language has an order of its own, so that a claim that is searched by three English
+    phrases and in its own Chinese words finds what is written in Chinese.
+    """
+    if len(query.phrases) < 2:
+        return []
+    words: dict[str, list[str]] = {}
+    for phrase in query.phrases:
+        words.setdefault(language_of(phrase), []).append(phrase)
+    return [" ".join(phrases) for phrases in words.values()]
 
 
 def fused(orders: Orders) -> list[tuple[int, float]]:
@@ -324,7 +332,7 @@ def fused(orders: Orders) -> list[tuple[int, float]]:
 
 
 def _weights(orders: Orders) -> dict[tuple[Side, int], float]:
-    """What each order counts: one, and where there is a joint order, that its share of what words count."""
+    """What each order counts: one, and where there are joint orders, each of them its share of what words count."""
     phrases = sum(side is Side.LEXICAL for side, _ in orders)
     weights: dict[tuple[Side, int], float] = {}
     for side, number in orders:

@@ -29,9 +29,9 @@ WHY = "the proof of a decision is never changed"
 def upgrade() -> None:
     listed = ", ".join(f"'{reason}'" for reason in REASONS.split())
     for table in ("curations", "holds"):
-        name = op.f(f"ck_{table}_reason_known")
-        op.drop_constraint(name, table)
-        op.create_check_constraint(name, table, f"reason IN ({listed})")
+        known = op.f(f"ck_{table}_reason_known")
+        op.drop_constraint(known, table)
+        op.create_check_constraint(known, table, f"reason IN ({listed})")
     for name, comment in FIGURES.items():
         column = sa.Column(name, sa.Float, comment=f"{comment}; NULL: not proved")
         op.add_column("case_revisions", column)
