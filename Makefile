@@ -12,7 +12,7 @@ test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos bench bench-curation bench-scale year containers units clean
+.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -81,6 +81,9 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 
 chaos: $(VENV)/.dev ## 300 weeks, each under a fault (kills, resets, full disks, late workers, odd clocks), freeze whole. CHAOS="--weeks 16": 16 of one
 	@PYTHONPATH=benchmarks tests/in_memory.sh $(BIN)/python -m tests.chaos $(CHAOS)
+
+monitors: $(VENV)/.dev ## a real Prometheus reads the real metrics: every query, and each alert fires by its fault; 3 minutes
+	@tests/in_memory.sh $(BIN)/python -m tests.monitors $(MONITORS)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
 	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/scale.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \

@@ -30,7 +30,7 @@ from medlive.db.audit.threads import THREADS
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database, Session
 
-MOST_MS = 200.0
+MOST_MS = 300.0
 FILL = (
     "SELECT setseed(0.5)",
     "INSERT INTO sources (name, kind) SELECT 's' || i, 'site' FROM generate_series(1, 8) AS i",

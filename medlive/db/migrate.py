@@ -165,7 +165,7 @@ def check(url: str) -> list[str]:
     with connect(url) as connection:
         revision = read_revision(connection)
         if revision != head():
-            return [f"the schema is at revision {revision}, the program at {head()}"]
+            return [_compare_versions(revision)]
         context = MigrationContext.configure(
             connection,
             opts={
@@ -182,6 +182,22 @@ def check(url: str) -> list[str]:
         if _queue_revision(connection) != max(_queue_migrations()):
             found.append("Procrastinate's tables are not at the installed version")
         return found
+
+
+def is_newer(url: str) -> bool:
+    """Whether the schema was upgraded by a newer program than this. Raises DatabaseUnavailable."""
+    with connect(url) as connection:
+        revision = read_revision(connection)
+        return revision is not None and revision not in _known_revisions()
+
+
+def _compare_versions(revision: str | None) -> str:
+    """What is wrong with a revision that is not this program's, in a sentence."""
+    if revision is None:
+        return f"the database has no tables of medlive, which is at {head()}"
+    known = revision in _known_revisions()
+    compared = "older" if known else "newer"
+    return f"the schema is at {revision}, {compared} than this medlive ({head()})"
 
 
 def include_name(name: str | None, type_: str, parent_names: Any) -> bool:

@@ -62,7 +62,7 @@ def test_an_upgrade_is_shown_then_done_then_undone(old: Instance) -> None:
     before = contents(old)
     plan = old.here("db", "upgrade", "--dry-run", "--json").json
     shown = old.here("db", "upgrade", "--dry-run").out
-    refused = old.here("status", status=2)
+    refused = old.here("status", status=3)
     assert contents(old) == before
 
     assert plan["revision"] == OLD

@@ -112,33 +112,60 @@ async def test_pages_in_both_directions_are_the_whole_list(
 ) -> None:
     monkeypatch.setattr("medlive.db.audit.listing._FEW", few)
     for where in FILTERS:
-        for descending in (True, False):
-            order: dict[str, Any] = {"sort": sort, "descending": descending}
-            whole = await every(filled, where, **order)
-            value = {"changed": "changed_at", "posted": "posted_at"}[sort]
-            assert [getattr(r, value) for r in whole] == sorted(
-                (getattr(r, value) for r in whole), reverse=descending
-            )
-            forwards: list[Any] = []
-            after, pages = None, []
-            async with filled.begin() as session:
-                while True:
-                    page = await load_page(
-                        session, THREADS, where, after=after, size=7, **order
-                    )
-                    assert (page.before is None) == (after is None)
-                    pages.append(page)
-                    forwards += page.rows
-                    if (after := page.after) is None:
-                        break
-                assert forwards == whole
-                backwards, before = list(pages[-1].rows), pages[-1].before
-                while before is not None:
-                    page = await load_page(
-                        session, THREADS, where, before=before, size=7, **order
-                    )
-                    backwards, before = [*page.rows, *backwards], page.before
-                assert backwards == whole
+        await check_pages(filled, where, sort)
+
+
+# Twelve threads are taken for many, and each way of finding their first is taken.
+@pytest.mark.parametrize(("most", "walked"), [(10_000, 5), (0, 30), (0, 10_000)])
+@pytest.mark.parametrize("sort", ["changed", "posted"])
+async def test_pages_of_common_words_are_the_whole_list(
+    filled: Database, sort: str, most: int, walked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = "medlive.db.audit.listing"
+    monkeypatch.setattr(f"{listing}.MOST_COUNTED", 2)
+    monkeypatch.setattr(f"{listing}._SORTED", most)
+    monkeypatch.setattr(f"{listing}._WALKED", walked)
+    chosen: tuple[dict[str, tuple[str, ...]], ...] = (
+        {},
+        {"language": ("en", "zh")},
+        {"source": ("s0",)},
+    )
+    for facets in chosen:
+        where = Filter(facets, text="headaches")
+        await check_pages(filled, where, sort, size=2)
+
+
+async def check_pages(
+    database: Database, where: Filter, sort: str, size: int = 7
+) -> None:
+    """Pages in both directions, one after another, are the whole list in its order."""
+    for descending in (True, False):
+        order: dict[str, Any] = {"sort": sort, "descending": descending}
+        whole = await every(database, where, **order)
+        value = {"changed": "changed_at", "posted": "posted_at"}[sort]
+        assert [getattr(r, value) for r in whole] == sorted(
+            (getattr(r, value) for r in whole), reverse=descending
+        )
+        forwards: list[Any] = []
+        after, pages = None, []
+        async with database.begin() as session:
+            while True:
+                page = await load_page(
+                    session, THREADS, where, after=after, size=size, **order
+                )
+                assert (page.before is None) == (after is None)
+                pages.append(page)
+                forwards += page.rows
+                if (after := page.after) is None:
+                    break
+            assert forwards == whole
+            backwards, before = list(pages[-1].rows), pages[-1].before
+            while before is not None:
+                page = await load_page(
+                    session, THREADS, where, before=before, size=size, **order
+                )
+                backwards, before = [*page.rows, *backwards], page.before
+            assert backwards == whole
 
 
 def brute(rows: Sequence[ThreadItem], facet: str, where: Filter) -> dict[str, int]:

@@ -38,7 +38,7 @@ def empty_url(database_url: str) -> str:
 
 def test_an_empty_database_is_brought_to_the_model_once(empty_url: str) -> None:
     assert migrate.check(empty_url) == [
-        f"the schema is at revision None, the program at {migrate.head()}"
+        f"the database has no tables of medlive, which is at {migrate.head()}"
     ]
     assert migrate.upgrade(empty_url) is True
     assert migrate.check(empty_url) == []

@@ -224,8 +224,10 @@ def check(as_json: JsonOption = False) -> None:
 
 def _find_remedy(url: str) -> str:
     """What helps where schema and model differ: an upgrade only where one is pending."""
-    from medlive.db.migrate import is_newest
+    from medlive.db.migrate import is_newer, is_newest
 
+    if is_newer(url):
+        return "install the medlive that upgraded it; this one is older than the schema"
     if not is_newest(url):
         return "medlive db upgrade"
     return "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"

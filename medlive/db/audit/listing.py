@@ -9,8 +9,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from sqlalchemy import (
     ARRAY,
+    ClauseElement,
     ColumnElement,
     DateTime,
+    Executable,
     Integer,
     Select,
     Text,
@@ -26,6 +28,9 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.operators import custom_op
 
 from medlive.bounds import CURSOR_CHARS
 from medlive.clock import iso_week, now
@@ -40,6 +45,9 @@ MOST_COUNTED: Final = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
 WEEKS_COUNTED: Final = 13
 _FEW: Final = 50_000  # Rows that are looked through
+# Rows with a filter's words that are all sorted; of more, some of the first are likely to be met soon in the order.
+_SORTED: Final = 12_000
+_WALKED: Final = 20_000  # Rows in an order whose words are read before they are sorted
 # Spelt out, as the conditions of partial indexes are
 _EMPTY: Final[Any] = literal_column("''")
 _KEY: Final = re.compile(
@@ -246,7 +254,7 @@ async def _load_page(
     backwards = before is not None
     down = descending != backwards
     query = listing.select(where, matching, order, descending=down)
-    beyond = []
+    beyond: list[Any] = []
     if (key := before if backwards else after) is not None:
         place, here = tuple_(*order), tuple_(*_parse_key(key, order))
         beyond = [place < here if down else place > here]
@@ -256,6 +264,20 @@ async def _load_page(
     ):
         nearest = _first_of_each(*groups, beyond, order, descending=down, size=size + 1)
         beyond = [_is_any(order[-1], list(await session.scalars(nearest)))]
+    if matching is not None and isinstance(matching.operator, custom_op):
+        with_words = await _find_nearest(
+            session,
+            listing,
+            where,
+            matching,
+            beyond,
+            order,
+            descending=down,
+            size=size + 1,
+        )
+        if with_words is not None:
+            beyond = [_is_any(order[-1], with_words)]
+            query = listing.select(Filter(), None, order, descending=down)
     found = list((await session.execute(query.where(*beyond).limit(size + 1))).all())
     more, found = len(found) > size, found[:size]
     if backwards:
@@ -265,6 +287,66 @@ async def _load_page(
     keys = tuple(_format_key(row, len(order)) for row in found)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
     return Page(rows, first if has_before else None, last if has_after else None, keys)
+
+
+class _Explain(Executable, ClauseElement):
+    """PostgreSQL's plan of a statement, which is not run."""
+
+    inherit_cache = False
+
+    def __init__(self, statement: Rows) -> None:
+        self.statement = statement
+
+
+@compiles(_Explain)
+def _compile_explain(element: _Explain, compiler: SQLCompiler, **options: Any) -> str:
+    return f"EXPLAIN (FORMAT JSON) {compiler.process(element.statement, **options)}"
+
+
+async def _find_nearest(
+    session: AsyncSession,
+    listing: Listing[Any],
+    where: Filter,
+    matching: Any,
+    beyond: list[Any],
+    order: tuple[Any, ...],
+    *,
+    descending: bool,
+    size: int,
+) -> list[int] | None:
+    """The last keys of the first rows that have common words; None where the order is best followed.
+
+    Whoever follows an order reads the words of every row until enough have them, of seldom ones those of most rows.
+    The index of words finds all rows that have them, of common ones most rows too. So the order is followed for a
+    while where PostgreSQL takes the words for common, and all rows that have them are sorted elsewhere.
+    """
+    conditions = [*listing.conditions(where, matching), *beyond]
+    thread_id = listing.words.class_.thread_id
+    plan = await session.scalar(_Explain(select(thread_id).where(matching)))
+    turned = _turn(order, descending)
+    if plan[0]["Plan"]["Plan Rows"] > _SORTED:
+        if not where.facets and not listing.within(where):
+            return None
+        required = [listing.facets[name] != _EMPTY for name in listing.required]
+        ahead = select(*order).where(*required, *beyond).order_by(*turned)
+        edge = (await session.execute(ahead.offset(_WALKED).limit(1))).first()
+        near = [] if edge is None else [_up_to(order, edge, descending)]
+        walk = select(order[-1]).where(*conditions, *near).order_by(*turned)
+        keys = list(await session.scalars(walk.limit(size)))
+        if len(keys) == size or edge is None:
+            return keys
+    rows = select(*(key.label(f"key_{n}") for n, key in enumerate(order)))
+    found = rows.where(*conditions).cte("found").prefix_with("MATERIALIZED")
+    columns = list(found.c)
+    nearest = select(columns[-1]).order_by(*_turn(columns, descending)).limit(size)
+    return list(await session.scalars(nearest))
+
+
+def _up_to(order: tuple[Any, ...], edge: Any, descending: bool) -> Any:
+    """The condition that a row does not lie behind another one in an order."""
+    here = [literal(value, key.type) for key, value in zip(order, edge, strict=True)]
+    place, last = tuple_(*order), tuple_(*here)
+    return place >= last if descending else place <= last
 
 
 async def _groups(
