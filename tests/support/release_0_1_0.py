@@ -73,13 +73,23 @@ def read_columns(connection: psycopg.Connection[Any]) -> dict[str, list[str]]:
     return columns
 
 
+RENAMED = {("claim_verdicts", "second_goes_against"): "second_false_by_passage"}
+"""(table, column of 0.1.0) → its name in a later version."""
+
+
 def digest_rows(
     connection: psycopg.Connection[Any], columns: Columns
 ) -> dict[str, str]:
-    """Table → number and digest of its rows, by these columns alone."""
+    """Table → number and digest of its rows, by these columns alone, or what they are called by now."""
     digests = {}
+    known = connection.execute(
+        "SELECT table_name, column_name FROM information_schema.columns"
+    ).fetchall()
     for table, names in columns.items():
-        listed = SQL(", ").join(map(Identifier, names))
+        present = [
+            name if (table, name) in known else RENAMED[table, name] for name in names
+        ]
+        listed = SQL(", ").join(map(Identifier, present))
         query = SQL(
             "SELECT count(*) || ' ' || coalesce(md5(string_agg(row::text, '|'"
             " ORDER BY row::text)), '') FROM (SELECT {} FROM {}) AS row"
