@@ -448,6 +448,21 @@ def test_several_phrases_are_fused_without_vectors(tmp_path: Path) -> None:
     assert all(h.score == h.sides[0].score for h in one)
 
 
+def test_a_claims_own_language_is_not_drowned_by_its_english_phrases(
+    tmp_path: Path,
+) -> None:
+    source = tmp_path / "mixed.jsonl"
+    subjects = ("Insomnia", "Sleeping tablets", "Behavioural therapy")
+    texts = [f"{each}, part {n}." for n in range(8) for each in subjects]
+    texts.append("慢性失眠首选认知行为治疗。")
+    rows = [{"id": str(n), "title": "t", "text": t} for n, t in enumerate(texts)]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    build_index([open_corpus(source)], tmp_path / "index")
+    phrases = ("insomnia", "sleeping tablets", "behavioural therapy", "慢性失眠的治疗")
+    [hits] = search(open_index(tmp_path / "index"), Query(*phrases), k=6)
+    assert any(hit.passage.text == texts[-1] for hit in hits)
+
+
 def test_every_kind_finds_what_flat_finds_first(
     tmp_path: Path, index: Path, passages: list[Passage]
 ) -> None:
