@@ -244,9 +244,6 @@ def test_the_commands_make_change_and_list_accounts(
     def medlive(*arguments: str) -> tuple[int, str]:
         return run(["user", *arguments]), capsys.readouterr().out
 
-    everywhere = ["serve", "--host", "0.0.0.0", "--port", "0", "--part", "private"]
-    assert run(everywhere) == 2
-    assert "medlive user invite NAME --role admin" in capsys.readouterr().err
     status, first = medlive("invite", "ada", "--role", "admin")
     assert (status, first.startswith("https://medlive.example/invitation/")) == (
         0,
