@@ -271,12 +271,12 @@ async def test_a_database_without_tables_is_waited_for(
     monkeypatch.setattr("medlive.service.database.RETRY_S", 0.02)
     missing, health, stop = True, Health(), asyncio.Event()
 
-    def refuse(url: str) -> bool:
+    def refuse(url: str) -> None:
         if missing:
             raise SchemaUnsuitable("the database has no tables")
-        return migrate.upgrade(url)
+        migrate.prepare(url)
 
-    monkeypatch.setattr("medlive.service.database.upgrade", refuse)
+    monkeypatch.setattr("medlive.service.database.prepare", refuse)
     settings = load_settings(instance.environment()).settings
 
     async def work() -> str:
