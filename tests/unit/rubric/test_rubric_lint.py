@@ -144,6 +144,19 @@ SUSPECT = [
 ]
 
 
+def test_a_penalty_that_is_only_minor_stays_where_it_is_the_last() -> None:
+    minor = Finding(Fault.MINOR, "c3", "few answers commit it")
+    assert [c.points for c in without_faulty(GOOD_EN, [minor])] == [5, 5, -7]
+    false = Finding(Fault.FALSE, "c3", "it is no error")
+    assert [c.points for c in without_faulty(GOOD_EN, [minor, false])] == [5, 5]
+    another = criterion("Recommends stopping all medicines at once.", -8, number=4)
+    assert [c.points for c in without_faulty((*GOOD_EN, another), [minor])] == [
+        5,
+        5,
+        -8,
+    ]
+
+
 @pytest.mark.parametrize("text", SUSPECT)
 def test_a_suspicion_is_voiced_and_is_no_fault(text: str) -> None:
     odd = criterion(text, number=4)
