@@ -1,18 +1,47 @@
 """medlive: a weekly, checksummed benchmark of real clinical questions."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from medlive.snapshot.load import load_snapshot
+    from medlive import frames, plot
+    from medlive.api import (
+        answer,
+        compare,
+        contamination,
+        grade,
+        load_bundle,
+        load_run,
+        load_snapshot,
+        open_judge,
+        power,
+        protocol,
+        score,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load_snapshot"]
+__all__ = [
+    "__version__",
+    "answer",
+    "compare",
+    "contamination",
+    "frames",
+    "grade",
+    "load_bundle",
+    "load_run",
+    "load_snapshot",
+    "open_judge",
+    "plot",
+    "power",
+    "protocol",
+    "score",
+]
 
 
 def __getattr__(name: str) -> object:
     # Imported when it is asked for: `medlive --help` needs none of it.
-    if name == "load_snapshot":
-        from medlive.snapshot.load import load_snapshot
-
-        return load_snapshot
+    if name in ("frames", "plot"):
+        return import_module(f"medlive.{name}")
+    if name in __all__:
+        return getattr(import_module("medlive.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

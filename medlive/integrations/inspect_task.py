@@ -1,10 +1,12 @@
 """medlive as an Inspect AI task: `inspect eval medlive/medlive -T snapshot=PATH`.
 
-Asks what `medlive eval run` asks (the pinned prompt template, one user message) and grades as `medlive eval grade
---mode criterion` does (the same prompt, the same reading of replies), with the model of the role `grader`.
+Asks what `medlive eval run` asks (the pinned prompt template, one user message) and grades as `medlive eval grade`
+does, with the model of the role `grader`: the same prompt, the same reading of replies, the same judge by its digest
+and so the same shared verdicts.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from inspect_ai import Task, task
@@ -38,6 +40,7 @@ from medlive import load_snapshot
 from medlive.errors import EndpointUnavailable
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase, Mode
 from medlive.evaluation.runs.templates import CLINICAL, load_template
@@ -73,12 +76,15 @@ def medlive(
     structured: bool = True,
     allow_unpinned: bool = False,
     verify: bool = True,
+    mode: str = Mode.RUBRIC.value,
+    cache: str | None = None,
 ) -> Task:
-    """The cases of a verified snapshot, graded criterion by criterion.
+    """The cases of a verified snapshot with their rubrics.
 
     `snapshot` is a folder or a version; the filters are those of `Snapshot.filter`. `structured` asks the grader
     for JSON of its schema, False leaves that to the prompt. `allow_unpinned` accepts a grader that names itself
-    otherwise than it was asked for (an alias).
+    otherwise than it was asked for (an alias). `mode` is "rubric", a call an answer, or "criterion", a call a
+    criterion. `cache` is a folder of verdicts shared with `medlive eval grade --cache`; none are shared without.
     """
     chosen = load_snapshot(snapshot, verify=verify).filter(
         language=language,
@@ -111,7 +117,7 @@ def medlive(
     return Task(
         dataset=MemoryDataset(samples, name=f"medlive-{cases.name}"),
         solver=generate(),
-        scorer=rubric(structured=structured, allow_unpinned=allow_unpinned),
+        scorer=rubric(structured, allow_unpinned, mode, cache),
         version=cases.name,
         metadata=about,
     )
@@ -139,15 +145,26 @@ _METRICS: Final = {
 
 
 @scorer(metrics=_METRICS)
-def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
-    """The paper's case score, in [0, 1]; NaN, and so in no mean, while a criterion is ungraded."""
+def rubric(
+    structured: bool = True,
+    allow_unpinned: bool = False,
+    mode: str = Mode.RUBRIC.value,
+    cache: str | None = None,
+) -> Scorer:
+    """The complete score of a case, in [0, 1]; NaN, and so in no mean, while a criterion is ungraded."""
+    shared = None if cache is None else GradeCache(Path(cache))
 
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = _answer(case, state.output)
         grader = _Grader(get_model(role="grader", required=True), structured)
         grades = await grade_answer(
-            case, answer, grader, mode=Mode.CRITERION, allow_unpinned=allow_unpinned
+            case,
+            answer,
+            grader,
+            mode=Mode(mode),
+            allow_unpinned=allow_unpinned,
+            cache=shared,
         )
         result = case_score(
             case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.COMPLETE

@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -21,6 +22,7 @@ from medlive.digest import canonical_json
 from medlive.errors import ConfigError
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
 from medlive.evaluation.runs.templates import CLINICAL, load_template
@@ -114,9 +116,16 @@ async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
         "0",
         "false",
     )
+    mode = Mode(os.environ.get("MEDLIVE_GRADER_MODE") or Mode.RUBRIC)
+    shared = os.environ.get("MEDLIVE_GRADER_CACHE")
     async with aclosing(open_endpoint(settings)) as engine:
         return await grade_answer(
-            case, answer, engine, mode=Mode.CRITERION, allow_unpinned=unpinned
+            case,
+            answer,
+            engine,
+            mode=mode,
+            allow_unpinned=unpinned,
+            cache=GradeCache(Path(shared)) if shared else None,
         )
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -282,3 +283,28 @@ def test_its_snapshot_is_served_as_a_preview_and_fetched_again(
             done = loop.instance.finish(server)
         assert done.status == 0
     assert _files(tmp_path / f"medlive-{version}") == loop.files[0]
+
+
+def test_every_cell_of_the_notebook_runs_on_the_demo(loop: Loop) -> None:
+    notebook = Path(__file__).parents[2] / "docs" / "tutorials" / "notebook.ipynb"
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    program = ["import matplotlib\nmatplotlib.use('agg')\n"]
+    questions = 0
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            # An answer takes at most five lines; the first cell is the set-up
+            assert questions == 0 or len(source.splitlines()) <= 5
+            program.append(source)
+        else:
+            questions += source.startswith("## ")
+    assert questions == 10
+    home = str(loop.instance.home)
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(program)],
+        env={**loop.instance.environment(), "MEDLIVE_DEMO": home},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -245,23 +245,36 @@ async def grade_answer(
     mode: Mode = Mode.RUBRIC,
     max_retries: int = 1,
     allow_unpinned: bool = False,
+    cache: GradeCache | None = None,
 ) -> tuple[Grade, ...]:
-    """One answer's verdicts, in the rubric's order, as `grade_run` makes them but with nothing kept: for harnesses
-    that keep their own log. Empty for an answer that cannot be graded. Raises as `grade_run`, but for Locked.
+    """One answer's verdicts, in the rubric's order, as `grade_run` makes them, for harnesses with a log of their own.
+
+    What `cache` holds is not asked for. Empty for an answer that cannot be graded. Raises as `grade_run`, but for
+    Locked.
     """
     if not answer.gradable:
         return ()
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
+    record = Record()
+    grades: dict[str, Grade] = {}
+    for grade in find_cached(cache, [case], {case.case_id: answer}, judge, record):
+        grades[grade.criterion_id] = grade
+    left = [c for c in case.criteria if c.id not in grades]
     asker = open_asker(engine, max_retries, len(case.criteria), allow_unpinned)
 
     async def ask(work: Work) -> list[Grade]:
         verdicts = Verdicts(judge, work)
         return verdicts.grades(await asker.ask(judge.request(work), verdicts.read))
 
-    calls = await asyncio.gather(
-        *(ask(Work(case, answer, part)) for part in judge.parts(case.criteria))
-    )
-    return tuple(grade for grades in calls for grade in grades)
+    calls = [ask(Work(case, answer, part)) for part in judge.parts(left)]
+    for made in await asyncio.gather(*calls):
+        for grade in made:
+            grades[grade.criterion_id] = grade
+            if cache:
+                cache.add(case, answer, grade)
+    if cache:
+        cache.flush()
+    return tuple(grades[c.id] for c in case.criteria if c.id in grades)
 
 
 def open_asker(

@@ -1,0 +1,440 @@
+"""medlive in a notebook: snapshots, runs, bundles and their figures as typed objects.
+
+Everything here is also an attribute of the package: `import medlive; medlive.score("runs/a")`. Each function does
+what the command of the same name does; `medlive.frames` makes data frames of the results and `medlive.plot` figures.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from medlive.clock import now
+from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.asking.registry import Registry, load_registry, read_registry
+from medlive.evaluation.bundles.verify import verify_bundle
+from medlive.evaluation.cases.load import from_snapshot, load_cases
+from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.model import CaseSet, Mode, cluster_numbers
+from medlive.evaluation.protocols.model import Results, Subject
+from medlive.evaluation.protocols.registry import make_protocol
+from medlive.evaluation.protocols.runner import read_findings, run_protocol
+from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.runs.templates import default_template
+from medlive.evaluation.scoring.contamination import ContaminationTable
+from medlive.evaluation.scoring.contamination import contamination as contaminations
+from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+from medlive.evaluation.scoring.fresh import PERMUTATIONS, Window
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.score import (
+    CaseBasis,
+    ScoreTable,
+    labelled,
+    score_matrix,
+    score_runs,
+)
+from medlive.integrity.signing import PublicKey, public_key_of
+from medlive.llm.engine import EngineIdentity
+from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.statistics.bootstrap import Comparison
+from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair, spread_of
+
+if TYPE_CHECKING:
+    from medlive.evaluation.asking.run import RunResult
+    from medlive.evaluation.grading.grade import GradeResult
+    from medlive.llm.engine import Engine
+
+__all__ = [
+    "CasesNeeded",
+    "answer",
+    "compare",
+    "contamination",
+    "grade",
+    "load_bundle",
+    "load_run",
+    "load_snapshot",
+    "open_judge",
+    "power",
+    "protocol",
+    "score",
+]
+
+Run = str | Path | GradedRun
+"""A run folder, or a run that was loaded."""
+Runs = Run | Sequence[Run]
+Cases = str | Path | Snapshot | CaseSet
+"""A snapshot or a benchmark file, by its place or loaded."""
+Models = str | Path | Registry | None
+"""The models' cutoffs: a file like models.toml, or a loaded one; None: that of the configuration."""
+Choice = TypeVar("Choice", bound=StrEnum)
+UNASKED: Final = Findings(EngineIdentity("", ""))
+"""For protocols that ask no judge."""
+
+
+def load_run(path: str | Path, *, judge: str | None = None) -> GradedRun:
+    """Open a run folder with the verdicts of one grader.
+
+    Args:
+        path: The folder that `answer` or `medlive eval run` made.
+        judge: Which grader's verdicts, by its digest or model; needed where several graded it.
+
+    Raises:
+        BadInput: If it is not a run folder, or damaged.
+        UsageError: If that judge did not grade here.
+    """
+    return load_graded(Path(path), judge=judge)
+
+
+def load_bundle(
+    path: str | Path,
+    *,
+    snapshot: str | Path | None = None,
+    public_key: PublicKey | str | Path | None = None,
+) -> GradedRun:
+    """Verify a bundle, its scores recomputed, and return the run that it holds.
+
+    Args:
+        path: The archive or folder.
+        snapshot: The folder of the run's cases; None: the version that the bundle names is looked up.
+        public_key: The key that must have signed it; None: the one that the bundle names.
+
+    Raises:
+        BadInput: If there is no bundle.
+        CheckFailed: If a step of its verification failed or could not be taken.
+    """
+    keys = [] if public_key is None else [public_key_of(public_key)]
+    place = None if snapshot is None else Path(snapshot)
+    report = verify_bundle(
+        Path(path), public_keys=[key for key in keys if key], snapshot=place
+    )
+    if report.run is None or report.why_not:
+        raise CheckFailed(f"{path}: {report.why_not or 'its signature is not valid'}")
+    return report.run
+
+
+def score(
+    runs: Runs,
+    *,
+    metric: str = Metric.COMPLETE.value,
+    since: date | str | None = None,
+    until: date | str | None = None,
+    common: bool = False,
+    models: Models = None,
+    errata: str = ErrataMode.WARN.value,
+    errata_file: str | Path | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+) -> ScoreTable:
+    """Score runs side by side, as `medlive eval score` does.
+
+    Args:
+        runs: One run or several.
+        metric: "complete", "paper", "published" or "healthbench" (docs/method.md §2).
+        since: The first day of posting that counts; None: no end.
+        until: The last day, inclusive.
+        common: Score all models on the cases that all of them have a score for.
+        models: The models' cutoffs, for what was posted before and after them.
+        errata: "warn", "apply" or "ignore" what was withdrawn since the snapshot was frozen.
+        errata_file: Where that stands; None: beside the snapshot.
+        draws: Bootstrap draws of threads, the same for all models.
+        seed: Their seed.
+
+    Raises:
+        UsageError: If there is no run, or the runs cannot be compared.
+    """
+    graded = load_runs(runs)
+    search = ErrataSearch(
+        None if errata_file is None else Path(errata_file),
+        None,
+        None,
+        errata == ErrataMode.IGNORE,
+    )
+    mode = _choose("errata", ErrataMode, errata)
+    return score_runs(
+        graded,
+        metric=_choose("metric", Metric, metric),
+        draws=draws,
+        seed=seed,
+        errata=use_errata([run.run for run in graded], mode, search),
+        basis=CaseBasis.COMMON if common else CaseBasis.OWN,
+        registry=_registry(models),
+        window=Window(_day("since", since), _day("until", until)),
+    )
+
+
+def compare(first: Run, second: Run, **how: Any) -> Comparison:
+    """The paired difference of two runs on the cases that both have, with interval and p.
+
+    `how` is as for `score`. Raises UsageError where they cannot be compared.
+    """
+    table = score([first, second], **how)
+    return table.comparisons[0]
+
+
+def contamination(
+    runs: Runs, *, models: Models = None, permutations: int = PERMUTATIONS, **how: Any
+) -> ContaminationTable:
+    """How scores change past each model's cutoff, as `medlive eval contamination` says.
+
+    Args:
+        runs: One run or several.
+        models: The models' cutoffs.
+        permutations: Of the sides, for p.
+        how: As for `score`.
+    """
+    registry = _registry(models)
+    table = score(runs, models=registry, **how)
+    return contaminations(table, registry, permutations=permutations)
+
+
+@dataclass(frozen=True, slots=True)
+class CasesNeeded:
+    """How many cases show a difference of some points."""
+
+    points: float
+    to_tell_two_apart: int
+    after_the_cutoff: int | None  # None: those before it are too few for any number
+    spread: Spread
+
+
+def power(
+    points: float,
+    runs: Runs = (),
+    *,
+    spread: float = 30.0,
+    correlation: float = 0.5,
+    power: float = 0.8,
+    alpha: float = 0.05,
+    models: int = 2,
+    before: int | None = None,
+) -> CasesNeeded:
+    """How many cases tell two models apart by some points, as `medlive eval power` says.
+
+    Args:
+        points: The difference, of 100.
+        runs: Graded runs that show the spread; none: `spread` and `correlation` are assumed.
+        spread: The standard deviation of scores by case, in points of 100.
+        correlation: Of two models' scores.
+        power: The probability to find what is there.
+        alpha: The two-sided level.
+        models: How many are compared: the level is for all their pairs (Holm).
+        before: Cases up to the cutoff; None: as many as after it.
+
+    Raises:
+        UsageError: If the runs have fewer than two scored cases.
+        ValueError: If power and alpha are not in (0, 1), or power is not above alpha.
+    """
+    deviation = spread / 100
+    seen: Spread | None = Spread(deviation * sqrt(2 - 2 * correlation), deviation)
+    graded = load_runs(runs) if runs else []
+    if graded:
+        cases, values = score_matrix(score_runs(graded, draws=1))
+        seen = spread_of(values, cluster_numbers(cases))
+    if seen is None:
+        raise UsageError("expected runs with at least two scored cases")
+    pairs = models * (models - 1) / 2
+    return CasesNeeded(
+        points=points,
+        to_tell_two_apart=cases_for_pair(
+            points / 100, seen.difference, power=power, alpha=alpha / pairs
+        ),
+        after_the_cutoff=cases_for_drop(
+            points / 100, seen.score, before=before, power=power, alpha=alpha / models
+        ),
+        spread=seen,
+    )
+
+
+async def protocol(
+    name: str,
+    runs: Runs,
+    *,
+    judge: "Engine | None" = None,
+    out: str | Path = "protocols",
+    concurrency: int = 16,
+    **options: Any,
+) -> Results:
+    """Apply another paper's method to runs, as `medlive eval protocol run` does.
+
+    Args:
+        name: The protocol; `medlive eval protocol list` shows them.
+        runs: One run or several.
+        judge: Who is asked (`open_judge`); None for protocols that ask nobody.
+        out: The folder of what judges said: nothing on record is asked again.
+        concurrency: Most calls at once.
+        options: The protocol's own.
+
+    Raises:
+        UsageError: If there is no such protocol or option, or it needs a judge.
+    """
+    method = make_protocol(name, options)
+    material = [Subject.of(run) for run in labelled(load_runs(runs))]
+    if not method.asks:
+        return method.results(material, UNASKED)
+    if judge is None:
+        raise UsageError(f"{name} asks a judge: give judge=open_judge(…)")
+    await run_protocol(method, material, Path(out), judge, concurrency=concurrency)
+    findings, _ = read_findings(method, Path(out), judge.identity)
+    return method.results(material, findings)
+
+
+def open_judge(
+    model: str,
+    base_url: str,
+    *,
+    api_key_env: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    concurrency: int = 16,
+) -> "Engine":
+    """A model at an OpenAI-compatible endpoint as a judge or grader.
+
+    Args:
+        model: Its id at the endpoint.
+        base_url: The endpoint, ending in /v1.
+        api_key_env: The variable that holds the key; None: OPENAI_API_KEY, which may be unset.
+        parameters: Sent with each call, such as temperature.
+        concurrency: Most calls at once.
+    """
+    from medlive.config import load_settings
+    from medlive.service.wiring import grader_engine
+
+    return grader_engine(
+        load_settings().settings.roles.grader,
+        model=model,
+        base_url=base_url,
+        api_key_env=api_key_env,
+        concurrency=concurrency,
+        parameters=parameters,
+    )
+
+
+async def answer(
+    cases: Cases,
+    model: str,
+    out: str | Path,
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    template: str | None = None,
+    concurrency: int = 16,
+) -> "RunResult":
+    """Ask a model about every case, as `medlive eval run` does; again goes on where it stopped.
+
+    Args:
+        cases: The snapshot or benchmark file.
+        model: A name of models.toml, or the id at the endpoint.
+        out: The run folder.
+        base_url: The endpoint; None: as models.toml says.
+        api_key_env: The variable that holds the key.
+        parameters: Sent with each call.
+        template: How a case is put; None: by the cases.
+        concurrency: Most calls at once.
+
+    Raises:
+        UsageError: If the folder is another run.
+        EndpointUnavailable: If the endpoint seems dead; what was answered is kept.
+    """
+    from medlive.config import load_settings
+    from medlive.evaluation.asking.run import run_model
+    from medlive.service.wiring import choose_candidate, open_endpoint
+
+    chosen = choose_candidate(
+        load_settings().settings,
+        model,
+        base_url=base_url,
+        api_key_env=api_key_env,
+        parameters=parameters,
+    )
+    engine = open_endpoint(chosen.model_copy(update={"concurrency": concurrency}))
+    use = ModelUse(
+        model,
+        engine.identity.engine,
+        (chosen.base_url or "").partition("?")[0],
+        chosen.parameters,
+        chosen.model if chosen.model != model else None,
+        None,
+    )
+    case_set = _cases(cases)
+    async with aclosing(engine):
+        return await run_model(
+            case_set,
+            engine.complete,
+            Path(out),
+            use=use,
+            created_at=now(),
+            template=template or default_template(case_set),
+            concurrency=concurrency,
+        )
+
+
+async def grade(
+    run: str | Path, judge: "Engine", *, mode: str = Mode.RUBRIC.value
+) -> "GradeResult":
+    """Grade a run's answers, as `medlive eval grade` does; what is graded is not asked again.
+
+    Args:
+        run: The run folder.
+        judge: The grader (`open_judge`); it is closed at the end.
+        mode: "rubric", a call an answer, or "criterion", a call a criterion.
+
+    Raises:
+        EndpointUnavailable: If the endpoint seems dead; what was graded is kept.
+    """
+    from medlive.evaluation.grading.grade import grade_run
+
+    async with aclosing(judge):
+        return await grade_run(Path(run), judge, mode=_choose("mode", Mode, mode))
+
+
+def load_runs(runs: Runs) -> list[GradedRun]:
+    """The runs as they were given, folders opened."""
+    several = [runs] if isinstance(runs, str | Path | GradedRun) else runs
+    loaded = []
+    for run in several:
+        loaded.append(run if isinstance(run, GradedRun) else load_run(run))
+    return loaded
+
+
+def _cases(cases: Cases) -> CaseSet:
+    match cases:
+        case CaseSet():
+            return cases
+        case Snapshot():
+            return from_snapshot(cases)
+        case _ if Path(cases).exists():
+            return load_cases(Path(cases))
+        case _:
+            return from_snapshot(load_snapshot(cases))
+
+
+def _registry(models: Models) -> Registry:
+    if isinstance(models, Registry):
+        return models
+    if models is not None:
+        return read_registry(Path(models))
+    from medlive.config import load_settings
+
+    return load_registry(load_settings().settings.candidates)
+
+
+def _choose(name: str, kind: type[Choice], value: str) -> Choice:
+    try:
+        return kind(value)
+    except ValueError as exc:
+        choices = ", ".join(member.value for member in kind)
+        raise UsageError(f"{name}: expected {choices}, got {value!r}") from exc
+
+
+def _day(name: str, day: date | str | None) -> date | None:
+    if not isinstance(day, str):
+        return day
+    try:
+        return date.fromisoformat(day)
+    except ValueError as exc:
+        raise UsageError(f"{name}: expected YYYY-MM-DD, got {day!r}") from exc

@@ -1,0 +1,138 @@
+"""The package as a notebook uses it: what `medlive` exports, its frames and figures, and the tutorial's cells."""
+
+import asyncio
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+import medlive
+from medlive import frames, plot
+from medlive.errors import MissingExtra, UsageError
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.model import Mode
+from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.score import score_runs
+from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, verdict
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """Two graded runs of the same twelve cases."""
+    folders = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+
+        async def make(folder: Path = folder, name: str = name) -> None:
+            await run_model(
+                make_cases(12), Model(), folder, use=ModelUse(name), created_at=AT
+            )
+            judge = Judge(lambda request: verdict("1." in str(request.inputs)))
+            await grade_run(folder, judge, mode=Mode.CRITERION)
+
+        asyncio.run(make())
+        folders.append(folder)
+    return folders
+
+
+def test_everything_named_is_there_and_documented() -> None:
+    for name in medlive.__all__:
+        value = getattr(medlive, name)
+        assert name == "__version__" or value.__doc__, name
+    with pytest.raises(AttributeError):
+        _ = medlive.absent  # type: ignore[attr-defined]
+
+
+def test_a_score_is_that_of_the_command(runs: list[Path]) -> None:
+    table = medlive.score(runs, metric="paper", draws=50)
+    other = score_runs(
+        [load_graded(run) for run in runs], metric=Metric.PAPER, draws=50
+    )
+    assert [m.overall for m in table.models] == [m.overall for m in other.models]
+    assert medlive.compare(*runs, metric="paper", draws=50) == table.comparisons[0]
+
+
+def test_a_window_of_days_is_taken_as_text_or_date(runs: list[Path]) -> None:
+    text = medlive.score(runs[0], since="2025-03-01", draws=10)
+    day = medlive.score(runs[0], since=date(2025, 3, 1), draws=10)
+    assert text.models[0].overall == day.models[0].overall
+    assert text.models[0].overall.n == 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"metric": "best"}, {"errata": "no"}, {"since": "soon"}]
+)
+def test_a_wrong_value_names_what_was_expected(
+    runs: list[Path], wrong: dict[str, str]
+) -> None:
+    (name,) = wrong
+    with pytest.raises(UsageError, match=f"{name}: expected"):
+        medlive.score(runs, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_frames_of_each_library_hold_the_same(runs: list[Path]) -> None:
+    table = medlive.score(runs, draws=20)
+    for make, source, rows in (
+        (frames.cases, runs[0], 12),
+        (frames.answers, runs, 24),
+        (frames.verdicts, runs, 72),
+        (frames.scores, table, 24),
+        (frames.comparisons, table, 1),
+    ):
+        pandas = make(source)  # type: ignore[operator]
+        polars = make(source, "polars")  # type: ignore[operator]
+        arrow = make(source, "arrow")  # type: ignore[operator]
+        assert len(pandas) == len(polars) == arrow.num_rows == rows
+        assert list(pandas.columns) == polars.columns == arrow.column_names
+    with pytest.raises(UsageError, match="library: expected"):
+        frames.cases(runs[0], "numpy")  # type: ignore[arg-type]
+
+
+def test_the_scores_of_a_frame_have_the_tables_mean(runs: list[Path]) -> None:
+    table = medlive.score(runs, draws=20)
+    means = frames.scores(table).groupby("model").score.mean()
+    for model in table.models:
+        assert means[model.label] == pytest.approx(model.overall.mean)
+
+
+def test_a_missing_library_is_named(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = medlive.score(runs, draws=20)
+    monkeypatch.setattr("medlive.frames.find_spec", lambda name: None)
+    monkeypatch.setattr("medlive.plot.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra):
+        frames.scores(table)
+    with pytest.raises(MissingExtra):
+        plot.scores(table)
+
+
+def test_figures_show_every_model(runs: list[Path]) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    table = medlive.score(runs, draws=20)
+    labels = [text.get_text() for text in plot.scores(table).get_yticklabels()]
+    assert sorted(labels) == ["first", "second"]
+    assert len(plot.slices(table, "language").lines) == 2
+    assert len(plot.lengths(table).collections) == 2
+    assert plot.drops(medlive.contamination(runs, draws=20)).get_xlabel()
+    with pytest.raises(UsageError, match="expected one of"):
+        plot.slices(table, "shoe size")
+
+
+def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
+    assumed = medlive.power(5)
+    assert assumed.to_tell_two_apart == 285
+    assert medlive.power(10).to_tell_two_apart < assumed.to_tell_two_apart
+    assert medlive.power(5, runs).spread.score > 0
+
+
+def test_a_protocol_that_asks_nobody(runs: list[Path]) -> None:
+    results = asyncio.run(medlive.protocol("coverage", runs))
+    assert set(results.figures) == {"first", "second"}
+    with pytest.raises(UsageError, match="judge=open_judge"):
+        asyncio.run(medlive.protocol("pairwise", runs))
