@@ -156,7 +156,7 @@ def rubric(
 
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
-        answer = _answer(case, state.output)
+        answer = answer_of(case, state.output)
         grader = _Grader(get_model(role="grader", required=True), structured)
         grades = await grade_answer(
             case,
@@ -199,7 +199,7 @@ def rubric(
 _VERDICT = {True: "met", False: "not met", None: "ungraded"}
 
 
-def _answer(case: EvaluationCase, output: ModelOutput) -> Answer:
+def answer_of(case: EvaluationCase, output: ModelOutput) -> Answer:
     finish = (
         _ANSWER_FINISH.get(_FINISH.get(output.stop_reason, Finish.STOP), "stop")
         if output.choices

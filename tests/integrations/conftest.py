@@ -42,9 +42,17 @@ SCORE = (3 / 9 + 0 + 2 / 10) / 3
 class _HalfMute(RulesEngine):
     async def answer(self, request: Request) -> Reply:
         reply = await super().answer(request)
-        if request.inputs.get("criterion") != UNREADABLE:
+        graded = json.loads(reply.text).get("grades")
+        if graded is None:
             return reply
-        return Reply("I would rather not say.", reply.finish, reply.usage, reply.model)
+        mute = [
+            criterion["id"]
+            for criterion in request.inputs["criteria"]
+            if criterion["criterion"] == UNREADABLE
+        ]
+        kept = [grade for grade in graded if grade["id"] not in mute]
+        text = json.dumps({"grades": kept})
+        return Reply(text, reply.finish, reply.usage, reply.model)
 
 
 @dataclass(frozen=True)
@@ -193,8 +201,6 @@ def place(
         grader,
         "--base-url",
         endpoint,
-        "--mode",
-        "criterion",
         check=False,
         home=work,
     )

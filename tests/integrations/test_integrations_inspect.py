@@ -1,9 +1,20 @@
 """The Inspect AI task, run found by its entry point and run by the real `inspect eval`."""
 
+import asyncio
 import json
 
 import pytest
 
+from medlive import load_snapshot
+from medlive.errors import BadInput
+from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.grading.cache import GradeCache
+from medlive.evaluation.grading.grade import grade_answer
+from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.llm.engine import Reply, Request
+from medlive.llm.rules.engine import RulesEngine
 from tests.integrations.conftest import SCORE, UNREADABLE, Place
 
 
@@ -55,3 +66,46 @@ def test_inspect_scores_as_medlive_eval_does(place: Place) -> None:
     assert UNREADABLE not in scores["c004"]["answer"]
     assert log["eval"]["metadata"]["snapshot"] == "2026.W47"
     assert log["eval"]["metadata"]["snapshot_digest"].startswith("sha256:")
+
+
+def test_a_log_becomes_a_run_and_a_run_a_log(place: Place) -> None:
+    logs = pytest.importorskip("medlive.integrations.inspect_logs")
+    cases = from_snapshot(load_snapshot(place.snapshot))
+    written = place.work / "exported.json"
+    logs.export_run(place.work / "run", written)
+    imported = place.work / "imported"
+    for _ in range(2):
+        logs.import_log(written, cases, imported)
+    first, second = load_graded(place.work / "run"), load_graded(imported)
+    for metric in Metric:
+        before = [s.score for s in first.case_scores(metric)]
+        assert [s.score for s in second.case_scores(metric)] == before
+    with pytest.raises(BadInput, match="not there"):
+        logs.import_log(place.work / "absent.eval", cases, imported)
+
+
+def test_verdicts_are_shared_with_eval_grade(place: Place) -> None:
+    case, answer = _first(place)
+    cache = GradeCache(place.work / "shared")
+    engine = _Counting()
+    made = asyncio.run(grade_answer(case, answer, engine, cache=cache))
+    assert engine.asked == 1
+    again = asyncio.run(grade_answer(case, answer, engine, cache=cache))
+    assert engine.asked == 1
+    assert [g.met for g in again] == [g.met for g in made]
+
+
+def _first(place: Place) -> tuple[EvaluationCase, Answer]:
+    graded = load_graded(place.work / "run")
+    case = graded.run.cases[0]
+    return case, graded.answers[case.case_id]
+
+
+class _Counting(RulesEngine):
+    """The rules engine, which counts what it is asked."""
+
+    asked = 0
+
+    async def answer(self, request: Request) -> Reply:
+        self.asked += 1
+        return await super().answer(request)
