@@ -1,4 +1,4 @@
-"""medlive in a notebook: snapshots, runs, bundles and their figures as typed objects.
+"""For notebooks: snapshots, runs, bundles and their figures as typed objects.
 
 Everything here is also an attribute of the package: `import medlive; medlive.score("runs/a")`. Each function does
 what the command of the same name does; `medlive.frames` makes data frames of the results and `medlive.plot` figures.
