@@ -1,8 +1,10 @@
 """The package as a notebook uses it: what `medlive` exports, its frames and figures, and the tutorial's cells."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +45,7 @@ def test_everything_named_is_there_and_documented() -> None:
         value = getattr(medlive, name)
         assert name == "__version__" or value.__doc__, name
     with pytest.raises(AttributeError):
-        _ = medlive.absent  # type: ignore[attr-defined]
+        _ = medlive.absent
 
 
 def test_a_score_is_that_of_the_command(runs: list[Path]) -> None:
@@ -75,16 +77,17 @@ def test_a_wrong_value_names_what_was_expected(
 
 def test_the_frames_of_each_library_hold_the_same(runs: list[Path]) -> None:
     table = medlive.score(runs, draws=20)
-    for make, source, rows in (
+    calls: list[tuple[Callable[..., Any], Any, int]] = [
         (frames.cases, runs[0], 12),
         (frames.answers, runs, 24),
         (frames.verdicts, runs, 72),
         (frames.scores, table, 24),
         (frames.comparisons, table, 1),
-    ):
-        pandas = make(source)  # type: ignore[operator]
-        polars = make(source, "polars")  # type: ignore[operator]
-        arrow = make(source, "arrow")  # type: ignore[operator]
+    ]
+    for make, source, rows in calls:
+        pandas = make(source)
+        polars = make(source, "polars")
+        arrow = make(source, "arrow")
         assert len(pandas) == len(polars) == arrow.num_rows == rows
         assert list(pandas.columns) == polars.columns == arrow.column_names
     with pytest.raises(UsageError, match="library: expected"):
