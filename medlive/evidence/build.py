@@ -29,12 +29,13 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.encoder import Encoder, EncoderIdentity, open_encoder
+from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.encoders.folders import (
     EncoderSettings,
     find_models,
     missing_models,
 )
+from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.files import room_for, sync, whole_file
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
@@ -317,8 +318,8 @@ def _dense_side(
     )
     kind = plan.kind or dense.choose_kind(len(store))
     queries = None
-    if kind is not DenseKind.FLAT and len(store) >= dense.LEAST:
-        # Questions that passages of the index answer, to tune the index on.
+    if kind is DenseKind.IVF_PQ and len(store) >= dense.LEAST:
+        # Questions that passages of the index answer, to choose its cells on and measure it.
         sample = [
             store.get(int(n))
             for n in dense.sample_ordinals(len(store), 2 * dense.QUERIES)

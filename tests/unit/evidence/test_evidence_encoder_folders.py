@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoder import open_encoder, open_reranker
 from medlive.evidence.encoders.folders import (
     PACKAGES,
     EncoderSettings,
@@ -18,6 +17,7 @@ from medlive.evidence.encoders.folders import (
     hugging_face_cache,
     open_folder,
 )
+from medlive.evidence.encoders.opening import open_encoder, open_reranker
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "fever"]
 CONFIG = {
