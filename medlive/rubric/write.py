@@ -1,43 +1,21 @@
 """A case's rubric: written by one engine, linted in code, reviewed by another, revised once where it must be.
 
-`complete_case` makes a curated case one that can be released: its rubric with its proof, the last look for
-identifiers, and what kind of case it is.
-
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, AgentFailure, check_known
-from medlive.curation.chain import with_holds
 from medlive.curation.elements import element_inputs
 from medlive.curation.model import (
     CaseText,
-    Curation,
     Element,
-    Hold,
-    Outcome,
-    Reason,
-    Side,
-    Stage,
 )
-from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
-from medlive.llm.engine import Engine
-from medlive.rubric.classify import classify
-from medlive.rubric.completion import (
-    DEFAULTS,
-    Library,
-    RubricSettings,
-    Voices,
-    complete_rubric,
-)
-from medlive.rubric.defend import cited_passages
 from medlive.rubric.lint import (
     RELEASED,
     WRITTEN,
@@ -58,8 +36,6 @@ from medlive.rubric.model import (
     Rubric,
     Theme,
 )
-from medlive.rubric.proof import Proof
-from medlive.rubric.prove import GradeProbe, Proving, Revision
 from medlive.rubric.review import ReviewReply, ask_review, shown, weigh
 
 
@@ -319,134 +295,6 @@ def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
     )
 
 
-class CompletedCase(NamedTuple):
-    """A curation whose case can be released, or what keeps it from that."""
-
-    curation: Curation
-    rubric: Rubric | None  # None where an engine gave no usable reply
-    proof: Proof | None = None  # None where none was made
-
-
-async def complete_case(
-    curation: Curation,
-    language: str,
-    respondents: Mapping[str, Engine],
-    first_rounds: Mapping[str, int] = MappingProxyType({}),
-    *,
-    library: Library | None = None,
-    settings: RubricSettings = DEFAULTS,
-    grade: GradeProbe | None = None,
-) -> CompletedCase:
-    """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
-
-    The curation is held where the rubric stays faulty or unproven or a name could not be removed; it failed, and
-    has no rubric, when an engine gave no usable reply.
-
-    Args:
-        curation: What the chain made of a thread.
-        language: "en" or "zh".
-        respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
-        first_rounds: As for `curate`.
-        library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        settings: Whether and by whom it is completed.
-        grade: Grades the proof's answers; None makes no proof.
-    """
-    text, journal = curation.text, list(curation.calls)
-    assert text is not None
-
-    def agent(role: str) -> Agent:
-        return Agent(respondents[role], journal, language, first_rounds.get(role, 0))
-
-    roles = ("rubric", "reader", *(("prober", "grader") if grade else ()))
-    agents = {role: agent(role) for role in roles}
-    writer, reader = agents["rubric"], agents["reader"]
-    engines = dict(curation.engines)
-    for role in roles:
-        engines[role] = agents[role].identity.as_json()
-    advice = curation.side(Side.ADVICE)
-    proof = None
-    try:
-        rubric, faults = await write_rubric(
-            text, advice, writer=writer, reviewer=reader
-        )
-        if library is not None and settings.complete:
-            voices = Voices(
-                first=agent(settings.completer),
-                second=agent(settings.second),
-                judge=agent("validator"),
-            )
-            rubric = await complete_rubric(text, curation, rubric, voices, library)
-        if grade is not None:
-            proving = _proving(curation, text, agents, grade)
-            rubric, faults, proof = await proving.prove(rubric, faults)
-        redacted = await redact_texts(texts_of(text, rubric), reader)
-    except AgentFailure as exc:
-        failed = replace(
-            curation,
-            outcome=Outcome.FAILED,
-            stage=Stage.RUBRIC,
-            reason=exc.reason,
-            detail=exc.detail,
-        )
-        failed = replace(failed, holds=(), calls=tuple(journal), engines=engines)
-        return CompletedCase(failed, None)
-    text, rubric = with_texts(text, rubric, redacted)
-    rubric = await classify(text, rubric, writer)
-    done = replace(curation, text=text, calls=tuple(journal), engines=engines)
-    holds = (*_fault_holds(faults), *_proof_holds(proof))
-    if redacted.remaining:
-        detail = "; ".join(redacted.remaining)[:2000]
-        holds = (*holds, Hold(Reason.IDENTIFIER, detail))
-    return CompletedCase(with_holds(done, holds), rubric, proof)
-
-
-def _proving(
-    curation: Curation, text: CaseText, agents: Mapping[str, Agent], grade: GradeProbe
-) -> Proving:
-    advice = curation.side(Side.ADVICE)
-    writer, reader = agents["rubric"], agents["reader"]
-
-    async def revise(rubric: Rubric, findings: Sequence[Mapping[str, str]]) -> Revision:
-        revised = await revise_rubric(
-            text, advice, rubric, findings, writer=writer, reviewer=reader
-        )
-        return Revision(*revised)
-
-    def lint_rubric(rubric: Rubric) -> tuple[Finding, ...]:
-        return lint_case(
-            writer.language, rubric.criteria, text, advice, rubric.no_negative
-        )
-
-    return Proving(
-        text=text,
-        advice=advice,
-        passages=cited_passages(curation.claims),
-        prober=agents["prober"],
-        grader=agents["grader"],
-        reviewer=reader,
-        grade=grade,
-        revise=revise,
-        lint=lint_rubric,
-    )
-
-
-def _fault_holds(faults: Sequence[Finding]) -> tuple[Hold, ...]:
-    if not faults:
-        return ()
-    detail = "; ".join(
-        f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults
-    )
-    criteria = tuple(f.criterion for f in faults if f.criterion)
-    return (Hold(Reason.RUBRIC_FAULTY, detail[:2000], criteria),)
-
-
-def _proof_holds(proof: Proof | None) -> tuple[Hold, ...]:
-    if proof is None or proof.passed:
-        return ()
-    detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in proof.last_failures)
-    return (Hold(Reason.RUBRIC_UNPROVEN, detail[:2000]),)
-
-
 def lint_case(
     language: str,
     criteria: Sequence[Criterion],
@@ -460,20 +308,3 @@ def lint_case(
     words = {e.id: f"{e.statement}\n{e.quote}" for e in advice}
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
     return lint(language, criteria, words, case, no_negative=no_negative, bounds=bounds)
-
-
-def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:
-    """What a release would hold of a case, by the names that findings use."""
-    return {**asdict(text), **{c.id: c.criterion for c in rubric.criteria}}
-
-
-def with_texts(
-    text: CaseText, rubric: Rubric, redacted: Redacted
-) -> tuple[CaseText, Rubric]:
-    """The case's texts and rubric as they are after the look for identifiers."""
-    criteria = tuple(
-        replace(c, criterion=redacted.texts[c.id]) for c in rubric.criteria
-    )
-    return CaseText(**{name: redacted.texts[name] for name in asdict(text)}), replace(
-        rubric, criteria=criteria
-    )
