@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, AgentFailure, check_known
 from medlive.curation.elements import element_inputs
+from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     CaseText,
     Element,
@@ -35,6 +36,7 @@ from medlive.rubric.model import (
     Origin,
     Rubric,
     Theme,
+    numbered,
 )
 from medlive.rubric.review import ReviewReply, ask_review, shown, weigh
 
@@ -132,17 +134,17 @@ async def revise_rubric(
         AgentFailure: If an engine gives no usable reply.
     """
     drafting = _Drafting(text, advice, writer, reviewer)
-    written = [c for c in rubric.criteria if c.origin is Origin.ADVICE]
-    added = [c for c in rubric.criteria if c.origin is not Origin.ADVICE]
-    ids = {"", *(c.id for c in written)}
+    written: list[Criterion] = []
+    added: list[Criterion] = []
+    for criterion in rubric.criteria:
+        of_advice = criterion.origin is Origin.ADVICE
+        (written if of_advice else added).append(criterion)
+    ids = {"", *ids_of(written)}
     shown_findings = [f for f in findings if f["criterion"] in ids]
     draft = await drafting.draft(written, shown_findings)
     revised = draft.rubric()
     # What completion added does not rest on the advice, which is all that the writer has.
-    criteria = tuple(
-        replace(c, id=f"c{place}", position=place)
-        for place, c in enumerate((*revised.criteria, *added), start=1)
-    )
+    criteria = numbered((*revised.criteria, *added))
     revised = replace(revised, criteria=criteria, completion=rubric.completion)
     return revised, draft.remaining
 
@@ -171,19 +173,24 @@ class _Draft:
 
     def shown_findings(self) -> list[dict[str, str]]:
         """What the writer is shown of the findings."""
-        return [
-            {"criterion": f.criterion or "", "finding": f"{f.fault.value}: {f.detail}"}
-            for f in self.findings
-        ]
+        shown_findings = []
+        for finding in self.findings:
+            words = f"{finding.fault.value}: {finding.detail}"
+            shown_findings.append(
+                {"criterion": finding.criterion or "", "finding": words}
+            )
+        return shown_findings
 
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
         needless = (Fault.DUPLICATE, Fault.MINOR)
         repeated = {f.criterion for f in self.findings if f.fault in needless}
-        earned = {
-            c.advice_id for c in self.whole if c.points > 0 and c.id not in repeated
-        }
-        return not earned <= {c.advice_id for c in self.criteria if c.points > 0}
+        needed = [c for c in self.whole if c.id not in repeated]
+        return not _rewarded_advice(needed) <= _rewarded_advice(self.criteria)
+
+
+def _rewarded_advice(criteria: Sequence[Criterion]) -> set[str | None]:
+    return {c.advice_id for c in criteria if c.points > 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,9 +210,9 @@ class _Drafting:
         """A draft, or the revision of an earlier one."""
         inputs = self._inputs("kind", "statement")
         if earlier:
-            inputs["earlier"] = [shown(c) for c in earlier]
+            inputs["earlier"] = list(map(shown, earlier))
             inputs["findings"] = list(findings)
-        known = {element.id for element in self.advice}
+        known = set(ids_of(self.advice))
 
         def check(reply: RubricReply) -> str | None:
             named = {item.advice_id for item in reply.left_out}
@@ -215,12 +222,21 @@ class _Drafting:
         criteria = _criteria(reply)
         certain = self._lint(criteria, reply)
         review = await self._review(criteria)
-        whole = tuple(weigh(c, c.id in review.life_critical) for c in criteria)
-        problems = tuple(
-            Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems
+        whole = []
+        for criterion in criteria:
+            whole.append(weigh(criterion, criterion.id in review.life_critical))
+        faults = list(certain)
+        for problem in review.problems:
+            fault = Fault(problem.fault)
+            faults.append(Finding(fault, problem.criterion_id, problem.detail))
+        kept = without_faulty(whole, faults)
+        return _Draft(
+            reply=reply,
+            whole=tuple(whole),
+            findings=tuple(faults),
+            criteria=kept,
+            remaining=self._lint(kept, reply),
         )
-        kept = without_faulty(whole, certain + problems)
-        return _Draft(reply, whole, certain + problems, kept, self._lint(kept, reply))
 
     def _inputs(self, *fields: str) -> dict[str, Any]:
         text = {"query": self.text.query, "narrative": self.text.narrative}
@@ -270,29 +286,30 @@ def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:
 def _fault_of(reply: RubricReply) -> str | None:
     if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
         return f"specialty {reply.specialty[:60]!r} is not in the list"
-    facts = {fact.id for fact in reply.facts}
+    facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    if any(item.points == 0 for item in reply.criteria):
+    if 0 in [item.points for item in reply.criteria]:
         return "points are never 0"
     return check_known({item.fact_id for item in reply.criteria}, facts, "a fact")
 
 
 def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
-    facts = {fact.id: fact for fact in reply.facts}
-    return tuple(
-        Criterion(
-            f"c{i}",
-            i,
-            item.criterion,
-            item.axis,
-            item.points,
-            fact.advice_id,
-            fact.fact,
+    facts = by_id(reply.facts)
+    criteria = []
+    for place, item in enumerate(reply.criteria, start=1):
+        fact = facts[item.fact_id]
+        criterion = Criterion(
+            id=f"c{place}",
+            position=place,
+            criterion=item.criterion,
+            axis=item.axis,
+            points=item.points,
+            advice_id=fact.advice_id,
+            fact=fact.fact,
         )
-        for i, item in enumerate(reply.criteria, 1)
-        for fact in (facts[item.fact_id],)
-    )
+        criteria.append(criterion)
+    return tuple(criteria)
 
 
 def lint_case(
