@@ -95,21 +95,21 @@ def standard_linter() -> Linter:
     from medlive.rubric.model import Criterion
 
     def lint_case(case: SnapshotCase) -> Iterable[str]:
-        if not all(c.axis in _AXES and c.origin in _ORIGINS for c in case.criteria):
-            return []  # `row_hits` reports the axis or origin
-        criteria = [
-            Criterion(
-                c.criterion_id,
-                c.position,
-                c.criterion,
-                Axis(c.axis),
-                c.points,
+        criteria = []
+        for c in case.criteria:
+            if c.axis not in _AXES or c.origin not in _ORIGINS:
+                return []  # `row_hits` reports the axis or origin
+            criterion = Criterion(
+                id=c.criterion_id,
+                position=c.position,
+                criterion=c.criterion,
+                axis=Axis(c.axis),
+                points=c.points,
                 advice_id="" if c.origin == Origin.ADVICE else None,
                 origin=Origin(c.origin),
                 source=c.source,
             )
-            for c in case.criteria
-        ]
+            criteria.append(criterion)
         whole = f"{case.narrative}\n{case.query}\n{case.advice}"
         # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
         findings = lint(
@@ -214,23 +214,23 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
         ("query", case.query),
         ("advice", case.advice),
     ]
-    texts += [
-        (f"criterion {place}", c.criterion)
-        for place, c in enumerate(case.criteria, start=1)
-    ]
+    for place, criterion in enumerate(case.criteria, start=1):
+        texts.append((f"criterion {place}", criterion.criterion))
     texts.append(("source", case.source))
-    if long := [name for name, text in texts if len(text) > MAX_TEXT]:
-        detail = f"has more than {MAX_TEXT:,} characters"
-        return [GateHit(Gate.TEXT, case.case_id, f"{name} {detail}") for name in long]
-    hits = [
-        GateHit(gate, case.case_id, f"{name} holds {what}")
-        for name, text in texts
-        for gate, what in _text_hits(text, case.language, scan)
-    ]
+    hits: list[GateHit] = []
+    for name, text in texts:
+        if len(text) > MAX_TEXT:
+            detail = f"{name} has more than {MAX_TEXT:,} characters"
+            hits.append(GateHit(Gate.TEXT, case.case_id, detail))
+    if hits:
+        return hits
+    for name, text in texts:
+        for gate, what in _text_hits(text, case.language, scan):
+            hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
     hits += _source_hits(case)
-    return hits + [
-        GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)
-    ]
+    for finding in lint(case):
+        hits.append(GateHit(Gate.RUBRIC, case.case_id, finding))
+    return hits
 
 
 def _source_hits(case: SnapshotCase) -> Iterator[GateHit]:
