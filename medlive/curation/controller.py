@@ -7,7 +7,7 @@ A failed element goes back to the Screener, a failed text to its writer, with th
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from medlive.curation import controls
 from medlive.curation.agent import Agent, check_ids, check_known
@@ -147,13 +147,18 @@ class ElementControl:
         )
 
 
+class WrittenCase(NamedTuple):
+    """N and A as they were written last."""
+
+    text: CaseText
+    checks: tuple[ControllerCheck, ...]  # Of every version, in order
+    findings: str  # What is wrong with the last version; empty when it is faithful
+
+
 async def write(
     elements: Sequence[Element], *, writer: Agent, judge: Agent
-) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
-    """Write N and A from the elements, with revisions; the texts, every check, and the remaining findings.
-
-    The findings are empty when the texts are faithful. `judge` reads what `writer` wrote. Raises AgentFailure.
-    """
+) -> WrittenCase:
+    """Write N and A from the elements, with revisions; `judge` reads what `writer` wrote. Raises AgentFailure."""
     by_side: dict[Side, list[Element]] = {side: [] for side in Side}
     for element in elements:
         by_side[element.side].append(element)
@@ -180,7 +185,7 @@ async def write(
             "earlier": {"narrative": text.narrative, "advice": text.advice},
             "findings": faults,
         }
-    return text, tuple(checks), findings
+    return WrittenCase(text, tuple(checks), findings)
 
 
 class _TextControl:
