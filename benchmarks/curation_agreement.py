@@ -44,7 +44,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
 from medlive.llm.budget import Budget
 from medlive.llm.replay import ReplayEngine
-from medlive.rubric.write import complete_case
+from medlive.service.curation.complete import complete_case
 from medlive.service.paths import index_path
 from medlive.service.wiring import (
     CURATION_ROLES,

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from medlive.evidence.encoder import open_encoder
 from medlive.evidence.encoders.folders import EncoderSettings, Role
+from medlive.evidence.encoders.opening import open_encoder
 
 BACKENDS: tuple[Literal["torch", "onnx", "int8"], ...] = ("torch", "onnx", "int8")
 WORDS = (

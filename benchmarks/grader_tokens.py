@@ -48,7 +48,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.candidates import generic_answer
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import build_app
-from medlive.rubric.write import complete_case
+from medlive.service.curation.complete import complete_case
 from medlive.threads.model import Message, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 

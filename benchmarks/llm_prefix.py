@@ -30,7 +30,7 @@ from medlive.llm.engine import Reply, Request
 from medlive.llm.fence import CLOSE, OPEN, fenced
 from medlive.llm.prompts import TASK_LINE
 from medlive.llm.rules.engine import RulesEngine
-from medlive.rubric.write import complete_case
+from medlive.service.curation.complete import complete_case
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 

@@ -29,7 +29,7 @@ ModelsOption = Annotated[
 EncoderOption = Annotated[
     str | None, Option("--encoder", help="Default: the one that the index names.")
 ]
-IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
+IndexKind = Literal["auto", "flat", "ivf_pq"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ def recall_of(manifest: "IndexManifest") -> str | None:
     if manifest.dense is None:
         return None
     recall = manifest.dense.recall
-    exact = "exact" if recall.sampled == "exact" else f"{recall.queries} queries"
+    exact = f"{recall.queries} queries" if recall.queries else "exact"
     return f"recall@{recall.k} {recall.value:.3f} ({exact})"
 
 

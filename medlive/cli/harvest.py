@@ -110,13 +110,7 @@ def harvest(
     print_result(
         [_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done)
     )
-    given_up = [
-        f"{d.source}: quarantined: {d.quarantined}"
-        if d.quarantined
-        else f"{d.source}: {d.failed}"
-        for d in done
-        if d.failed or d.quarantined
-    ]
+    given_up = _given_up(done)
     if broken:
         say("\n".join(given_up))
         raise broken[-1]
@@ -125,6 +119,17 @@ def harvest(
             "; ".join(given_up),
             hint="`medlive source check` says what its threads lack",
         )
+
+
+def _given_up(done: "list[HarvestResult]") -> list[str]:
+    """The sources that were given up or quarantined, each with its reason."""
+    reasons = []
+    for source in done:
+        if source.quarantined:
+            reasons.append(f"{source.source}: quarantined: {source.quarantined}")
+        elif source.failed:
+            reasons.append(f"{source.source}: {source.failed}")
+    return reasons
 
 
 def _moment(option: str, given: str | None) -> datetime | None:

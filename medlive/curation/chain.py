@@ -1,6 +1,6 @@
 """Run the three agents and the second reader in order; a failure of ours is never a rejection."""
 
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -11,11 +11,13 @@ from medlive.curation import controller, screener, validator
 from medlive.curation.agent import MAX_ROUNDS, Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine, texts_of
+from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Call,
     ClaimVerdict,
     Curation,
+    Element,
     ElementStatus,
     Hold,
     LeftOut,
@@ -108,9 +110,10 @@ def asked_afresh(stage: Stage, number: int) -> dict[str, int]:
 
     What the earlier stages replied is replayed. `number` (from 1) tells each such run from every other.
     """
-    later = [role.value for role in Stage][list(Stage).index(stage) :]
-    others = ("reader", "prober", "grader")
-    return dict.fromkeys([*later, *others], number * MAX_ROUNDS)
+    stages = list(Stage)
+    later = stages[stages.index(stage) :]
+    roles = (*map(str, later), "reader", "prober", "grader")
+    return dict.fromkeys(roles, number * MAX_ROUNDS)
 
 
 async def curate_without_element(
@@ -126,26 +129,25 @@ async def curate_without_element(
     Earlier verdicts stay: S_align is computed over the remaining claims, and the texts are written and read again.
     Raises UsageError where the case cannot do without the element.
     """
-    ids = [e.id for e in curation.side(Side.ADVICE)]
+    ids = ids_of(curation.side(Side.ADVICE))
     if element_id not in ids:
         hint = f"its advice elements are {', '.join(ids)}"
         raise UsageError(f"the case has no advice element {element_id}", hint=hint)
     claims = tuple(c for c in curation.claims if c.element_id != element_id)
-    s_align = sum(c.verdict.value_of for c in claims) / len(claims) if claims else 0.0
+    s_align = validator.mean_alignment(claims)
     if not s_align > curation.thresholds.alignment:
         raise UsageError(
             f"without {element_id} S_align is {s_align:.3f}, not above {curation.thresholds.alignment}",
             hint="reject the case instead",
         )
+    elements = by_id(curation.elements)
+    elements[element_id] = replace(elements[element_id], status=ElementStatus.DROPPED)
     state = replace(
         curation,
         outcome=Outcome.FAILED,
         reason=None,
         detail="",
-        elements=tuple(
-            replace(e, status=ElementStatus.DROPPED) if e.id == element_id else e
-            for e in curation.elements
-        ),
+        elements=tuple(elements.values()),
         claims=claims,
         s_align=s_align,
         text=None,
@@ -192,28 +194,41 @@ def reject_parked(parked: Curation, weeks: int) -> Curation:
 def describe_alignment(curation: Curation) -> str:
     """Return why S_align is too low, in words."""
     claims = curation.claims
-    supported = sum(c.verdict is Alignment.SUPPORTED for c in claims)
+    supported = _claims_with(claims, Alignment.SUPPORTED)
     limit = curation.thresholds.alignment
     return (
         f"S_align = {curation.s_align:.3f}, not above {limit}: "
-        f"{supported} of {len(claims)} supported"
+        f"{len(supported)} of {len(claims)} supported"
     )
+
+
+def _claims_with(
+    claims: Sequence[ClaimVerdict], verdict: Alignment
+) -> list[ClaimVerdict]:
+    return [claim for claim in claims if claim.verdict is verdict]
+
+
+def _hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
+    """The hold on elements (id → why); none without them."""
+    if not details:
+        return []
+    return [Hold(reason, _joined(details), tuple(details))]
+
+
+def _joined(details: Mapping[str, str]) -> str:
+    return "; ".join(f"{subject}: {detail}" for subject, detail in details.items())
 
 
 def _dispute_holds(curation: Curation) -> list[Hold]:
     """The hold for contradictions that the second check did not confirm, with both sentences."""
-    disputed = [c for c in curation.claims if c.verdict is Alignment.DISPUTED]
-    parts = []
-    for claim in disputed:
+    details = {}
+    for claim in _claims_with(curation.claims, Alignment.DISPUTED):
         quote = " / ".join(c.quote for c in claim.citations)[:_QUOTE_SHOWN]
         second = claim.second.reason if claim.second else ""
-        parts.append(
-            f"{claim.element_id}: “{quote}” ({claim.reason}); second check: {second}"
+        details[claim.element_id] = (
+            f"“{quote}” ({claim.reason}); second check: {second}"
         )
-    if not parts:
-        return []
-    elements = tuple(claim.element_id for claim in disputed)
-    return [Hold(Reason.DISPUTED, "; ".join(parts), elements)]
+    return _hold_on(Reason.DISPUTED, details)
 
 
 @dataclass(slots=True)
@@ -326,13 +341,16 @@ class _Chain:
 
     def _reject_unsupported(self) -> Curation | None:
         """The rejection under the strict rule; otherwise an unsupported element holds the case in the end."""
-        ids = {e.id for e in self.state.elements if e.status is not ElementStatus.KEPT}
-        failed = [
-            f"{c.subject}: {c.detail}"
-            for c in self.state.checks
-            if c.subject in ids and not c.passed
-        ]
-        if not (self.settings.strict and failed):
+        if not self.settings.strict:
+            return None
+        elements = by_id(self.state.elements)
+        failed = []
+        for check in self.state.checks:
+            element = elements.get(check.subject)
+            if element is None or element.status is ElementStatus.KEPT or check.passed:
+                continue
+            failed.append(f"{check.subject}: {check.detail}")
+        if not failed:
             return None
         return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
 
@@ -371,11 +389,11 @@ class _Chain:
                 return rejection
         if s_inf is None or s_inf > limit:
             return None
-        missing = "; ".join(
-            i.requirement
-            for i in self.state.requirements
-            if not (i.present or i.prudent)
-        )
+        absent = []
+        for requirement in self.state.requirements:
+            if not (requirement.present or requirement.prudent):
+                absent.append(requirement.requirement)
+        missing = "; ".join(absent)
         detail = f"S_inf = {s_inf:.3f}, not above {limit}; missing: {missing}; {self.consult}"
         return self._reject(Reason.INSUFFICIENT_NARRATIVE, detail)
 
@@ -408,18 +426,19 @@ class _Chain:
         # Passed already, unless all of V is computed.
         if earlier := self._reject_question_or_history():
             return earlier
-        against = [
-            f"{c.element_id}: {c.reason}"
-            for c in claims
-            if c.verdict is Alignment.CONTRADICTED
-        ]
+        against = self._reasons_of(Alignment.CONTRADICTED)
         if against and Reason.CONTRADICTED not in self.state.overruled:
-            return self._reject(Reason.CONTRADICTED, "; ".join(against))
-        disputed = any(c.verdict is Alignment.DISPUTED for c in claims)
+            return self._reject(Reason.CONTRADICTED, _joined(against))
+        disputed = _claims_with(claims, Alignment.DISPUTED)
         if against or disputed or s_align > self.settings.thresholds.alignment:
             self._leave_out_unsound(claims)
             return None
         return self._reject_not_aligned()
+
+    def _reasons_of(self, verdict: Alignment) -> dict[str, str]:
+        """Element → why its claim has this verdict."""
+        claims = _claims_with(self.state.claims, verdict)
+        return {claim.element_id: claim.reason for claim in claims}
 
     def _reject_not_aligned(self) -> Curation | None:
         """Reject the case for S_align, or park it where it is so for want of evidence."""
@@ -451,14 +470,13 @@ class _Chain:
             Alignment.NOT_STANDARD: LeftOut.NOT_STANDARD,
             Alignment.CONTRADICTED: LeftOut.REFUTED,
         }
-        if any(claim.verdict is Alignment.SUPPORTED for claim in claims):
-            self._leave_out(
-                {
-                    claim.element_id: reasons[claim.verdict]
-                    for claim in claims
-                    if claim.verdict in reasons
-                }
-            )
+        if not _claims_with(claims, Alignment.SUPPORTED):
+            return
+        unsound = {}
+        for claim in claims:
+            if claim.verdict in reasons:
+                unsound[claim.element_id] = reasons[claim.verdict]
+        self._leave_out(unsound)
 
     def _leave_out(self, reasons: Mapping[str, LeftOut]) -> None:
         elements = []
@@ -472,7 +490,9 @@ class _Chain:
     async def write(self) -> Curation:
         """Write N and A, cross-examine and read them a second time."""
         self._set(stage=Stage.CONTROLLER)
-        elements = tuple(e for side in Side for e in self.state.side(side))
+        elements: tuple[Element, ...] = ()
+        for side in Side:
+            elements += self.state.side(side)
         writer, reader = self._agent("controller"), self._agent("reader")
         text, checks, problem = await controller.write(
             elements, writer=writer, judge=reader
@@ -491,27 +511,13 @@ class _Chain:
 
     def _chain_holds(self, problem: str) -> list[Hold]:
         """The reasons to hold the case that the chain itself found."""
-        not_standard = {
-            c.element_id: c.reason
-            for c in self.state.claims
-            if c.verdict is Alignment.NOT_STANDARD
-        }
         last = {c.subject: c.detail for c in self.state.checks if not c.passed}
-        doubted = {
-            e.id: last[e.id]
-            for e in self.state.elements
-            if e.status is ElementStatus.UNSUPPORTED
-        }
-        holds = [
-            Hold(
-                reason,
-                "; ".join(f"{i}: {why}" for i, why in found.items()),
-                tuple(found),
-            )
-            for reason, found in (
-                (Reason.NOT_STANDARD, not_standard),
-                (Reason.UNSUPPORTED_ELEMENT, doubted),
-            )
-            if found
-        ]
-        return holds + ([Hold(Reason.TEXT_UNFAITHFUL, problem)] if problem else [])
+        doubted = {}
+        for element in self.state.elements:
+            if element.status is ElementStatus.UNSUPPORTED:
+                doubted[element.id] = last[element.id]
+        holds = _hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
+        holds += _hold_on(Reason.UNSUPPORTED_ELEMENT, doubted)
+        if problem:
+            holds.append(Hold(Reason.TEXT_UNFAITHFUL, problem))
+        return holds

@@ -7,7 +7,7 @@ A failed element goes back to the Screener, a failed text to its writer, with th
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from medlive.curation import controls
 from medlive.curation.agent import Agent, check_ids, check_known
@@ -16,6 +16,7 @@ from medlive.curation.elements import (
     revise,
     thread_inputs,
 )
+from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     CaseText,
     Check,
@@ -45,7 +46,7 @@ class ElementControl:
     ) -> None:
         """`screener` revises the elements that fail the exact checks or `judge`."""
         self._thread, self._screener, self._judge = thread, screener, judge
-        self._elements = {element.id: element for element in elements}
+        self._elements = by_id(elements)
         self._revisions: Counter[str] = Counter()
         self._checked: set[tuple[str, int]] = set()
         self.checks: list[ControllerCheck] = []
@@ -61,25 +62,26 @@ class ElementControl:
 
         Raises AgentFailure.
         """
-        open_ = [
-            e.id for e in self._elements.values() if e.status is ElementStatus.KEPT
-        ]
+        kept = [e for e in self.elements if e.status is ElementStatus.KEPT]
+        open_ = ids_of(kept)
         while open_:
             findings = self._check_exactly(open_)
-            if judged and (
-                rest := [self._elements[i] for i in open_ if i not in findings]
-            ):
+            rest = [self._elements[i] for i in open_ if i not in findings]
+            if judged and rest:
                 findings |= await self._check_by_judgement(rest)
-            for identity in [
-                i for i in findings if self._revisions[i] >= MAX_REVISIONS
-            ]:
-                dropped = self._elements[identity].side is Side.NARRATIVE
-                self._mark(
-                    identity,
-                    ElementStatus.DROPPED if dropped else ElementStatus.UNSUPPORTED,
-                )
-                del findings[identity]
-            open_ = await self._revise(findings) if findings else []
+            open_ = await self._revise(self._without_final(findings))
+
+    def _without_final(self, findings: Mapping[str, str]) -> dict[str, str]:
+        """The findings that may still be revised; the elements of the others are marked."""
+        revisable = {}
+        for identity, finding in findings.items():
+            if self._revisions[identity] < MAX_REVISIONS:
+                revisable[identity] = finding
+            elif self._elements[identity].side is Side.NARRATIVE:
+                self._mark(identity, ElementStatus.DROPPED)
+            else:
+                self._mark(identity, ElementStatus.UNSUPPORTED)
+        return revisable
 
     def _check_exactly(self, ids: Sequence[str]) -> dict[str, str]:
         """Element → findings of the exact checks; an element that is unchanged since is not checked again."""
@@ -103,13 +105,13 @@ class ElementControl:
         inputs["elements"] = element_inputs(
             elements, "message_id", "quote", "statement"
         )
-        wanted = [e.id for e in elements]
+        wanted = ids_of(elements)
         reply = await self._judge.ask(
             SupportReply,
             inputs,
-            lambda reply: check_ids([v.id for v in reply.verdicts], wanted),
+            lambda reply: check_ids(ids_of(reply.verdicts), wanted),
         )
-        verdicts = {v.id: v for v in reply.verdicts}
+        verdicts = by_id(reply.verdicts)
         findings: dict[str, str] = {}
         for identity in wanted:
             verdict = verdicts[identity]
@@ -120,7 +122,10 @@ class ElementControl:
 
     async def _revise(self, findings: Mapping[str, str]) -> list[str]:
         """Send the elements back; the ids of those that were revised and need checking."""
+        if not findings:
+            return []
         revised = await revise(self._thread, self._elements, findings, self._screener)
+        changed = []
         for identity, element in revised.items():
             self._revisions[identity] += 1
             if element is None:
@@ -128,9 +133,8 @@ class ElementControl:
                 self._mark(identity, ElementStatus.DROPPED)
             else:
                 self._elements[identity] = element
-        return [
-            identity for identity, element in revised.items() if element is not None
-        ]
+                changed.append(identity)
+        return changed
 
     def _mark(self, identity: str, status: ElementStatus) -> None:
         self._elements[identity] = replace(self._elements[identity], status=status)
@@ -143,18 +147,23 @@ class ElementControl:
         )
 
 
+class WrittenCase(NamedTuple):
+    """N and A as they were written last."""
+
+    text: CaseText
+    checks: tuple[ControllerCheck, ...]  # Of every version, in order
+    findings: str  # What is wrong with the last version; empty when it is faithful
+
+
 async def write(
     elements: Sequence[Element], *, writer: Agent, judge: Agent
-) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
-    """Write N and A from the elements, with revisions; the texts, every check, and the remaining findings.
-
-    The findings are empty when the texts are faithful. `judge` reads what `writer` wrote. Raises AgentFailure.
-    """
-    query = next(e for e in elements if e.side is Side.QUERY)
-    sides = {
-        side: [e for e in elements if e.side is side]
-        for side in (Side.NARRATIVE, Side.ADVICE)
-    }
+) -> WrittenCase:
+    """Write N and A from the elements, with revisions; `judge` reads what `writer` wrote. Raises AgentFailure."""
+    by_side: dict[Side, list[Element]] = {side: [] for side in Side}
+    for element in elements:
+        by_side[element.side].append(element)
+    (query,) = by_side.pop(Side.QUERY)
+    sides = by_side
     inputs: dict[str, Any] = {
         "query": query.statement,
         "narrative": element_inputs(sides[Side.NARRATIVE]),
@@ -168,8 +177,7 @@ async def write(
         control = _TextControl(text, sides, round_)
         await control.run(judge)
         checks += control.checks
-        failed = [c for c in control.checks if not c.passed]
-        faults = [f"{c.subject}: {c.detail}" for c in failed]
+        faults = [f"{c.subject}: {c.detail}" for c in control.checks if not c.passed]
         findings = "; ".join(faults)[:2000]
         if not faults:
             break
@@ -177,7 +185,7 @@ async def write(
             "earlier": {"narrative": text.narrative, "advice": text.advice},
             "findings": faults,
         }
-    return text, tuple(checks), findings
+    return WrittenCase(text, tuple(checks), findings)
 
 
 class _TextControl:
@@ -188,15 +196,13 @@ class _TextControl:
     ) -> None:
         self._query, self._sides, self._round = text.query, sides, round_
         self._written = {Side.NARRATIVE: text.narrative, Side.ADVICE: text.advice}
-        self._stated = {
-            side: [e.statement for e in elements] for side, elements in sides.items()
-        }
         self.checks: list[ControllerCheck] = []
 
     async def run(self, judge: Agent) -> None:
         """The exact checks and the engine's judgement of both texts, in this order."""
         for side, text in self._written.items():
-            sources = [*self._stated[side], self._query]
+            sources = [e.statement for e in self._sides[side]]
+            sources.append(self._query)
             self.checks.append(
                 controls.check_text_numbers(side.value, text, sources, self._round)
             )
@@ -218,7 +224,9 @@ class _TextControl:
         return problems
 
     async def _judge(self, judge: Agent) -> TextReply:
-        known = {e.id for elements in self._sides.values() for e in elements}
+        known: set[str] = set()
+        for elements in self._sides.values():
+            known.update(ids_of(elements))
 
         def check(reply: TextReply) -> str | None:
             for problem in reply.problems:

@@ -34,11 +34,10 @@ def exact_checks(
         f"the message does not state {', '.join(missing)[:200]}" if missing else ""
     )
     return [
-        ControllerCheck(check, element.id, not fault, fault, round_)
-        for check, fault in (
-            (Check.QUOTE_IN_MESSAGE, absent),
-            (Check.NUMBERS_AGREE, unstated),
-        )
+        ControllerCheck(Check.QUOTE_IN_MESSAGE, element.id, not absent, absent, round_),
+        ControllerCheck(
+            Check.NUMBERS_AGREE, element.id, not unstated, unstated, round_
+        ),
     ]
 
 

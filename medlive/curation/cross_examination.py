@@ -11,6 +11,7 @@ from typing import Any
 
 from medlive.curation.agent import Agent, AgentFailure, check_ids
 from medlive.curation.elements import visible_messages
+from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Answer,
     CaseText,
@@ -33,29 +34,24 @@ async def cross_examine(
 
     Raises AgentFailure when the engine is unavailable or the budget is spent.
     """
-    texts = [text[:MAX_TEXT] for text in (thread, case)]
+    texts = (thread[:MAX_TEXT], case[:MAX_TEXT])
+
+    async def question(text: str) -> QuestionsReply:
+        inputs = {"count": count, "text": text}
+        return await agent.ask(
+            QuestionsReply, inputs, lambda reply: check_questions(reply, count)
+        )
+
+    async def answer(text: str) -> AnswersReply:
+        inputs = {"text": text, "questions": asked}
+        return await agent.ask(
+            AnswersReply, inputs, lambda reply: check_answers(reply, asked)
+        )
+
     try:
-        made = await asyncio.gather(
-            *(
-                agent.ask(
-                    QuestionsReply,
-                    {"count": count, "text": text},
-                    lambda reply: check_questions(reply, count),
-                )
-                for text in texts
-            )
-        )
+        made = await asyncio.gather(*map(question, texts))
         asked = number_questions(made)
-        said = await asyncio.gather(
-            *(
-                agent.ask(
-                    AnswersReply,
-                    {"text": text, "questions": asked},
-                    lambda reply: check_answers(reply, asked),
-                )
-                for text in texts
-            )
-        )
+        said = await asyncio.gather(*map(answer, texts))
     except AgentFailure as failure:
         if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
             raise
@@ -71,11 +67,11 @@ def texts_of(thread: Thread, case: CaseText) -> tuple[str, str]:
 
 def number_questions(made: Sequence[QuestionsReply]) -> list[dict[str, str]]:
     """The questions of both texts, the document's first, as the inputs of `controller.answers`."""
-    questions = (question for reply in made for question in reply.questions)
-    return [
-        {"id": f"q{number}", "question": question}
-        for number, question in enumerate(questions, start=1)
-    ]
+    numbered: list[dict[str, str]] = []
+    for reply in made:
+        for question in reply.questions:
+            numbered.append({"id": f"q{len(numbered) + 1}", "question": question})
+    return numbered
 
 
 def check_questions(reply: QuestionsReply, count: int) -> str | None:
@@ -88,9 +84,7 @@ def check_questions(reply: QuestionsReply, count: int) -> str | None:
 
 def check_answers(reply: AnswersReply, asked: Sequence[dict[str, Any]]) -> str | None:
     """What is wrong with a reply; None if nothing."""
-    return check_ids(
-        [a.id for a in reply.answers], [question["id"] for question in asked]
-    )
+    return check_ids(ids_of(reply.answers), [question["id"] for question in asked])
 
 
 def compare(
@@ -107,18 +101,15 @@ def compare(
         document: The text that may be longer.
         other: The text that is measured.
     """
-    answers = [{a.id: a.answer for a in reply.answers} for reply in said]
-    sources = [
-        source
-        for source, reply in zip(Origin, made, strict=True)
-        for _ in reply.questions
-    ]
+    by_document, by_other = (by_id(reply.answers) for reply in said)
+    of_document = len(made[0].questions)
     questions = []
-    for source, asked in zip(sources, number_questions(made), strict=True):
-        own, its = (
-            of[asked["id"]]
-            for of in (answers if source is Origin.THREAD else answers[::-1])
-        )
+    for place, asked in enumerate(number_questions(made)):
+        identity = asked["id"]
+        own, its = by_document[identity].answer, by_other[identity].answer
+        source = Origin.THREAD
+        if place >= of_document:
+            source, own, its = Origin.CASE, its, own
         questions.append(CrossQuestion(source, asked["question"], own, its))
     return score(
         questions, thread_words=count_words(document), case_words=count_words(other)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from medlive.curation.agent import Agent, check_ids
+from medlive.curation.identified import ids_of
 from medlive.curation.model import Element, Side
 from medlive.curation.tasks import RevisionReply
 from medlive.threads.model import Message, Role, Thread
@@ -41,21 +42,21 @@ def thread_inputs(thread: Thread) -> dict[str, Any]:
 
 def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, Any]]:
     """Elements as a task's inputs: `id` and the named fields (default: `statement`)."""
-    return [
-        {name: str(getattr(e, name)) for name in ("id", *(fields or ("statement",)))}
-        for e in elements
-    ]
+    names = ("id", *(fields or ("statement",)))
+    inputs = []
+    for element in elements:
+        inputs.append({name: str(getattr(element, name)) for name in names})
+    return inputs
 
 
 def check_message_ids(thread: Thread, side: Side, given: Iterable[str]) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
-        allowed, what = (
-            {m.id for m in thread.advice_messages()},
-            "a verified physician's message",
-        )
+        allowed = set(ids_of(thread.advice_messages()))
+        what = "a verified physician's message"
     else:
-        allowed = {m.id for m in thread.messages if m.role is Role.PATIENT} | {TITLE}
+        patients = [m for m in thread.messages if m.role is Role.PATIENT]
+        allowed = {*ids_of(patients), TITLE}
         what = 'a patient\'s message or "title"'
     invalid = sorted(set(given) - allowed)
     return (
@@ -76,15 +77,14 @@ async def revise(
     Raises AgentFailure.
     """
     asked = element_inputs(
-        (elements[i] for i in findings), "side", "message_id", "quote", "statement"
+        map(elements.__getitem__, findings), "side", "message_id", "quote", "statement"
     )
-    inputs = {
-        **thread_inputs(thread),
-        "elements": [{**e, "finding": findings[e["id"]]} for e in asked],
-    }
+    for element in asked:
+        element["finding"] = findings[element["id"]]
+    inputs = {**thread_inputs(thread), "elements": asked}
 
     def check(reply: RevisionReply) -> str | None:
-        if fault := check_ids([item.id for item in reply.elements], list(findings)):
+        if fault := check_ids(ids_of(reply.elements), list(findings)):
             return fault
         for item in reply.elements:
             if item.keep and (
@@ -96,14 +96,15 @@ async def revise(
         return None
 
     reply = await screener.ask(RevisionReply, inputs, check)
-    return {
-        item.id: replace(
+    revised: dict[str, Element | None] = {}
+    for item in reply.elements:
+        if not item.keep:
+            revised[item.id] = None
+            continue
+        revised[item.id] = replace(
             elements[item.id],
             message_id=item.message_id,
             quote=item.quote,
             statement=item.statement,
         )
-        if item.keep
-        else None
-        for item in reply.elements
-    }
+    return revised

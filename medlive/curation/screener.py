@@ -7,7 +7,7 @@ side is invalid.
 from medlive.curation.agent import Agent
 from medlive.curation.elements import check_message_ids, thread_inputs
 from medlive.curation.model import Element, Kind, Side
-from medlive.curation.tasks import ExtractReply
+from medlive.curation.tasks import AdviceItem, ExtractReply, NarrativeItem
 from medlive.threads.model import Thread
 
 
@@ -21,27 +21,37 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
             (Side.QUERY, query),
             (Side.ADVICE, reply.advice),
         )
-        faults = (
-            check_message_ids(thread, side, [e.message_id for e in found])
-            for side, found in sides
-        )
-        return next(filter(None, faults), None)
+        for side, items in sides:
+            cited = [item.message_id for item in items]
+            if fault := check_message_ids(thread, side, cited):
+                return fault
+        return None
 
     reply = await agent.ask(ExtractReply, thread_inputs(thread), check)
-    narrative = [
-        Element(
-            f"n{i}", Side.NARRATIVE, Kind(e.kind), e.message_id, e.quote, e.statement
+    elements: list[Element] = []
+    for number, item in enumerate(reply.narrative, start=1):
+        elements.append(_element(f"n{number}", Side.NARRATIVE, item))
+    if (query := reply.query) is not None:
+        element = Element(
+            id="q",
+            side=Side.QUERY,
+            kind=Kind.QUESTION,
+            message_id=query.message_id,
+            quote=query.quote,
+            statement=query.question,
         )
-        for i, e in enumerate(reply.narrative, 1)
-    ]
-    advice = [
-        Element(f"a{i}", Side.ADVICE, Kind(e.kind), e.message_id, e.quote, e.statement)
-        for i, e in enumerate(reply.advice, 1)
-    ]
-    q = reply.query
-    query = (
-        [Element("q", Side.QUERY, Kind.QUESTION, q.message_id, q.quote, q.question)]
-        if q
-        else []
+        elements.append(element)
+    for number, advice in enumerate(reply.advice, start=1):
+        elements.append(_element(f"a{number}", Side.ADVICE, advice))
+    return tuple(elements)
+
+
+def _element(identity: str, side: Side, item: NarrativeItem | AdviceItem) -> Element:
+    return Element(
+        id=identity,
+        side=side,
+        kind=Kind(item.kind),
+        message_id=item.message_id,
+        quote=item.quote,
+        statement=item.statement,
     )
-    return (*narrative, *query, *advice)

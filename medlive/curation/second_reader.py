@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs, thread_inputs
+from medlive.curation.identified import ids_of
 from medlive.curation.model import (
     AdviceFault,
     CaseText,
@@ -35,7 +36,7 @@ async def read_case(
     Raises AgentFailure.
     """
     advice = [e for e in elements if e.side is Side.ADVICE]
-    known = {e.id for e in advice}
+    known = set(ids_of(advice))
     inputs = {
         **thread_inputs(thread),
         "case": asdict(text),
@@ -43,7 +44,7 @@ async def read_case(
     }
 
     def check(reply: CaseReply) -> str | None:
-        named = {w.id for w in reply.wrong}
+        named = set(ids_of(reply.wrong))
         return check_known(named, known, "an advice element") or check_known(
             {item.by for item in reply.brought},
             known | {""},
@@ -70,31 +71,31 @@ async def read_case(
 
 def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     """The reasons to hold a case that a second reading gives, the gravest first."""
-    found = []
-    for kind, reason in (
-        (AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL),
-        (AdviceFault.FALSE, Reason.ADVICE_WRONG),
-    ):
-        wrong = [w for w in reading.wrong if w.kind is kind]
-        if wrong:
-            details = "; ".join(f"{w.element_id}: {w.reason}" for w in wrong)
-            found.append(Hold(reason, details, tuple(w.element_id for w in wrong)))
-    found += [
-        Hold(reason, detail)
-        for doubted, reason, detail in (
-            (bool(reading.danger), Reason.DANGER_UNANSWERED, reading.danger),
-            (not reading.enough, Reason.HISTORY_DOUBTED, reading.reason),
-            (
-                not (reading.asked and reading.clinical),
-                Reason.QUESTION_DOUBTED,
-                reading.reason,
-            ),
-            (not reading.answered, Reason.QUESTION_UNANSWERED, reading.reason),
-            (not reading.understandable, Reason.NOT_UNDERSTANDABLE, reading.reason),
-        )
-        if doubted
-    ]
-    return tuple(found)
+    holds = _advice_holds(reading, AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL)
+    holds += _advice_holds(reading, AdviceFault.FALSE, Reason.ADVICE_WRONG)
+    if reading.danger:
+        holds.append(Hold(Reason.DANGER_UNANSWERED, reading.danger))
+    if not reading.enough:
+        holds.append(Hold(Reason.HISTORY_DOUBTED, reading.reason))
+    if not (reading.asked and reading.clinical):
+        holds.append(Hold(Reason.QUESTION_DOUBTED, reading.reason))
+    if not reading.answered:
+        holds.append(Hold(Reason.QUESTION_UNANSWERED, reading.reason))
+    if not reading.understandable:
+        holds.append(Hold(Reason.NOT_UNDERSTANDABLE, reading.reason))
+    return tuple(holds)
+
+
+def _advice_holds(
+    reading: SecondReading, kind: AdviceFault, reason: Reason
+) -> list[Hold]:
+    """The hold for advice that is wrong in this way; none without it."""
+    details, elements = [], []
+    for faulty in reading.wrong:
+        if faulty.kind is kind:
+            details.append(f"{faulty.element_id}: {faulty.reason}")
+            elements.append(faulty.element_id)
+    return [Hold(reason, "; ".join(details), tuple(elements))] if details else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +128,17 @@ async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
     by_words: dict[str, list[IdentifierItem]] = {}
     for item in sorted(reply.found, key=lambda item: -len(item.words.strip())):
         by_words.setdefault(item.words.strip(), []).append(item)
-    remaining = []
+    remaining: list[str] = []
     for words, items in by_words.items():
         # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
         if not any(whole.search(clean[item.text_id]) for item in items):
-            remaining += [f"{item.text_id}: {item.kind}" for item in items]
+            remaining += map(_place_of, items)
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         clean = {identity: whole.sub(sign, text) for identity, text in clean.items()}
-    found = tuple(f"{item.text_id}: {item.kind}" for item in reply.found)
+    found = tuple(map(_place_of, reply.found))
     return Redacted(clean, found, tuple(remaining))
+
+
+def _place_of(item: IdentifierItem) -> str:
+    return f"{item.text_id}: {item.kind}"

@@ -6,12 +6,13 @@ contradiction rejects a case, so a second, differently worded check must confirm
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from medlive.curation.agent import Agent, check_ids
 from medlive.curation.elements import element_inputs
+from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Citation,
@@ -105,7 +106,7 @@ async def judge_sufficiency(
 
     Raises AgentFailure.
     """
-    known = {e.id for e in brief.narrative} | {QUERY_ID}
+    known = {*ids_of(brief.narrative), QUERY_ID}
 
     def check(reply: SufficiencyReply) -> str | None:
         items = (*reply.required, *reply.prudent)
@@ -116,19 +117,20 @@ async def judge_sufficiency(
                 return f"{item.requirement[:60]!r} names statements and is not present"
             if not known.issuperset(item.element_ids):
                 return f"{item.requirement[:60]!r} names a statement that was not given"
-        names = [item.requirement.casefold() for item in items]
-        return "a requirement stands twice" if len(set(names)) < len(names) else None
+        names = {item.requirement.casefold() for item in items}
+        return "a requirement stands twice" if len(names) < len(items) else None
 
     reply = await agent.ask(SufficiencyReply, brief.inputs(), check)
-    listed = [
-        *((item, False) for item in reply.required),
-        *((item, True) for item in reply.prudent),
-    ]
-    found = tuple(
-        Requirement(i.requirement, i.present, i.element_ids, prudent)
-        for i, prudent in listed
-    )
-    return found, reply.consult
+    requirements: list[Requirement] = []
+    for item in (*reply.required, *reply.prudent):
+        requirement = Requirement(
+            requirement=item.requirement,
+            present=item.present,
+            element_ids=item.element_ids,
+            prudent=len(requirements) >= len(reply.required),
+        )
+        requirements.append(requirement)
+    return tuple(requirements), reply.consult
 
 
 def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) -> float:
@@ -136,11 +138,15 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
 
     An item is present while a kept element or the query states it.
     """
-    known = {e.id for e in kept} | {QUERY_ID}
-    required = [r for r in requirements if not r.prudent]
-    return sum(
-        r.present and not known.isdisjoint(r.element_ids) for r in required
-    ) / len(required)
+    known = {*ids_of(kept), QUERY_ID}
+    required, present = 0, 0
+    for requirement in requirements:
+        if requirement.prudent:
+            continue
+        required += 1
+        if requirement.present and not known.isdisjoint(requirement.element_ids):
+            present += 1
+    return present / required
 
 
 async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
@@ -149,14 +155,9 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
     Claims that add a number to the case, or omit one of their advice, are sent back once and then flagged.
     Raises AgentFailure.
     """
-    statements = {e.id: e.statement for e in brief.advice}
-    case = "\n".join(
-        [
-            brief.query.statement,
-            *(e.statement for e in brief.narrative),
-            *statements.values(),
-        ]
-    )
+    advice = by_id(brief.advice)
+    stated_of = [brief.query, *brief.narrative, *brief.advice]
+    case = "\n".join(element.statement for element in stated_of)
     inputs = {
         **brief.inputs(),
         "advice": element_inputs(brief.advice, "kind", "statement"),
@@ -168,34 +169,32 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
         reply = await agent.ask(
             ClaimsReply,
             inputs | findings,
-            lambda r: check_ids([c.id for c in r.claims], list(statements)),
+            lambda r: check_ids(ids_of(r.claims), list(advice)),
         )
-        faults = {
-            c.id: _number_fault(statements[c.id], c.statement, case)
-            for c in reply.claims
-        }
-        return {c.id: c for c in reply.claims}, {
-            i: fault for i, fault in faults.items() if fault
-        }
+        faults: dict[str, str] = {}
+        for claim in reply.claims:
+            own = advice[claim.id].statement
+            if fault := _number_fault(own, claim.statement, case):
+                faults[claim.id] = fault
+        return by_id(reply.claims), faults
 
     stated, flags = await state()
     if flags:
-        stated, flags = await state(
-            findings=[f"{i}: {flag}" for i, flag in flags.items()]
+        findings = [f"{identity}: {flag}" for identity, flag in flags.items()]
+        stated, flags = await state(findings=findings)
+    claims = []
+    for identity in advice:
+        item = stated[identity]
+        own_words = () if agent.language == "en" else (item.statement,)
+        claim = Claim(
+            element_id=identity,
+            statement=item.statement,
+            queries=(*item.queries, *own_words),
+            flag=flags.get(identity, ""),
+            advertising=item.advertising,
         )
-
-    claims = [stated[i] for i in statements]
-    own_words = agent.language != "en"
-    return tuple(
-        Claim(
-            c.id,
-            c.statement,
-            (*c.queries, c.statement) if own_words else c.queries,
-            flags.get(c.id, ""),
-            c.advertising,
-        )
-        for c in claims
-    )
+        claims.append(claim)
+    return tuple(claims)
 
 
 def _number_fault(statement: str, claim: str, case: str) -> str:
@@ -241,27 +240,51 @@ async def judge_alignment(
 
     def check(reply: AlignmentReply) -> str | None:
         return (
-            check_ids([v.id for v in reply.verdicts], wanted)
-            or _evidence_fault(
-                found,
-                ((v.id, v.evidence, v.verdict in _DECIDED) for v in reply.verdicts),
-            )
+            check_ids(ids_of(reply.verdicts), wanted)
+            or _first_fault(_alignment_faults(found, reply))
             or _nearest_fault(found, reply.verdicts)
         )
 
     reply = await agent.ask(AlignmentReply, inputs, check)
-    first = {v.id: v for v in reply.verdicts}
-    against = [first[i] for i in wanted if first[i].verdict is Alignment.CONTRADICTED]
-    second = (
-        await _confirm(inputs, found, against, agent)
-        if against and confirm_veto
-        else {}
-    )
-    verdicts = tuple(
-        _verdict(found, claim, own, first[claim.element_id], second)
-        for claim, own in found.claims
-    )
-    return sum(v.verdict.value_of for v in verdicts) / len(verdicts), verdicts
+    first = by_id(reply.verdicts)
+    against = []
+    for identity in wanted:
+        if first[identity].verdict is Alignment.CONTRADICTED:
+            against.append(first[identity])
+    second: dict[str, VetoItem] = {}
+    if against and confirm_veto:
+        second = await _confirm(inputs, found, against, agent)
+    verdicts = []
+    for claim, own in found.claims:
+        verdicts.append(_verdict(found, claim, own, first[claim.element_id], second))
+    return mean_alignment(verdicts), tuple(verdicts)
+
+
+def mean_alignment(verdicts: Sequence[ClaimVerdict]) -> float:
+    """S_align: the mean v(a_j) (LiveMedBench §3.2.2); 0 without a verdict."""
+    total = sum(verdict.verdict.value_of for verdict in verdicts)
+    return total / len(verdicts) if verdicts else 0.0
+
+
+def _alignment_faults(
+    found: "_Evidence", reply: AlignmentReply
+) -> Iterator[str | None]:
+    for item in reply.verdicts:
+        needed = item.verdict in _DECIDED
+        yield _evidence_fault(found, item.id, item.evidence, needed=needed)
+
+
+def _veto_faults(found: "_Evidence", reply: VetoReply) -> Iterator[str | None]:
+    for item in reply.verdicts:
+        needed = item.false_by_passage
+        yield _evidence_fault(found, item.id, item.evidence, needed=needed)
+    for item in reply.verdicts:
+        needed = item.could_hurt
+        yield _evidence_fault(found, item.id, item.harm_evidence, needed=needed)
+
+
+def _first_fault(faults: Iterator[str | None]) -> str | None:
+    return next(filter(None, faults), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,21 +311,22 @@ class _Evidence:
 
     def against(self, verdicts: Sequence[AlignmentItem]) -> Self:
         """The passages that verdicts cite, and the best of their claims that are shown."""
-        judged = {v.id for v in verdicts}
-        cited = {c.passage_id for v in verdicts for c in v.evidence}
-        best: set[str] = set()
+        names: set[str] = set()
+        for verdict in verdicts:
+            names |= _passages_of(verdict.evidence)
+        judged = ids_of(verdicts)
         for claim, hits in self.claims:
             if claim.element_id in judged:
-                best.update(self._names_of(hits)[:SECOND_LOOK])
-        names = cited | best
+                names.update(self._names_of(hits)[:SECOND_LOOK])
         shown = {name: p for name, p in self.passages.items() if name in names}
         return replace(self, passages=shown)
 
     def _names_of(self, hits: Sequence[Hit]) -> list[str]:
         """The short ids under which hits are shown, the best first."""
-        name_of = {
-            hit.passage.id: name for name, p in self.passages.items() for hit in p.hits
-        }
+        name_of: dict[str, str] = {}
+        for name, passage in self.passages.items():
+            for hit in passage.hits:
+                name_of[hit.passage.id] = name
         names: dict[str, None] = {}
         for hit in hits:
             if hit.passage.id in name_of:
@@ -325,8 +349,10 @@ class _Evidence:
 
     def hits_of(self, pieces: Collection[str]) -> list[Hit]:
         """The hits that are shown of these pieces, in the order of their passages."""
-        hits = [hit for p in self.passages.values() for hit in p.hits]
-        return [hit for hit in hits if hit.passage.id in pieces]
+        hits: list[Hit] = []
+        for passage in self.passages.values():
+            hits += [hit for hit in passage.hits if hit.passage.id in pieces]
+        return hits
 
 
 async def _confirm(
@@ -336,25 +362,30 @@ async def _confirm(
     agent: Agent,
 ) -> dict[str, VetoItem]:
     """Check contradicted claims a second time, on the passages cited against them and their best hits."""
-    wanted = [item.id for item in against]
+    wanted = ids_of(against)
     seen = found.against(against)
 
     def check(reply: VetoReply) -> str | None:
-        return check_ids([v.id for v in reply.verdicts], wanted) or _evidence_fault(
-            seen,
-            (
-                *((v.id, v.evidence, v.false_by_passage) for v in reply.verdicts),
-                *((v.id, v.harm_evidence, v.could_hurt) for v in reply.verdicts),
-            ),
-        )
+        fault = check_ids(ids_of(reply.verdicts), wanted)
+        return fault or _first_fault(_veto_faults(seen, reply))
 
     asked = {
         **inputs,
-        "claims": [c for c in inputs["claims"] if c["id"] in wanted],
-        "passages": [p for p in inputs["passages"] if p["id"] in seen.passages],
+        "claims": _with_ids(inputs["claims"], wanted),
+        "passages": _with_ids(inputs["passages"], seen.passages),
     }
     reply = await agent.ask(VetoReply, asked, check)
-    return {v.id: v for v in reply.verdicts}
+    return by_id(reply.verdicts)
+
+
+def _with_ids(
+    inputs: Iterable[Mapping[str, str]], wanted: Collection[str]
+) -> list[Mapping[str, str]]:
+    return [each for each in inputs if each["id"] in wanted]
+
+
+def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:
+    return {citation.passage_id for citation in citations}
 
 
 def _verdict(
@@ -368,28 +399,23 @@ def _verdict(
     second = _second_check(found, again) if again else None
     disputed = second is not None and not second.goes_against
     citations = found.cited(first.evidence)
-    named = {c.passage_id for c in citations}
+    named = _passages_of(citations)
     nearest = None
     if first.nearest is not None:
         nearest = found.passages[first.nearest].hits[0].passage.id
         named.add(nearest)
     if second is not None:
-        named |= {c.passage_id for c in (*second.citations, *second.harm_citations)}
-    own = {h.passage.id for h in hits}
+        named |= _passages_of((*second.citations, *second.harm_citations))
+    ranked = list(hits)
     # Passages of other claims that this verdict names follow the claim's own.
-    others = found.hits_of(named - own)
+    for hit in found.hits_of(named - {hit.passage.id for hit in hits}):
+        ranked.append(replace(hit, rank=len(ranked) + 1, sides=()))
     return ClaimVerdict(
         element_id=claim.element_id,
         claim=claim.statement,
         queries=claim.queries,
         verdict=Alignment.DISPUTED if disputed else first.verdict,
-        hits=(
-            *hits,
-            *(
-                replace(h, rank=len(hits) + n, sides=())
-                for n, h in enumerate(others, 1)
-            ),
-        ),
+        hits=tuple(ranked),
         citations=citations,
         reason=first.reason,
         second=second,
@@ -423,32 +449,33 @@ def lacks_evidence(claims: Sequence[ClaimVerdict]) -> bool:
     No claim is refuted, disputed or not standard, and for at least half of them no
     passage is on the subject.
     """
-    harmless = (Alignment.SUPPORTED, Alignment.NEUTRAL)
-    off_subject = [claim for claim in claims if not claim.on_subject]
-    return (
-        bool(claims)
-        and all(claim.verdict in harmless for claim in claims)
-        and 2 * len(off_subject) >= len(claims)
-    )
+    off_subject = 0
+    for claim in claims:
+        if claim.verdict not in (Alignment.SUPPORTED, Alignment.NEUTRAL):
+            return False
+        off_subject += not claim.on_subject
+    return bool(claims) and 2 * off_subject >= len(claims)
 
 
 def _evidence_fault(
-    found: _Evidence, verdicts: Iterable[tuple[str, Sequence[CitationItem], bool]]
+    found: _Evidence, identity: str, evidence: Sequence[CitationItem], *, needed: bool
 ) -> str | None:
-    """The first fault in the evidence of verdicts (claim, evidence, whether it needs any)."""
-    for identity, evidence, needed in verdicts:
-        if needed and not evidence:
-            return f"{identity}: this verdict needs a passage id and a quote of that passage"
-        cited = [c.passage_id for c in evidence]
-        if len(set(cited)) < len(cited):
-            return f"{identity}: a passage is cited twice; give it once, with all its quotes"
-        for citation in evidence:
-            name = citation.passage_id[:80]
-            if citation.passage_id not in found.passages:
-                return f"{identity}: passage {name!r} was not given"
-            for quote in citation.quotes:
-                if len(_WORDS.findall(quote)) < LEAST_QUOTE:
-                    return f"{identity}: a quote of passage {name!r} is too short to decide anything"
-                if not found.passages[citation.passage_id].has(quote):
-                    return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
+    """Return the first fault in the evidence of a verdict on this claim, which may need some; None without one."""
+    if needed and not evidence:
+        return (
+            f"{identity}: this verdict needs a passage id and a quote of that passage"
+        )
+    if len(_passages_of(evidence)) < len(evidence):
+        return (
+            f"{identity}: a passage is cited twice; give it once, with all its quotes"
+        )
+    for citation in evidence:
+        name = citation.passage_id[:80]
+        if citation.passage_id not in found.passages:
+            return f"{identity}: passage {name!r} was not given"
+        for quote in citation.quotes:
+            if len(_WORDS.findall(quote)) < LEAST_QUOTE:
+                return f"{identity}: a quote of passage {name!r} is too short to decide anything"
+            if not found.passages[citation.passage_id].has(quote):
+                return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
     return None

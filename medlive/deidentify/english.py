@@ -319,6 +319,18 @@ _AFTER_RELATIVE = re.compile(
 
 
 def _signatures(view: View) -> Candidates:
+    yield from _signed_off(view)
+    yield from _dashed(view)
+    lower = view.lower
+    if " here" not in lower:
+        return
+    for candidate in matches(IdentifierKind.NAME, _HERE, lower):
+        _, start, end = candidate
+        if lower[start:end] in _GIVEN:
+            yield candidate
+
+
+def _signed_off(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _SIGN_OFF.finditer(lower):
         at, words = match.end(), match.group()
@@ -331,6 +343,10 @@ def _signatures(view: View) -> Candidates:
         end = _name_end(view, at, known=not (closing and text[at : at + 1].isupper()))
         if end > at and _END.match(text, end):
             yield IdentifierKind.NAME, at, end
+
+
+def _dashed(view: View) -> Candidates:
+    lower, text = view.lower, view.text
     for match in _DASHED.finditer(lower):
         at = match.end()
         end = _name_end(view, at, known=not text[at].isupper())
@@ -338,12 +354,6 @@ def _signatures(view: View) -> Candidates:
             at_the_end = end >= len(text.rstrip()) - 2
             if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
                 yield IdentifierKind.NAME, at, end
-    if " here" in lower:
-        yield from (
-            one
-            for one in matches(IdentifierKind.NAME, _HERE, lower)
-            if lower[one[1] : one[2]] in _GIVEN
-        )
 
 
 def _greetings(view: View) -> Candidates:

@@ -7,12 +7,12 @@ replaces the manifest; a killed build leaves the old index as it was.
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from medlive.clock import now
 from medlive.digest import digest_file
@@ -29,12 +29,13 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.encoder import Encoder, EncoderIdentity, open_encoder
+from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.encoders.folders import (
     EncoderSettings,
     find_models,
     missing_models,
 )
+from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.files import room_for, sync, whole_file
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
@@ -236,42 +237,34 @@ def _build(
     readings = [
         _read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)
     ]
-    new = {reading.corpus.name: reading.survey.digest for reading in readings}
-    kept = (
-        {}
-        if old is None
-        else {entry.name: entry for entry in old.corpora if entry.name not in new}
-    )
-    digests = {name: entry.digest for name, entry in kept.items()} | new
-    parameters = lexical.parameters()
-    if (
-        old is not None
-        and all(_is_fetched_as(old, corpus) for corpus in corpora)
-        and (old.corpus_digests, old.parameters) == (digests, parameters)
-        and _usable(out, old, plan)
-    ):
+    kept = _kept_corpora(old, readings)
+    digests = {name: entry.digest for name, entry in kept.items()}
+    for reading in readings:
+        digests[reading.corpus.name] = reading.survey.digest
+    if old is not None and _is_current(out, old, corpora, digests, plan):
         report(Progress("unchanged", None, old.passages))
         return old
 
     data = work / "data"
     data.mkdir()
     counts = _write_passages(data, _all_passages(out, old, kept, readings), report)
-    encoder, part, reused, embedded = None, None, None, None
+    dense = None
     if plan is not None:
-        encoder, part, reused, embedded = _dense_side(out, data, plan, report)
+        dense = _dense_side(out, data, plan, report)
     built_at = now()
-    entries = [
-        *kept.values(),
-        *(_entry(reading, counts, built_at) for reading in readings),
-    ]
+    entries = dict(kept)
+    for reading in readings:
+        entries[reading.corpus.name] = _entry(reading, counts, built_at)
+    parameters = lexical.parameters()
+    part = dense and dense.part
     manifest = IndexManifest(
-        retriever="bm25" if part is None else "hybrid",
+        retriever="bm25" if dense is None else "hybrid",
         reason=reason if plan is None else plan.reason,
         parameters=parameters,
         libraries=lexical.libraries(),
-        corpora=tuple(sorted(entries, key=lambda entry: entry.name)),
+        corpora=tuple(entries[name] for name in sorted(entries)),
         passages=sum(counts.values()),
-        encoder=encoder,
+        encoder=dense and dense.encoder,
         dense=part,
         index_digest=index_digest(parameters, digests, part),
         data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
@@ -279,8 +272,42 @@ def _build(
         built_at=built_at,
     )
     _activate(out, data, manifest)
-    report(Progress("built", None, manifest.passages, embedded=embedded, reused=reused))
+    built = Progress(
+        stage="built",
+        corpus=None,
+        passages=manifest.passages,
+        embedded=dense and dense.embedded,
+        reused=dense and dense.reused,
+    )
+    report(built)
     return manifest
+
+
+def _kept_corpora(
+    old: IndexManifest | None, readings: "Sequence[_Reading]"
+) -> dict[str, CorpusEntry]:
+    """The corpora of the old index that none of the new ones replaces."""
+    if old is None:
+        return {}
+    kept = {entry.name: entry for entry in old.corpora}
+    for reading in readings:
+        kept.pop(reading.corpus.name, None)
+    return kept
+
+
+def _is_current(
+    out: Path,
+    old: IndexManifest,
+    corpora: Sequence[Corpus],
+    digests: Mapping[str, str],
+    plan: DensePlan | None,
+) -> bool:
+    """Whether a build would give the index that is there."""
+    for corpus in corpora:
+        if not _is_fetched_as(old, corpus):
+            return False
+    same = (old.corpus_digests, old.parameters) == (digests, lexical.parameters())
+    return same and _usable(out, old, plan)
 
 
 def _write_passages(
@@ -298,10 +325,17 @@ def _write_passages(
     return counts
 
 
+class _DenseSide(NamedTuple):
+    encoder: EncoderEntry
+    part: DensePart
+    reused: int  # Passages whose vectors were there
+    embedded: int
+
+
 def _dense_side(
     out: Path, data: Path, plan: DensePlan, report: Callable[[Progress], None]
-) -> tuple[EncoderEntry, DensePart, int, int]:
-    """Embed what is new, and arrange all vectors; also return how many passages were reused and embedded."""
+) -> _DenseSide:
+    """Embed what is new, and arrange all vectors."""
     from medlive.evidence import dense
 
     store, encoder = PassageStore(data), plan.encoder
@@ -317,8 +351,8 @@ def _dense_side(
     )
     kind = plan.kind or dense.choose_kind(len(store))
     queries = None
-    if kind is not DenseKind.FLAT and len(store) >= dense.LEAST:
-        # Questions that passages of the index answer, to tune the index on.
+    if kind is DenseKind.IVF_PQ and len(store) >= dense.LEAST:
+        # Questions that passages of the index answer, to choose its cells on and measure it.
         sample = [
             store.get(int(n))
             for n in dense.sample_ordinals(len(store), 2 * dense.QUERIES)
@@ -335,7 +369,7 @@ def _dense_side(
     )
     shared = len(vectors) - before - embedded
     entry = EncoderEntry(**encoder.identity.model_dump(), where=plan.where)
-    return entry, part, reused - shared, embedded + shared
+    return _DenseSide(entry, part, reused - shared, embedded + shared)
 
 
 def shards_to_embed(

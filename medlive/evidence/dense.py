@@ -1,12 +1,10 @@
-"""Nearest passages by inner product of vectors, with FAISS: build, tune and search a dense index.
+"""Nearest passages by inner product of vectors, with FAISS: build and search a dense index.
 
 Kinds, for vectors of dimension d (`DenseKind`):
 
 - `flat`: every vector in single precision; exact; 4d bytes a passage.
-- `hnsw`: a graph over half-precision vectors; 2d + 272 bytes; the fastest for one query, the slowest to build.
-- `ivf_flat`: half-precision vectors in lists by cell; 2d bytes.
-- `ivf_sq8`: 8 bits a dimension in lists, candidates scored again with half-precision vectors; 3d bytes.
-- `ivf_pq`: 4 bits for every two dimensions, candidates scored again; d/4 + 2d bytes.
+- `ivf_pq`: lists by cell, 4 bits for every two dimensions, candidates scored again with half-precision vectors;
+  d/4 + 2d bytes. Its recall against exact search is measured when it is built (method §7).
 
 An index is one file, made in memory from the stored vectors (`vectors.VectorStore`) and memory-mapped where FAISS
 can. FAISS comes with `medlive[medcpt]`.
@@ -14,11 +12,9 @@ can. FAISS comes with `medlive[medcpt]`.
 
 import re
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +23,8 @@ from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra, Usag
 from medlive.evidence.files import whole_file
 from medlive.evidence.manifest import (
     HINT,
+    CompressedParameters,
     DenseKind,
-    DenseParameters,
     DensePart,
     DenseRecall,
 )
@@ -44,42 +40,30 @@ except ModuleNotFoundError as exc:
 INDEX = "index.faiss"
 FLAT_UP_TO = 50_000
 """Passages. One query over a million × 768 takes flat 336-400 ms on two cores: 17-20 ms over so many."""
-SQ8_UP_TO = 8_000_000
-"""Passages. Beyond, lists of 768 bytes a passage no longer fit the memory of a common machine."""
 LEAST = 40
-"""Passages for a kind other than flat, and queries to tune on and measure."""
+"""Passages for the compressed kind, and queries to choose its effort on and measure."""
 QUERIES = 256
-"""Queries that parameters are tuned on, and again as many that the recall is measured on."""
+"""Queries that the number of cells is chosen on, and again as many that the recall is measured on."""
 TRAINING = 200_000
 """Vectors that cells are made from, at most."""
-_SPECIFICATIONS = {
-    DenseKind.FLAT: "Flat",
-    DenseKind.HNSW: "HNSW{links},SQfp16",
-    DenseKind.IVF_FLAT: "IVF{nlist},SQfp16",
-    DenseKind.IVF_SQ8: "IVF{nlist},SQ8,Refine(SQfp16)",
-    DenseKind.IVF_PQ: "IVF{nlist},PQ{sub_quantisers}x4fs,Refine(SQfp16)",
-}
-"""For `faiss.index_factory`."""
+REFINE = 32
+"""So many times k candidates are scored again with their half-precision vectors."""
 _PER_CELL = 40
 _ROUNDS = 10
-_LINKS = 32
-_EF_CONSTRUCTION = 80
 _SEED = 20230101
 _BLOCK = 32_768
-_FEW = 1_000
 _COPIED = 1 << 22
-_STEPS = tuple(sorted({round(2 ** (half / 2)) for half in range(34)}))
 _MARGIN = 0.01
 """Above the target on the queries that are tuned on: about one standard error of a mean of 256 recalls."""
-_REFINES: dict[DenseKind, tuple[int, ...]] = {
-    DenseKind.IVF_SQ8: (1, 2, 4),
-    DenseKind.IVF_PQ: (4, 8, 16, 32, 64),
-}
-_CODE_BYTES = {DenseKind.IVF_FLAT: 2.0, DenseKind.IVF_SQ8: 1.0, DenseKind.IVF_PQ: 0.25}
-_EF = (16, 4096)
-"""The least and the most candidates that HNSW is tried with."""
 _SENTENCE = re.compile(r"\s*.{20,300}?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
 """At least some words long, so that a heading or an abbreviation is no sentence."""
+
+
+class SearchResult(NamedTuple):
+    """What a search gives, best first: scores and ordinals, each of shape (queries, k)."""
+
+    scores: Matrix
+    ordinals: Ordinals
 
 
 class DenseIndex:
@@ -111,7 +95,7 @@ class DenseIndex:
 
     def search(
         self, queries: Matrix, k: int, allowed: NDArray[np.bool_] | None = None
-    ) -> tuple[Matrix, Ordinals]:
+    ) -> SearchResult:
         """The k nearest passages to each query; all queries at once cost far less than one by one.
 
         Args:
@@ -135,63 +119,55 @@ class DenseIndex:
             raise EvidenceUnavailable(
                 f"encoder {self.part.encoder} returned a query vector that is not finite"
             )
-        tuned = self.part.parameters
-        # The tuned candidates are a multiple of the tuned k: a smaller k must not shrink them.
-        wide = min(max(k, self.part.recall.k), self.part.count)
-        effort, refine = tuned.nprobe or tuned.ef_search or 1, tuned.refine or 1
-        scores, ordinals = _search(
-            self._index, self.part.kind, queries, wide, effort, refine, allowed
-        )
-        missing = ((0, 0), (0, max(k - wide, 0)))
+        parameters = self.part.parameters
+        if parameters is None:
+            scores, ordinals = _search(
+                self._index, queries, min(k, self.part.count), None, allowed
+            )
+        else:
+            # Candidates are a multiple of k: a k below the measured one must not shrink them.
+            wide = min(max(k, self.part.recall.k), self.part.count)
+            scores, ordinals = _search(
+                self._index, queries, wide, parameters.nprobe, allowed
+            )
+        missing = ((0, 0), (0, max(k - scores.shape[1], 0)))
         scores = np.pad(scores, missing)[:, :k]
         ordinals = np.pad(ordinals, missing, constant_values=-1)[:, :k]
         scores[ordinals < 0] = -np.inf
-        return scores, ordinals
+        return SearchResult(scores, ordinals)
 
 
 def _search(
     index: Any,
-    kind: DenseKind,
     queries: Matrix,
     k: int,
-    effort: int,
-    refine: int,
+    nprobe: int | None,
     allowed: NDArray[np.bool_] | None = None,
-) -> tuple[Matrix, Ordinals]:
-    """Search with `effort` as nprobe or efSearch, and `refine` as in `DenseParameters`."""
+) -> SearchResult:
+    """Search `nprobe` cells of a compressed index, or all of a flat one (None)."""
     count, selector = index.ntotal, None
     if allowed is not None and not allowed.all():
         count = int(np.count_nonzero(allowed))
         selector = faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))
-    # What is allowed lies that much thinner, so that its nearest lie in so many more cells.
-    wider = int(np.ceil(effort * index.ntotal / max(count, 1)))
-    if kind.inverted:
-        nlist = faiss.extract_index_ivf(index).nlist
-        parameters = faiss.SearchParametersIVF(nprobe=min(wider, nlist), sel=selector)
-    elif kind is DenseKind.HNSW and count <= _FEW < index.ntotal:
-        # A graph does not lead to a few allowed vectors: look at every one.
-        index, parameters = index.storage, faiss.SearchParameters(sel=selector)
-    elif kind is DenseKind.HNSW:
-        parameters = faiss.SearchParametersHNSW(
-            efSearch=min(wider, index.ntotal), sel=selector
-        )
-    else:
+    if nprobe is None:
         parameters = faiss.SearchParameters(sel=selector)
-    if kind.refined:
-        parameters = faiss.IndexRefineSearchParameters(
-            k_factor=refine, base_index_params=parameters
+    else:
+        # The fewer passages are allowed, the more cells their nearest are spread over.
+        wider = int(np.ceil(nprobe * index.ntotal / max(count, 1)))
+        cells = faiss.SearchParametersIVF(
+            nprobe=min(wider, faiss.extract_index_ivf(index).nlist), sel=selector
         )
-    scores, ordinals = index.search(
-        np.ascontiguousarray(queries, dtype=np.float32), k, params=parameters
-    )
-    return scores, ordinals
+        parameters = faiss.IndexRefineSearchParameters(
+            k_factor=REFINE, base_index_params=cells
+        )
+    contiguous = np.ascontiguousarray(queries, dtype=np.float32)
+    scores, ordinals = index.search(contiguous, k, params=parameters)
+    return SearchResult(scores, ordinals)
 
 
 def choose_kind(count: int) -> DenseKind:
-    """Choose the kind for a number of passages: exact while fast, 8 bits while they fit, then product codes."""
-    if count <= FLAT_UP_TO:
-        return DenseKind.FLAT
-    return DenseKind.IVF_SQ8 if count <= SQ8_UP_TO else DenseKind.IVF_PQ
+    """Choose the kind for a number of passages: exact while that is fast, then compressed."""
+    return DenseKind.FLAT if count <= FLAT_UP_TO else DenseKind.IVF_PQ
 
 
 def build_dense(
@@ -206,35 +182,40 @@ def build_dense(
 ) -> DensePart:
     """Build the index of all vectors of the source, and return its description.
 
-    `queries` are twice `QUERIES`, half to tune and half to measure on, needed for kinds other than flat. The
-    search is tuned to a recall@k of `target` against exact search; the description gives the recall that it
-    reached.
+    Args:
+        source: The vectors, in the order of their ordinals.
+        out: The folder that gets the file.
+        kind: How the vectors are arranged.
+        queries: Twice `QUERIES` for the compressed kind: half to choose the cells to search, half to measure.
+        target: The recall@k against exact search that enough cells are searched for.
+        k: Neighbours that the recall is measured on.
+        progress: Gets the number of vectors added so far.
+
+    Returns:
+        The description, with the recall that was measured.
 
     Raises:
         DiskFull: if the file does not fit.
-        UsageError: if there are too few passages for the kind.
+        UsageError: if there are too few passages or no queries for the compressed kind.
     """
     started = time.monotonic()
-    if kind is not DenseKind.FLAT and len(source) < LEAST:
-        raise UsageError(
-            f"{len(source)} passages are too few for an index of kind {kind.value}: at least {LEAST} are needed",
-            hint=f"build one of kind {DenseKind.FLAT.value}",
-        )
-    parameters = _fixed_parameters(kind, len(source), source.encoder.dimension)
-    index = _empty_index(source, kind, parameters)
+    parameters = None
+    if kind is DenseKind.IVF_PQ:
+        _check_enough(source, queries)
+        parameters = _parameters(len(source), source.encoder.dimension)
+        index = _trained(source, parameters)
+    else:
+        index = faiss.IndexFlatIP(source.encoder.dimension)
     for first, block in _blocks(source):
         index.add(block)
         progress(first + len(block))
     out.mkdir(parents=True, exist_ok=True)
     with whole_file(out / INDEX) as handle:
         faiss.write_index(index, faiss.PyCallbackIOWriter(handle.write, _COPIED))
-    recalled = DenseRecall(
-        k=k, value=1.0, queries=0, sampled="exact", target=target, tuned_on=0
-    )
-    if queries is not None and kind is not DenseKind.FLAT:
-        parameters, recalled = _tuned(
-            source, index, kind, parameters, queries[: 2 * QUERIES], target, k
-        )
+    recalled = DenseRecall(k=k, value=1.0, queries=0, target=target)
+    if parameters is not None and queries is not None:
+        wanted = _Wanted(queries[: 2 * QUERIES], min(k, len(source)), target)
+        parameters, recalled = _measured(source, index, parameters, wanted)
     return DensePart(
         kind=kind,
         parameters=parameters,
@@ -250,59 +231,50 @@ def build_dense(
     )
 
 
-def _fixed_parameters(kind: DenseKind, count: int, dimension: int) -> DenseParameters:
-    """Return the parameters that depend on size alone."""
-    if kind is DenseKind.FLAT:
-        return DenseParameters(storage="float32")
-    if kind is DenseKind.HNSW:
-        return DenseParameters(
-            storage="float16", links=_LINKS, ef_construction=_EF_CONSTRUCTION
+def _check_enough(source: StoredVectors, queries: Matrix | None) -> None:
+    if len(source) < LEAST or queries is None:
+        raise UsageError(
+            f"{len(source)} passages are too few for an index of kind {DenseKind.IVF_PQ.value}:"
+            f" at least {LEAST} are needed, and queries to measure on",
+            hint=f"build an index of kind {DenseKind.FLAT.value}",
         )
+
+
+def _parameters(count: int, dimension: int) -> CompressedParameters:
+    """Return the parameters that depend on size alone; one cell is searched until they are measured."""
     # Making cells, and finding each vector's cell, costs in proportion to their number: this is the least of the
     # field's rule, two to eight times the root of the count. A cell needs vectors to be made from.
     nlist = max(1, min(round(2 * count**0.5), count // _PER_CELL))
-    trained_on = min(count, max(nlist * _PER_CELL, 10_000), TRAINING)
-    if kind is DenseKind.IVF_PQ:
-        # Two dimensions to a code; an odd dimension, or one of which FAISS's blocks do not divide, takes one each.
-        codes = dimension // 2 if dimension % 4 == 0 else dimension
-        return DenseParameters(
-            storage="pq4", nlist=nlist, trained_on=trained_on, sub_quantisers=codes
-        )
-    storage = "sq8" if kind is DenseKind.IVF_SQ8 else "float16"
-    return DenseParameters.model_validate(
-        {"storage": storage, "nlist": nlist, "trained_on": trained_on}
+    return CompressedParameters(
+        nlist=nlist,
+        trained_on=min(count, max(nlist * _PER_CELL, 10_000), TRAINING),
+        # Two dimensions to a code; an odd dimension, or one that FAISS's blocks do not divide, takes one each.
+        sub_quantisers=dimension // 2 if dimension % 4 == 0 else dimension,
+        refine=REFINE,
+        nprobe=1,
     )
 
 
-def _empty_index(
-    source: StoredVectors, kind: DenseKind, parameters: DenseParameters
-) -> Any:
-    """Return the trained index without vectors."""
-    specification = _SPECIFICATIONS[kind].format(**parameters.model_dump())
+def _trained(source: StoredVectors, parameters: CompressedParameters) -> Any:
+    """Return the trained compressed index, without vectors."""
     index = faiss.index_factory(
-        source.encoder.dimension, specification, faiss.METRIC_INNER_PRODUCT
+        source.encoder.dimension,
+        f"IVF{parameters.nlist},PQ{parameters.sub_quantisers}x4fs,Refine(SQfp16)",
+        faiss.METRIC_INNER_PRODUCT,
     )
-    if kind is DenseKind.HNSW:
-        index.hnsw.efConstruction = _EF_CONSTRUCTION
-    if kind.inverted:
-        cells = faiss.extract_index_ivf(index)
-        cells.cp.niter, cells.cp.seed = _ROUNDS, _SEED
-        # The vectors at hand are what there is: FAISS would print a warning about small corpora.
-        cells.cp.min_points_per_centroid = 1
-        # Half-precision vectors are kept as they are, so that scores are those of the vectors and not of sums.
-        cells.by_residual = kind is not DenseKind.IVF_FLAT
-    if not index.is_trained:
-        count = len(source)
-        sample = np.random.default_rng(_SEED).choice(
-            count, parameters.trained_on or min(count, 1000), replace=False
-        )
-        threads = faiss.omp_get_max_threads()
-        # Hundreds of small codebooks: with several threads most of the time goes into waiting for each other.
-        faiss.omp_set_num_threads(1 if kind is DenseKind.IVF_PQ else threads)
-        try:
-            index.train(source.rows(np.sort(sample)))
-        finally:
-            faiss.omp_set_num_threads(threads)
+    clustering = faiss.extract_index_ivf(index).cp
+    clustering.niter, clustering.seed = _ROUNDS, _SEED
+    # The vectors at hand are what there is: FAISS would print a warning about small corpora.
+    clustering.min_points_per_centroid = 1
+    rng = np.random.default_rng(_SEED)
+    sample = rng.choice(len(source), parameters.trained_on, replace=False)
+    threads = faiss.omp_get_max_threads()
+    # Hundreds of small codebooks: with several threads most of the time goes into waiting for each other.
+    faiss.omp_set_num_threads(1)
+    try:
+        index.train(source.rows(np.sort(sample)))
+    finally:
+        faiss.omp_set_num_threads(threads)
     return index
 
 
@@ -355,65 +327,37 @@ def as_query(title: str, text: str) -> str:
     return (first[0] if first else title).strip() or title
 
 
-def _tuned(
+class _Wanted(NamedTuple):
+    queries: Matrix
+    k: int
+    target: float
+
+
+def _measured(
     source: StoredVectors,
     index: Any,
-    kind: DenseKind,
-    parameters: DenseParameters,
-    queries: Matrix,
-    target: float,
-    k: int,
-) -> tuple[DenseParameters, DenseRecall]:
-    """Tune the search on every second query, and measure its recall on the others."""
-    k = min(k, len(source))
+    parameters: CompressedParameters,
+    wanted: _Wanted,
+) -> tuple[CompressedParameters, DenseRecall]:
+    """Choose the number of cells on every second query, and measure the recall on the others.
+
+    Cells are doubled until the target is reached with a margin, or all are searched. Recall is counted, not timed,
+    so that a build gives the same index on a busy machine.
+    """
+    queries, k, target = wanted
     expected = exact(source, queries, k)
 
-    def recall_at(half: int, refine: int, effort: int) -> float:
-        found = _search(index, kind, queries[half::2], k, effort, refine)[1]
-        return recall(found, expected[half::2])
+    def recall_at(nprobe: int, half: slice) -> float:
+        return recall(_search(index, queries[half], k, nprobe).ordinals, expected[half])
 
-    effort, refine = _cheapest(
-        index, kind, parameters.nlist, k, partial(recall_at, 0), target
-    )
-    tuned = {"nprobe": effort} if kind.inverted else {"ef_search": effort}
-    if kind.refined:
-        tuned["refine"] = refine
+    chosen_on, measured_on = slice(0, None, 2), slice(1, None, 2)
+    nprobe = 1
+    while nprobe < parameters.nlist and recall_at(nprobe, chosen_on) < target + _MARGIN:
+        nprobe = min(2 * nprobe, parameters.nlist)
     measured = DenseRecall(
         k=k,
-        value=round(recall_at(1, refine, effort), 4),
-        queries=len(queries[1::2]),
-        sampled="given",
+        value=round(recall_at(nprobe, measured_on), 4),
+        queries=len(queries[measured_on]),
         target=target,
-        tuned_on=len(queries[0::2]),
     )
-    return parameters.model_copy(update=tuned), measured
-
-
-def _cheapest(
-    index: Any,
-    kind: DenseKind,
-    nlist: int | None,
-    k: int,
-    recall_at: Callable[[int, int], float],
-    target: float,
-) -> tuple[int, int]:
-    """The cheapest (effort, refine) that reaches the target with a margin; if none does, the one of best recall.
-
-    Cost is counted, not timed, so that a build gives the same index on a busy machine: bytes read from lists and
-    for scoring again. More effort finds no less, so that each refinement's least effort is found by halving.
-    """
-    least, limit = _EF if nlist is None else (1, nlist)
-    steps = [step for step in _STEPS if least <= step < limit] + [limit]
-    goal = min(target + _MARGIN, 1.0)
-    trials: list[tuple[float, int, int]] = []
-    for refine in _REFINES.get(kind, (1,)):
-        effort = steps[bisect_left(steps[:-1], goal, key=partial(recall_at, refine))]
-        reached = min(recall_at(refine, effort), goal)
-        listed = (
-            effort / (nlist or 1) * index.ntotal * index.d * _CODE_BYTES.get(kind, 1.0)
-        )
-        # A candidate's vector is read from a place of its own, at about four times the cost of a list's next.
-        cost = listed + refine * k * index.d * 2 * 4
-        trials.append((reached if reached < goal else 1 + 1 / cost, effort, refine))
-    _, effort, refine = max(trials)
-    return effort, refine
+    return parameters.model_copy(update={"nprobe": nprobe}), measured

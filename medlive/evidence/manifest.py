@@ -27,27 +27,16 @@ from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 3
+DENSE_LAYOUT = 2
+"""Of the dense part: layout 1 had kinds (HNSW, IVF without product codes) that are no longer built or read."""
 HINT = "build it: medlive evidence build CORPUS... (see medlive evidence build --help)"
 
 
 class DenseKind(StrEnum):
-    """How vectors are arranged."""
+    """How vectors are arranged: exact, or compressed."""
 
     FLAT = "flat"
-    HNSW = "hnsw"
-    IVF_FLAT = "ivf_flat"
-    IVF_SQ8 = "ivf_sq8"
     IVF_PQ = "ivf_pq"
-
-    @property
-    def inverted(self) -> bool:
-        """Whether it keeps vectors in lists by cell."""
-        return self in {DenseKind.IVF_FLAT, DenseKind.IVF_SQ8, DenseKind.IVF_PQ}
-
-    @property
-    def refined(self) -> bool:
-        """Whether candidates are scored again with the vectors themselves."""
-        return self in {DenseKind.IVF_SQ8, DenseKind.IVF_PQ}
 
 
 class _Frozen(BaseModel):
@@ -88,38 +77,31 @@ class CorpusEntry(_Frozen):
     fetched: FetchedEntry | None = None
 
 
-class DenseParameters(_Frozen):
-    """What decides an index's results beside its vectors; None where the kind has no such parameter."""
+class CompressedParameters(_Frozen):
+    """What decides a compressed index's results beside its vectors."""
 
-    # How the searched copy of the vectors is coded
-    storage: Literal["float32", "float16", "sq8", "pq4"]
-    nlist: int | None = None  # Cells
-    trained_on: int | None = None  # Vectors that the cells were made from
-    sub_quantisers: int | None = None  # 4-bit codes a vector
-    links: int | None = None  # HNSW's M
-    ef_construction: int | None = None
-    nprobe: int | None = None  # Tuned: cells looked into
-    ef_search: int | None = None  # Tuned: HNSW's list of candidates
-    refine: int | None = None  # Tuned: so many times k candidates are scored again
+    nlist: int  # Cells
+    trained_on: int  # Vectors that the cells were made from
+    sub_quantisers: int  # 4-bit codes a vector
+    refine: int  # So many times k candidates are scored again
+    nprobe: int  # Cells searched, chosen for the target recall
 
 
 class DenseRecall(_Frozen):
-    """How many of the exact k nearest an index finds, on queries that were not tuned on."""
+    """How many of the exact k nearest an index finds, on queries that its cells were not chosen on."""
 
     k: int
     value: float  # Mean share, 0 to 1
-    queries: int
-    sampled: Literal["given", "exact"]
-    """`given`: queries handed to the build; `exact`: the kind is exact and nothing was measured."""
+    queries: int  # 0: the kind is exact, and nothing was measured
     target: float
-    tuned_on: int  # Queries that the parameters were tuned on
 
 
 class DensePart(_Frozen):
     """The account of a dense index in the manifest."""
 
+    layout: int = DENSE_LAYOUT
     kind: DenseKind
-    parameters: DenseParameters
+    parameters: CompressedParameters | None  # None for the flat kind
     metric: Literal["inner_product"]
     dimension: int
     encoder: str
@@ -206,7 +188,7 @@ def index_digest(
         known["dense"] = {
             "encoder": dense.encoder_digest,
             "kind": dense.kind,
-            "parameters": dense.parameters.model_dump(mode="json"),
+            "parameters": dense.parameters and dense.parameters.model_dump(mode="json"),
         }
     return digest_json(known)
 
@@ -232,6 +214,8 @@ def read_manifest(folder: Path) -> IndexManifest:
             f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}",
             hint=HINT,
         )
+    if header is not None and header.dense is not None:
+        _check_layout(place, header.dense)
     try:
         manifest = IndexManifest.model_validate_json(text)
     except ValidationError as exc:
@@ -253,9 +237,25 @@ class _Named(BaseModel):
     name: str
 
 
+class _DenseHeader(BaseModel):
+    layout: int = 1
+    kind: str
+
+
 class _Header(BaseModel):
     format_version: int
     corpora: tuple[_Named, ...]
+    dense: _DenseHeader | None = None
+
+
+def _check_layout(place: Path, dense: _DenseHeader) -> None:
+    if dense.layout != DENSE_LAYOUT:
+        raise IndexOutdated(
+            f"{place} has vectors arranged as {dense.kind} in layout {dense.layout},"
+            f" this medlive reads layout {DENSE_LAYOUT} ({' or '.join(DenseKind)})",
+            hint="build it again with all its corpora (stored vectors are used, nothing is embedded again):"
+            " medlive evidence build CORPUS...",
+        )
 
 
 def _header(folder: Path) -> _Header | None:

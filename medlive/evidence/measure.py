@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,10 +41,18 @@ def known_items(store: PassageStore, count: int) -> list[KnownItem]:
     return items
 
 
+class TimedSearch(NamedTuple):
+    """What queries find, and how long that takes."""
+
+    ids: list[list[str]]  # By query, best first
+    seconds: list[float]  # Of each query alone
+    batch_seconds: float  # Of a query, where all are searched in one call
+
+
 async def timed_search(
     retriever: Retriever, queries: Sequence[str], k: int
-) -> tuple[list[list[str]], list[float], float]:
-    """Return the ids that each query finds, the seconds of each alone, and the mean seconds of all in one call."""
+) -> TimedSearch:
+    """Search the queries one by one and then all at once, after one search that is not timed."""
     await retriever.search([Query(queries[0])], k=k)
     seconds: list[float] = []
     for query in queries:
@@ -53,7 +62,8 @@ async def timed_search(
     start = time.perf_counter()
     answers = await retriever.search([Query(query) for query in queries], k=k)
     each = (time.perf_counter() - start) / len(queries)
-    return [[hit.passage.id for hit in hits] for hits in answers], seconds, each
+    ids = [[hit.passage.id for hit in hits] for hits in answers]
+    return TimedSearch(ids, seconds, each)
 
 
 def dense_recall(

@@ -15,8 +15,9 @@ from medlive.errors import (
     UsageError,
 )
 from medlive.evidence import lexical
-from medlive.evidence.encoder import Encoder, Reranker, open_encoder, open_reranker
+from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.encoders.folders import EncoderSettings
+from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import (
     HINT,
@@ -281,7 +282,7 @@ def _dense_record(
             "encoder": part.encoder,
             "encoder_digest": part.encoder_digest,
             "kind": part.kind.value,
-            "parameters": part.parameters.model_dump(mode="json", exclude_none=True),
+            "parameters": part.parameters and part.parameters.model_dump(mode="json"),
             "recall": part.recall.model_dump(mode="json"),
         }
     if name == "hybrid":

@@ -144,20 +144,26 @@ def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
     lines = text.splitlines()
     sample = "\n".join(lines[:5])
     csv.field_size_limit(10_000_000)
-    rows = (
-        [c.strip() for c in row]
-        for row in csv.reader(lines, delimiter=max("\t;,|", key=sample.count))
-    )
-    first = next(rows, [])
-    header = [
-        re.sub(r"\.\d+$", "", name.lower().lstrip("\ufeff")).replace(" ", "")
-        for name in first
-    ]
-    titles = [i for i, name in enumerate(header) if name in _TERM_COLUMNS]
-    if not titles:
-        return filter(None, map(_plain_row, (first, *rows)))
-    codes = [i for i, name in enumerate(header) if name in _CODE_COLUMNS]
-    return chain.from_iterable(_titled_row(row, codes, titles) for row in rows)
+    rows = csv.reader(lines, delimiter=max("\t;,|", key=sample.count))
+    first = _stripped(next(rows, []))
+    codes, titles = [], []
+    for column, cell in enumerate(first):
+        name = re.sub(r"\.\d+$", "", cell.lower().lstrip("\ufeff")).replace(" ", "")
+        if name in _TERM_COLUMNS:
+            titles.append(column)
+        if name in _CODE_COLUMNS:
+            codes.append(column)
+    if not titles and (pair := _plain_row(first)):
+        yield pair
+    for row in map(_stripped, rows):
+        if titles:
+            yield from _titled_row(row, codes, titles)
+        elif pair := _plain_row(row):
+            yield pair
+
+
+def _stripped(row: Iterable[str]) -> list[str]:
+    return [cell.strip() for cell in row]
 
 
 def _titled_row(
@@ -166,22 +172,19 @@ def _titled_row(
     code = next((row[i] for i in codes if i < len(row) and row[i]), "").removeprefix(
         "ICD10:"
     )
-    for title in chain.from_iterable(
-        _cell_terms(row[i]) for i in titles if i < len(row)
-    ):
-        block = _BLOCK.match(title)
-        yield block.group(1) if block else code, title
+    for column in titles:
+        if column >= len(row):
+            continue
+        for title in _cell_terms(row[column]):
+            block = _BLOCK.match(title)
+            yield block.group(1) if block else code, title
 
 
 def _cell_terms(cell: str) -> list[str]:
     """A cell's terms: a plain title, or a printed list of quoted ones."""
     if cell.startswith("[") and cell.endswith("]"):
-        return [
-            t
-            for t in re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell)
-            for t in t
-            if t
-        ]
+        quoted = re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell)
+        return list(filter(None, chain.from_iterable(quoted)))
     return [cell] if cell else []
 
 

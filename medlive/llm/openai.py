@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -161,6 +161,12 @@ class _RejectedError(Exception):
             if self.status in {401, 403, 404} or self.broke
             else EndpointUnavailable
         )
+
+
+class _HttpAnswer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class OpenAIEngine:
@@ -461,8 +467,8 @@ class OpenAIEngine:
             )
             raise _TroubleError(_PAGE if page else str(fault), usage=spent) from None
 
-    async def _post(self, content: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer. Raises _TroubleError for one that is too long."""
+    async def _post(self, content: bytes) -> _HttpAnswer:
+        """Send a request and read the whole answer. Raises _TroubleError for one that is too long."""
         if self._session is None:
             tls = tls_context() if self._url.scheme == "https" else True
             self._session = aiohttp.ClientSession(
@@ -487,7 +493,7 @@ class OpenAIEngine:
             kept = hide_known(raw.decode("utf-8", "surrogateescape")).encode(
                 "utf-8", "surrogateescape"
             )
-            return response.status, response.headers, kept
+            return _HttpAnswer(response.status, response.headers, kept)
 
     def _rejected_parameter(self, rejected: _RejectedError) -> str | None:
         """The parameter that the endpoint says the model does not take; None where it says no such thing."""

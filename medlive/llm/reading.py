@@ -11,7 +11,7 @@ somebody may have only quoted. Nothing is mended.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from medlive.bounds import REPLY_CHARS
 from medlive.text.neutral import neutralise
@@ -146,8 +146,14 @@ def is_refusal(text: str) -> bool:
     )
 
 
-def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]:
-    """The one object in a text, how it is spelt, and what follows it."""
+class _Object(NamedTuple):
+    value: Any
+    spelt: str  # As it stands in the text
+    after: str  # What follows it
+
+
+def _only_object(text: str, fault: json.JSONDecodeError) -> _Object:
+    """The only JSON object in a text. Raises ValueError, NoObject where there is none."""
     if _THINKING_OPENS.match(text):
         raise ValueError("the reply's thinking does not end")
     start = text.find("{")
@@ -166,7 +172,7 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]
         raise ValueError("the JSON object stands inside something else")
     if "{" in after or "}" in after or "}" in before:
         raise ValueError("the reply holds more than one JSON object")
-    return value, text[start:end], after
+    return _Object(value, text[start:end], after)
 
 
 def _loads(text: str) -> Any:

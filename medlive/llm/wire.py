@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from medlive.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
@@ -224,18 +224,27 @@ def _text(content: object) -> str | None:
     return content if isinstance(content, str) else None
 
 
-def read_error(raw: bytes) -> tuple[str, list[str], str]:
-    """(message, codes in lower case, parameter named) of an error's body, in each form that endpoints give it."""
+class EndpointError(NamedTuple):
+    """What an endpoint says of an error."""
+
+    message: str
+    codes: list[str]  # In lower case
+    parameter: str  # The one that it names; else empty
+
+
+def read_error(raw: bytes) -> EndpointError:
+    """Read an error's body, in each form that endpoints give it."""
     plain = raw[:1000].decode("utf-8", "replace")
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
-        return plain, [], ""
+        return EndpointError(plain, [], "")
     body = body[0] if isinstance(body, list) and body else body  # Google
     # vLLM: no envelope
     error = body.get("error", body) if isinstance(body, dict) else None
     if not isinstance(error, dict):
-        return error if isinstance(error, str) else plain, [], ""  # Ollama: a string
+        # Ollama: a string
+        return EndpointError(error if isinstance(error, str) else plain, [], "")
     inner = error.get("innererror")
     names = [
         error.get("code"),
@@ -245,7 +254,7 @@ def read_error(raw: bytes) -> tuple[str, list[str], str]:
     codes = [name.casefold() for name in names if isinstance(name, str) and name]
     param = error.get("param")
     message = str(error.get("message") or error.get("detail") or plain)
-    return message, codes, param if isinstance(param, str) else ""
+    return EndpointError(message, codes, param if isinstance(param, str) else "")
 
 
 def count(value: object) -> int:

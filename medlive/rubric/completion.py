@@ -4,7 +4,7 @@ A point is kept where a passage supports it as a claim, by the path that advice 
 nothing of the first's list names it too. Source: docs/method.md §1, Rubric (origin).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -12,6 +12,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, check_ids, check_known
+from medlive.curation.elements import element_inputs
+from medlive.curation.identified import ids_of
 from medlive.curation.model import (
     Alignment,
     CaseText,
@@ -40,6 +42,7 @@ from medlive.rubric.model import (
     Origin,
     PointOutcome,
     Rubric,
+    numbered,
 )
 from medlive.rubric.review import ask_review, weigh
 
@@ -163,10 +166,9 @@ class _Completing:
         items = {f"p{number}": item for number, item in enumerate(named, 1)}
         judged = await self._judge(items)
         shared, note = await self._shared(items, judged)
-        points = {
-            name: self._decide(item, judged[name], shared.get(name))
-            for name, item in items.items()
-        }
+        points: dict[str, CompletedPoint] = {}
+        for name, item in items.items():
+            points[name] = self._decide(item, judged[name], shared.get(name))
         return await self._with_criteria(items, points, note)
 
     def _inputs(self) -> dict[str, Any]:
@@ -174,7 +176,7 @@ class _Completing:
         return {
             "query": self.text.query,
             "narrative": self.text.narrative,
-            "advice": [{"id": e.id, "statement": e.statement} for e in advice],
+            "advice": element_inputs(advice),
             "criteria": [c.criterion for c in self.rubric.criteria],
         }
 
@@ -203,19 +205,17 @@ class _Completing:
         self, items: Mapping[str, PointItem], judged: Mapping[str, ClaimVerdict]
     ) -> tuple[dict[str, str], str]:
         """Return the points that no passage decides and a second model names too, and why none was asked."""
-        open_points = {
-            name: item.point
-            for name, item in items.items()
-            if judged[name].verdict is Alignment.NEUTRAL
-        }
+        open_points = {}
+        for name, item in items.items():
+            if judged[name].verdict is Alignment.NEUTRAL:
+                open_points[name] = item.point
         if not open_points:
             return {}, ""
         if not self.voices.are_two:
             return {}, "one model has both roles, so that no second was asked"
-        others = {
-            f"o{number}": item.point
-            for number, item in enumerate(await self._ask(self.voices.second), 1)
-        }
+        others = {}
+        for number, item in enumerate(await self._ask(self.voices.second), start=1):
+            others[f"o{number}"] = item.point
         if not others:
             return {}, ""
         inputs = {
@@ -225,14 +225,13 @@ class _Completing:
         }
 
         def check(reply: MatchReply) -> str | None:
-            ids = [match.id for match in reply.matches]
-            named = {match.other for match in reply.matches if match.other}
-            return check_ids(ids, list(open_points)) or check_known(
+            named = set(_pairs(reply).values())
+            return check_ids(ids_of(reply.matches), list(open_points)) or check_known(
                 named, set(others), "a point of the other list"
             )
 
         reply = await self.voices.judge.ask(MatchReply, inputs, check)
-        return {m.id: others[m.other] for m in reply.matches if m.other}, ""
+        return {name: others[other] for name, other in _pairs(reply).items()}, ""
 
     def _decide(
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None
@@ -247,9 +246,9 @@ class _Completing:
             outcome, source = PointOutcome.EVIDENCE, verdict.citations[0].passage_id
             detail = verdict.citations[0].quote
         elif shared is not None:
-            models = (self.voices.first, self.voices.second)
+            first, second = self.voices.first.identity, self.voices.second.identity
             outcome = PointOutcome.CONSENSUS
-            source, detail = ", ".join(v.identity.model for v in models), shared
+            source, detail = f"{first.model}, {second.model}", shared
         elif not self.voices.are_two:
             outcome = PointOutcome.ONE_MODEL
         return CompletedPoint(
@@ -267,12 +266,11 @@ class _Completing:
         note: str,
     ) -> Rubric:
         """The rubric with the criteria of the kept points, each reviewed by who did not name it."""
-        kept = {name: point for name, point in points.items() if point.outcome.kept}
-        first = len(self.rubric.criteria) + 1
-        added = {
-            name: _criterion(number, items[name], point)
-            for number, (name, point) in enumerate(kept.items(), first)
-        }
+        added: dict[str, Criterion] = {}
+        for name, point in points.items():
+            if point.outcome.kept:
+                number = len(self.rubric.criteria) + len(added) + 1
+                added[name] = _criterion(number, items[name], point)
         problems: dict[str, str] = {}
         critical: set[str] = set()
         if added:
@@ -290,7 +288,7 @@ class _Completing:
         criteria, cut = _cut(criteria)
         return replace(
             self.rubric,
-            criteria=_numbered(criteria),
+            criteria=numbered(criteria),
             omitted=(*self.rubric.omitted, *cut),
             completion=Completion(points=tuple(decided.values()), note=note),
         )
@@ -299,22 +297,26 @@ class _Completing:
         self, added: Mapping[str, Criterion], items: Mapping[str, PointItem]
     ) -> tuple[dict[str, str], set[str]]:
         """Review the rubric with the points as further advice; return problems and life-critical ids."""
-        advice = [
-            *self._inputs()["advice"],
-            *({"id": n, "statement": items[n].point} for n in added),
-        ]
-        # The reviewer sees the point where a criterion of the advice has its element.
-        shown = [replace(c, advice_id=name) for name, c in added.items()]
+        advice = list(self._inputs()["advice"])
+        shown = []
+        for name, criterion in added.items():
+            advice.append({"id": name, "statement": items[name].point})
+            # The reviewer sees the point where a criterion of the advice has its element.
+            shown.append(replace(criterion, advice_id=name))
         review = await ask_review(
             self.voices.second, self.text, advice, [*self.rubric.criteria, *shown]
         )
-        ids = {criterion.id for criterion in shown}
-        problems = {
-            problem.criterion_id: f"{problem.fault}: {problem.detail}"
-            for problem in review.problems
-            if problem.criterion_id in ids
-        }
+        ids = set(ids_of(shown))
+        problems = {}
+        for problem in review.problems:
+            if problem.criterion_id in ids:
+                problems[problem.criterion_id] = f"{problem.fault}: {problem.detail}"
         return problems, ids & set(review.life_critical)
+
+
+def _pairs(reply: MatchReply) -> dict[str, str]:
+    """Point → the point of the other list that says the same, of those that have one."""
+    return {match.id: match.other for match in reply.matches if match.other}
 
 
 def _element(name: str, item: PointItem) -> Element:
@@ -350,24 +352,17 @@ def _cut(criteria: list[Criterion]) -> tuple[list[Criterion], list[OmittedFact]]
         return criteria, []
     of_advice = [c for c in criteria if c.origin is Origin.ADVICE and c.points > 0]
     lightest = sorted(of_advice, key=lambda c: (c.points, -c.position))[:surplus]
-    gone = {criterion.id for criterion in lightest}
-    omitted = [
-        OmittedFact(
-            fact=c.fact or c.criterion,
-            advice_id=c.advice_id or "",
+    kept, omitted = list(criteria), []
+    for criterion in lightest:
+        kept.remove(criterion)
+        fact = OmittedFact(
+            fact=criterion.fact or criterion.criterion,
+            advice_id=criterion.advice_id or "",
             reason=Omission.TRIVIAL,
             detail="the lightest, made room for what the advice lacks",
         )
-        for c in lightest
-    ]
-    return [c for c in criteria if c.id not in gone], omitted
-
-
-def _numbered(criteria: Sequence[Criterion]) -> tuple[Criterion, ...]:
-    return tuple(
-        replace(criterion, id=f"c{number}", position=number)
-        for number, criterion in enumerate(criteria, 1)
-    )
+        omitted.append(fact)
+    return kept, omitted
 
 
 def _listed(points: Mapping[str, str]) -> list[dict[str, str]]:

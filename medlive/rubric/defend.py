@@ -3,7 +3,7 @@
 Source: docs/method.md §1, Rubric, Proof.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final
 
@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, check_ids
 from medlive.curation.elements import element_inputs
+from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText, ClaimVerdict, Element
 from medlive.curation.tasks import Reason, ReplyModel
 from medlive.evidence.passage import Passage
@@ -71,9 +72,15 @@ async def rule_on(
     by_criterion: dict[str, list[str]] = {}
     for doubt in doubts:
         by_criterion.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
-    doubted = [c for c in criteria if c.id in by_criterion]
-    known = {e.id for e in advice} | {p.id for p in passages}
-    known |= {c.source for c in doubted if c.origin is Origin.EVIDENCE}
+    doubted, shown = [], []
+    for criterion in criteria:
+        if criterion.id in by_criterion:
+            doubted.append(criterion)
+            shown.append(_shown(criterion, by_criterion[criterion.id]))
+    known = {*ids_of(advice), *ids_of(passages)}
+    for criterion in doubted:
+        if criterion.origin is Origin.EVIDENCE:
+            known.add(criterion.source)
 
     def check(reply: DefenceReply) -> str | None:
         ids = [ruling.criterion_id for ruling in reply.rulings]
@@ -84,11 +91,14 @@ async def rule_on(
         "narrative": text.narrative,
         "advice": element_inputs(advice),
         "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in passages],
-        "criteria": [_shown(c, by_criterion[c.id]) for c in doubted],
+        "criteria": shown,
     }
     reply = await reviewer.ask(DefenceReply, inputs, check)
     rulings = {ruling.criterion_id: ruling for ruling in reply.rulings}
-    return tuple(_ruled(doubt, rulings) for doubt in doubts)
+    ruled = []
+    for doubt in doubts:
+        ruled.append(_ruled(doubt, rulings[doubt.criterion or ""]))
+    return tuple(ruled)
 
 
 def _shown(criterion: Criterion, doubts: Sequence[str]) -> dict[str, Any]:
@@ -114,8 +124,7 @@ def _fault_of(reply: DefenceReply, known: set[str]) -> str | None:
     return None
 
 
-def _ruled(doubt: ProofFinding, rulings: Mapping[str, RulingItem]) -> ProofFinding:
-    ruling = rulings[doubt.criterion or ""]
+def _ruled(doubt: ProofFinding, ruling: RulingItem) -> ProofFinding:
     return replace(
         doubt,
         needed=ruling.needed,

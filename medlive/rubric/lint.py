@@ -6,11 +6,11 @@ none: they are put to the engine that reviews a rubric, whose word decides.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from medlive.rubric.model import Criterion, Origin
+from medlive.rubric.model import Criterion, Origin, numbered
 from medlive.text.normalise import fold
 from medlive.text.quantities import numbers_missing
 
@@ -104,40 +104,41 @@ def lint(
     asks for no number that neither states. `no_negative` says why no criterion costs points. `bounds` are those of
     what is released, or of what is written today.
     """
+    earned = [c.points for c in criteria if c.points > 0]
+    findings = [
+        *_whole_faults(criteria, earned, no_negative, bounds),
+        *_weight_faults(earned, bounds),
+    ]
+    for criterion in criteria:
+        findings += _lint_one(language, criterion, advice, case)
+    return tuple(findings)
+
+
+def _whole_faults(
+    criteria: Sequence[Criterion],
+    earned: Sequence[int],
+    no_negative: str,
+    bounds: Bounds,
+) -> Iterator[Finding]:
+    """What is wrong with the number of criteria, and with their signs."""
     count = f"{len(criteria)} criteria"
-    of_whole = (
-        (
-            len(criteria) < MIN_CRITERIA,
-            Fault.TOO_FEW,
-            f"{count}, at least {MIN_CRITERIA}",
-        ),
-        (
-            len(criteria) > bounds.most,
+    if len(criteria) < MIN_CRITERIA:
+        yield Finding(Fault.TOO_FEW, None, f"{count}, at least {MIN_CRITERIA}")
+    if len(criteria) > bounds.most:
+        yield Finding(
             Fault.TOO_MANY,
+            None,
             f"{count}, at most {bounds.most}: join the examples of one point, "
             "and leave out what a good short answer may lack",
-        ),
-        (
-            all(c.points <= 0 for c in criteria),
-            Fault.NO_POSITIVE,
-            "no criterion earns points",
-        ),
-        (
-            all(c.points >= 0 for c in criteria) and not no_negative.strip(),
+        )
+    if not earned:
+        yield Finding(Fault.NO_POSITIVE, None, "no criterion earns points")
+    if all(c.points >= 0 for c in criteria) and not no_negative.strip():
+        yield Finding(
             Fault.NO_NEGATIVE,
+            None,
             "no criterion costs points, and `no_negative` does not say why",
-        ),
-    )
-    whole = [Finding(fault, None, detail) for found, fault, detail in of_whole if found]
-    return (
-        *whole,
-        *_weight_faults([c.points for c in criteria if c.points > 0], bounds),
-        *(
-            finding
-            for c in criteria
-            for finding in _lint_one(language, c, advice, case)
-        ),
-    )
+        )
 
 
 def _weight_faults(earned: Sequence[int], bounds: Bounds) -> Iterator[Finding]:
@@ -237,10 +238,7 @@ def without_faulty(
         by_weight = sorted(kept, key=lambda c: (-abs(c.points), c.position))
         heaviest = by_weight[: WRITTEN.most]
         kept = sorted(heaviest, key=lambda c: c.position)
-    return tuple(
-        replace(criterion, id=f"c{i}", position=i)
-        for i, criterion in enumerate(kept, 1)
-    )
+    return numbered(kept)
 
 
 def _in_language(text: str, language: str) -> bool:
@@ -255,5 +253,6 @@ def _in_language(text: str, language: str) -> bool:
 def _shingles(folded: str) -> frozenset[str]:
     found = set(_WORDS.findall(folded))
     for run in _HAN_RUN.findall(folded):
-        found.update(run[i : i + 2] for i in range(len(run) - 1))
+        for start in range(len(run) - 1):
+            found.add(run[start : start + 2])
     return frozenset(found)

@@ -1,5 +1,6 @@
 """The rubric: weighted criteria by which an answer to a case is graded (LiveMedBench §3.3, appendix A.3)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -80,6 +81,14 @@ class Criterion:
     origin: Origin = Origin.ADVICE
     source: str = ""
     """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
+
+
+def numbered(criteria: Iterable[Criterion]) -> tuple[Criterion, ...]:
+    """Return the criteria with ids and positions in their order, from 1."""
+    renumbered = []
+    for place, criterion in enumerate(criteria, start=1):
+        renumbered.append(replace(criterion, id=f"c{place}", position=place))
+    return tuple(renumbered)
 
 
 class Omission(StrEnum):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Final
 
-from medlive.rubric.model import Criterion
+from medlive.rubric.model import Criterion, numbered
 
 LEAST_SEPARATION: Final = Fraction(30, 100)
 """Each good answer scores at least this much above each bad one."""
@@ -86,8 +86,11 @@ class GradedProbe:
         Raises:
             KeyError: If a criterion is ungraded, which is never a verdict.
         """
-        met = sum(c.points for c in criteria if self.verdicts[c.id].met)
-        most = sum(c.points for c in criteria if c.points > 0)
+        met = most = 0
+        for criterion in criteria:
+            most += max(criterion.points, 0)
+            if self.verdicts[criterion.id].met:
+                met += criterion.points
         if most == 0:
             return Fraction(0)
         return min(max(Fraction(met, most), Fraction(0)), Fraction(1))
@@ -118,13 +121,13 @@ class Examination:
     @property
     def grader_meets_all(self) -> bool:
         """Whether the grader is at fault, so that no revision would help."""
-        return any(f.fault is ProofFault.GRADER_MEETS_ALL for f in self.failures)
+        return ProofFault.GRADER_MEETS_ALL in [f.fault for f in self.failures]
 
     @property
     def figures(self) -> Figures:
         """Ceiling, floor and separation."""
-        floor = max(self.scores[probe] for probe in BAD)
-        least = min(self.scores[probe] for probe in GOOD)
+        floor = max(map(self.scores.__getitem__, BAD))
+        least = min(map(self.scores.__getitem__, GOOD))
         return Figures(
             ceiling=round(float(self.scores[Probe.LONG]), 4),
             floor=round(float(floor), 4),
@@ -148,11 +151,11 @@ class Proof:
     @property
     def last_failures(self) -> tuple[ProofFinding, ...]:
         """What was still wrong with the rubric as a whole after the last round."""
-        return tuple(
-            finding
-            for finding in self.findings
-            if finding.round == self.rounds and finding.criterion is None
-        )
+        failures = []
+        for finding in self.findings:
+            if finding.round == self.rounds and finding.criterion is None:
+                failures.append(finding)
+        return tuple(failures)
 
 
 def examine(
@@ -160,7 +163,9 @@ def examine(
 ) -> Examination:
     """Decide whether a rubric is proved by four graded answers (docs/method.md §1, Proof)."""
     by_kind = {probe.probe: probe for probe in probes}
-    scores = {kind: by_kind[kind].score(criteria) for kind in Probe}
+    scores = {}
+    for kind in Probe:
+        scores[kind] = by_kind[kind].score(criteria)
     if _meets_all(criteria, probes):
         detail = "the grader meets every criterion of all four answers, errors included"
         fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
@@ -173,7 +178,12 @@ def _meets_all(criteria: Sequence[Criterion], probes: Sequence[GradedProbe]) -> 
     """Whether rewards and penalties are met alike, in every answer."""
     if len({c.points > 0 for c in criteria}) < 2:
         return False
-    return all(probe.verdicts[c.id].met for probe in probes for c in criteria)
+    return all(len(_met(probe, criteria)) == len(criteria) for probe in probes)
+
+
+def _met(probe: GradedProbe, criteria: Sequence[Criterion]) -> list[str]:
+    """The ids of the criteria that an answer meets."""
+    return [c.id for c in criteria if probe.verdicts[c.id].met]
 
 
 def _failures(
@@ -214,7 +224,7 @@ def _has(
     probes: Mapping[Probe, GradedProbe],
 ) -> str:
     """Which rewards an answer has, in words."""
-    met = [c.id for c in criteria if c.points > 0 and probes[probe].verdicts[c.id].met]
+    met = _met(probes[probe], _rewards(criteria))
     return f"; {probe.value} meets {', '.join(met)}" if met else ""
 
 
@@ -224,9 +234,14 @@ def _lacks(
     probes: Mapping[Probe, GradedProbe],
 ) -> str:
     """Which rewards an answer does not have, in words."""
-    verdicts = probes[probe].verdicts
-    missed = [c.id for c in criteria if c.points > 0 and not verdicts[c.id].met]
+    rewards = _rewards(criteria)
+    met = _met(probes[probe], rewards)
+    missed = [c.id for c in rewards if c.id not in met]
     return f"; {probe.value} misses {', '.join(missed)}" if missed else ""
+
+
+def _rewards(criteria: Sequence[Criterion]) -> list[Criterion]:
+    return [c for c in criteria if c.points > 0]
 
 
 def _named(probe: Probe, scores: Mapping[Probe, Fraction]) -> str:
@@ -239,8 +254,7 @@ def _doubts(
     """The criteria on which answers of known quality speak against the rubric."""
     doubts = []
     for criterion in criteria:
-        met = {kind: probe.verdicts[criterion.id].met for kind, probe in probes.items()}
-        good_meet = [met[kind] for kind in GOOD]
+        good_meet = [probes[kind].verdicts[criterion.id].met for kind in GOOD]
         if criterion.points < 0:
             if all(good_meet):
                 detail = "both excellent answers commit this error"
@@ -249,7 +263,7 @@ def _doubts(
         if not any(good_meet):
             detail = "both excellent answers miss it"
             doubts.append(_doubt(ProofFault.MISSED, criterion, detail))
-        if met[Probe.WRONG]:
+        if probes[Probe.WRONG].verdicts[criterion.id].met:
             detail = "the plausibly wrong answer meets it"
             doubts.append(_doubt(ProofFault.REWARDS_WRONG, criterion, detail))
     return tuple(doubts)
@@ -264,13 +278,11 @@ def without_criteria(
 ) -> tuple[tuple[Criterion, ...], tuple[GradedProbe, ...]]:
     """A rubric without some criteria, numbered again, and the same verdicts under the new ids."""
     kept = [c for c in criteria if c.id not in out]
-    ids = {c.id: f"c{place}" for place, c in enumerate(kept, start=1)}
-    numbered = tuple(
-        replace(c, id=ids[c.id], position=place)
-        for place, c in enumerate(kept, start=1)
-    )
+    renumbered = numbered(kept)
     regraded = []
     for probe in probes:
-        verdicts = {ids[old]: probe.verdicts[old] for old in ids}
+        verdicts = {}
+        for old, new in zip(kept, renumbered, strict=True):
+            verdicts[new.id] = probe.verdicts[old.id]
         regraded.append(replace(probe, verdicts=verdicts))
-    return numbered, tuple(regraded)
+    return renumbered, tuple(regraded)

@@ -123,10 +123,10 @@ class Proving:
             for probe in probes
         ]
         verdicts = await asyncio.gather(*calls)
-        return tuple(
-            replace(probe, verdicts=given)
-            for probe, given in zip(probes, verdicts, strict=True)
-        )
+        graded = []
+        for probe, given in zip(probes, verdicts, strict=True):
+            graded.append(replace(probe, verdicts=given))
+        return tuple(graded)
 
     async def _rule_on(
         self, examination: Examination, rubric: Rubric, number: int

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, check_known
+from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText
 from medlive.curation.tasks import ReplyModel
 from medlive.rubric.lint import suspicions
@@ -63,13 +64,13 @@ async def ask_review(
         "query": text.query,
         "narrative": text.narrative,
         "advice": list(advice),
-        "criteria": [shown(criterion) for criterion in criteria],
+        "criteria": list(map(shown, criteria)),
         "suspicions": list(suspicions(criteria)),
     }
 
     def check(reply: ReviewReply) -> str | None:
         named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
-        return check_known(named, {c.id for c in criteria}, "a criterion")
+        return check_known(named, set(ids_of(criteria)), "a criterion")
 
     return await agent.ask(ReviewReply, inputs, check)
 

@@ -1,43 +1,22 @@
 """A case's rubric: written by one engine, linted in code, reviewed by another, revised once where it must be.
 
-`complete_case` makes a curated case one that can be released: its rubric with its proof, the last look for
-identifiers, and what kind of case it is.
-
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, AgentFailure, check_known
-from medlive.curation.chain import with_holds
 from medlive.curation.elements import element_inputs
+from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     CaseText,
-    Curation,
     Element,
-    Hold,
-    Outcome,
-    Reason,
-    Side,
-    Stage,
 )
-from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
-from medlive.llm.engine import Engine
-from medlive.rubric.classify import classify
-from medlive.rubric.completion import (
-    DEFAULTS,
-    Library,
-    RubricSettings,
-    Voices,
-    complete_rubric,
-)
-from medlive.rubric.defend import cited_passages
 from medlive.rubric.lint import (
     RELEASED,
     WRITTEN,
@@ -57,9 +36,8 @@ from medlive.rubric.model import (
     Origin,
     Rubric,
     Theme,
+    numbered,
 )
-from medlive.rubric.proof import Proof
-from medlive.rubric.prove import GradeProbe, Proving, Revision
 from medlive.rubric.review import ReviewReply, ask_review, shown, weigh
 
 
@@ -156,17 +134,17 @@ async def revise_rubric(
         AgentFailure: If an engine gives no usable reply.
     """
     drafting = _Drafting(text, advice, writer, reviewer)
-    written = [c for c in rubric.criteria if c.origin is Origin.ADVICE]
-    added = [c for c in rubric.criteria if c.origin is not Origin.ADVICE]
-    ids = {"", *(c.id for c in written)}
+    written: list[Criterion] = []
+    added: list[Criterion] = []
+    for criterion in rubric.criteria:
+        of_advice = criterion.origin is Origin.ADVICE
+        (written if of_advice else added).append(criterion)
+    ids = {"", *ids_of(written)}
     shown_findings = [f for f in findings if f["criterion"] in ids]
     draft = await drafting.draft(written, shown_findings)
     revised = draft.rubric()
     # What completion added does not rest on the advice, which is all that the writer has.
-    criteria = tuple(
-        replace(c, id=f"c{place}", position=place)
-        for place, c in enumerate((*revised.criteria, *added), start=1)
-    )
+    criteria = numbered((*revised.criteria, *added))
     revised = replace(revised, criteria=criteria, completion=rubric.completion)
     return revised, draft.remaining
 
@@ -195,19 +173,24 @@ class _Draft:
 
     def shown_findings(self) -> list[dict[str, str]]:
         """What the writer is shown of the findings."""
-        return [
-            {"criterion": f.criterion or "", "finding": f"{f.fault.value}: {f.detail}"}
-            for f in self.findings
-        ]
+        shown_findings = []
+        for finding in self.findings:
+            words = f"{finding.fault.value}: {finding.detail}"
+            shown_findings.append(
+                {"criterion": finding.criterion or "", "finding": words}
+            )
+        return shown_findings
 
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
         needless = (Fault.DUPLICATE, Fault.MINOR)
         repeated = {f.criterion for f in self.findings if f.fault in needless}
-        earned = {
-            c.advice_id for c in self.whole if c.points > 0 and c.id not in repeated
-        }
-        return not earned <= {c.advice_id for c in self.criteria if c.points > 0}
+        needed = [c for c in self.whole if c.id not in repeated]
+        return not _rewarded_advice(needed) <= _rewarded_advice(self.criteria)
+
+
+def _rewarded_advice(criteria: Sequence[Criterion]) -> set[str | None]:
+    return {c.advice_id for c in criteria if c.points > 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +210,9 @@ class _Drafting:
         """A draft, or the revision of an earlier one."""
         inputs = self._inputs("kind", "statement")
         if earlier:
-            inputs["earlier"] = [shown(c) for c in earlier]
+            inputs["earlier"] = list(map(shown, earlier))
             inputs["findings"] = list(findings)
-        known = {element.id for element in self.advice}
+        known = set(ids_of(self.advice))
 
         def check(reply: RubricReply) -> str | None:
             named = {item.advice_id for item in reply.left_out}
@@ -239,12 +222,21 @@ class _Drafting:
         criteria = _criteria(reply)
         certain = self._lint(criteria, reply)
         review = await self._review(criteria)
-        whole = tuple(weigh(c, c.id in review.life_critical) for c in criteria)
-        problems = tuple(
-            Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems
+        whole = []
+        for criterion in criteria:
+            whole.append(weigh(criterion, criterion.id in review.life_critical))
+        faults = list(certain)
+        for problem in review.problems:
+            fault = Fault(problem.fault)
+            faults.append(Finding(fault, problem.criterion_id, problem.detail))
+        kept = without_faulty(whole, faults)
+        return _Draft(
+            reply=reply,
+            whole=tuple(whole),
+            findings=tuple(faults),
+            criteria=kept,
+            remaining=self._lint(kept, reply),
         )
-        kept = without_faulty(whole, certain + problems)
-        return _Draft(reply, whole, certain + problems, kept, self._lint(kept, reply))
 
     def _inputs(self, *fields: str) -> dict[str, Any]:
         text = {"query": self.text.query, "narrative": self.text.narrative}
@@ -294,157 +286,30 @@ def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:
 def _fault_of(reply: RubricReply) -> str | None:
     if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
         return f"specialty {reply.specialty[:60]!r} is not in the list"
-    facts = {fact.id for fact in reply.facts}
+    facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    if any(item.points == 0 for item in reply.criteria):
+    if 0 in [item.points for item in reply.criteria]:
         return "points are never 0"
     return check_known({item.fact_id for item in reply.criteria}, facts, "a fact")
 
 
 def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
-    facts = {fact.id: fact for fact in reply.facts}
-    return tuple(
-        Criterion(
-            f"c{i}",
-            i,
-            item.criterion,
-            item.axis,
-            item.points,
-            fact.advice_id,
-            fact.fact,
+    facts = by_id(reply.facts)
+    criteria = []
+    for place, item in enumerate(reply.criteria, start=1):
+        fact = facts[item.fact_id]
+        criterion = Criterion(
+            id=f"c{place}",
+            position=place,
+            criterion=item.criterion,
+            axis=item.axis,
+            points=item.points,
+            advice_id=fact.advice_id,
+            fact=fact.fact,
         )
-        for i, item in enumerate(reply.criteria, 1)
-        for fact in (facts[item.fact_id],)
-    )
-
-
-class CompletedCase(NamedTuple):
-    """A curation whose case can be released, or what keeps it from that."""
-
-    curation: Curation
-    rubric: Rubric | None  # None where an engine gave no usable reply
-    proof: Proof | None = None  # None where none was made
-
-
-async def complete_case(
-    curation: Curation,
-    language: str,
-    respondents: Mapping[str, Engine],
-    first_rounds: Mapping[str, int] = MappingProxyType({}),
-    *,
-    library: Library | None = None,
-    settings: RubricSettings = DEFAULTS,
-    grade: GradeProbe | None = None,
-) -> CompletedCase:
-    """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
-
-    The curation is held where the rubric stays faulty or unproven or a name could not be removed; it failed, and
-    has no rubric, when an engine gave no usable reply.
-
-    Args:
-        curation: What the chain made of a thread.
-        language: "en" or "zh".
-        respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
-        first_rounds: As for `curate`.
-        library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        settings: Whether and by whom it is completed.
-        grade: Grades the proof's answers; None makes no proof.
-    """
-    text, journal = curation.text, list(curation.calls)
-    assert text is not None
-
-    def agent(role: str) -> Agent:
-        return Agent(respondents[role], journal, language, first_rounds.get(role, 0))
-
-    roles = ("rubric", "reader", *(("prober", "grader") if grade else ()))
-    agents = {role: agent(role) for role in roles}
-    writer, reader = agents["rubric"], agents["reader"]
-    engines = dict(curation.engines)
-    for role in roles:
-        engines[role] = agents[role].identity.as_json()
-    advice = curation.side(Side.ADVICE)
-    proof = None
-    try:
-        rubric, faults = await write_rubric(
-            text, advice, writer=writer, reviewer=reader
-        )
-        if library is not None and settings.complete:
-            voices = Voices(
-                first=agent(settings.completer),
-                second=agent(settings.second),
-                judge=agent("validator"),
-            )
-            rubric = await complete_rubric(text, curation, rubric, voices, library)
-        if grade is not None:
-            proving = _proving(curation, text, agents, grade)
-            rubric, faults, proof = await proving.prove(rubric, faults)
-        redacted = await redact_texts(texts_of(text, rubric), reader)
-    except AgentFailure as exc:
-        failed = replace(
-            curation,
-            outcome=Outcome.FAILED,
-            stage=Stage.RUBRIC,
-            reason=exc.reason,
-            detail=exc.detail,
-        )
-        failed = replace(failed, holds=(), calls=tuple(journal), engines=engines)
-        return CompletedCase(failed, None)
-    text, rubric = with_texts(text, rubric, redacted)
-    rubric = await classify(text, rubric, writer)
-    done = replace(curation, text=text, calls=tuple(journal), engines=engines)
-    holds = (*_fault_holds(faults), *_proof_holds(proof))
-    if redacted.remaining:
-        detail = "; ".join(redacted.remaining)[:2000]
-        holds = (*holds, Hold(Reason.IDENTIFIER, detail))
-    return CompletedCase(with_holds(done, holds), rubric, proof)
-
-
-def _proving(
-    curation: Curation, text: CaseText, agents: Mapping[str, Agent], grade: GradeProbe
-) -> Proving:
-    advice = curation.side(Side.ADVICE)
-    writer, reader = agents["rubric"], agents["reader"]
-
-    async def revise(rubric: Rubric, findings: Sequence[Mapping[str, str]]) -> Revision:
-        revised = await revise_rubric(
-            text, advice, rubric, findings, writer=writer, reviewer=reader
-        )
-        return Revision(*revised)
-
-    def lint_rubric(rubric: Rubric) -> tuple[Finding, ...]:
-        return lint_case(
-            writer.language, rubric.criteria, text, advice, rubric.no_negative
-        )
-
-    return Proving(
-        text=text,
-        advice=advice,
-        passages=cited_passages(curation.claims),
-        prober=agents["prober"],
-        grader=agents["grader"],
-        reviewer=reader,
-        grade=grade,
-        revise=revise,
-        lint=lint_rubric,
-    )
-
-
-def _fault_holds(faults: Sequence[Finding]) -> tuple[Hold, ...]:
-    if not faults:
-        return ()
-    detail = "; ".join(
-        f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults
-    )
-    criteria = tuple(f.criterion for f in faults if f.criterion)
-    return (Hold(Reason.RUBRIC_FAULTY, detail[:2000], criteria),)
-
-
-def _proof_holds(proof: Proof | None) -> tuple[Hold, ...]:
-    if proof is None or proof.passed:
-        return ()
-    detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in proof.last_failures)
-    return (Hold(Reason.RUBRIC_UNPROVEN, detail[:2000]),)
+        criteria.append(criterion)
+    return tuple(criteria)
 
 
 def lint_case(
@@ -460,20 +325,3 @@ def lint_case(
     words = {e.id: f"{e.statement}\n{e.quote}" for e in advice}
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
     return lint(language, criteria, words, case, no_negative=no_negative, bounds=bounds)
-
-
-def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:
-    """What a release would hold of a case, by the names that findings use."""
-    return {**asdict(text), **{c.id: c.criterion for c in rubric.criteria}}
-
-
-def with_texts(
-    text: CaseText, rubric: Rubric, redacted: Redacted
-) -> tuple[CaseText, Rubric]:
-    """The case's texts and rubric as they are after the look for identifiers."""
-    criteria = tuple(
-        replace(c, criterion=redacted.texts[c.id]) for c in rubric.criteria
-    )
-    return CaseText(**{name: redacted.texts[name] for name in asdict(text)}), replace(
-        rubric, criteria=criteria
-    )

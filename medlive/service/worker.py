@@ -16,7 +16,8 @@ from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
 from medlive.db.session import Database
 from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
-from medlive.evidence.encoder import Encoder, open_encoder
+from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoders.opening import open_encoder
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database

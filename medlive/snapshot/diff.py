@@ -1,9 +1,10 @@
 """What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -94,10 +95,14 @@ class CaseDiff:
 
     def edited(self) -> Iterator[str]:
         """Yield what changed, each once: names of fields, and `criteria <edit>`."""
-        yield from (edit.name for edit in self.fields)
-        yield from (
-            f"criteria {e}" for e in Edit if any(e in c.edits for c in self.criteria)
-        )
+        for field in self.fields:
+            yield field.name
+        edits: set[Edit] = set()
+        for criterion in self.criteria:
+            edits.update(criterion.edits)
+        for edit in Edit:
+            if edit in edits:
+                yield f"criteria {edit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +152,9 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
         touched.update(case.edited())
         if limit is None or len(by_kind[case.kind]) < limit:
             by_kind[case.kind].append(case)
-    listed = tuple(case for cases in by_kind.values() for case in cases)
-    reasons, reasons_from = _reasons(
-        old, new, before, now, {case.case_id for case in listed}
-    )
+    listed = tuple(chain.from_iterable(by_kind.values()))
+    case_ids = {case.case_id for case in listed}
+    reasons, reasons_from = _reasons(old, new, before, now, case_ids)
     return SnapshotDiff(
         old=before,
         new=now,
@@ -185,27 +189,31 @@ def _diff_rows(old: Iterator[CaseRows], new: Iterator[CaseRows]) -> Iterator[Cas
 
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
     before, now = old.row, new.row
-    fields = tuple(
-        FieldEdit(n, before.get(n), now.get(n))
-        for n in _CASE_CONTENT
-        if before.get(n) != now.get(n)
-    )
+    fields = tuple(_field_edits(before, now, _CASE_CONTENT))
     criteria = tuple(_criteria(old.criteria, new.criteria))
     if not fields and not criteria and before["revision"] == now["revision"]:
         return None
     return CaseDiff(
-        ChangeKind.REVISED,
-        new.case_id,
-        before["revision"],
-        now["revision"],
-        fields,
-        criteria,
+        kind=ChangeKind.REVISED,
+        case_id=new.case_id,
+        from_revision=before["revision"],
+        to_revision=now["revision"],
+        fields=fields,
+        criteria=criteria,
     )
+
+
+def _field_edits(
+    before: Mapping[str, Any], now: Mapping[str, Any], names: Iterable[str]
+) -> Iterator[FieldEdit]:
+    for name in names:
+        if before.get(name) != now.get(name):
+            yield FieldEdit(name, before.get(name), now.get(name))
 
 
 def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
     """Yield the edits of a rubric, in its present order, then what was removed."""
-    left, right = [_content(row) for row in before], [_content(row) for row in now]
+    left, right = list(map(_content, before)), list(map(_content, now))
     if left == right:
         return
     pairs, removed = _pair_criteria(left, right)
@@ -234,7 +242,7 @@ def _pair_criteria(
         for place, row in enumerate(right):
             if place not in pairs and waiting.get(key(row)):
                 pairs[place] = waiting[key(row)].popleft()
-        left = [old for queue in waiting.values() for old in queue]
+        left = list(chain.from_iterable(waiting.values()))
     return pairs, left
 
 
@@ -246,7 +254,9 @@ def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:
         "origin": Edit.ORIGIN,
         "criterion_id": Edit.NUMBERED,
     }
-    yield from (edit for name, edit in names.items() if old[name] != new[name])
+    for name, edit in names.items():
+        if old[name] != new[name]:
+            yield edit
     # Added and removed criteria shift the positions of the others.
     if not shifted and old["position"] != new["position"]:
         yield Edit.MOVED
@@ -277,12 +287,8 @@ def _reasons(
                 {},
                 f"{now.version} does not continue {before.version}: nothing states reasons for what differs",
             )
-        later = ", ".join(
-            [
-                *(version for version in ancestors if version > before.version),
-                now.version,
-            ]
-        )
+        following = ancestors[ancestors.index(before.version) + 1 :]
+        later = ", ".join([*following, now.version])
         return (
             {},
             f"{before.version} is not the parent of {now.version}: the reasons are in {CHANGES} of {later}",
@@ -291,13 +297,10 @@ def _reasons(
         if now.parent_digest != "sha256:" + sha256(old / SUMS):
             other = f"{now.version} continues a {before.version} of other bytes"
             return {}, f"{other}: its reasons may be for other changes"
-        sections = read_ledger(new, CHANGES)[1].values()
-        found = {
-            e["case_id"]: e["reason"]
-            for entries in sections
-            for e in entries
-            if e["case_id"] in case_ids
-        }
+        found: dict[str, str] = {}
+        for entry in chain.from_iterable(read_ledger(new, CHANGES)[1].values()):
+            if entry["case_id"] in case_ids:
+                found[entry["case_id"]] = entry["reason"]
     except (OSError, TooLong, LedgerFault) as exc:
         raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
     return found, f"{CHANGES} of {now.version}"
@@ -305,28 +308,31 @@ def _reasons(
 
 def _settings(before: Manifest, now: Manifest) -> Iterator[FieldEdit]:
     old, new = _stated(before), _stated(now)
-    for name in sorted(old.keys() | new.keys()):
-        if old.get(name) != new.get(name):
-            yield FieldEdit(name, old.get(name), new.get(name))
+    yield from _field_edits(old, new, sorted(old.keys() | new.keys()))
 
 
 def _stated(manifest: Manifest) -> dict[str, Any]:
     """What a manifest states about how a release was made and may be used, by name."""
     made = manifest.provenance
-    engines: dict[str, list[str]] = {}
+    stated: dict[str, Any] = {}
     for use in made.engines:
-        engines.setdefault(f"engine {use.role}", []).append(f"{use.engine} {use.model}")
+        stated.setdefault(f"engine {use.role}", []).append(f"{use.engine} {use.model}")
+    for models in stated.values():
+        models.sort()
+    for task, digest in made.prompts.items():
+        stated[f"prompt {task}"] = digest
+    for name, value in made.thresholds.items():
+        stated[f"threshold {name}"] = value
+    evidence = []
+    for index in made.evidence:
+        what = f"{index.retriever} {index.index_digest}, {index.passages} passages"
+        evidence.append(what)
     return {
         "code": made.code_version,
         "publishable": manifest.publishable,
         "why not publishable": list(manifest.why_not),
         "signing key": manifest.signing.key_id if manifest.signing else None,
         "held-out cases": manifest.counts.held,
-        "evidence": sorted(
-            f"{e.retriever} {e.index_digest}, {e.passages} passages"
-            for e in made.evidence
-        ),
-        **{name: sorted(models) for name, models in engines.items()},
-        **{f"prompt {task}": digest for task, digest in made.prompts.items()},
-        **{f"threshold {name}": value for name, value in made.thresholds.items()},
+        "evidence": sorted(evidence),
+        **stated,
     }

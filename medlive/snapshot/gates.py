@@ -4,7 +4,8 @@ A gate returns its hits as values. A hit on a case keeps that case out; a hit on
 `publishable: false`. No hit quotes the text it was found in.
 
 A case is checked in three parts: its rows (`row_hits`, cheap); its texts and rubric (`content_hits`, expensive,
-and the same for a revision under one `gates_digest`); what the database knows of it (`fact_hits`).
+and the same for a revision under one `gates_digest`); what the database knows of it
+(`db.release.fixing`).
 """
 
 import platform
@@ -94,21 +95,21 @@ def standard_linter() -> Linter:
     from medlive.rubric.model import Criterion
 
     def lint_case(case: SnapshotCase) -> Iterable[str]:
-        if not all(c.axis in _AXES and c.origin in _ORIGINS for c in case.criteria):
-            return []  # `row_hits` reports the axis or origin
-        criteria = [
-            Criterion(
-                c.criterion_id,
-                c.position,
-                c.criterion,
-                Axis(c.axis),
-                c.points,
+        criteria = []
+        for c in case.criteria:
+            if c.axis not in _AXES or c.origin not in _ORIGINS:
+                return []  # `row_hits` reports the axis or origin
+            criterion = Criterion(
+                id=c.criterion_id,
+                position=c.position,
+                criterion=c.criterion,
+                axis=Axis(c.axis),
+                points=c.points,
                 advice_id="" if c.origin == Origin.ADVICE else None,
                 origin=Origin(c.origin),
                 source=c.source,
             )
-            for c in case.criteria
-        ]
+            criteria.append(criterion)
         whole = f"{case.narrative}\n{case.query}\n{case.advice}"
         # The reason for a rubric without negative points is recorded by the curation, not in a snapshot.
         findings = lint(
@@ -213,23 +214,23 @@ def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHi
         ("query", case.query),
         ("advice", case.advice),
     ]
-    texts += [
-        (f"criterion {place}", c.criterion)
-        for place, c in enumerate(case.criteria, start=1)
-    ]
+    for place, criterion in enumerate(case.criteria, start=1):
+        texts.append((f"criterion {place}", criterion.criterion))
     texts.append(("source", case.source))
-    if long := [name for name, text in texts if len(text) > MAX_TEXT]:
-        detail = f"has more than {MAX_TEXT:,} characters"
-        return [GateHit(Gate.TEXT, case.case_id, f"{name} {detail}") for name in long]
-    hits = [
-        GateHit(gate, case.case_id, f"{name} holds {what}")
-        for name, text in texts
-        for gate, what in _text_hits(text, case.language, scan)
-    ]
+    hits: list[GateHit] = []
+    for name, text in texts:
+        if len(text) > MAX_TEXT:
+            detail = f"{name} has more than {MAX_TEXT:,} characters"
+            hits.append(GateHit(Gate.TEXT, case.case_id, detail))
+    if hits:
+        return hits
+    for name, text in texts:
+        for gate, what in _text_hits(text, case.language, scan):
+            hits.append(GateHit(gate, case.case_id, f"{name} holds {what}"))
     hits += _source_hits(case)
-    return hits + [
-        GateHit(Gate.RUBRIC, case.case_id, finding) for finding in lint(case)
-    ]
+    for finding in lint(case):
+        hits.append(GateHit(Gate.RUBRIC, case.case_id, finding))
+    return hits
 
 
 def _source_hits(case: SnapshotCase) -> Iterator[GateHit]:
@@ -261,59 +262,6 @@ def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, 
             yield Gate.IDENTIFIERS, f"a {contact}, spelled otherwise"
         for identifier in scan(plain, language):
             yield Gate.IDENTIFIERS, f"a {identifier.kind}, spelled otherwise"
-
-
-@dataclass(frozen=True, slots=True)
-class CaseFacts:
-    """What the database knows of a case on the day of a release."""
-
-    # False if the case may only be in a release that is not published
-    publishable: bool
-    unpublishable_reason: str | None  # Why it is not publishable; None if it is
-    # Whether the evidence index by which its claims were judged is recorded
-    index_known: bool
-    claims_without_evidence: int  # Claims judged as supported without stored evidence
-    open_disputes: int
-    withdrawn: str | None = None  # Why the case was withdrawn; None if it was not
-
-
-def fact_hits(
-    case_id: str, facts: CaseFacts, *, publishable_only: bool
-) -> list[GateHit]:
-    """Find the reasons beside its rows to keep a case out."""
-    hits = []
-    if facts.withdrawn is not None:
-        hits.append(GateHit(Gate.WITHDRAWN, case_id, f"withdrawn: {facts.withdrawn}"))
-    if facts.open_disputes:
-        disputes = (
-            "a dispute is"
-            if facts.open_disputes == 1
-            else f"{facts.open_disputes} disputes are"
-        )
-        hits.append(GateHit(Gate.DISPUTE, case_id, f"{disputes} open"))
-    if facts.claims_without_evidence:
-        number = facts.claims_without_evidence
-        verdicts = (
-            "a supported verdict" if number == 1 else f"{number} supported verdicts"
-        )
-        hits.append(
-            GateHit(Gate.EVIDENCE, case_id, f"{verdicts} without stored evidence")
-        )
-    if not facts.index_known:
-        hits.append(
-            GateHit(
-                Gate.EVIDENCE,
-                case_id,
-                "the evidence index it was judged by is not recorded",
-            )
-        )
-    if publishable_only and not facts.publishable:
-        hits.append(
-            GateHit(
-                Gate.ENGINE, case_id, facts.unpublishable_reason or "not publishable"
-            )
-        )
-    return hits
 
 
 def release_hits(

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
@@ -220,14 +220,16 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     return ledgers
 
 
-def _entries(
-    sections: Mapping[str, Mapping[str, Entry]] | None,
-) -> Iterable[tuple[str, str, Entry]]:
-    return [
-        (section, key, e)
-        for section, entries in (sections or {}).items()
-        for key, e in entries.items()
-    ]
+class _Listed(NamedTuple):
+    section: str
+    key: str
+    entry: Entry
+
+
+def _entries(sections: Mapping[str, Mapping[str, Entry]] | None) -> Iterator[_Listed]:
+    for section, entries in (sections or {}).items():
+        for key, entry in entries.items():
+            yield _Listed(section, key, entry)
 
 
 def _read(

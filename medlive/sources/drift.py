@@ -100,23 +100,23 @@ def measures(
     `ends`: state or reason → threads that ended so, and "listed" → threads that its lists showed: what was asked
     for because no list shows it any more is none of them.
     """
-    found = {
-        f"median:{name}" if name == "messages" else f"field:{name}": Measure(value, n)
-        for name, (value, n) in fields.items()
-    }
+    found = {}
+    for name, (value, n) in fields.items():
+        kind = "median" if name == "messages" else "field"
+        found[f"{kind}:{name}"] = Measure(value, n)
     listed = ends.get("listed", 0)
     found["count:listed"] = Measure(float(listed), listed)
-    present = sum(ends.get(end, 0) for end in ("read", "not_modified", *_FAILURES))
+    requested = ends.get("read", 0)
+    for end in _FAILURES:
+        requested += ends.get(end, 0)
+    present = requested + ends.get("not_modified", 0)
     if gone_threads := ends.get("gone", 0):
         found["end:gone"] = Measure(
             gone_threads / (gone_threads + present), gone_threads + present
         )
-    requested = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
     if requested:
-        found |= {
-            f"end:{end}": Measure(ends.get(end, 0) / requested, requested)
-            for end in _FAILURES
-        }
+        for end in _FAILURES:
+            found[f"end:{end}"] = Measure(ends.get(end, 0) / requested, requested)
     return found
 
 
@@ -127,13 +127,14 @@ def compare(
 
     A field that runs before had and this one lacks altogether is compared as well.
     """
-    names = sorted(
-        set(now) | {name for run in before for name in run if name.startswith("field:")}
-    )
-    read = now.get("median:messages", Measure(0.0, 0)).n
-    return [
-        _compared(name, now.get(name, Measure(0.0, read)), before) for name in names
-    ]
+    names = set(now)
+    for run in before:
+        names.update(name for name in run if name.startswith("field:"))
+    missing = Measure(0.0, now.get("median:messages", Measure(0.0, 0)).n)
+    compared = []
+    for name in sorted(names):
+        compared.append(_compared(name, now.get(name, missing), before))
+    return compared
 
 
 def reads_nothing(ends: Mapping[str, int]) -> bool:
@@ -176,12 +177,8 @@ def _collapsed(kind: str, measure: Measure, middle: float | None) -> bool:
 
 def _tail(k: int, n: int, p: float) -> float:
     """The probability of `k` or more of `n`, each with probability `p` strictly between 0 and 1."""
-    terms = (
-        lgamma(n + 1)
-        - lgamma(i + 1)
-        - lgamma(n - i + 1)
-        + i * log(p)
-        + (n - i) * log(1 - p)
-        for i in range(k, n + 1)
-    )
-    return min(1.0, sum(exp(term) for term in terms))
+    total = 0.0
+    for i in range(k, n + 1):
+        ways = lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1)
+        total += exp(ways + i * log(p) + (n - i) * log(1 - p))
+    return min(1.0, total)

@@ -204,13 +204,15 @@ class _Run:
 
     async def _on_allowed_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
         """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
-        moved = [
-            e for e in entries if source.host_of(e.url) not in self.policy.allowed_hosts
-        ]
-        await self.ledger.keep(
-            *(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in moved)
-        )
-        return [entry for entry in entries if entry not in moved]
+        kept, skipped = [], []
+        for entry in entries:
+            if source.host_of(entry.url) in self.policy.allowed_hosts:
+                kept.append(entry)
+                continue
+            skip = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OTHER_HOST)
+            skipped.append(skip)
+        await self.ledger.keep(*skipped)
+        return kept
 
     async def _follow(self, first: PageRequest) -> None:
         """Read a list from where this run left it to where it may stop."""
@@ -279,13 +281,13 @@ class _Run:
             return False
         # Rows that are on every page whatever their age do not show how far the list has come; a page without any
         # other row ends a list whose pager always names another page.
-        fresh = [
-            _activity(entry) for entry in listing.entries if entry.thread_id not in seen
-        ]
-        return all(
-            _is_before(moment, self.since) or _is_before(moment, cutoff)
-            for moment in fresh
-        )
+        for entry in listing.entries:
+            if entry.thread_id in seen:
+                continue
+            moment = _activity(entry)
+            if not (_is_before(moment, self.since) or _is_before(moment, cutoff)):
+                return False
+        return True
 
     def _plan_page(
         self,
@@ -464,28 +466,26 @@ def _is_known(
     listing: Listing, known: Mapping[str, KnownThread], read_by: int | None
 ) -> bool:
     """Whether a page without dates shows only threads that runs which read their lists to the end have met."""
-    threads = [known.get(entry.thread_id, KnownThread()) for entry in listing.entries]
-    met = (
-        t.taken_down
-        or (t.met_by is not None and read_by is not None and t.met_by <= read_by)
-        for t in threads
-    )
-    return (
-        bool(threads)
-        and all(_activity(entry) is None for entry in listing.entries)
-        and all(met)
-    )
+    for entry in listing.entries:
+        if _activity(entry) is not None:
+            return False
+        thread = known.get(entry.thread_id, KnownThread())
+        if thread.taken_down:
+            continue
+        if thread.met_by is None or read_by is None or thread.met_by > read_by:
+            return False
+    return bool(listing.entries)
 
 
 def _newest(listing: Listing) -> datetime | None:
     """The latest activity that is not in the future."""
     moment = now()
-    dates = [
-        date
-        for entry in listing.entries
-        if (date := _activity(entry)) is not None and date <= moment
-    ]
-    return max(dates, default=None)
+    newest = None
+    for entry in listing.entries:
+        date = _activity(entry)
+        if date is not None and date <= moment:
+            newest = max(newest or date, date)
+    return newest
 
 
 def _activity(entry: ListEntry) -> datetime | None:

@@ -1,6 +1,7 @@
 """Prepare a thread for the agents: normalise it and remove the identifiers of people."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -31,22 +32,37 @@ def thread_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
     The texts are not normalised, so that the offsets match what is stored, and each is read by its own script,
     whatever the thread's language.
     """
-    texts: list[tuple[int | None, str]] = [(None, thread.title)]
-    texts += [(place, m.text) for place, m in enumerate(thread.messages)]
-    return tuple(
-        FoundIdentifier(place, i.kind, i.start, i.end)
-        for place, text in texts
-        for i in find_identifiers(text, "zh" if _HAN.search(text) else "en")
-    )
+    identifiers = _in_text(None, thread.title)
+    for place, message in enumerate(thread.messages):
+        identifiers += _in_text(place, message.text)
+    return tuple(identifiers)
+
+
+def _in_text(message: int | None, text: str) -> list[FoundIdentifier]:
+    language = "zh" if _HAN.search(text) else "en"
+    identifiers = []
+    for identifier in find_identifiers(text, language):
+        place = FoundIdentifier(
+            message=message,
+            kind=identifier.kind,
+            start=identifier.start,
+            end=identifier.end,
+        )
+        identifiers.append(place)
+    return identifiers
 
 
 def normalised(thread: Thread) -> Thread:
     """Normalise every text of a thread, for filters and the search for duplicates."""
-    return replace(
-        thread,
-        title=normalise(thread.title),
-        messages=tuple(replace(m, text=normalise(m.text)) for m in thread.messages),
-    )
+    return _with_texts(thread, normalise)
+
+
+def _with_texts(thread: Thread, change: Callable[[str], str]) -> Thread:
+    """The thread with its title and every message's text changed."""
+    messages = []
+    for message in thread.messages:
+        messages.append(replace(message, text=change(message.text)))
+    return replace(thread, title=change(thread.title), messages=tuple(messages))
 
 
 def thread_language(thread: Thread) -> str:
@@ -58,13 +74,7 @@ def thread_language(thread: Thread) -> str:
 
 def deidentified(thread: Thread, language: str) -> Thread:
     """Replace the identifiers of people; only this form of a thread reaches an engine or a case."""
-    return replace(
-        thread,
-        title=redact(thread.title, language),
-        messages=tuple(
-            replace(m, text=redact(m.text, language)) for m in thread.messages
-        ),
-    )
+    return _with_texts(thread, lambda text: redact(text, language))
 
 
 def deidentified_part(before: str, part: str, after: str, language: str) -> str:

@@ -26,6 +26,7 @@ from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate
+from medlive.service.release.folder import build_folder
 from medlive.service.release.freeze import (
     FreezeResult,
     freeze,
@@ -129,9 +130,11 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
         (case_id(11), "row"),
         (case_id(12), "row"),
     }
-    assert {h.case_id for h in second.kept_out} == {
-        case_id(n) for n in (2, 5, 10, 11, 12)
-    }
+    details = {h.case_id: h.detail for h in second.kept_out}
+    assert details.keys() == {case_id(n) for n in (2, 5, 10, 11, 12)}
+    assert details[case_id(5)] == "a dispute is open"
+    assert details[case_id(10)] == "a supported verdict without stored evidence"
+    assert details[case_id(11)] == "posted after its first release 2026.W46"
     assert set(rows(second)) == {case_id(n) for n in (1, 6, 7, 8, 9, 13)}
     assert {
         i for i, row in rows(second).items() if row["first_release"] == "2026.W46"
@@ -490,7 +493,8 @@ async def test_a_freeze_that_is_called_off_ends_and_can_be_fixed_anew(
 
 
 @pytest.mark.parametrize(
-    "slow", [f"{freeze.__module__}.check_many", f"{rebuild.__module__}.write_snapshot"]
+    "slow",
+    [f"{freeze.__module__}.check_many", f"{build_folder.__module__}.write_snapshot"],
 )
 async def test_a_cancelled_freeze_ends_at_the_next_case(
     database: Database,

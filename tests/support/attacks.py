@@ -21,7 +21,7 @@ from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.rubric.model import Rubric
-from medlive.rubric.write import complete_case
+from medlive.service.curation.complete import complete_case
 from medlive.snapshot.gates import (
     content_hits,
     row_hits,

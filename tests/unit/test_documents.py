@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -192,6 +193,19 @@ def test_every_file_that_documents_name_exists(code: list[Place]) -> None:
             if found not in _NO_FILES and not (ROOT / found).exists():
                 faults.append(f"{place.where}: `{place.text}`")
     assert faults == []
+
+
+def test_every_step_from_a_criterion_to_the_report_exists_in_ten_and_three_shapes() -> (
+    None
+):
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    _, _, walk = text.partition("## From a criterion to a cell of the report")
+    rows = re.findall(r"^\| \d+\. [^|]*\| `([\w.]+)` \| (?:`([\w.]+)` )?\|", walk, re.M)
+    shapes = [shape for _, shape in rows if shape]
+    assert (len(rows), len(shapes)) == (10, 3)
+    for name in (*(function for function, _ in rows), *shapes):
+        module, _, own = name.rpartition(".")
+        assert callable(getattr(import_module(module), own, None)), name
 
 
 def test_every_link_of_the_documents_leads_somewhere() -> None:

@@ -2,21 +2,22 @@
 decides it in one transaction.
 
 One statement reads everything that a release decides about into a table of the transaction; all that follows is
-made of that table and of rows that never change. Of what grows with the release, only the ids of cases that are
+made of that table and of rows that never change. What the database knows of a case is gated there once (`_REASONS`):
+a case passes where no reason was given. Of what grows with the release, only the ids of cases that are
 newly held out pass through this process.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, from_stored, insert_rows, row_of
-from medlive.db.tables.release import SnapshotKeptOutRow, SnapshotMemberRow
+from medlive.db.mapping import dump_json, insert_rows, row_of
+from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
-from medlive.snapshot.gates import CaseFacts, Gate, GateHit, fact_hits
+from medlive.snapshot.gates import Gate, GateHit
 
 _JUDGED: Final = """
     SELECT c.id AS case_id, c.status, c.status_reason, before.held_since, before.salt, before.commitment,
@@ -49,22 +50,75 @@ _SAVE = text(
 
 _TABLE: Final = """
     CREATE TEMP TABLE judged (
-        case_id text, status text, status_reason text, revision int, held_since text, salt text,
+        case_id text, status text, revision int, status_reason text, held_since text, salt text,
         commitment text, is_held boolean, from_revision int, first_release text,
-        publishable boolean, unpublishable_reason text, index_known boolean, unproven int, disputes int,
-        is_late boolean, is_outdated boolean, hits jsonb, passes boolean
+        is_read boolean, reasons jsonb, passes boolean
     ) ON COMMIT DROP
 """
-_FAILS: Final = """
-    jsonb_array_length(hits) > 0 OR disputes > 0 OR unproven > 0 OR NOT index_known OR is_late OR is_outdated
-    OR (:publishable_only AND NOT publishable)
-"""
+
+
+class _Reason(NamedTuple):
+    """A gate on what the database knows of a case: when it keeps the case out, and what is then said."""
+
+    condition: str  # SQL
+    gate: Gate
+    detail: str  # SQL of the text
+
+
+_REASONS: Final = (
+    _Reason(
+        condition="is_late",
+        gate=Gate.ROW,
+        detail="'posted after its first release ' || coalesce(released, :version)",
+    ),
+    _Reason(
+        condition="is_outdated",
+        gate=Gate.WITHDRAWN,
+        detail="'a criterion was withdrawn from the revision that was held out'",
+    ),
+    _Reason(
+        condition="disputes > 0",
+        gate=Gate.DISPUTE,
+        detail="CASE disputes WHEN 1 THEN 'a dispute is' ELSE disputes || ' disputes are' END || ' open'",
+    ),
+    _Reason(
+        condition="unproven > 0",
+        gate=Gate.EVIDENCE,
+        detail="CASE unproven WHEN 1 THEN 'a supported verdict' ELSE unproven || ' supported verdicts' END"
+        " || ' without stored evidence'",
+    ),
+    _Reason(
+        condition="NOT index_known",
+        gate=Gate.EVIDENCE,
+        detail="'the evidence index it was judged by is not recorded'",
+    ),
+    _Reason(
+        condition=":publishable_only AND NOT publishable",
+        gate=Gate.ENGINE,
+        detail="coalesce(nullif(unpublishable_reason, ''), 'not publishable')",
+    ),
+)
+
+
+def _all_reasons() -> str:
+    """SQL of every reason that keeps a case out, as [[gate, detail], …]: what was read in its content comes first."""
+    terms = ["coalesce(hits, '[]'::jsonb)"]
+    for reason in _REASONS:
+        pair = f"jsonb_build_array('{reason.gate.value}', {reason.detail})"
+        terms.append(
+            f"CASE WHEN {reason.condition} THEN jsonb_build_array({pair}) ELSE '[]'::jsonb END"
+        )
+    return " || ".join(terms)
+
+
 # What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
 # The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
 # the day after its Sunday, as `gates.row_hits` allows for time zones.
 _JUDGE: Final = f"""
     INSERT INTO judged
-    SELECT found.*, status = 'ready' AND hits IS NOT NULL AND NOT ({_FAILS}) FROM (
+    SELECT case_id, status, revision, status_reason, held_since, salt, commitment, is_held, from_revision, released,
+        hits IS NOT NULL, reasons, status = 'ready' AND hits IS NOT NULL AND reasons = '[]'::jsonb
+    FROM (SELECT known.*, {_all_reasons()} AS reasons FROM (
         SELECT
             j.case_id, j.status, j.status_reason, j.revision, j.held_since, j.salt,
             j.commitment, j.is_held, j.from_revision, j.released, r.publishable, r.unpublishable_reason,
@@ -100,13 +154,14 @@ _JUDGE: Final = f"""
             )
             GROUP BY v.curation_id
         ) AS u ON u.curation_id = r.curation_id
-    ) AS found
+    ) AS known) AS explained
 """
-_UNREAD: Final = "SELECT count(*) FROM judged WHERE status = 'ready' AND hits IS NULL"
-_KEPT_OUT: Final = f"""
-    SELECT case_id, hits, publishable, unpublishable_reason, index_known, unproven, disputes, is_late,
-        is_outdated, first_release
-    FROM judged WHERE status = 'ready' AND ({_FAILS}) ORDER BY case_id COLLATE "C"
+_UNREAD: Final = "SELECT count(*) FROM judged WHERE status = 'ready' AND NOT is_read"
+_KEPT_OUT: Final = """
+    INSERT INTO snapshot_kept_out (version, case_id, position, gate, detail)
+    SELECT :version, case_id, position, reason->>0, reason->>1
+    FROM judged, jsonb_array_elements(reasons) WITH ORDINALITY AS each (reason, position)
+    WHERE status = 'ready'
 """
 _NEVER_SHOWN: Final = """
     SELECT case_id, revision FROM judged WHERE passes AND NOT is_held AND first_release IS NULL
@@ -271,43 +326,9 @@ async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
     ]
 
 
-async def keep_kept_out(
-    session: AsyncSession, version: str, *, publishable_only: bool
-) -> None:
+async def keep_kept_out(session: AsyncSession, version: str) -> None:
     """Keep why ready cases that were judged are not in the snapshot."""
-    rows: list[Mapping[str, Any]] = []
-    for row in await session.execute(
-        text(_KEPT_OUT), {"publishable_only": publishable_only}
-    ):
-        hits = enumerate(
-            _hits(row, version, publishable_only=publishable_only), start=1
-        )
-        rows += [
-            row_of(SnapshotKeptOutRow, hit, version=version, position=place)
-            for place, hit in hits
-        ]
-    await insert_rows(session, SnapshotKeptOutRow, rows)
-
-
-def _hits(row: Any, version: str, *, publishable_only: bool) -> list[GateHit]:
-    facts = CaseFacts(
-        publishable=row.publishable,
-        unpublishable_reason=row.unpublishable_reason
-        and from_stored(row.unpublishable_reason),
-        index_known=row.index_known,
-        claims_without_evidence=row.unproven,
-        open_disputes=row.disputes,
-    )
-    hits = [GateHit(Gate(gate), row.case_id, detail) for gate, detail in row.hits or ()]
-    if row.is_late:
-        release = row.first_release or version
-        hits.append(
-            GateHit(Gate.ROW, row.case_id, f"posted after its first release {release}")
-        )
-    if row.is_outdated:
-        detail = "a criterion was withdrawn from the revision that was held out"
-        hits.append(GateHit(Gate.WITHDRAWN, row.case_id, detail))
-    return hits + fact_hits(row.case_id, facts, publishable_only=publishable_only)
+    await session.execute(text(_KEPT_OUT), {"version": version})
 
 
 async def add_members(

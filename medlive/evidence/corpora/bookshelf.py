@@ -16,7 +16,8 @@ from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
 from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import members, root_of_path
 from medlive.evidence.corpora.parsing.text import is_retracted_title
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat, local, parse
+from medlive.evidence.corpora.parsing.xml import child_of, flat, local
+from medlive.evidence.corpora.parsing.xml_files import xml_roots
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
@@ -102,18 +103,7 @@ def _sniff(path: Path) -> bool:
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     shelf = _NBK.search(path.name)
-    for name, data in members(path, _SUFFIXES, log):
-        try:
-            root = parse(data)
-        except UnsafeXml as exc:
-            log.problem(name, str(exc))
-            continue
-        if local(root.tag) not in _ROOTS:
-            log.problem(
-                name,
-                f"<{local(root.tag)[:40]}> is neither a book's part nor an article",
-            )
-            continue
+    for name, root in xml_roots(members(path, _SUFFIXES, log), _ROOTS, log):
         yield from _chapters(root, name, shelf[0] if shelf else None, log)
 
 
@@ -151,11 +141,11 @@ def _chapter(
     root: Element, part: Element, book: Element | None, name: str, shelf: str | None
 ) -> Document:
     """The chapter without its sections."""
-    article = _child(_child(part, "front"), "article-meta")
-    meta = _child(part, "book-part-meta")
+    article = child_of(child_of(part, "front"), "article-meta")
+    meta = child_of(part, "book-part-meta")
     meta = article if meta is None else meta
-    title = flat(_child(_child(meta, "title-group"), "title", "article-title"))
-    whole = flat(_child(_child(book, "book-title-group"), "book-title"))
+    title = flat(child_of(child_of(meta, "title-group"), "title", "article-title"))
+    whole = flat(child_of(child_of(book, "book-title-group"), "book-title"))
     if not title or (whole and _GENERAL_TITLE.fullmatch(title)):
         title = f"{whole}: {title}".strip(": ")
     stem = PurePosixPath(name)
@@ -261,8 +251,8 @@ def _first_read(meta: Element | None) -> date | None:
 
 
 def _licence(meta: Element | None) -> str | None:
-    permissions = _child(meta, "permissions")
-    licence = _child(permissions, "license")
+    permissions = child_of(meta, "permissions")
+    licence = child_of(permissions, "license")
     if licence is not None:
         addresses = [each.get(_XLINK) or each.text or "" for each in licence.iter()]
         for address in addresses:
@@ -275,7 +265,7 @@ def _licence(meta: Element | None) -> str | None:
                 )
         if words := flat(licence):
             return words[:200]
-    return flat(_child(permissions, "copyright-statement"))[:200] or None
+    return flat(child_of(permissions, "copyright-statement"))[:200] or None
 
 
 def _language(root: Element, part: Element) -> str | None:
@@ -284,12 +274,6 @@ def _language(root: Element, part: Element) -> str | None:
     two = (named or "").lower().partition("-")[0]
     # Chinese and Japanese are better told by what is there.
     return two if len(two) == 2 and two not in ("en", "zh", "ja") else None
-
-
-def _child(element: Element | None, *names: str) -> Element | None:
-    if element is None:
-        return None
-    return next((child for child in element if local(child.tag) in names), None)
 
 
 def _first(element: Element, name: str) -> Element | None:

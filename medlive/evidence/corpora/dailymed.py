@@ -13,8 +13,13 @@ from xml.etree.ElementTree import Element
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.files import head_of, root_of
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat, local, parse
-from medlive.evidence.corpora.parsing.zips import Member, zip_members
+from medlive.evidence.corpora.parsing.xml import child_of, flat, local
+from medlive.evidence.corpora.parsing.xml_files import (
+    Member,
+    xml_or_zip_files,
+    xml_roots,
+    zip_members,
+)
 
 _LARGEST_XML = 32 * 1024 * 1024
 _LARGEST_LABEL = 256 * 1024 * 1024
@@ -49,19 +54,8 @@ _LINES = frozenset({"paragraph", "item", "tr", "caption"})
 _MAX_DEPTH = 100
 
 
-def _files(path: Path) -> list[Path]:
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [
-        f
-        for f in files
-        if f.name.lower().endswith((".xml", ".zip"))
-        and f.is_file()
-        and not f.is_symlink()
-    ]
-
-
 def _sniff(path: Path) -> bool:
-    for file in _files(path)[:3]:
+    for file in xml_or_zip_files(path)[:3]:
         if file.name.lower().endswith(".zip"):
             return file.name.startswith("dm_spl_release")
         return root_of(
@@ -84,29 +78,22 @@ def _labels(file: Path, log: ReadLog) -> Iterator[Member]:
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    for file in _files(path):
-        for name, data in _labels(file, log):
-            try:
-                root = parse(data)
-            except UnsafeXml as exc:
-                log.problem(name, str(exc))
-                continue
+    for file in xml_or_zip_files(path):
+        for name, root in xml_roots(_labels(file, log), ("document",), log):
             yield from _label(root, name, log)
 
 
 def _label(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
-    identity = _child(root, "setId")
-    if local(root.tag) != "document" or identity is None or not identity.get("root"):
-        log.problem(
-            name, "not a structured product label: expected <document> with <setId>"
-        )
+    identity = child_of(root, "setId")
+    if identity is None or not identity.get("root"):
+        log.problem(name, "not a structured product label: <setId> is missing")
         return
     sections = tuple(_sections(root))
     if not sections:
         log.empty += 1
         return
     number = str(identity.get("root"))
-    changed = _child(root, "effectiveTime")
+    changed = child_of(root, "effectiveTime")
     yield Document(
         id=number,
         title=_title(root),
@@ -120,13 +107,13 @@ def _label(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
 def _title(root: Element) -> str:
     """The product's name and what it is made of: the label's own title is a sentence about the label."""
     product = _first_product(root)
-    name = flat(_child(product, "name"))
+    name = flat(child_of(product, "name"))
     if product is None or not name:
-        return flat(_child(root, "title"))
+        return flat(child_of(root, "title"))
     generic = next(
         (each for each in product.iter() if local(each.tag) == "genericMedicine"), None
     )
-    substance = flat(_child(generic, "name"))
+    substance = flat(child_of(generic, "name"))
     if not substance or substance.lower() == name.lower():
         return f"{name}: drug label"
     return f"{name} ({substance}): drug label"
@@ -136,7 +123,7 @@ def _first_product(root: Element) -> Element | None:
     for element in root.iter():
         if (
             local(element.tag) == "manufacturedProduct"
-            and _child(element, "name") is not None
+            and child_of(element, "name") is not None
         ):
             return element
     return None
@@ -144,7 +131,7 @@ def _first_product(root: Element) -> Element | None:
 
 def _sections(element: Element, depth: int = 0) -> Iterator[Section]:
     for child in element:
-        code = _child(child, "code")
+        code = child_of(child, "code")
         label = _SECTIONS.get(code.get("code") or "") if code is not None else None
         if local(child.tag) == "section" and label is not None:
             text = "\n".join(_lines(child, 0))
@@ -178,12 +165,6 @@ def _day(text: str) -> date | None:
         return date.fromisoformat(text[:8])
     except ValueError:
         return None
-
-
-def _child(element: Element | None, name: str) -> Element | None:
-    if element is None:
-        return None
-    return next((child for child in element if local(child.tag) == name), None)
 
 
 READER = Reader(

@@ -14,25 +14,18 @@ from xml.etree.ElementTree import Element
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.files import HEAD, head_of, root_of
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
-from medlive.evidence.corpora.parsing.zips import Member, zip_members
+from medlive.evidence.corpora.parsing.xml_files import (
+    Member,
+    xml_or_zip_files,
+    xml_roots,
+    zip_members,
+)
 
 _ROOT = "health-topics"
 _LARGEST = 256 * 1024 * 1024
 _DAY = re.compile(r"(\d\d)/(\d\d)/(\d{4})")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4"})
 _LINES = frozenset({"p", "br", "ul", "ol", "li", "div", "tr"})
-
-
-def _files(path: Path) -> list[Path]:
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [
-        f
-        for f in files
-        if f.name.lower().endswith((".xml", ".zip"))
-        and f.is_file()
-        and not f.is_symlink()
-    ]
 
 
 def _xml_of(file: Path, log: ReadLog) -> Iterator[Member]:
@@ -44,7 +37,7 @@ def _xml_of(file: Path, log: ReadLog) -> Iterator[Member]:
 
 
 def _sniff(path: Path) -> bool:
-    for file in _files(path)[:3]:
+    for file in xml_or_zip_files(path)[:3]:
         if file.name.lower().endswith(".xml"):
             return root_of(head_of(file, given=True)) == _ROOT
         if "mplus_topics" in file.name:
@@ -56,16 +49,8 @@ def _sniff(path: Path) -> bool:
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    for file in _files(path):
-        for name, data in _xml_of(file, log):
-            try:
-                root = parse(data)
-            except UnsafeXml as exc:
-                log.problem(name, str(exc))
-                continue
-            if root.tag != _ROOT:
-                log.problem(name, f"<{root.tag[:40]}> where <{_ROOT}> was expected")
-                continue
+    for file in xml_or_zip_files(path):
+        for name, root in xml_roots(_xml_of(file, log), (_ROOT,), log):
             day = _day(root.get("date-generated") or "")
             for topic in root.iter("health-topic"):
                 if topic.get("language") == "English":

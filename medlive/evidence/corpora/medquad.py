@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.files import members, root_of_path
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
+from medlive.evidence.corpora.parsing.xml_files import xml_roots
 
 
 def _sniff(path: Path) -> bool:
@@ -20,20 +20,10 @@ def _sniff(path: Path) -> bool:
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    for name, data in members(path, (".xml",), log):
-        try:
-            root = parse(data)
-        except UnsafeXml as exc:
-            log.problem(name, str(exc))
-            continue
+    found = members(path, (".xml",), log)
+    for name, root in xml_roots(found, ("Document",), log):
         if root.find(".//QAPair") is None:
-            if root.tag == "Document":
-                log.empty += 1
-            else:
-                log.problem(
-                    name, f"no <QAPair> under <{root.tag[:40]}>: not a MedQuAD page"
-                )
-            continue
+            log.empty += 1
         yield from _pairs(root, name, log)
 
 

@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoders.folders import (
-    INSTALL,
-    NOT_INSTALLED,
-    EncoderSettings,
-    ModelFolder,
-    Role,
-)
-from medlive.evidence.encoders.medcpt import (
+from medlive.evidence.encoders.bert import (
     INPUTS,
     PASSAGE_TOKENS,
     QUERY_TOKENS,
@@ -29,6 +22,13 @@ from medlive.evidence.encoders.medcpt import (
     Text,
     Tokenizer,
     TorchModel,
+)
+from medlive.evidence.encoders.folders import (
+    INSTALL,
+    NOT_INSTALLED,
+    EncoderSettings,
+    ModelFolder,
+    Role,
 )
 
 try:

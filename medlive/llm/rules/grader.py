@@ -161,7 +161,13 @@ def _core(criterion: str, language: Language) -> tuple[str, bool]:
     return criterion[match.end() :], denies
 
 
-def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
+class _Verdict(NamedTuple):
+    met: bool
+    quote: str
+    reason: str
+
+
+def _grade(inputs: Mapping[str, Any], criterion: str) -> _Verdict:
     answer, language = (
         str(inputs["answer"]),
         language_of(inputs.get("language"), criterion),
@@ -171,7 +177,7 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
     given = _question_terms(str(inputs.get("question", "")), language)
     whole = sum(_weight(term, given) for term in wanted)
     if not wanted:
-        return False, "", "The criterion holds no word to look for."
+        return _Verdict(False, "", "The criterion holds no word to look for.")
     numbers = frozenset(_NUMBER.findall(plain(core)))
     best_share, best = 0.0, None
     for passage in _passages(answer):
@@ -183,7 +189,7 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
         if share > best_share:
             best_share, best = share, passage
     if best is None or best_share < NEEDED[language]:
-        return (
+        return _Verdict(
             False,
             "",
             f"No passage of the answer holds the criterion's words; the nearest {best_share:.0%}.",
@@ -191,12 +197,12 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[bool, str, str]:
     shared = wanted & best.terms
     asked = denies != _denied(core, language, wanted)
     if asked != _denied(best.text, language, shared):
-        return (
+        return _Verdict(
             False,
             "",
             "The nearest passage denies what the criterion states, or states what it denies.",
         )
-    return (
+    return _Verdict(
         True,
         best.text[:4000],
         f"One passage holds {best_share:.0%} of the criterion's words.",

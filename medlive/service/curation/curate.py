@@ -16,7 +16,6 @@ from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import asked_afresh, curate
 from medlive.curation.model import Curation, Outcome, Reason
-from medlive.curation.second_reader import redact_texts
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import list_due
@@ -45,7 +44,7 @@ from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.proof import Proof
-from medlive.rubric.write import complete_case, texts_of, with_texts
+from medlive.service.curation.complete import complete_case, redact_case
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
@@ -441,15 +440,14 @@ async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
         return
     try:
         reader = Agent(pipeline.respondents["reader"], [], case.language)
-        redacted = await redact_texts(texts_of(case.text, case.rubric), reader)
+        redacted = await redact_case(case.text, case.rubric, reader)
     except (AgentFailure, CircuitOpen):
         done["failed"] += 1
         return
-    text, rubric = with_texts(case.text, case.rubric, redacted)
     async with pipeline.database.begin() as session:
         await cases.lock_case(session, case_id)
         saved = await cases.add_revision(
-            session, case_id, replace(case, text=text, rubric=rubric)
+            session, case_id, replace(case, text=redacted.text, rubric=redacted.rubric)
         )
         for revision in {case.revision, saved.revision}:
             await save_scan(

@@ -59,7 +59,8 @@ from medlive.rubric.model import (
     Rubric,
     Theme,
 )
-from medlive.rubric.write import complete_case, lint_case
+from medlive.rubric.write import lint_case
+from medlive.service.curation.complete import complete_case
 from medlive.service.curation.curate import save_decision
 from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.release.withdraw import (

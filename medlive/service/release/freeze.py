@@ -49,12 +49,8 @@ from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
 from medlive.service.paths import snapshots_path
-from medlive.service.release.rebuild import (
-    build,
-    is_complete,
-    lineage_of,
-    restore_folder,
-)
+from medlive.service.release.folder import build_folder, is_complete, lineage_of
+from medlive.service.release.rebuild import restore_folder
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gate_processes import check_many
@@ -263,9 +259,7 @@ class _Freeze:
             ):
                 await session.rollback()
                 return False
-            await keep_kept_out(
-                session, version, publishable_only=release.publishable_only
-            )
+            await keep_kept_out(session, version)
             await self._hold_out(session, info.parent)
             await keep_changes(
                 session,
@@ -376,7 +370,7 @@ class _Freeze:
         await asyncio.to_thread(_remove_unfrozen, self.settings, info)
         root = snapshots_path(self.settings)
         built = await finish_in_thread(
-            lambda stop: build(self.database, info, fixed, root, signer, stop)
+            lambda stop: build_folder(self.database, info, fixed, root, signer, stop)
         )
         manifest = built.manifest
         async with self.database.begin() as session:

@@ -1,26 +1,21 @@
-"""Build a snapshot's folder from its stored rows: to freeze it, to restore it, and to verify what was frozen."""
+"""Rebuild a frozen snapshot from its stored rows: to verify what was frozen, and to restore a missing folder."""
 
 import asyncio
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
-from typing import Final, Literal
+from typing import Final
 
 from medlive.config import Settings
 from medlive.db.release import snapshots
-from medlive.db.release.rows import read_snapshots
-from medlive.db.session import Database, Session
+from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
-from medlive.digest import digest_bytes
 from medlive.errors import CheckFailed, UsageError
-from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.service.paths import snapshots_path
-from medlive.snapshot.freeze import FrozenSnapshot, Sign, differences, write_snapshot
+from medlive.service.release.folder import build_folder
+from medlive.snapshot.freeze import Sign, differences
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import Ancestor, SnapshotMeta
-from medlive.snapshot.model import FORMAT_VERSION
 
 IDENTITY: Final = (
     "data/cases.jsonl",
@@ -57,40 +52,6 @@ class RebuildResult:
         return not set(self.differing) & set(IDENTITY)
 
 
-def build(
-    database: Database,
-    info: snapshots.SnapshotInfo,
-    fixed: snapshots.FixedMeta,
-    out_root: Path,
-    sign: Sign | None,
-    stop: Event | None = None,
-    format_version: Literal[2, 3] = FORMAT_VERSION,
-) -> FrozenSnapshot:
-    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set.
-
-    `format_version` is that of the frozen manifest where there is one.
-    """
-    meta = SnapshotMeta(
-        version=info.version,
-        created_at=info.created_at,
-        provenance=fixed.provenance,
-        lineage=fixed.lineage,
-        signing=fixed.signing,
-        why_not=fixed.why_not,
-        audit_log=fixed.audit_log,
-        partial=fixed.partial,
-        format_version=format_version,
-    )
-    with read_snapshots(database.engine.url, stop) as reader:
-        return write_snapshot(
-            reader.cases(info.version),
-            meta,
-            out_root,
-            reader.entries(info.version),
-            sign,
-        )
-
-
 async def rebuild(
     database: Database, settings: Settings, version: str, out: Path | None = None
 ) -> RebuildResult:
@@ -114,7 +75,7 @@ async def rebuild(
     with tempfile.TemporaryDirectory(prefix="medlive-rebuild-") as temporary:
         root = out or Path(temporary)
         built = await asyncio.to_thread(
-            build,
+            build_folder,
             database,
             info,
             fixed,
@@ -157,7 +118,7 @@ async def restore_folder(
     shutil.rmtree(aside, ignore_errors=True)
     try:
         built = await asyncio.to_thread(
-            build,
+            build_folder,
             database,
             info,
             fixed,
@@ -175,35 +136,6 @@ async def restore_folder(
         built.path.rename(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def is_complete(folder: Path, info: snapshots.SnapshotInfo) -> bool:
-    """Whether a frozen snapshot's folder has its SHA256SUMS and every file listed there, unread."""
-    try:
-        sums = (folder / SUMS).read_bytes()
-        names = [line.split("  ", 1)[1] for line in sums.decode("utf-8").splitlines()]
-        return (
-            digest_bytes(sums) == info.sums_digest
-            and all((folder / name).is_file() for name in names)
-            and (info.signature is None or (folder / SIGNATURE).is_file())
-        )
-    except (OSError, ValueError, IndexError):
-        return False
-
-
-async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
-    """The frozen snapshots before a version, oldest first, each with its digest."""
-    frozen = [
-        s
-        for s in await snapshots.list_snapshots(session)
-        if s.state is SnapshotState.FROZEN
-    ]
-    before = [
-        Ancestor(version=s.version, digest=s.sums_digest or "")
-        for s in frozen
-        if s.version < version
-    ]
-    return tuple(reversed(before))
 
 
 def _stored_signature(info: snapshots.SnapshotInfo) -> Sign | None:

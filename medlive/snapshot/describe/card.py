@@ -127,14 +127,8 @@ def readme(meta: SnapshotMeta, counts: Counts, rows: str) -> str:
         made=f"medlive {meta.version}, made {moment_text(meta.created_at)}, {counts.cases} cases, "
         f"{counts.criteria} criteria, rows {rows}",
         size=next((name for limit, name in _SIZES if counts.cases < limit), "1M<n<10M"),
-        languages={
-            figures.LANGUAGE_NAMES.get(code, code): n
-            for code, n in counts.by_language.items()
-        },
-        sizes=[
-            (str(s), number(n))
-            for s, n in sorted((int(s), n) for s, n in counts.criteria_per_case.items())
-        ],
+        languages=figures.by_language_name(counts),
+        sizes=[(str(size), number(n)) for size, n in figures.by_size(counts).items()],
         span=span,
         months=months,
         release=release,

@@ -43,15 +43,13 @@ def figures(counts: Counts, canary: str, version: str) -> dict[str, str]:
             f"medlive {version}, {note}",
         )
 
-    sizes = {int(size): n for size, n in counts.criteria_per_case.items()}
+    sizes = by_size(counts)
     per_case = cases
     if rated := sum(sizes.values()):
         mean = sum(size * n for size, n in sizes.items()) / rated
         per_case += f", mean {mean:.2f} criteria, from {min(sizes)} to {max(sizes)}"
     span, months = by_span(counts.by_month)
-    languages = {
-        LANGUAGE_NAMES.get(code, code): n for code, n in counts.by_language.items()
-    }
+    languages = by_language_name(counts)
     return {
         AXES: bars(
             frame("Criteria by axis", "what the criteria measure.", criteria),
@@ -89,6 +87,20 @@ def figures(counts: Counts, canary: str, version: str) -> dict[str, str]:
             [Group("", _ranked(counts.by_theme))],
         ),
     }
+
+
+def by_size(counts: Counts) -> dict[int, int]:
+    """Number of criteria → cases that have so many, in order."""
+    sizes = {int(size): n for size, n in counts.criteria_per_case.items()}
+    return dict(sorted(sizes.items()))
+
+
+def by_language_name(counts: Counts) -> dict[str, int]:
+    """Name of a language, or its code without one → cases in it."""
+    named = {}
+    for code, n in counts.by_language.items():
+        named[LANGUAGE_NAMES.get(code, code)] = n
+    return named
 
 
 def counted(n: int, one: str, more: str) -> str:

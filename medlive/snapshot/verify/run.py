@@ -88,8 +88,11 @@ class Inspected:
     def sums(self) -> dict[str, str]:
         """Name → digest as SHA256SUMS states them, without malformed lines."""
         text = self.read(SUMS).decode("utf-8", "replace")
-        matches = (_SUM_LINE.fullmatch(row) for row in text.split("\n"))
-        return {m[2]: m[1] for m in matches if m}
+        sums = {}
+        for row in text.split("\n"):
+            if match := _SUM_LINE.fullmatch(row):
+                sums[match[2]] = match[1]
+        return sums
 
     def digest(self, name: str) -> str | None:
         """The digest of a file's bytes; None if it is missing or cannot be read."""
@@ -274,11 +277,11 @@ def _croissant(folder: Inspected, manifest: Manifest, out: Faults) -> None:
         return
     expected = {n: manifest.files[n].sha256 for n in _DESCRIBED if n in manifest.files}
     if listed != expected:
-        wrong = sorted(
-            str(n)
-            for n in expected.keys() | listed.keys()
-            if expected.get(n) != listed.get(n)
-        )
+        wrong = []
+        for described in expected.keys() | listed.keys():
+            if expected.get(described) != listed.get(described):
+                wrong.append(str(described))
+        wrong.sort()
         out.add(
             name,
             "the data files with the manifest's digests",
@@ -486,12 +489,16 @@ class VerificationReport:
     @property
     def ok(self) -> bool:
         """Whether no step failed."""
-        return all(step.state is not StepState.FAILED for step in self.steps)
+        return StepState.FAILED not in self._states
 
     @property
     def complete(self) -> bool:
         """Whether no step was skipped."""
-        return all(step.state is not StepState.SKIPPED for step in self.steps)
+        return StepState.SKIPPED not in self._states
+
+    @property
+    def _states(self) -> set[StepState]:
+        return {step.state for step in self.steps}
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -127,27 +127,25 @@ class Scan:
                 f"{positions}"[:200],
             )
         for hit in row_hits(case):
-            step = next(
-                (step for words, step in _STEPS_OF_HITS.items() if words in hit.detail),
-                "rubric",
-            )
-            getattr(self, step).add(where, "a legal case", hit.detail[:300])
+            faults = getattr(self, _step_of(hit.detail))
+            faults.add(where, "a legal case", hit.detail[:300])
         self._check_texts(case, where)
         self._check_entries(case)
 
     def _check_texts(self, case: SnapshotCase, where: str) -> None:
         texts = [
-            (name, str(getattr(case, name)))
-            for name in ("source", "narrative", "query", "advice")
+            ("source", case.source),
+            ("narrative", case.narrative),
+            ("query", case.query),
+            ("advice", case.advice),
         ]
-        texts += [
-            (f"criterion {criterion.position}", criterion.criterion)
-            for criterion in case.criteria
-        ]
-        texts += [
-            (f"source of criterion {criterion.position}", criterion.source)
-            for criterion in case.criteria
-        ]
+        # Two criteria may claim one position: each is looked at.
+        for criterion in case.criteria:
+            texts.append((f"criterion {criterion.position}", criterion.criterion))
+        for criterion in case.criteria:
+            texts.append(
+                (f"source of criterion {criterion.position}", criterion.source)
+            )
         for name, text in texts:
             for find, what in (
                 (find_unstorable, "control characters"),
@@ -160,11 +158,10 @@ class Scan:
     def _check_entries(self, case: SnapshotCase) -> None:
         new, case_id = case.first_release == self.manifest.version, case.case_id
         if (changes := self.ledgers.changes) is not None:
-            entries = {
-                section: found[case_id]
-                for section, found in changes.items()
-                if case_id in found
-            }
+            entries = {}
+            for section, listed in changes.items():
+                if case_id in listed:
+                    entries[section] = listed[case_id]
             self._check_change(case, new, entries)
         if (
             revealed := (self.ledgers.holdouts or {}).get("revealed", {}).get(case_id)
@@ -217,3 +214,11 @@ class Scan:
                     "a case of the snapshot",
                     "no such case",
                 )
+
+
+def _step_of(detail: str) -> str:
+    """The step that reports a hit of the gates."""
+    for words, step in _STEPS_OF_HITS.items():
+        if words in detail:
+            return step
+    return "rubric"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from medlive.errors import EvidenceUnavailable, UsageError
-from medlive.evidence.encoder import Encoder, open_encoder, open_reranker
+from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.folders import (
     EncoderSettings,
     Role,
@@ -21,6 +21,7 @@ from medlive.evidence.encoders.folders import (
     missing_packages,
     open_folder,
 )
+from medlive.evidence.encoders.opening import open_encoder, open_reranker
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
 for package in ("torch", "transformers", "onnxruntime"):

@@ -9,7 +9,7 @@ from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome
 from medlive.errors import CircuitOpen, EndpointUnavailable
 from medlive.rubric.model import Difficulty, Register
-from medlive.rubric.write import complete_case
+from medlive.service.curation.complete import complete_case
 from tests.support.scripted import KIND, Scripted, changed, run
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

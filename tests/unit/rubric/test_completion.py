@@ -14,7 +14,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.rubric.completion import Library, RubricSettings
 from medlive.rubric.lint import WRITTEN
 from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric
-from medlive.rubric.write import complete_case
+from medlive.service.curation.complete import complete_case
 from tests.support.scripted import (
     KIND,
     PASSAGE,

@@ -20,7 +20,7 @@ from medlive.rubric.proof import (
     ProofFault,
     examine,
 )
-from medlive.rubric.write import CompletedCase, complete_case
+from medlive.service.curation.complete import CompletedCase, complete_case
 from tests.support.proving import (
     ASKS,
     DENIES,

@@ -13,10 +13,8 @@ from medlive.llm.engine import UNPUBLISHABLE_ENGINES
 from medlive.snapshot import gates
 from medlive.snapshot.gate_processes import BATCH, GateWorkerDied, check_many
 from medlive.snapshot.gates import (
-    CaseFacts,
     Gate,
     content_hits,
-    fact_hits,
     gates_digest,
     release_hits,
     row_hits,
@@ -26,63 +24,6 @@ from medlive.snapshot.gates import (
 from medlive.snapshot.manifest import EngineUse
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from tests.unit.snapshot.conftest import PROVENANCE, make_case
-
-GOOD = CaseFacts(
-    publishable=True,
-    unpublishable_reason=None,
-    index_known=True,
-    claims_without_evidence=0,
-    open_disputes=0,
-)
-
-
-@pytest.mark.parametrize(
-    ("facts", "gate", "detail"),
-    [
-        (
-            replace(GOOD, withdrawn="the author asked for it"),
-            Gate.WITHDRAWN,
-            "withdrawn: the author asked for it",
-        ),
-        (replace(GOOD, open_disputes=1), Gate.DISPUTE, "a dispute is open"),
-        (replace(GOOD, open_disputes=2), Gate.DISPUTE, "2 disputes are open"),
-        (
-            replace(GOOD, claims_without_evidence=1),
-            Gate.EVIDENCE,
-            "a supported verdict without stored evidence",
-        ),
-        (
-            replace(GOOD, claims_without_evidence=3),
-            Gate.EVIDENCE,
-            "3 supported verdicts without stored evidence",
-        ),
-        (
-            replace(GOOD, index_known=False),
-            Gate.EVIDENCE,
-            "the evidence index it was judged by is not recorded",
-        ),
-        (
-            replace(GOOD, publishable=False, unpublishable_reason="made by rules"),
-            Gate.ENGINE,
-            "made by rules",
-        ),
-        (replace(GOOD, publishable=False), Gate.ENGINE, "not publishable"),
-    ],
-)
-def test_each_fact_that_keeps_a_case_out_has_its_gate_and_reason(
-    facts: CaseFacts, gate: Gate, detail: str
-) -> None:
-    (hit,) = fact_hits("c1", facts, publishable_only=True)
-    assert (hit.gate, hit.case_id, hit.detail) == (gate, "c1", detail)
-
-
-def test_a_case_that_is_not_publishable_goes_into_a_release_that_does_not_ask_for_it() -> (
-    None
-):
-    assert fact_hits("c1", GOOD, publishable_only=True) == []
-    assert (
-        fact_hits("c1", replace(GOOD, publishable=False), publishable_only=False) == []
-    )
 
 
 @pytest.mark.parametrize("engine", sorted(UNPUBLISHABLE_ENGINES))

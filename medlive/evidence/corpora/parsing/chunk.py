@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 
 from medlive.evidence.corpora.parsing.text import clean, language_of, one_line, slug
 from medlive.evidence.passage import Passage
@@ -93,8 +94,14 @@ def is_boilerplate(text: str) -> bool:
     return not _WORD.search(text) or _BOILERPLATE.search(text[:300]) is not None
 
 
-def _pieces(document: Document) -> Iterator[tuple[str, str, str]]:
-    """(label, text, language) of each passage to be."""
+class _Piece(NamedTuple):
+    label: str
+    text: str
+    language: str
+
+
+def _pieces(document: Document) -> Iterator[_Piece]:
+    """The texts of the passages to be."""
     cleaned = [
         (one_line(s.label)[:MAX_LABEL], clean(s.text)) for s in document.sections
     ]
@@ -102,7 +109,7 @@ def _pieces(document: Document) -> Iterator[tuple[str, str, str]]:
         for label, text in cleaned:
             language = document.language or language_of(text)
             for piece in chunk(text, LIMIT.get(language, DEFAULT_LIMIT)):
-                yield label, piece, language
+                yield _Piece(label, piece, language)
         return
     language = document.language or language_of(" ".join(text for _, text in cleaned))
     limit = LIMIT.get(language, DEFAULT_LIMIT)
@@ -110,16 +117,16 @@ def _pieces(document: Document) -> Iterator[tuple[str, str, str]]:
     pending = ""
     for label, text in cleaned:
         if pending and len(pending) + len(text) + 1 > limit:
-            yield _joined(labels), pending, language
+            yield _Piece(_joined(labels), pending, language)
             labels, pending = [], ""
         pieces = list(chunk(text, limit))
         for piece in pieces[:-1]:
-            yield label, piece, language
+            yield _Piece(label, piece, language)
         for piece in pieces[-1:]:
             labels.append(label)
             pending = f"{pending}\n{piece}" if pending else piece
     if pending:
-        yield _joined(labels), pending, language
+        yield _Piece(_joined(labels), pending, language)
 
 
 def _joined(labels: list[str]) -> str:

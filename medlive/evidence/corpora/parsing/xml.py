@@ -131,6 +131,16 @@ def local(tag: object) -> str:
     return tag.rpartition("}")[2].rpartition(":")[2] if isinstance(tag, str) else ""
 
 
+def child_of(element: Element | None, *names: str) -> Element | None:
+    """The first child with one of these local names; None without one."""
+    if element is None:
+        return None
+    for child in element:
+        if local(child.tag) in names:
+            return child
+    return None
+
+
 def flat(element: Element | None) -> str:
     """The element's text on one line.
 

@@ -1,0 +1,152 @@
+"""From a curation to a case that can be released: rubric and proof, then identifiers, then the kind of case."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.chain import with_holds
+from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
+from medlive.curation.second_reader import redact_texts
+from medlive.llm.engine import Engine
+from medlive.rubric.classify import classify
+from medlive.rubric.completion import DEFAULTS, Library, RubricSettings
+from medlive.rubric.lint import Finding
+from medlive.rubric.make import make_rubric
+from medlive.rubric.model import Rubric
+from medlive.rubric.proof import Proof
+from medlive.rubric.prove import GradeProbe
+
+_DETAIL = 2000
+"""Characters of a hold's detail, at most."""
+
+
+class CompletedCase(NamedTuple):
+    """A curation whose case can be released, or what keeps it from that."""
+
+    curation: Curation
+    rubric: Rubric | None  # None where an engine gave no usable reply
+    proof: Proof | None = None  # None where none was made
+
+
+class RedactedCase(NamedTuple):
+    """A case's texts and rubric without identifiers of people."""
+
+    text: CaseText
+    rubric: Rubric
+    found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>"
+    remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
+
+
+async def complete_case(
+    curation: Curation,
+    language: str,
+    respondents: Mapping[str, Engine],
+    first_rounds: Mapping[str, int] = MappingProxyType({}),
+    *,
+    library: Library | None = None,
+    settings: RubricSettings = DEFAULTS,
+    grade: GradeProbe | None = None,
+) -> CompletedCase:
+    """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
+
+    The curation is held where the rubric stays faulty or unproven or a name could not be removed; it failed, and
+    has no rubric, when an engine gave no usable reply.
+
+    Args:
+        curation: What the chain made of a thread.
+        language: "en" or "zh".
+        respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
+        first_rounds: As for `curate`.
+        library: Where points that the advice lacks are searched; None: the rubric is not completed.
+        settings: Whether and by whom it is completed.
+        grade: Grades the proof's answers; None makes no proof.
+    """
+    text, journal = curation.text, list(curation.calls)
+    assert text is not None
+    recorded = ["rubric", "reader"]
+    if grade is not None:
+        recorded += ["prober", "grader"]
+    roles = list(recorded)
+    if library is not None and settings.complete:
+        roles += [settings.completer, settings.second, "validator"]
+    agents: dict[str, Agent] = {}
+    for role in roles:
+        first_round = first_rounds.get(role, 0)
+        agents[role] = Agent(respondents[role], journal, language, first_round)
+    engines = dict(curation.engines)
+    for role in recorded:
+        engines[role] = agents[role].identity.as_json()
+    try:
+        made = await make_rubric(
+            curation, text, agents, library=library, settings=settings, grade=grade
+        )
+        redacted = await redact_case(text, made.rubric, agents["reader"])
+    except AgentFailure as failure:
+        failed = _failed(curation, failure)
+        failed = replace(failed, calls=tuple(journal), engines=engines)
+        return CompletedCase(failed, None)
+    rubric = await classify(redacted.text, redacted.rubric, agents["rubric"])
+    done = replace(curation, text=redacted.text, calls=tuple(journal), engines=engines)
+    holds = (
+        *_fault_holds(made.faults),
+        *_proof_holds(made.proof),
+        *_identifier_holds(redacted.remaining),
+    )
+    return CompletedCase(with_holds(done, holds), rubric, made.proof)
+
+
+async def redact_case(text: CaseText, rubric: Rubric, reader: Agent) -> RedactedCase:
+    """Remove identifiers from every text that a release would hold of a case. Raises AgentFailure."""
+    texts = asdict(text)
+    for criterion in rubric.criteria:
+        texts[criterion.id] = criterion.criterion
+    redacted = await redact_texts(texts, reader)
+    criteria = [
+        replace(criterion, criterion=redacted.texts[criterion.id])
+        for criterion in rubric.criteria
+    ]
+    return RedactedCase(
+        text=CaseText(**{name: redacted.texts[name] for name in asdict(text)}),
+        rubric=replace(rubric, criteria=tuple(criteria)),
+        found=redacted.found,
+        remaining=redacted.remaining,
+    )
+
+
+def _failed(curation: Curation, failure: AgentFailure) -> Curation:
+    return replace(
+        curation,
+        outcome=Outcome.FAILED,
+        stage=Stage.RUBRIC,
+        reason=failure.reason,
+        detail=failure.detail,
+        holds=(),
+    )
+
+
+def _fault_holds(faults: Sequence[Finding]) -> tuple[Hold, ...]:
+    if not faults:
+        return ()
+    details, criteria = [], []
+    for fault in faults:
+        subject = fault.criterion or "rubric"
+        details.append(f"{subject}: {fault.fault.value}: {fault.detail}")
+        if fault.criterion:
+            criteria.append(fault.criterion)
+    detail = "; ".join(details)[:_DETAIL]
+    return (Hold(Reason.RUBRIC_FAULTY, detail, tuple(criteria)),)
+
+
+def _proof_holds(proof: Proof | None) -> tuple[Hold, ...]:
+    if proof is None or proof.passed:
+        return ()
+    detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in proof.last_failures)
+    return (Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL]),)
+
+
+def _identifier_holds(remaining: Sequence[str]) -> tuple[Hold, ...]:
+    if not remaining:
+        return ()
+    return (Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL]),)
