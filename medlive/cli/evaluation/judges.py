@@ -9,16 +9,12 @@ from typer import Option
 from medlive.cli.evaluation.meta import print_figures
 from medlive.cli.evaluation.options import (
     DrawsOption,
-    ErrataFileOption,
-    ModeOption,
     RunArgument,
     RunsArgument,
     SeedOption,
-    read_mode,
 )
-from medlive.cli.options import JsonOption, ReplaceOption, read_settings
+from medlive.cli.options import JsonOption
 from medlive.cli.output import attributes, echo, pick, print_result, print_table, say
-from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.agreement.judges import Judges
@@ -149,36 +145,19 @@ def settle(
     adjudicator: Annotated[
         str | None, Option(metavar="NAME", help="The rater who settles disagreements.")
     ] = None,
-    sheet: Annotated[
-        Path | None,
-        Option(
-            metavar="FOLDER", help="Write blind sheets of what is left, for --rater."
-        ),
-    ] = None,
-    rater: Annotated[
-        list[str] | None, Option(metavar="NAME", help="Who is to rate; repeatable.")
-    ] = None,
-    seed: Annotated[int, Option(min=0, help="Of a sheet's order.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Write a third grading of a run: both judges where they agree, people where not, else ungraded.
 
-    People's ratings are a sheet's or a study's (a grader check of the review desk). The same files again add
+    People's ratings are a study's (a grader check of the review desk) or of a file. The same files again add
     nothing.
     """
     from medlive.evaluation.agreement.settle import settle as settle_run
-    from medlive.evaluation.agreement.sheets import write_open
 
-    if bool(sheet) is not bool(rater):
-        raise UsageError("--sheet and --rater belong together")
     found = settle_run(run_dir, judge or (), human=human or (), adjudicator=adjudicator)
     value = attributes(
         found, "name judge judges criteria agreed people overruled new"
     ) | {"open": len(found.open)}
-    if sheet is not None:
-        value["files"] = write_open(
-            run_dir, sheet, rater or (), set(found.open), seed=seed
-        ).files
     print_result(value, as_json, lambda: _show_settled(found), notes=found.notes)
 
 
@@ -191,62 +170,3 @@ def _show_settled(found: "Settled") -> None:
             f"on {found.overruled} criteria people decided against both judges; the judges' verdict stands"
         )
     echo(f"--judge {found.judge.removeprefix('sha256:')[:12]}")
-
-
-@app.command()
-def export(
-    runs: RunsArgument,
-    out: Annotated[Path, Option(help="The folder to write.")],
-    mode: ModeOption = "rubric",
-    validation: Annotated[
-        list[str] | None,
-        Option(
-            metavar="MODEL", help="A model of validation.jsonl; repeatable [drawn]."
-        ),
-    ] = None,
-    test: Annotated[
-        list[str] | None,
-        Option(metavar="MODEL", help="A model of test.jsonl; repeatable [drawn]."),
-    ] = None,
-    judge: Annotated[
-        str | None, Option(metavar="DIGEST", help="The settled grading, of several.")
-    ] = None,
-    errata_file: ErrataFileOption = None,
-    seed: Annotated[int, Option(min=0, help="Of the draw of models.")] = 0,
-    replace: ReplaceOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Write chat lines to fine-tune a local judge on, from settled runs, split by the model that answered.
-
-    Each line is a request as a grader is sent it and a reply as it is read. What was withdrawn, cases that are not
-    released, and what is not settled are left out; left_out.jsonl says which and why.
-    """
-    from medlive.evaluation.agreement.training import export_training
-    from medlive.evaluation.scoring.errata import ErrataSearch
-    from medlive.service.paths import snapshots_path
-
-    search = ErrataSearch(errata_file, snapshots_path(read_settings()))
-    made = export_training(
-        runs,
-        out,
-        search,
-        mode=read_mode(mode),
-        judge=judge,
-        validation=validation or (),
-        test=test or (),
-        seed=seed,
-        replace=replace,
-    )
-    files = made["files"].items()
-    rows = [
-        [out / name, of["lines"], of.get("criteria"), of.get("met")]
-        for name, of in files
-    ]
-    print_result(
-        made,
-        as_json,
-        lambda: print_table(["file", "lines", "criteria", "met"], rows),
-        notes=made["notes"],
-    )
-    for why, n in made["left_out"].items() if not as_json else ():
-        say(f"left out: {n}: {why}")

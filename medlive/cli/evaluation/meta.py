@@ -10,12 +10,10 @@ from typer import Option
 from medlive.cli.evaluation.options import RunArgument
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
 from medlive.cli.output import (
-    attributes,
     new_file,
     pick,
     print_result,
     print_table,
-    say,
 )
 from medlive.errors import UsageError
 
@@ -43,27 +41,6 @@ class Others:
     judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheets:
-    """Blank sheets for people to rate on."""
-
-    sheet: Annotated[
-        Path | None,
-        Option(
-            metavar="FOLDER",
-            help="Only write sheets: for --rater, or with --human of disagreements.",
-        ),
-    ] = None
-    rater: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="Who is to rate; any number of them."),
-    ] = None
-    about: Annotated[
-        str, Option(help="What a sheet asks about: answers, or the cases themselves.")
-    ] = "answers"
-    sample: Annotated[int | None, Option(min=1, help="Cases on a sheet [all].")] = None
-
-
 @grouped
 def meta(
     run_dir: RunArgument,
@@ -71,12 +48,9 @@ def meta(
     people: People,
     others: Others,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[
-        int, Option(min=0, help="Of the bootstrap, and of a sheet's order.")
-    ] = 0,
-    sheets: Sheets,
+    seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
     quality: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="Filled sheets on the cases.")
+        list[Path] | None, Option(metavar="FILE", help="Ratings of the cases.")
     ] = None,
     as_json: JsonOption = False,
     out: Annotated[
@@ -86,19 +60,21 @@ def meta(
 ) -> None:
     """Compare a run's grading with people, with a direct judge and with itself.
 
-    With --sheet it writes blank sheets for people to rate on, with --quality it reads those about the cases.
+    With --quality it reads people's ratings of the cases instead.
     """
     from medlive.evaluation.agreement.case_ratings import quality as read_quality
     from medlive.evaluation.agreement.meta import meta_run
     from medlive.report.tables import json_bytes, write_whole
 
-    _check_options(sheets, quality, people, others, out)
+    if quality and any(
+        (people.human, people.adjudicator, others.baseline, others.judge)
+    ):
+        raise UsageError(
+            "--quality is about the cases alone: leave what compares answers out"
+        )
     file = None if out is None else out / ("quality.json" if quality else "meta.json")
     if file is not None:
         new_file(file, replace)
-    if sheets.sheet is not None:
-        _write_sheets(run_dir, sheets.sheet, sheets, people, seed, as_json)
-        return
     found: Any
     if quality:
         found = read_quality(run_dir, quality, draws=draws, seed=seed)
@@ -116,87 +92,6 @@ def meta(
         write_whole(file, json_bytes(found.as_json()))
     show = _show_quality if quality else _show
     print_result(found.as_json(), as_json, lambda: show(found), notes=found.notes)
-
-
-def _check_options(
-    sheets: Sheets,
-    quality: list[Path] | None,
-    people: People,
-    others: Others,
-    out: Path | None,
-) -> None:
-    if sheets.about not in ("answers", "cases"):
-        raise UsageError(f"--about {sheets.about}: choose answers or cases")
-    if sheets.sheet is not None:
-        if out is not None:
-            raise UsageError(
-                "--sheet says where its files go, and compares nothing: leave --out out"
-            )
-        return
-    if sheets.rater or sheets.sample or sheets.about != "answers":
-        raise UsageError("--rater, --sample and --about belong to --sheet")
-    if quality and any(
-        (people.human, people.adjudicator, others.baseline, others.judge)
-    ):
-        raise UsageError(
-            "--quality is about the cases alone: leave what compares answers out"
-        )
-
-
-def _write_sheets(
-    run_dir: Path, folder: Path, given: Sheets, people: People, seed: int, as_json: bool
-) -> None:
-    from medlive.evaluation.agreement.case_ratings import write_quality_sheets
-    from medlive.evaluation.agreement.sheets import MOST_CELL, write_sheets
-
-    human, adjudicator, raters = (
-        people.human or [],
-        people.adjudicator,
-        given.rater or [],
-    )
-    if given.about == "cases" and (adjudicator or human):
-        raise UsageError("--about cases takes --rater and --sample alone")
-    if not adjudicator and not human:
-        write = write_quality_sheets if given.about == "cases" else write_sheets
-        made = write(run_dir, folder, raters, sample=given.sample, seed=seed)
-    elif not adjudicator or not human or raters or given.sample:
-        hint = "medlive eval meta RUN --sheet FOLDER --rater A --rater B"
-        raise UsageError(
-            "--sheet takes --rater, or --human and --adjudicator for disagreements",
-            hint=hint,
-        )
-    else:
-        made = _adjudication(run_dir, folder, adjudicator, human, seed)
-    value = attributes(made, "files items cases cut") | {"seed": seed}
-    rows, title = (
-        [[path] for path in made.files],
-        f"{made.items} ratings of {made.cases} cases",
-    )
-    print_result(value, as_json, lambda: print_table(["file"], rows, title=title))
-    if made.cut:
-        say(
-            f"{made.cut} questions or answers exceed a spreadsheet's cell of {MOST_CELL:,} characters"
-        )
-
-
-def _adjudication(
-    run_dir: Path, folder: Path, adjudicator: str, human: list[Path], seed: int
-) -> Any:
-    from medlive.evaluation.agreement.humans import read_humans
-    from medlive.evaluation.agreement.sheets import (
-        items_of,
-        places_of,
-        write_adjudication,
-    )
-    from medlive.evaluation.runs.folder import open_run
-
-    run = open_run(run_dir)
-    ratings = read_humans(
-        *human, items=places_of(items_of(run.cases, run.answers()[0]))
-    )
-    for note in ratings.notes:
-        say(note)
-    return write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
 
 
 def print_figures(

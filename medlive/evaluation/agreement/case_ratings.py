@@ -1,6 +1,6 @@
 """Physicians' ratings of the cases: coherence of the narrative, quality of the advice, validity of each criterion.
 
-Writes blank sheets as for LiveMedBench's Table 1 and evaluates the ratings. Scales: 0 to 2 for narrative with
+Evaluates the ratings that a study exports, as LiveMedBench's Table 1. Scales: 0 to 2 for narrative with
 query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Needs only a run's cases.
 """
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.sheets import Sheets, draw_cases, put_sheets
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.tables import add_rows
@@ -33,21 +32,8 @@ ASPECTS: Final[Mapping[str, int]] = {
     "criterion": 2,
 }
 """The rated aspects, with the number of values on their scales."""
-COLUMNS: Final = (
-    "item",
-    "rater",
-    "number",
-    "case",
-    "language",
-    "aspect",
-    "question",
-    "advice",
-    "criterion",
-    "rating",
-    "comment",
-)
 LEAST_ITEMS: Final = 5
-_BLANK: Final = "medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
+_EXPORT: Final = "the results of a study of cases (/review) link to its ratings"
 _UNKNOWN: Final = "items belong to other cases or changed texts; left out"
 
 
@@ -106,41 +92,10 @@ class Quality:
         }
 
 
-def write_quality_sheets(
-    run_dir: Path,
-    folder: Path,
-    raters: Sequence[str],
-    *,
-    sample: int | None = None,
-    seed: int = 0,
-) -> Sheets:
-    """Write a blank sheet for each rater; arguments and errors as for `sheets.write_sheets`."""
-    cases = open_run(run_dir).cases
-    chosen = draw_cases((case.case_id for case in cases), sample, seed)
-    rows = [
-        [
-            {
-                "item": item.id,
-                "language": case.language,
-                "aspect": item.aspect,
-                "question": case.question,
-                "advice": case.advice,
-                "criterion": item.criterion,
-            }
-            for item in case_items(case)
-        ]
-        for case in cases
-        if case.case_id in chosen
-    ]
-    return put_sheets(
-        folder, raters, "how-to-rate-cases.txt", COLUMNS, rows, seed, mix=False
-    )
-
-
 def quality(
     run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0
 ) -> Quality:
-    """Evaluate filled sheets about the run's cases.
+    """Evaluate files of ratings of the run's cases.
 
     Raises BadInput if lines are invalid, a rater contradicts themselves, or nothing matches the current cases.
     """
@@ -274,7 +229,7 @@ def _read(
         skipped[_add(given, values, items)] += 1
 
     for path in files:
-        add_rows(path, ("item", "rater", "rating"), add, hint=_BLANK)
+        add_rows(path, ("item", "rater", "rating"), add, hint=_EXPORT)
     if not given:
         unknown = skipped[_UNKNOWN]
         found = (

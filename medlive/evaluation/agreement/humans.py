@@ -159,7 +159,7 @@ class RatingCollector:
         if self.foreign and not self.ratings:
             raise BadInput(
                 f"{name}: no item matches the run's current answers and criteria",
-                hint="name the run that the sheet was made for; its answers or criteria may have changed",
+                hint="name the run that was rated; its answers or criteria may have changed",
             )
         if not self.ratings:
             raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
@@ -215,7 +215,7 @@ def _similar_names(raters: Iterable[str]) -> list[str]:
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
     """Read human ratings in medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
 
-    `items` has the criteria of a run's item ids (`sheets.places_of`).
+    `items` has the criteria of a run's item ids (`items.places_of`).
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.

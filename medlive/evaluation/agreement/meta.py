@@ -13,6 +13,7 @@ import numpy as np
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, read_humans, read_scores
+from medlive.evaluation.agreement.items import items_of, places_of
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
     INVALID,
@@ -31,7 +32,6 @@ from medlive.evaluation.agreement.reliability import (
     repeated,
     scores_of,
 )
-from medlive.evaluation.agreement.sheets import items_of, places_of
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
