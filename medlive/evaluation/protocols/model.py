@@ -138,7 +138,7 @@ class Protocol(BaseModel, ABC):
         """The tables. Raises UsageError for material that the protocol cannot work on."""
 
 
-def mean(values: Sequence[float]) -> float | None:
+def mean(values: Sequence[float] | Floats) -> float | None:
     """The mean; None of nothing."""
     return float(np.mean(values)) if len(values) else None
 
