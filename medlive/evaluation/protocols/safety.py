@@ -192,10 +192,7 @@ class ActiveSafety(Protocol):
         by_kind: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
         for run in material:
-            try:
-                given = [outcome(case, answer) for case, answer in run.answered()]
-            except ValueError as exc:
-                raise UsageError(str(exc)) from exc
+            given = _outcomes(run)
             scored = [one for one in given if one is not None]
             wrong = [one for one in scored if one.edit is not None]
             clean = [one for one in scored if one.edit is None]
@@ -226,6 +223,14 @@ class ActiveSafety(Protocol):
             Table("By kind of error", kinds, by_kind),
         ]
         return Results(tables, figures)
+
+
+def _outcomes(run: Subject) -> list[Outcome | None]:
+    """What the model made of each advice; None where an answer cannot be read. Raises UsageError."""
+    try:
+        return [outcome(case, answer) for case, answer in run.answered()]
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
 
 
 class _Shares(NamedTuple):
