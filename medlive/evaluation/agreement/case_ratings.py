@@ -70,6 +70,11 @@ class AspectQuality:
     macro_f1: Estimate
     """The mean over pairs of raters, over the values of the scale; either may be the reference."""
 
+    @property
+    def name(self) -> str:
+        """The aspect in words."""
+        return self.aspect.replace("_", " ")
+
 
 @dataclass(frozen=True, slots=True)
 class Quality:

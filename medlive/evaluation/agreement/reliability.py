@@ -72,6 +72,16 @@ class Confusion:
     invalid_met: int = 0
     invalid_not_met: int = 0
 
+    @property
+    def differing(self) -> int:
+        """Items that only one of both calls met."""
+        return self.first_only + self.second_only
+
+    @property
+    def invalid(self) -> int:
+        """Items on which the second rater's reply had no verdict."""
+        return self.invalid_met + self.invalid_not_met
+
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
