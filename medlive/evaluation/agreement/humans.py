@@ -5,7 +5,7 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 
 - `case_id`, `criterion_id` and `met`: JSON true, false or null; in CSV true/false, yes/no, met/not met, 1/0,
   是/否, empty for none;
-- or `item` and `met`, as `medlive eval meta --sheet` wrote the item: the criterion and the answer in one id;
+- or `item` and `met`, as a study exports the item: the criterion and the answer in one id;
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
 One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
