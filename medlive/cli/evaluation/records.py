@@ -10,7 +10,7 @@ Columns = Mapping[str, Callable[[Record], object]]
 
 
 def print_records(
-    title: str,
+    title: str | None,
     records: Iterable[Record],
     columns: Columns[Record],
     *,
@@ -19,7 +19,7 @@ def print_records(
     """Print a table with a row for each record.
 
     Args:
-        title: The table's.
+        title: The table's, if it has one.
         records: What the rows are about.
         columns: Title → what the column shows; estimates with their interval.
         dim: Which rows are printed faintly.
