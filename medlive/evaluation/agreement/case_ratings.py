@@ -131,10 +131,13 @@ def aspect_figures(
     draws: int = 1000,
     seed: int = 0,
 ) -> tuple[AspectQuality, ...]:
-    """The figures of each aspect; the draws depend on the order of the items, not on that of `given`."""
+    """The figures of each aspect of cases, whatever else was rated.
+
+    The draws depend on the order of the items, not on that of `given`.
+    """
     rated: dict[str, list[Item]] = {aspect: [] for aspect in ASPECTS}
     for item in items:
-        if item.id in given:
+        if item.aspect in rated and item.id in given:
             rated[item.aspect].append(item)
     estimate_fn = partial(estimate, draws=draws, seed=seed)
     figures = []
