@@ -4,6 +4,7 @@ import asyncio
 import csv
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.case_ratings import (
     ASPECTS,
     Item,
+    aspect_figures,
     case_items,
     quality,
 )
@@ -159,3 +161,11 @@ async def test_the_command(run: Path, tmp_path: Path) -> None:
     )
     wrong = await call("--quality", path, "--human", path)
     assert isinstance(wrong.exception, UsageError)
+
+
+def test_what_is_rated_beside_cases_is_passed_over(run: Path) -> None:
+    item = rated_items(run)[0]
+    verdict = replace(item, id="i-1", aspect="verdict")
+    ratings = {item.id: {"ann": 1}, verdict.id: {"ann": 1}}
+    figures = aspect_figures([item, verdict], ratings, ["ann"], draws=100)
+    assert [one.raters[0].agreed.n for one in figures] == [1, 0, 0]
