@@ -49,10 +49,7 @@ def verdicts(state: Verification, out: Faults) -> None:
     by_case: dict[str, list[Grade]] = {case.case_id: [] for case in cases}
     for grade in grades:
         by_case.setdefault(grade.case_id, []).append(grade)
-    answers = {}
-    for answer in state.require_rows(state.answers, RESPONSES):
-        if answer.gradable:
-            answers[answer.case_id] = answer
+    answers = _answers_with_text(state)
     order: list[tuple[str, str]] = []
     wanted = unverifiable = 0
     for case in cases:
@@ -76,12 +73,18 @@ def verdicts(state: Verification, out: Faults) -> None:
         )
     # A missing row counts as ungraded, like a row without a verdict.
     ungraded = wanted - sum(grade.met is not None for grade in grades)
-    if ungraded > 0:
-        state.add_note(f"{ungraded} of {wanted} criteria are ungraded")
-    if unverifiable:
-        state.add_note(
-            f"{unverifiable} of {len(grades)} verdicts have no stored reply to check them against"
-        )
+    notes = {
+        f"{ungraded} of {wanted} criteria are ungraded": ungraded,
+        f"{unverifiable} of {len(grades)} verdicts have no stored reply to check them against": unverifiable,
+    }
+    for note, n in notes.items():
+        if n > 0:
+            state.add_note(note)
+
+
+def _answers_with_text(state: Verification) -> dict[str, Answer]:
+    rows = state.require_rows(state.answers, RESPONSES)
+    return {answer.case_id: answer for answer in rows if answer.gradable}
 
 
 class _Case:
