@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from medlive.charts.bars import ticks_of
@@ -83,30 +84,17 @@ def intervals(
     Raises:
         ValueError: If there are more than two series, or a row has another number of values.
     """
-    rows = [row for group in groups for row in group.rows]
+    rows = list(chain.from_iterable(group.rows for group in groups))
     named, wide = _named(series, rows), frame.width > WIDTH
-    out = Drawing(
-        frame, [(name, value.text + value.more) for name, value in named], style=_STYLE
-    )
+    values = [(name, value.text + value.more) for name, value in named]
+    out = Drawing(frame, values, style=_STYLE)
     if not named:
         return out.empty()
-    reach = [
-        *ends,
-        *(end for _, value in named for end in value.ends),
-        *([] if origin is None else [origin]),
-    ]
-    low, high = min(reach), max(reach)
-    ticks = ticks_of(
-        low, high if high - low >= _LEAST_SPAN else low + 1.0, 8 if wide else 4
-    )
-    behind = min(
-        max(text_width(_text(value, wide), SMALL) for _, value in named) + 12,
-        frame.width / 2,
-    )
-    widest = max(text_width(row.label, SIZE) for row in rows)
-    left = (
-        PAD + 6 + (min(max(widest + PAD, 110.0), 0.36 * frame.width) if wide else 0.0)
-    )
+    reach = [*ends] if origin is None else [*ends, origin]
+    ticks = _scale([value for _, value in named], reach, 8 if wide else 4)
+    texts = max(text_width(_text(value, wide), SMALL) for _, value in named)
+    behind = min(texts + 12, frame.width / 2)
+    left = PAD + 6.0 + (_label_width(rows, frame) if wide else 0.0)
     span = frame.width - PAD - behind - left - 6
 
     def at(value: float) -> float:
@@ -115,37 +103,64 @@ def intervals(
     if len(series) > 1:
         _legend(out, series)
     top = out.y + 4
-    tall = _LINE * len(named) + sum(
-        24 * bool(group.heading) + (3 if wide else 21) * len(group.rows)
-        for group in groups
-    )
-    for tick in ticks:
-        out.line(
-            at(tick),
-            top,
-            at(tick),
-            top + tall,
-            classes="mc-z" if tick == origin else "mc-g",
-        )
-        out.text(
-            max(at(tick), PAD + 8),
-            top + tall + 14,
-            f"{tick:g}",
-            anchor="middle",
-            classes="mc-m mc-s",
-        )
+    tall = _LINE * len(named) + (3 if wide else 21) * len(rows)
+    tall += 24 * sum(bool(group.heading) for group in groups)
+    _ticks(out, ticks, at, top, tall, origin)
     for group in groups:
-        if group.heading:
-            out.y += 3
-            out.heading(group.heading)
-        for row in group.rows:
-            _row(out, series, row, at, left if wide else 0.0, behind - 10)
+        _group(out, series, group, at, left if wide else 0.0, behind - 10)
     out.y = top + tall + 14
     if axis:
         out.y += 16
         out.text(left, out.y, axis, classes="mc-m mc-s", room=frame.width - PAD - left)
     out.y += 4
     return out.svg()
+
+
+def _group(
+    out: Drawing,
+    series: Sequence[str],
+    group: IntervalGroup,
+    at: Callable[[float], float],
+    left: float,
+    room: float,
+) -> None:
+    if group.heading:
+        out.y += 3
+        out.heading(group.heading)
+    for row in group.rows:
+        _row(out, series, row, at, left, room)
+
+
+def _label_width(rows: Sequence[IntervalRow], frame: Frame) -> float:
+    widest = max(text_width(row.label, SIZE) for row in rows)
+    return min(max(widest + PAD, 110.0), 0.36 * frame.width)
+
+
+def _scale(
+    values: Sequence[Interval], reach: Sequence[float], most: int
+) -> list[float]:
+    """Ticks from below all values to above them."""
+    ends = [*reach]
+    for value in values:
+        ends += value.ends
+    low, high = min(ends), max(ends)
+    return ticks_of(low, high if high - low >= _LEAST_SPAN else low + 1.0, most)
+
+
+def _ticks(
+    out: Drawing,
+    ticks: Sequence[float],
+    at: Callable[[float], float],
+    top: float,
+    tall: float,
+    origin: float | None,
+) -> None:
+    """Vertical lines with their values below; the origin's is darker."""
+    for tick in ticks:
+        x, below = at(tick), top + tall
+        out.line(x, top, x, below, classes="mc-z" if tick == origin else "mc-g")
+        place = max(x, PAD + 8)
+        out.text(place, below + 14, f"{tick:g}", anchor="middle", classes="mc-m mc-s")
 
 
 def interval_lines(values: Sequence[Interval | None]) -> list[str]:

@@ -1,6 +1,7 @@
 """Lines over time: up to six in one plot, more in a plot each."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -120,75 +121,81 @@ def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line]) -> str:
 
 def _ends(series: Sequence[Line], banded: bool) -> tuple[float, float]:
     """The least and the greatest value shown; a faint point's interval would stretch the scale for all others."""
-    known = [p for line in series for p in line.points if p.value is not None]
-    ends = [
-        e
-        for p in known
-        for e in ((p.value, p.low, p.high) if banded and not p.faint else (p.value,))
-        if e is not None
-    ]
+    ends: list[float] = []
+    for line in series:
+        for point in line.points:
+            if point.value is not None:
+                ends.append(point.value)
+                if banded and not point.faint:
+                    ends += [e for e in (point.low, point.high) if e is not None]
     low, high = min(ends), max(ends)
     return (low, high) if high - low > 1e-6 else (low - 0.5, low + 0.5)
 
 
 def _together(out: Drawing, labels: Sequence[str], series: Sequence[Line]) -> None:
-    marked = any(line.mark is not None for line in series)
     _legend(out, series)
-    ticks = ticks_of(*_ends(series, banded=len(series) == 1))
+    alone = len(series) == 1
+    ticks = ticks_of(*_ends(series, banded=alone))
     left = PAD + max(text_width(f"{t:g}", SMALL) for t in ticks) + 8
     # The marks of cutoffs stand on the plot, those of one month above one another.
-    stacked = max(
-        (
-            sum(o.mark == line.mark for o in series)
-            for line in series
-            if line.mark is not None
-        ),
-        default=0,
-    )
-    top = out.y + 10 + (12 * stacked if marked else 0)
-    plot = _Plot(left, top, (out.width - PAD - left) / len(labels), _TALL, ticks)
+    cutoffs = Counter(line.mark for line in series if line.mark is not None)
+    top = out.y + 10 + 12 * max(cutoffs.values(), default=0)
+    pitch = (out.width - PAD - left) / len(labels)
+    plot = _Plot(left=left, top=top, pitch=pitch, tall=_TALL, ticks=ticks)
     _grid(out, plot, out.width - PAD)
-    heights: dict[int, int] = {}
+    _cutoffs(out, plot, series)
     for number, line in enumerate(series):
-        if line.mark is not None:
-            x, level = left + plot.pitch * line.mark, heights.get(line.mark, 0)
-            heights[line.mark] = level + 1
-            out.tooltip(f"{line.label}: cutoff")
-            d = f"M{_path([(x, top - 3), (x, top + _TALL)])}"
-            out.draw(f'<path d="{d}" class="mc-l{number}" stroke-dasharray="1 4"/>')
-            _mark(out, number, x, top - 9 - 12 * level)
-            out.end()
-    for number, line in enumerate(series):
-        _line(out, line, number, plot, band=len(series) == 1)
+        _line(out, line, number, plot, band=alone)
         for place, (label, point) in enumerate(zip(labels, line.points, strict=True)):
-            if point.value is not None:
-                around = (
-                    ""
-                    if point.low is None
-                    else f", {point.low:z.1f} to {point.high:z.1f}"
-                )
-                out.tooltip(
-                    f"{line.label}, {label}: {point.value:z.1f}{around}, n={point.n}"
-                )
-                _mark(out, number, *plot.spot(place, point.value), hollow=point.faint)
-                out.end()
-    most = [max(line.points[k].n for line in series) for k in range(len(labels))]
-    for place, n in enumerate(most):
-        tall = n / (max(most) or 1) * (_FOOT - 2)
-        out.tooltip(f"{labels[place]}: n={n} at most")
-        out.rect(
-            plot.spot(place, 0)[0] - plot.pitch * 0.35,
-            top + _TALL + 4 + _FOOT - tall,
-            plot.pitch * 0.7,
-            tall,
-            "mc-n",
-        )
-        out.end()
+            _point(out, plot, number, place, f"{line.label}, {label}", point)
+    _foot(out, plot, labels, series)
     out.y = top + _TALL + _FOOT + 20
     free = 0.0
     for place, label in enumerate(labels):
         free = _month(out, plot, place, label, out.width, free)
     out.y += 4
+
+
+def _cutoffs(out: Drawing, plot: _Plot, series: Sequence[Line]) -> None:
+    """A dotted line and a mark for each line's cutoff."""
+    heights = Counter[int]()
+    for number, line in enumerate(series):
+        if line.mark is not None:
+            x, level = plot.left + plot.pitch * line.mark, heights[line.mark]
+            heights[line.mark] += 1
+            out.tooltip(f"{line.label}: cutoff")
+            d = f"M{_path([(x, plot.top - 3), (x, plot.top + _TALL)])}"
+            out.draw(f'<path d="{d}" class="mc-l{number}" stroke-dasharray="1 4"/>')
+            _mark(out, number, x, plot.top - 9 - 12 * level)
+            out.end()
+
+
+def _point(
+    out: Drawing, plot: _Plot, number: int, place: int, name: str, point: Point
+) -> None:
+    """A point's mark, with its value as a tooltip."""
+    if point.value is None:
+        return
+    around = ""
+    if point.low is not None:
+        around = f", {point.low:z.1f} to {point.high:z.1f}"
+    out.tooltip(f"{name}: {point.value:z.1f}{around}, n={point.n}")
+    _mark(out, number, *plot.spot(place, point.value), hollow=point.faint)
+    out.end()
+
+
+def _foot(
+    out: Drawing, plot: _Plot, labels: Sequence[str], series: Sequence[Line]
+) -> None:
+    """The strip that shows n under the plot."""
+    most = [max(line.points[k].n for line in series) for k in range(len(labels))]
+    wide, bottom = plot.pitch * 0.7, plot.top + _TALL + 4 + _FOOT
+    for place, n in enumerate(most):
+        tall = n / (max(most) or 1) * (_FOOT - 2)
+        x = plot.spot(place, 0)[0] - plot.pitch * 0.35
+        out.tooltip(f"{labels[place]}: n={n} at most")
+        out.rect(x, bottom - tall, wide, tall, "mc-n")
+        out.end()
 
 
 def _month(
@@ -240,22 +247,26 @@ def _grid(out: Drawing, plot: _Plot, right: float) -> None:
 
 
 def _line(out: Drawing, line: Line, number: int, plot: _Plot, *, band: bool) -> None:
-    points = line.points
     dash = f' stroke-dasharray="{_DASHES[number]}"' if _DASHES[number] else ""
-    for run in _stretches(
-        [place for place, point in enumerate(points) if point.value is not None]
-    ):
-        for part in _stretches(
-            [k for k in run if points[k].low is not None and not points[k].faint]
-        ):
-            if band and len(part) > 1:
-                upper = [plot.spot(k, points[k].high or 0.0) for k in part]
-                lower = [plot.spot(k, points[k].low or 0.0) for k in reversed(part)]
-                out.draw(f'<path d="M{_path([*upper, *lower])}Z" class="mc-a"/>')
-        spots = [plot.spot(k, points[k].value or 0.0) for k in run]
+    known = [k for k, point in enumerate(line.points) if point.value is not None]
+    for run in _stretches(known):
+        if band:
+            _band(out, line, run, plot)
+        spots = [plot.spot(k, line.points[k].value or 0.0) for k in run]
         # A month between two gaps is seen as a dash.
         spots += [(spots[0][0] + 2, spots[0][1])] if len(spots) == 1 else []
         out.draw(f'<path d="M{_path(spots)}" class="mc-l{number}"{dash}/>')
+
+
+def _band(out: Drawing, line: Line, run: Sequence[int], plot: _Plot) -> None:
+    """The intervals of a stretch of points, but not at faint ones."""
+    points = line.points
+    certain = [k for k in run if points[k].low is not None and not points[k].faint]
+    for part in _stretches(certain):
+        if len(part) > 1:
+            upper = [plot.spot(k, points[k].high or 0.0) for k in part]
+            lower = [plot.spot(k, points[k].low or 0.0) for k in reversed(part)]
+            out.draw(f'<path d="M{_path([*upper, *lower])}Z" class="mc-a"/>')
 
 
 def _mark(

@@ -175,12 +175,12 @@ def _values(
     """What `<desc>` tells of each cell that has a value, or a text in its place."""
     if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
         raise ValueError("a matrix needs a cell for each row and column")
-    return [
-        (f"{row}, {column}", cell.tooltip or cell.text)
-        for row, line in zip(rows, cells, strict=True)
-        for column, cell in zip(columns, line, strict=True)
-        if cell.value is not None or cell.text
-    ]
+    values = []
+    for row, line in zip(rows, cells, strict=True):
+        for column, cell in zip(columns, line, strict=True):
+            if cell.value is not None or cell.text:
+                values.append((f"{row}, {column}", cell.tooltip or cell.text))
+    return values
 
 
 def _ends(scale: Scale, cells: Sequence[Cell]) -> tuple[float, float, tuple[str, str]]:

@@ -129,7 +129,8 @@ def _print(
     if not frozen.publishable:
         echo("Not publishable: " + "; ".join(frozen.why_not) + ".")
     echo()
-    print_scores(done.scores)
+    if done.scores is not None:
+        print_scores(done.scores)
     if recorded:
         echo(
             "Curated from recorded replies of a language model; where none is recorded, by the rules engine."

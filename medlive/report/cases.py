@@ -87,12 +87,10 @@ def case_lists(
     report: Report, found: Sequence[Entry], *, linked: bool
 ) -> Iterator[tuple[str, str]]:
     """(file name, page) of each list; `linked`: whether each case has a page of its own."""
-    parts = dict(_lists(found))
-    for number, part in parts.items():
-        yield (
-            list_name(number),
-            _list(report, part, number, len(parts), len(found), linked),
-        )
+    parts = list(_lists(found))
+    for number, part in parts:
+        text = _list(report, part, number, len(parts), len(found), linked)
+        yield list_name(number), text
 
 
 def _list(
@@ -103,11 +101,9 @@ def _list(
     total: int,
     linked: bool,
 ) -> str:
-    others = (k for k in range(1, lists + 1) if k != number)
-    selects = {
-        name: sorted({getattr(e.case, name) or "" for e in part} - {""})
-        for name in _FIELDS
-    }
+    selects = {}
+    for name in _FIELDS:
+        selects[name] = sorted({getattr(e.case, name) or "" for e in part} - {""})
     body = render(
         "case_list.html",
         report=report,
@@ -125,13 +121,14 @@ def _list(
         "models": [model.label for model in report.models],
         "cases": [_data(entry) for entry in part],
     }
+    nav = [("index.html", "Scores")]
+    for other in range(1, lists + 1):
+        if other != number:
+            nav.append((list_name(other), f"Cases, list {other}"))
     return page(
         f"medlive: cases of {report.cases_named}",
         body,
-        [
-            ("index.html", "Scores"),
-            *((list_name(k), f"Cases, list {k}") for k in others),
-        ],
+        nav,
         script=resource("script.js"),
         data=json_text(json.dumps(data, ensure_ascii=False, separators=(",", ":"))),
     )
@@ -236,27 +233,26 @@ def _grades(model: ModelScore) -> Mapping[str, Mapping[str, Grade]]:
 
 
 def _nav(found: Sequence[Entry], place: int) -> list[tuple[str, str]]:
-    near = ((place - 1, "previous case"), (place + 1, "next case"))
-    links = [
-        (file_name(found[k].case.case_id), name)
-        for k, name in near
-        if 0 <= k < len(found)
-    ]
-    return [
+    nav = [
         ("../index.html", "Scores"),
         (f"../{list_name(place // CASES_A_LIST + 1)}", "Cases"),
-        *links,
     ]
+    if place > 0:
+        nav.append((file_name(found[place - 1].case.case_id), "previous case"))
+    if place + 1 < len(found):
+        nav.append((file_name(found[place + 1].case.case_id), "next case"))
+    return nav
 
 
 def _head(report: Report, entry: Entry) -> Markup:
-    about = {name: value for name in _FIELDS if (value := getattr(entry.case, name))}
-    numbered = enumerate(zip(report.models, entry.scores, strict=True))
-    standings = [
-        (k, model, judged(model), score)
-        for k, (model, score) in numbered
-        if score is not None
-    ]
+    about = {}
+    for name in _FIELDS:
+        if value := getattr(entry.case, name):
+            about[name] = value
+    standings = []
+    for k, (model, score) in enumerate(zip(report.models, entry.scores, strict=True)):
+        if score is not None:
+            standings.append((k, model, judged(model), score))
     return render(
         "case.html", report=report, case=entry.case, about=about, standings=standings
     )

@@ -89,12 +89,11 @@ class Report:
     def case_name(self, model: ModelScore) -> str:
         """The name of a model's cases as `cases_named` has it."""
         used = model.run.run.info.cases
-        named = {
-            m.run.run.info.cases.digest
-            for m in self.models
-            if m.run.run.info.cases.name == used.name
-        }
-        return f"{used.name} [{_short(used.digest)}]" if len(named) > 1 else used.name
+        for other in self.models:
+            cases = other.run.run.info.cases
+            if cases.name == used.name and cases.digest != used.digest:
+                return f"{used.name} [{_short(used.digest)}]"
+        return used.name
 
     @property
     def digests_named(self) -> str:
@@ -143,17 +142,17 @@ class Report:
 
     def examples(self, most: int) -> list[tuple[str, RootCause, str, Finding]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
-        langs = {
-            score.case.case_id: lang_of(score.case)
-            for model in self.models
-            for score in model.cases
-        }
-        return [
-            (label, cause, langs.get(found.case_id, "en"), found)
-            for label, audit in self.audits.items()
-            for cause in RootCause
-            for found in audit.of(cause)[:most]
-        ]
+        langs = {}
+        for model in self.models:
+            for score in model.cases:
+                langs[score.case.case_id] = lang_of(score.case)
+        examples = []
+        for label, audit in self.audits.items():
+            for cause in RootCause:
+                for finding in audit.of(cause)[:most]:
+                    lang = langs.get(finding.case_id, "en")
+                    examples.append((label, cause, lang, finding))
+        return examples
 
     @property
     def errata_files(self) -> list[str]:
@@ -187,28 +186,33 @@ def analyse(
     png: bool = False,
 ) -> Report:
     """Everything that can be worked out of a score table, a registry of cutoffs, and what the run folders hold."""
-    known = any(registry.cutoff(m.run.run.info.model) for m in table.models)
+    drops = None
+    if any(registry.cutoff(m.run.run.info.model) for m in table.models):
+        drops = contamination(table, registry)
     overlaps = None
     if len(table.models) > 1:
         overlaps = Overlaps(
-            profiles(table, "theme"), profiles(table, "specialty"), worst_cases(table)
+            themes=profiles(table, "theme"),
+            specialties=profiles(table, "specialty"),
+            worst=worst_cases(table),
         )
-    graded = (
-        m
-        for m in table.models
-        if m.run.grader is not None and (m.run.run.path / AUDIT).is_file()
-    )
-    audits = {m.label: load_audit(m.run, metric=table.metric) for m in graded}
+    audits = {}
+    for model in table.models:
+        run = model.run
+        if run.grader is not None and (run.run.path / AUDIT).is_file():
+            audit = load_audit(run, metric=table.metric)
+            if audit.findings:
+                audits[model.label] = audit
     return Report(
-        table,
-        registry,
-        score_arms(table, registry),
-        contamination(table, registry) if known else None,
-        overlaps,
-        {label: audit for label, audit in audits.items() if audit.findings},
-        metas,
-        case_pages,
-        Figures(png=png),
+        table=table,
+        registry=registry,
+        arms=score_arms(table, registry),
+        contamination=drops,
+        overlaps=overlaps,
+        audits=audits,
+        metas=metas,
+        case_pages=case_pages,
+        figures=Figures(png=png),
     )
 
 

@@ -88,13 +88,9 @@ def read_portfolio(path: Path) -> Portfolio:
 def _matrix(figures: Figures, name: str, table: Table, scale: Scale) -> Markup:
     """Ranks, the first the deepest, or correlations."""
     sign = -1.0 if scale is Scale.FROM_LOW else 1.0
-    cells = [
-        [
-            Cell(sign * cell if isinstance(cell, int | float) else None, _short(cell))
-            for cell in row[1:]
-        ]
-        for row in table.rows
-    ]
+    cells = []
+    for row in table.rows:
+        cells.append([_cell(cell, sign) for cell in row[1:]])
     rows, columns = [str(row[0]) for row in table.rows], list(table.columns[1:])
     frame = Frame(table.title, table.note, note=table.note)
     return figures.add(
@@ -102,23 +98,22 @@ def _matrix(figures: Figures, name: str, table: Table, scale: Scale) -> Markup:
     )
 
 
-def _short(cell: object) -> str:
-    return f"{cell:.2g}" if isinstance(cell, int | float) else "NA"
+def _cell(value: object, sign: float) -> Cell:
+    if isinstance(value, int | float):
+        return Cell(sign * value, f"{value:.2g}")
+    return Cell(None, "NA")
 
 
 def _gaps(figures: Figures, table: Table) -> Markup:
     """Both gaps of every model, around nothing."""
-    names = list(table.columns[-2:])
-    rows = [
-        IntervalRow(
-            str(row[0]),
-            [_mark(cell) if isinstance(cell, float) else None for cell in row[-2:]],
-        )
-        for row in table.rows
-        if any(isinstance(cell, float) for cell in row[-2:])
-    ]
+    rows = []
+    for row in table.rows:
+        marks = [_mark(cell) for cell in row[-2:]]
+        if any(marks):
+            rows.append(IntervalRow(str(row[0]), marks))
     if not rows:
         return missing(_NO_GAPS)
+    names = list(table.columns[-2:])
     frame = Frame("Gaps between sides", table.note, note=table.note)
     groups = [IntervalGroup("", rows)]
 
@@ -130,8 +125,10 @@ def _gaps(figures: Figures, table: Table) -> Markup:
     return figures.add("protocol-gaps", frame, draw)
 
 
-def _mark(value: float) -> Interval:
-    return Interval(value, text=f"{value:+.3f}")
+def _mark(cell: object) -> Interval | None:
+    if not isinstance(cell, float):
+        return None
+    return Interval(cell, text=f"{cell:+.3f}")
 
 
 def _forest(figures: Figures, task: TaskResults, table: Table) -> Markup:

@@ -49,13 +49,12 @@ def tied_with(
     leader: str, others: Sequence[str], pairs: Sequence[Comparison]
 ) -> list[str]:
     """The others that are not significantly below the leader, those that nothing compares it with among them."""
-    below = {
-        c.second if c.first == leader else c.first
-        for c in pairs
-        if leader in (c.first, c.second)
-        and c.p_holm < _LEVEL
-        and (c.difference or 0.0) * (1 if c.first == leader else -1) > 0
-    }
+    below = set()
+    for pair in pairs:
+        if leader in (pair.first, pair.second) and pair.p_holm < _LEVEL:
+            own = pair if pair.first == leader else pair.turned()
+            if (own.difference or 0.0) > 0:
+                below.add(own.second)
     return [other for other in others if other not in below]
 
 

@@ -18,7 +18,9 @@ from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
     Mix,
     ModelContamination,
+    PlaceboTable,
 )
+from medlive.evaluation.scoring.estimates import Slice
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     Estimate,
@@ -190,36 +192,24 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
     """
     rows: list[dict[str, Any]] = []
     for model in table.models:
-        grader = model.run.grader.model if model.run.grader else None
         head = {
             "model": model.label,
             "metric": table.metric.value,
             "cases": model.run.run.info.cases.name,
-            "grader": grader,
+            "grader": model.run.grader.model if model.run.grader else None,
         }
-        sliced = [
-            ("overall", "", model.overall),
-            *((name, "", one) for name, one in beside_rows(table, model)),
-            *((s.kind, s.value, s.estimate) for s in model.slices),
-        ]
-        for name, value, estimate in sliced:
-            figures = estimate_row(estimate)
-            rows.append(
-                head
-                | {"slice": name, "value": value}
-                | {c: figures[c] for c in _FIGURES}
-            )
+        slices = [Slice("overall", "", model.overall)]
+        slices += [Slice(name, "", one) for name, one in beside_rows(table, model)]
+        slices += model.slices
+        for one in slices:
+            figures = estimate_row(one.estimate)
+            about = head | {"slice": one.kind, "value": one.value}
+            rows.append(about | {name: figures[name] for name in _FIGURES})
         for axis in model.axes:
-            figures = {
-                "n": axis.n,
-                "mean": axis.rate,
-                "ci_low": axis.low,
-                "ci_high": axis.high,
-            }
-            blank: dict[str, Any] = dict.fromkeys(_FIGURES)
-            rows.append(
-                head | {"slice": "errors by axis", "value": axis.axis} | blank | figures
-            )
+            row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis.axis}
+            row |= dict.fromkeys(_FIGURES)
+            row |= {"n": axis.n, "mean": axis.rate}
+            rows.append(row | {"ci_low": axis.low, "ci_high": axis.high})
     return rows if kind is None else [row for row in rows if row["slice"] == kind]
 
 
@@ -229,18 +219,15 @@ def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["model", "metric", "cases", "grader", "slice", "value", *_FIGURES])
     for row in score_rows(table, kind):
-        writer.writerow(
-            [
-                "" if x is None else _plain(x) if isinstance(x, str) else x
-                for x in row.values()
-            ]
-        )
+        writer.writerow(map(_plain, row.values()))
     return out.getvalue()
 
 
-def _plain(text: str) -> str:
-    """A text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+def _plain(value: object) -> object:
+    """A value as a cell; a text so that no spreadsheet takes it for a formula."""
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return "" if value is None else value
 
 
 def scores_parquet(table: ScoreTable, kind: str | None = None) -> bytes:
@@ -335,9 +322,14 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     paper, placebo = model.paper, model.placebo
     newer = None
     if model.newer is not None and model.newer_than is not None:
-        newer = {
-            "than": model.newer_than.isoformat(),
-            **(_row(model.newer, _MEAN) or {}),
+        than = {"than": model.newer_than.isoformat()}
+        newer = than | (_row(model.newer, _MEAN) or {})
+    against_full_set = None
+    if paper is not None:
+        against_full_set = {
+            "full": _row(paper.full, _MEAN),
+            "post": _row(paper.post, _MEAN),
+            **(_row(paper, f"difference {_INTERVAL}") or {}),
         }
     return {
         "model": model.label,
@@ -345,50 +337,40 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         **(_row(model, "scored undated few") or {}),
         "drop": _row(model.drop, _DROP),
         "p_holm": model.p_holm,
-        "post_against_full_set_as_in_the_paper": paper
-        and {
-            "full": _row(paper.full, _MEAN),
-            "post": _row(paper.post, _MEAN),
-            **(_row(paper, f"difference {_INTERVAL}") or {}),
-        },
+        "post_against_full_set_as_in_the_paper": against_full_set,
         "difference_in_differences": _row(model.did, _EFFECT),
         "held_against": list(model.did_against),
-        "placebo": placebo
-        and {
-            "dates": len(placebo.drops),
-            "at_least_as_large": placebo.at_least,
-            "drops": [
-                {
-                    "last_day_before": date.fromordinal(p.day).isoformat(),
-                    "among": "seen" if p.side == 0 else "unseen",
-                    **(_row(p, "n_before=n_pre n_after=n_post drop=difference") or {}),
-                }
-                for p in placebo.drops
-            ],
-        },
+        "placebo": None if placebo is None else _placebo_row(placebo),
         "adjusted": [_mix_row(mix) for mix in model.mixes],
         "newer_than_the_model": newer,
         "notes": list(model.notes),
     }
 
 
-def _mix_row(mix: Mix) -> dict[str, Any]:
-    one = asdict(mix.adjusted)
-    strata = zip(mix.strata, one.pop("strata"), strict=True)
-    ends = {
-        name: one.pop(old)
-        for name, old in (
-            ("drop", "difference"),
-            ("ci_low", "low"),
-            ("ci_high", "high"),
-        )
-    }
+def _placebo_row(placebo: PlaceboTable) -> dict[str, Any]:
+    drops = []
+    for drop in placebo.drops:
+        about = {
+            "last_day_before": date.fromordinal(drop.day).isoformat(),
+            "among": "seen" if drop.side == 0 else "unseen",
+        }
+        counts = _row(drop, "n_before=n_pre n_after=n_post drop=difference")
+        drops.append(about | (counts or {}))
     return {
-        "by": mix.by,
-        **one,
-        **ends,
-        "strata": [{"stratum": n, "n_pre": a, "n_post": b} for n, (a, b) in strata],
+        "dates": len(placebo.drops),
+        "at_least_as_large": placebo.at_least,
+        "drops": drops,
     }
+
+
+def _mix_row(mix: Mix) -> dict[str, Any]:
+    row = {"by": mix.by, **asdict(mix.adjusted)}
+    strata = []
+    for name, (before, after) in zip(mix.strata, row.pop("strata"), strict=True):
+        strata.append({"stratum": name, "n_pre": before, "n_post": after})
+    row["drop"] = row.pop("difference")
+    row["ci_low"], row["ci_high"] = row.pop("low"), row.pop("high")
+    return row | {"strata": strata}
 
 
 def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ from medlive.evaluation.agreement.case_ratings import (
     aspect_figures,
     case_items,
 )
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.meta import agreed_codes
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
@@ -39,7 +40,6 @@ from medlive.evaluation.agreement.reliability import (
     reliability,
 )
 from medlive.evaluation.agreement.settle import two_judges
-from medlive.evaluation.agreement.sheets import items_of
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.service.paths import report_path

@@ -16,6 +16,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     print_plan,
 )
+from medlive.cli.evaluation.records import print_records
 from medlive.cli.evaluation.score import rests_on
 from medlive.cli.options import JsonOption, grouped, one_of
 from medlive.cli.output import attributes, print_result, print_table, progress
@@ -117,26 +118,23 @@ def _report(
     examples: int,
     as_json: bool,
 ) -> None:
-    spent = [attributes(result, "calls reused stopped") for result in results or ()]
-    rows = [
-        {"path": path, **table.as_json(examples), **cost}
-        for path, table, cost in zip(
-            paths, tables, spent or [{}] * len(tables), strict=True
-        )
-    ]
-    found: dict[str, Any] = {
+    rows = []
+    notes = []
+    for place, (path, table) in enumerate(zip(paths, tables, strict=True)):
+        row = {"path": path, **table.as_json(examples)}
+        if results:
+            row |= attributes(results[place], "calls reused stopped")
+        rows.append(row)
+        remarks = (*table.run.notes, *_remarks(table))
+        notes += [f"{path}: {remark}" for remark in remarks]
+    value: dict[str, Any] = {
         "format": "medlive-audit",
         "format_version": 1,
         "runs": rows,
     }
     if budget is not None:
-        found["spent"] = budget.as_json()
-    notes = [
-        f"{path}: {note}"
-        for path, table in zip(paths, tables, strict=True)
-        for note in (*table.run.notes, *_remarks(table))
-    ]
-    print_result(found, as_json, lambda: _print(tables, paths, examples), notes=notes)
+        value["spent"] = budget.as_json()
+    print_result(value, as_json, lambda: _print(tables, paths, examples), notes=notes)
     hint = "the same command, without --table, asks again"
     unaudited = sum(table.unaudited for table in tables)
     check_complete(unaudited, "cases are unaudited", results or (), hint, always=True)
@@ -145,42 +143,36 @@ def _report(
 def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:
     from medlive.evaluation.audit import RootCause
 
-    names = [
-        _name(table, path, tables) for table, path in zip(tables, paths, strict=True)
-    ]
-    rows: list[list[Any]] = [
-        [
-            cause.label,
-            *(_share(len(table.of(cause)), table.audited) for table in tables),
-        ]
-        for cause in RootCause
-    ]
-    rows.append(["audited", *(str(table.audited) for table in tables)])
-    rows.append(["unaudited", *(str(table.unaudited) for table in tables)])
+    names = []
+    for table, path in zip(tables, paths, strict=True):
+        names.append(_name(table, path, tables))
+    counts = []
+    findings = []
+    for cause in RootCause:
+        row = [cause.label]
+        for name, table in zip(names, tables, strict=True):
+            of_cause = table.of(cause)
+            row.append(_share(len(of_cause), table.audited))
+            findings += [(name, cause, finding) for finding in of_cause[:examples]]
+        counts.append(row)
+    counts.append(["audited", *(str(table.audited) for table in tables)])
+    counts.append(["unaudited", *(str(table.unaudited) for table in tables)])
     on = rests_on([table.run for table in tables])
     metric = tables[0].bottom.metric.value
-    print_table(
-        ["root cause", *names],
-        rows,
-        title=f"root causes of the lowest scores ({metric} metric) on {on}",
-    )
-    shown = [
-        [
-            name,
-            cause.label,
-            found.case_id,
-            f"{100 * found.score:.1f}",
-            _cut(found.quote),
-            found.reasoning,
-        ]
-        for cause in RootCause
-        for name, table in zip(names, tables, strict=True)
-        for found in table.of(cause)[:examples]
-    ]
-    if shown:
-        print_table(
-            ["model", "root cause", "case", "score %", "quote of the answer", "why"],
-            shown,
+    title = f"root causes of the lowest scores ({metric} metric) on {on}"
+    print_table(["root cause", *names], counts, title=title)
+    if findings:
+        print_records(
+            None,
+            findings,
+            {
+                "model": lambda row: row[0],
+                "root cause": lambda row: row[1].label,
+                "case": lambda row: row[2].case_id,
+                "score %": lambda row: f"{100 * row[2].score:.1f}",
+                "quote of the answer": lambda row: _cut(row[2].quote),
+                "why": lambda row: row[2].reasoning,
+            },
         )
 
 

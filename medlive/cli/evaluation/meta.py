@@ -1,23 +1,25 @@
 """`medlive eval meta`: how far a run's grading can be trusted."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from medlive.cli.evaluation.options import RunArgument
+from medlive.cli.evaluation.records import print_records
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
 from medlive.cli.output import (
-    attributes,
     new_file,
-    pick,
     print_result,
-    print_table,
-    say,
 )
 from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.agreement.case_ratings import Quality
+    from medlive.evaluation.agreement.meta import Meta
+    from medlive.evaluation.agreement.reliability import Reliability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,27 +45,6 @@ class Others:
     judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheets:
-    """Blank sheets for people to rate on."""
-
-    sheet: Annotated[
-        Path | None,
-        Option(
-            metavar="FOLDER",
-            help="Only write sheets: for --rater, or with --human of disagreements.",
-        ),
-    ] = None
-    rater: Annotated[
-        list[str] | None,
-        Option(metavar="NAME", help="Who is to rate; any number of them."),
-    ] = None
-    about: Annotated[
-        str, Option(help="What a sheet asks about: answers, or the cases themselves.")
-    ] = "answers"
-    sample: Annotated[int | None, Option(min=1, help="Cases on a sheet [all].")] = None
-
-
 @grouped
 def meta(
     run_dir: RunArgument,
@@ -71,12 +52,9 @@ def meta(
     people: People,
     others: Others,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[
-        int, Option(min=0, help="Of the bootstrap, and of a sheet's order.")
-    ] = 0,
-    sheets: Sheets,
+    seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
     quality: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="Filled sheets on the cases.")
+        list[Path] | None, Option(metavar="FILE", help="Ratings of the cases.")
     ] = None,
     as_json: JsonOption = False,
     out: Annotated[
@@ -86,24 +64,26 @@ def meta(
 ) -> None:
     """Compare a run's grading with people, with a direct judge and with itself.
 
-    With --sheet it writes blank sheets for people to rate on, with --quality it reads those about the cases.
+    With --quality it reads people's ratings of the cases instead.
     """
     from medlive.evaluation.agreement.case_ratings import quality as read_quality
     from medlive.evaluation.agreement.meta import meta_run
     from medlive.report.tables import json_bytes, write_whole
 
-    _check_options(sheets, quality, people, others, out)
+    if quality and any(
+        (people.human, people.adjudicator, others.baseline, others.judge)
+    ):
+        raise UsageError(
+            "--quality is about the cases alone: leave what compares answers out"
+        )
     file = None if out is None else out / ("quality.json" if quality else "meta.json")
     if file is not None:
         new_file(file, replace)
-    if sheets.sheet is not None:
-        _write_sheets(run_dir, sheets.sheet, sheets, people, seed, as_json)
-        return
-    found: Any
     if quality:
-        found = read_quality(run_dir, quality, draws=draws, seed=seed)
+        cases = read_quality(run_dir, quality, draws=draws, seed=seed)
+        value, notes, show = cases.as_json(), cases.notes, partial(_show_quality, cases)
     else:
-        found = meta_run(
+        grading = meta_run(
             run_dir,
             human=people.human or (),
             adjudicator=people.adjudicator,
@@ -112,249 +92,146 @@ def meta(
             draws=draws,
             seed=seed,
         )
+        value, notes, show = grading.as_json(), grading.notes, partial(_show, grading)
     if file is not None:
-        write_whole(file, json_bytes(found.as_json()))
-    show = _show_quality if quality else _show
-    print_result(found.as_json(), as_json, lambda: show(found), notes=found.notes)
+        write_whole(file, json_bytes(value))
+    print_result(value, as_json, show, notes=notes)
 
 
-def _check_options(
-    sheets: Sheets,
-    quality: list[Path] | None,
-    people: People,
-    others: Others,
-    out: Path | None,
-) -> None:
-    if sheets.about not in ("answers", "cases"):
-        raise UsageError(f"--about {sheets.about}: choose answers or cases")
-    if sheets.sheet is not None:
-        if out is not None:
-            raise UsageError(
-                "--sheet says where its files go, and compares nothing: leave --out out"
-            )
-        return
-    if sheets.rater or sheets.sample or sheets.about != "answers":
-        raise UsageError("--rater, --sample and --about belong to --sheet")
-    if quality and any(
-        (people.human, people.adjudicator, others.baseline, others.judge)
-    ):
-        raise UsageError(
-            "--quality is about the cases alone: leave what compares answers out"
-        )
-
-
-def _write_sheets(
-    run_dir: Path, folder: Path, given: Sheets, people: People, seed: int, as_json: bool
-) -> None:
-    from medlive.evaluation.agreement.case_ratings import write_quality_sheets
-    from medlive.evaluation.agreement.sheets import MOST_CELL, write_sheets
-
-    human, adjudicator, raters = (
-        people.human or [],
-        people.adjudicator,
-        given.rater or [],
-    )
-    if given.about == "cases" and (adjudicator or human):
-        raise UsageError("--about cases takes --rater and --sample alone")
-    if not adjudicator and not human:
-        write = write_quality_sheets if given.about == "cases" else write_sheets
-        made = write(run_dir, folder, raters, sample=given.sample, seed=seed)
-    elif not adjudicator or not human or raters or given.sample:
-        hint = "medlive eval meta RUN --sheet FOLDER --rater A --rater B"
-        raise UsageError(
-            "--sheet takes --rater, or --human and --adjudicator for disagreements",
-            hint=hint,
-        )
-    else:
-        made = _adjudication(run_dir, folder, adjudicator, human, seed)
-    value = attributes(made, "files items cases cut") | {"seed": seed}
-    rows, title = (
-        [[path] for path in made.files],
-        f"{made.items} ratings of {made.cases} cases",
-    )
-    print_result(value, as_json, lambda: print_table(["file"], rows, title=title))
-    if made.cut:
-        say(
-            f"{made.cut} questions or answers exceed a spreadsheet's cell of {MOST_CELL:,} characters"
-        )
-
-
-def _adjudication(
-    run_dir: Path, folder: Path, adjudicator: str, human: list[Path], seed: int
-) -> Any:
-    from medlive.evaluation.agreement.humans import read_humans
-    from medlive.evaluation.agreement.sheets import (
-        items_of,
-        places_of,
-        write_adjudication,
-    )
-    from medlive.evaluation.runs.folder import open_run
-
-    run = open_run(run_dir)
-    ratings = read_humans(
-        *human, items=places_of(items_of(run.cases, run.answers()[0]))
-    )
-    for note in ratings.notes:
-        say(note)
-    return write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
-
-
-def print_figures(
-    columns: list[str], rows: Iterable[Iterable[Any]], title: str
-) -> None:
-    """Print a table whose cells may be estimates."""
-    print_table(
-        columns,
-        [[_figure(c) if hasattr(c, "why") else c for c in row] for row in rows],
-        title=title,
-    )
-
-
-def _figure(e: Any) -> str:
-    """A value with its interval, or why there is none."""
-    if e.value is None:
-        return f"- ({e.why})"
-    return f"{e.value:.3f}" + (
-        f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else f" ({e.why})"
-    )
-
-
-def _show_quality(found: Any) -> None:
-    names = [one.aspect.replace("_", " ") for one in found.aspects]
-    named = list(zip(names, found.aspects, strict=True))
-    print_figures(
-        ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
-        [
-            [name, f"0 to {one.values - 1}", *row]
-            for name, one in named
-            for row in pick(one.raters, "rater agreed agreed.n")
-        ],
+def _show_quality(found: "Quality") -> None:
+    shares = []
+    for aspect in found.aspects:
+        shares += [(aspect, share) for share in aspect.raters]
+    print_records(
         f"people on the cases of {found.cases}: {found.files}",
+        shares,
+        {
+            "aspect": lambda row: row[0].name,
+            "scale": lambda row: f"0 to {row[0].values - 1}",
+            "rater": lambda row: row[1].rater,
+            "agrees (1 and more)": lambda row: row[1].agreed,
+            "n": lambda row: row[1].agreed.n,
+        },
     )
-    figures = zip(
-        names, pick(found.aspects, "equal ac1 macro_f1 ac1.n ac1.clusters"), strict=True
-    )
-    rows = [[name, *row] for name, row in figures]
-    print_figures(
-        ["aspect", "equal", "AC1", "macro-F1", "n", "cases"],
-        rows,
+    print_records(
         "all raters at once, with 95 % intervals over cases",
+        found.aspects,
+        {
+            "aspect": lambda a: a.name,
+            "equal": lambda a: a.equal,
+            "AC1": lambda a: a.ac1,
+            "macro-F1": lambda a: a.macro_f1,
+            "n": lambda a: a.ac1.n,
+            "cases": lambda a: a.ac1.clusters,
+        },
     )
 
 
-def _show(found: Any) -> None:
+def _show(found: "Meta") -> None:
     from medlive.report.html import format_p
 
-    if (c := found.coverage) is not None:
-        (row,) = pick(
-            [c], "criteria rated rated_twice graded invalid ungraded cases_rated"
-        )
-        print_figures(
-            [
-                "criteria",
-                "rated",
-                "by two or more",
-                "graded",
-                "invalid",
-                "ungraded",
-                "cases rated",
-                "case scores",
-            ],
-            [[*row, f"{c.cases_scored_by_people} {c.people_scores}"]],
+    if found.coverage is not None and found.human is not None:
+        print_records(
             f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
+            [found.coverage],
+            {
+                "criteria": lambda c: c.criteria,
+                "rated": lambda c: c.rated,
+                "by two or more": lambda c: c.rated_twice,
+                "graded": lambda c: c.graded,
+                "invalid": lambda c: c.invalid,
+                "ungraded": lambda c: c.ungraded,
+                "cases rated": lambda c: c.cases_rated,
+                "case scores": lambda c: (
+                    f"{c.cases_scored_by_people} {c.people_scores}"
+                ),
+            },
         )
     if found.criteria is not None:
         _show_criteria(found.criteria)
     if found.cases:
-        print_figures(
-            [
-                "method",
-                "judge",
-                "Pearson",
-                "p",
-                "Spearman",
-                "n",
-                "mean",
-                "people's mean",
-                "rubric better by",
-            ],
-            [
-                [
-                    v.method,
-                    v.judge,
-                    v.pearson,
-                    format_p(v.pearson.p),
-                    v.spearman,
-                    v.pearson.n,
-                    v.mean,
-                    v.mean_people,
-                    v.gain,
-                ]
-                for v in found.cases
-            ],
+        print_records(
             "case scores against people's mean",
+            found.cases,
+            {
+                "method": lambda c: c.method,
+                "judge": lambda c: c.judge,
+                "Pearson": lambda c: c.pearson,
+                "p": lambda c: format_p(c.pearson.p),
+                "Spearman": lambda c: c.spearman,
+                "n": lambda c: c.pearson.n,
+                "mean": lambda c: c.mean,
+                "people's mean": lambda c: c.mean_people,
+                "rubric better by": lambda c: c.gain,
+            },
         )
     if found.repeated is not None:
-        names = "stability.rounds stability.criteria stability.unanimous equal ac1 score_range"
-        columns = [
-            "rounds",
-            "criteria",
-            "unanimous",
-            "equal pairs",
-            "AC1",
-            "range of a case's score",
-        ]
-        print_figures(columns, pick([found.repeated], names), "the grader with itself")
+        print_records(
+            "the grader with itself",
+            [found.repeated],
+            {
+                "rounds": lambda r: r.stability.rounds,
+                "criteria": lambda r: r.stability.criteria,
+                "unanimous": lambda r: r.stability.unanimous,
+                "equal pairs": lambda r: r.equal,
+                "AC1": lambda r: r.ac1,
+                "range of a case's score": lambda r: r.score_range,
+            },
+        )
 
 
-def _show_criteria(found: Any) -> None:
-    pairs = [
-        *found.people,
-        *found.grader,
-        *([found.majority] if found.majority else []),
-    ]
-    invalid = [[p.confusion.invalid_met + p.confusion.invalid_not_met] for p in pairs]
-    rows = pick(
-        pairs, "first second equal.n equal ac1 kappa macro_f1 first_rate second_rate"
-    )
-    print_figures(
-        [
-            "first",
-            "second",
-            "n",
-            "equal",
-            "AC1",
-            "kappa",
-            "macro-F1",
-            "met by first",
-            "by second",
-            "invalid",
-        ],
-        [row + more for row, more in zip(rows, invalid, strict=True)],
+def _show_criteria(found: "Reliability") -> None:
+    pairs = [*found.people, *found.grader]
+    if found.majority is not None:
+        pairs.append(found.majority)
+    print_records(
         "criteria, with 95 % intervals over cases",
+        pairs,
+        {
+            "first": lambda p: p.first,
+            "second": lambda p: p.second,
+            "n": lambda p: p.equal.n,
+            "equal": lambda p: p.equal,
+            "AC1": lambda p: p.ac1,
+            "kappa": lambda p: p.kappa,
+            "macro-F1": lambda p: p.macro_f1,
+            "met by first": lambda p: p.first_rate,
+            "by second": lambda p: p.second_rate,
+            "invalid": lambda p: p.confusion.invalid,
+        },
     )
-    names = "first second confusion.both_met confusion.first_only confusion.second_only confusion.neither"
-    columns = ["first", "second", "both met", "first only", "second only", "neither"]
-    print_figures(columns, pick(pairs, names), "confusion")
-    summary = [
-        ["AC1, all people at once", found.people_ac1],
-        ["macro-F1, mean over pairs of people", found.people_macro_f1],
-        ["AC1, grader, mean over people", found.grader_ac1],
-        ["macro-F1, grader, mean over people", found.grader_macro_f1],
-    ]
+    print_records(
+        "confusion",
+        pairs,
+        {
+            "first": lambda p: p.first,
+            "second": lambda p: p.second,
+            "both met": lambda p: p.confusion.both_met,
+            "first only": lambda p: p.confusion.first_only,
+            "second only": lambda p: p.confusion.second_only,
+            "neither": lambda p: p.confusion.neither,
+        },
+    )
+    summary = {
+        "AC1, all people at once": found.people_ac1,
+        "macro-F1, mean over pairs of people": found.people_macro_f1,
+        "AC1, grader, mean over people": found.grader_ac1,
+        "macro-F1, grader, mean over people": found.grader_macro_f1,
+    }
     if (by := found.by_case) is not None:
-        summary += [
-            ["macro-F1 by case, mean", by.mean],
-            [f"share of cases under {by.threshold}", by.below],
-        ]
+        summary["macro-F1 by case, mean"] = by.mean
+        summary[f"share of cases under {by.threshold}"] = by.below
     if (strict := found.strictness) is not None:
-        summary += [
-            ["share met, grader", strict.grader],
-            ["share met, people", strict.people],
-            ["grader less people", strict.difference],
-        ]
-    print_figures(
-        ["figure", "value", "n", "cases"],
-        [[name, e, e.n, e.clusters] for name, e in summary],
+        summary["share met, grader"] = strict.grader
+        summary["share met, people"] = strict.people
+        summary["grader less people"] = strict.difference
+    print_records(
         "summary",
+        summary.items(),
+        {
+            "figure": lambda row: row[0],
+            "value": lambda row: row[1],
+            "n": lambda row: row[1].n,
+            "cases": lambda row: row[1].clusters,
+        },
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from typer import Argument, Option
 
+from medlive.cli.evaluation.records import print_records
 from medlive.cli.options import one_of, read_settings
 from medlive.cli.output import print_json, print_result, print_table, say, wait_for
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
@@ -45,13 +46,12 @@ def _run(path: Path) -> Path:
 
 def check_runs(paths: list[Path]) -> list[Path]:
     """The run folders. Raises UsageError for what is not one, or is given twice."""
-    places = [path.resolve() for path in paths]
-    if twice := [
-        path
-        for path, place in zip(paths, places, strict=True)
-        if places.count(place) > 1
-    ]:
-        raise UsageError(f"{twice[-1]} is given more than once")
+    places = set()
+    for path in paths:
+        place = path.resolve()
+        if place in places:
+            raise UsageError(f"{path} is given more than once")
+        places.add(place)
     return [_run(path) for path in paths]
 
 
@@ -370,12 +370,9 @@ def print_plan(
 ) -> None:
     """Print what calls would take, after what they are about, and which limits would end the work before."""
     if as_json:
-        print_json(
-            {
-                **about,
-                **{name: n for name, n in asdict(plan).items() if name != "about"},
-            }
-        )
+        value = asdict(plan)
+        del value["about"]
+        print_json({**about, **value})
     else:
         _print_plan(about, plan)
     _say_limits(plan, budget)
@@ -386,27 +383,30 @@ def print_plans(
 ) -> "Plan":
     """Print what several stages would take, and which limits would end the work before; all of it as one plan."""
     stages = list(plans.values())
-    counts = {
-        name: sum(getattr(p, name) for p in stages)
-        for name in ("calls", "input_tokens", "output_tokens")
-    }
     whole = replace(
         stages[-1],
-        **counts,
+        calls=sum(p.calls for p in stages),
+        input_tokens=sum(p.input_tokens for p in stages),
+        output_tokens=sum(p.output_tokens for p in stages),
         usd=_sum(p.usd for p in stages),
         seconds=_sum(p.seconds for p in stages),
     )
-    columns = ["calls", "input_tokens", "output_tokens", "usd", "seconds"]
-    rows = [
-        [name, *(_rounded(getattr(p, x)) for x in columns)]
-        for name, p in {**plans, "all": whole}.items()
-    ]
-    headers = ["stage", *(name.replace("_", " ") for name in columns)]
-    print_result(
-        {name: asdict(p) for name, p in plans.items()},
-        as_json,
-        lambda: print_table(headers, rows),
-    )
+
+    def show() -> None:
+        print_records(
+            None,
+            {**plans, "all": whole}.items(),
+            {
+                "stage": lambda row: row[0],
+                "calls": lambda row: _rounded(row[1].calls),
+                "input tokens": lambda row: _rounded(row[1].input_tokens),
+                "output tokens": lambda row: _rounded(row[1].output_tokens),
+                "usd": lambda row: _rounded(row[1].usd),
+                "seconds": lambda row: _rounded(row[1].seconds),
+            },
+        )
+
+    print_result({name: asdict(p) for name, p in plans.items()}, as_json, show)
     say(
         "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
     )
@@ -416,29 +416,16 @@ def print_plans(
 
 
 def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
-    shown = {name: value for name, value in about.items() if name != "path"}
-    print_table(
-        [
-            *shown,
-            "calls",
-            "input tokens",
-            "of these cacheable",
-            "output tokens",
-            "USD",
-            "USD with a prefix cache",
-            "seconds",
-        ],
-        [
-            [
-                *shown.values(),
-                plan.calls,
-                plan.input_tokens,
-                plan.cacheable_tokens,
-                plan.output_tokens,
-                *(_rounded(x) for x in (plan.usd, plan.usd_cached, plan.seconds)),
-            ]
-        ],
-    )
+    row = {**about}
+    row.pop("path", None)
+    row["calls"] = plan.calls
+    row["input tokens"] = plan.input_tokens
+    row["of these cacheable"] = plan.cacheable_tokens
+    row["output tokens"] = plan.output_tokens
+    row["USD"] = _rounded(plan.usd)
+    row["USD with a prefix cache"] = _rounded(plan.usd_cached)
+    row["seconds"] = _rounded(plan.seconds)
+    print_table(list(row), [list(row.values())])
     say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
     _say_unpriced(plan)
     if plan.seconds is None and plan.calls:

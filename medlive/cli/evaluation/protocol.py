@@ -59,33 +59,27 @@ def list_(as_json: JsonOption = False) -> None:
     """List the protocols with their options."""
     from medlive.evaluation.protocols.registry import PROTOCOLS
 
-    value = [
-        {
-            "name": kind.name,
-            "about": kind.about,
-            "figure": kind.figure,
-            "asks": kind.asks,
-            "options": kind.model_json_schema().get("properties", {}),
-        }
-        for kind in PROTOCOLS.values()
-    ]
+    value = []
     rows = []
     for kind in PROTOCOLS.values():
-        options = [
-            f"{name} = {'required' if field.is_required() else field.default}: {field.description}"
-            for name, field in kind.model_fields.items()
-            if name not in ("draws", "seed")
-        ]
-        rows.append(
-            [kind.name, f"{kind.about}; {kind.figure}", "\n".join(options) or "none"]
+        value.append(
+            {
+                "name": kind.name,
+                "about": kind.about,
+                "figure": kind.figure,
+                "asks": kind.asks,
+                "options": kind.model_json_schema().get("properties", {}),
+            }
         )
-    print_result(
-        value,
-        as_json,
-        lambda: print_table(
-            ["protocol", "what it does, and its figure", "options"], rows
-        ),
-    )
+        options = []
+        for name, field in kind.model_fields.items():
+            if name not in ("draws", "seed"):
+                default = "required" if field.is_required() else field.default
+                options.append(f"{name} = {default}: {field.description}")
+        about = f"{kind.about}; {kind.figure}"
+        rows.append([kind.name, about, "\n".join(options) or "none"])
+    columns = ["protocol", "what it does, and its figure", "options"]
+    print_result(value, as_json, lambda: print_table(columns, rows))
 
 
 @app.command()
@@ -365,17 +359,15 @@ def show_tables(tables: "Sequence[Table]") -> None:
     from medlive.evaluation.protocols.model import format_cell
 
     for table in tables:
-        rows = [[format_cell(cell) for cell in row] for row in table.rows]
+        rows = [list(map(format_cell, row)) for row in table.rows]
         columns = list(table.columns)
-        if drawn := [
-            None if v is None else Interval(v, low, high)
-            for _, v, low, high in table.estimates
-        ]:
+        drawn = []
+        for _, value, low, high in table.estimates:
+            drawn.append(None if value is None else Interval(value, low, high))
+        if drawn:
             columns.append("95 % interval")
-            rows = [
-                [*row, line]
-                for row, line in zip(rows, interval_lines(drawn), strict=True)
-            ]
+            for row, line in zip(rows, interval_lines(drawn), strict=True):
+                row.append(line)
         print_table(columns, rows, title=table.title)
         if table.note:
             echo(table.note)

@@ -1,6 +1,7 @@
 """`medlive eval score`, `report` and `contamination`: runs side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -12,6 +13,7 @@ from medlive.cli.evaluation.options import (
     SignedErrata,
     load_runs,
 )
+from medlive.cli.evaluation.records import print_records
 from medlive.cli.options import (
     JsonOption,
     ReplaceOption,
@@ -32,15 +34,24 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.printable import printable_json
 
 if TYPE_CHECKING:
+    from medlive.evaluation.asking.registry import Registry
     from medlive.evaluation.protocols.portfolio import Portfolio
+    from medlive.evaluation.scoring.contamination import (
+        BookArm,
+        ContaminationTable,
+        ModelContamination,
+    )
+    from medlive.evaluation.scoring.fresh import FreshRanking
     from medlive.evaluation.scoring.graded import GradedRun
+    from medlive.evaluation.scoring.score import ModelScore, Rates, ScoreTable
+    from medlive.statistics.contamination import Drop
 
 ERRORS: Final = "errors by axis"
 
 _MOST_IDLE = 5
 
 
-def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
+def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable":
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.scoring.fresh import Window
@@ -83,7 +94,7 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     )
 
 
-def registry_of(models: Path | None) -> Any:
+def registry_of(models: Path | None) -> "Registry":
     """The `Registry` of that file, or of the settings."""
     from medlive.evaluation.asking.registry import load_registry, read_registry
 
@@ -185,7 +196,7 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
     return form
 
 
-def check_scored(table: Any) -> None:
+def check_scored(table: "ScoreTable") -> None:
     """Raises CheckFailed where no model has a score."""
     if all(model.overall.mean is None for model in table.models):
         ungraded = sum(
@@ -196,114 +207,115 @@ def check_scored(table: Any) -> None:
         raise CheckFailed(f"no case has a score: {why}", hint=hint)
 
 
-def print_scores(table: Any) -> None:
+def print_scores(table: "ScoreTable") -> None:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
-    _print_fresh(table.fresh)
-    others = [metric.value for metric in table.companion_metrics]
-    print_table(
-        [
-            "model",
-            "score %",
-            "95 % interval",
-            *(f"{name} %" for name in others),
-            "n",
-            "bounds %",
-            "tie group",
-            "unanswered",
-            "truncated",
-            "refused",
-            "ungraded criteria",
-            *(["drop past its cutoff"] if table.drops else []),
-        ],
-        [
-            [
-                m.label,
-                _percent(m.overall.mean),
-                _interval(m.overall.low, m.overall.high),
-                *(_percent(getattr(m.companions, name).mean) for name in others),
-                m.overall.n,
-                _interval(m.overall.least, m.overall.most),
-                m.standing.group if m.standing else None,
-                *(
-                    _count(m.rates, name)
-                    for name in ("unanswered", "truncated", "refused", "ungraded")
-                ),
-                *([_drop_flag(table.drops.get(m.label))] if table.drops else []),
-            ]
-            for m in table.models
-        ],
-        title=_title(table),
-    )
+    if table.fresh is not None:
+        _print_fresh(table.fresh)
+    columns: dict[str, Callable[[ModelScore], object]] = {
+        "model": lambda m: m.label,
+        "score %": lambda m: _percent(m.overall.mean),
+        "95 % interval": lambda m: _interval(m.overall.low, m.overall.high),
+    }
+    for metric in table.companion_metrics:
+        columns[f"{metric.value} %"] = partial(_companion, metric.value)
+    columns |= {
+        "n": lambda m: m.overall.n,
+        "bounds %": lambda m: _interval(m.overall.least, m.overall.most),
+        "tie group": lambda m: m.standing and m.standing.group,
+        "unanswered": lambda m: _count(m.rates, m.rates.unanswered, "unanswered"),
+        "truncated": lambda m: _count(m.rates, m.rates.truncated, "truncated"),
+        "refused": lambda m: _count(m.rates, m.rates.refused, "refused"),
+        "ungraded criteria": lambda m: _count(m.rates, m.rates.ungraded, "ungraded"),
+    }
+    if table.drops:
+        columns["drop past its cutoff"] = lambda m: _drop_flag(table.drops.get(m.label))
+    print_records(_title(table), table.models, columns)
     _print_beside(table)
-    differing = [c for c in table.coverage if c.missing]
+    differing = [one for one in table.coverage if one.missing]
     if differing:
-        print_table(
-            ["model", "cases", "scored", "scored for others only", "e.g."],
-            [
-                [c.label, c.cases, c.scored, len(c.missing), ", ".join(c.missing[:3])]
-                for c in differing
-            ],
-            title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
+        print_records(
+            f"models scored on differing cases; --cases common takes the {table.common} common ones",
+            differing,
+            {
+                "model": lambda c: c.label,
+                "cases": lambda c: c.cases,
+                "scored": lambda c: c.scored,
+                "scored for others only": lambda c: len(c.missing),
+                "e.g.": lambda c: ", ".join(c.missing[:3]),
+            },
         )
 
 
-def _print_beside(table: Any) -> None:
+def _companion(name: str, model: "ModelScore") -> str | None:
+    return _percent(getattr(model.companions, name).mean)
+
+
+def _print_beside(table: "ScoreTable") -> None:
     """The core score, and how scores go with one another and with the length of the answers."""
     from medlive.evaluation.scoring.estimates import FEW
     from medlive.evaluation.scoring.metrics import CORE_POINTS
 
-    print_table(
-        ["model", "core %", "95 % interval", "n", "characters"],
-        [_core_cells(model) for model in table.models],
-        title=f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
+    print_records(
+        f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
+        table.models,
+        {
+            "model": lambda m: m.label,
+            "core %": lambda m: _percent(m.companions.core.mean),
+            "95 % interval": lambda m: _interval(
+                m.companions.core.low, m.companions.core.high
+            ),
+            "n": lambda m: m.companions.core.n,
+            "characters": lambda m: _whole(m.companions.characters),
+        },
+        dim=lambda m: m.companions.core.few,
     )
     beside = table.beside
     if beside.agreement:
-        rows = [[a.over, a.n, _r(a.pearson), _r(a.spearman)] for a in beside.agreement]
-        print_table(
-            ["over", "n", "Pearson", "Spearman"],
-            rows,
-            title="the complete score against the paper score",
+        print_records(
+            "the complete score against the paper score",
+            beside.agreement,
+            {
+                "over": lambda a: a.over,
+                "n": lambda a: a.n,
+                "Pearson": lambda a: _r(a.pearson),
+                "Spearman": lambda a: _r(a.spearman),
+            },
         )
-    rows = [
-        [c.figure, c.n, _r(c.pearson), _r(c.spearman), _r(c.partial)]
-        for c in beside.lengths
-    ]
-    print_table(
-        ["score", "answers", "Pearson", "Spearman", "partial"],
-        rows,
-        title="scores against the answers' length in characters; partial: given model and case",
+    print_records(
+        "scores against the answers' length in characters; partial: given model and case",
+        beside.lengths,
+        {
+            "score": lambda c: c.figure,
+            "answers": lambda c: c.n,
+            "Pearson": lambda c: _r(c.pearson),
+            "Spearman": lambda c: _r(c.spearman),
+            "partial": lambda c: _r(c.partial),
+        },
     )
 
 
-def _core_cells(model: Any) -> list[Any]:
-    core, characters = model.companions.core, model.companions.characters
-    cells = [
-        model.label,
-        _percent(core.mean),
-        _interval(core.low, core.high),
-        core.n,
-        None if characters is None else f"{characters:.0f}",
-    ]
-    return dimmed(cells) if core.few else cells
+def _whole(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0f}"
 
 
 def _r(correlation: float | None) -> str | None:
     return None if correlation is None else f"{correlation:z.3f}"
 
 
-def _print_fresh(fresh: Any) -> None:
-    if fresh is None:
-        return
+def _print_fresh(fresh: "FreshRanking") -> None:
     which = f"after {fresh.after}, the latest cutoff ({', '.join(fresh.set_by)})"
     if fresh.models:
-        print_table(
-            ["model", "score %", "95 % interval", "n", "tie group"],
-            [
-                dimmed(_fresh_cells(m)) if m.overall.few else _fresh_cells(m)
-                for m in fresh.models
-            ],
-            title=f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
+        print_records(
+            f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
+            fresh.models,
+            {
+                "model": lambda m: m.label,
+                "score %": lambda m: _percent(m.overall.mean),
+                "95 % interval": lambda m: _interval(m.overall.low, m.overall.high),
+                "n": lambda m: m.overall.n,
+                "tie group": lambda m: m.standing and m.standing.group,
+            },
+            dim=lambda m: m.overall.few,
         )
     else:
         say(f"no case was posted {which}: every score may rest on memory")
@@ -313,67 +325,66 @@ def _print_fresh(fresh: Any) -> None:
         )
 
 
-def _fresh_cells(m: Any) -> list[Any]:
-    of = m.overall
-    return [
-        m.label,
-        _percent(of.mean),
-        _interval(of.low, of.high),
-        of.n,
-        m.standing.group if m.standing else None,
-    ]
+def _drop_flag(drop: "Drop | None") -> str | None:
+    if drop is None:
+        return None
+    return f"{_points(drop.difference)} before it, p={_p(drop.p)}"
 
 
-def _drop_flag(drop: Any) -> str | None:
-    return drop and f"{_points(drop.difference)} before it, p={_p(drop.p)}"
-
-
-def print_slice(table: Any, kind: str) -> None:
+def print_slice(table: "ScoreTable", kind: str) -> None:
     """One kind of slice for people, value by value; a slice under 30 cases is dim."""
     from medlive.evaluation.scoring.estimates import CUTOFF, FEW
 
     if kind == ERRORS:
-        found = sorted(
-            ((a, m.label) for m in table.models for a in m.axes),
-            key=lambda one: one[0].axis,
-        )
-        rows = [
-            [a.axis, label, _percent(a.rate), _interval(a.low, a.high), a.n]
-            for a, label in found
-        ]
-        head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
-        print_table(head, rows, title=_title(table))
+        _print_errors(table)
         return
+    slices = []
+    for model in table.models:
+        slices += [(model.label, one) for one in model.slices if one.kind == kind]
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
-    slices = sorted(
-        (
-            (s.value, m.label, s.estimate)
-            for m in table.models
-            for s in m.slices
-            if s.kind == kind
-        ),
-        key=lambda one: one[0],
-        reverse=kind == CUTOFF,
+    slices.sort(key=lambda row: row[1].value, reverse=kind == CUTOFF)
+    print_records(
+        f"{_title(table)}; dim: fewer than {FEW} cases",
+        slices,
+        {
+            kind: lambda row: row[1].value,
+            "model": lambda row: row[0],
+            "%": lambda row: _percent(row[1].estimate.mean),
+            "95 % interval": lambda row: _interval(
+                row[1].estimate.low, row[1].estimate.high
+            ),
+            "n": lambda row: row[1].estimate.n,
+            "bounds %": lambda row: _interval(
+                row[1].estimate.least, row[1].estimate.most
+            ),
+        },
+        dim=lambda row: row[1].estimate.few,
     )
-    rows = []
-    for value, label, e in slices:
-        cells = [
-            value,
-            label,
-            _percent(e.mean),
-            _interval(e.low, e.high),
-            e.n,
-            _interval(e.least, e.most),
-        ]
-        rows.append(dimmed(cells) if e.few else cells)
-    head = [kind, "model", "%", "95 % interval", "n", "bounds %"]
-    print_table(head, rows, title=f"{_title(table)}; dim: fewer than {FEW} cases")
-    for m in table.models if kind == CUTOFF else ():
-        if m.cutoff is None:
-            say(f"{m.label}: cutoff unknown")
+    if kind == CUTOFF:
+        for model in table.models:
+            if model.cutoff is None:
+                say(f"{model.label}: cutoff unknown")
 
 
-def _title(table: Any) -> str:
+def _print_errors(table: "ScoreTable") -> None:
+    axes = []
+    for model in table.models:
+        axes += [(model.label, axis) for axis in model.axes]
+    axes.sort(key=lambda row: row[1].axis)
+    print_records(
+        _title(table),
+        axes,
+        {
+            "axis": lambda row: row[1].axis,
+            "model": lambda row: row[0],
+            "error rate %": lambda row: _percent(row[1].rate),
+            "95 % interval": lambda row: _interval(row[1].low, row[1].high),
+            "graded criteria": lambda row: row[1].n,
+        },
+    )
+
+
+def _title(table: "ScoreTable") -> str:
     posted = f", posted {table.window}" if str(table.window) else ""
     # Where no criterion was added, the two metrics are one: no finding.
     same = table.beside.advice_only and table.metric.clips_cases
@@ -387,14 +398,11 @@ def _title(table: Any) -> str:
 def rests_on(runs: "Sequence[GradedRun]") -> str:
     """The cases and the graders that a table's figures rest on, for its title."""
     cases = sorted({run.run.info.cases.name for run in runs})
-    graders = sorted(
-        {
-            f"{run.grader.model} ({run.grader.engine} engine, {run.grader.mode} mode)"
-            for run in runs
-            if run.grader
-        }
-    )
-    return f"{', '.join(cases)}, graded by {', '.join(graders) or 'nobody'}"
+    graders = set()
+    for run in runs:
+        if (grader := run.grader) is not None:
+            graders.add(f"{grader.model} ({grader.engine} engine, {grader.mode} mode)")
+    return f"{', '.join(cases)}, graded by {', '.join(sorted(graders)) or 'nobody'}"
 
 
 def _percent(share: float | None) -> str | None:
@@ -405,9 +413,8 @@ def _interval(low: float | None, high: float | None) -> str | None:
     return None if low is None else f"{_percent(low)} to {_percent(high)}"
 
 
-def _count(rates: Any, name: str) -> str:
-    count, share = getattr(rates, name), rates.shares[name]
-    return f"{count} ({100 * share:.1f} %)" if count else "0"
+def _count(rates: "Rates", count: int, name: str) -> str:
+    return f"{count} ({_percent(rates.shares[name])} %)" if count else "0"
 
 
 @grouped
@@ -518,19 +525,18 @@ def contamination(
     if out is not None:
         write_whole(out, json_bytes(plain))
         say(f"written: {out}")
-    notes = [
-        f"{model.label}: {note}"
-        for model in found.models
-        if model.cutoff
-        for note in model.notes
-    ]
-    on = rests_on([model.run for model in table.models])
-    print_result(
-        plain, as_json, lambda: _print(found, arms, on), notes=[*found.warnings, *notes]
-    )
+    notes = [*found.warnings]
+    for model in found.models:
+        if model.cutoff:
+            notes += [f"{model.label}: {note}" for note in model.notes]
+    show = partial(_print, found, arms, rests_on([m.run for m in table.models]))
+    print_result(plain, as_json, show, notes=notes)
 
 
-def _print(found: Any, arms: Any, on: str) -> None:
+def _print(
+    found: "ContaminationTable", arms: "Sequence[BookArm]", cases_and_graders: str
+) -> None:
+    metric = f"{found.metric.value} metric"
     clipped = "" if found.metric.clips_cases else ", cases and means not clipped"
     print_table(
         [
@@ -545,11 +551,11 @@ def _print(found: Any, arms: Any, on: str) -> None:
             "p",
             "p (Holm)",
         ],
-        [_drop_cells(m) for m in found.models],
-        title=f"drop past the cutoff ({found.metric.value} metric{clipped}, points of 100) on {on}; dim: under 30 "
+        map(_drop_cells, found.models),
+        title=f"drop past the cutoff ({metric}{clipped}, points of 100) on {cases_and_graders}; dim: under 30 "
         "cases on a side",
     )
-    known = [m for m in found.models if m.cutoff is not None]
+    known = [model for model in found.models if model.cutoff is not None]
     if not known:
         return
     print_table(
@@ -566,32 +572,33 @@ def _print(found: Any, arms: Any, on: str) -> None:
             "newer than the model %",
             "n",
         ],
-        [_more_cells(m) for m in known],
+        map(_more_cells, known),
         title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure",
     )
-    if found.pooled is not None:
-        e = found.pooled
-        echo(
-            f"Having seen a case, over {e.models} models: {_points(e.effect)} {_rests(e)}"
-        )
+    if (pooled := found.pooled) is not None:
+        effect = f"{_points(pooled.effect)} {_rests(pooled)}"
+        echo(f"Having seen a case, over {pooled.models} models: {effect}")
     for arm in found.arms:
         beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
         echo(f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}")
     if arms:
-        print_table(
-            [
-                "model",
-                "cases",
-                "n",
-                "baseline %",
-                "closed book %",
-                "open book %",
-                "difference",
-                "95 % interval",
-                "p (Holm)",
-            ],
-            [dimmed(_arm_cells(a)) if a.few else _arm_cells(a) for a in arms],
-            title=f"open book against closed ({found.metric.value} metric) on {on}; dim: under 30 cases",
+        print_records(
+            f"open book against closed ({metric}) on {cases_and_graders}; dim: under 30 cases",
+            arms,
+            {
+                "model": lambda a: a.model,
+                "cases": lambda a: (
+                    "after the cutoff" if a.fresh else "all (cutoff unknown)"
+                ),
+                "n": lambda a: a.n,
+                "baseline %": lambda a: _percent(a.baseline.mean),
+                "closed book %": lambda a: _percent(a.closed_score.mean),
+                "open book %": lambda a: _percent(a.open_score.mean),
+                "difference": lambda a: _points(a.difference),
+                "95 % interval": _span,
+                "p (Holm)": lambda a: _p(a.p_holm),
+            },
+            dim=lambda a: a.few,
         )
 
 
@@ -600,21 +607,7 @@ def _rests(of: Any) -> str:
     return f"({_span(of) or 'no interval'}; n {of.n_pre}/{of.n_post}{', which is few' if _few(of) else ''})"
 
 
-def _arm_cells(a: Any) -> list[Any]:
-    return [
-        a.model,
-        "after the cutoff" if a.fresh else "all (cutoff unknown)",
-        a.n,
-        _percent(a.baseline.mean),
-        _percent(a.closed_score.mean),
-        _percent(a.open_score.mean),
-        _points(a.difference),
-        _span(a),
-        _p(a.p_holm),
-    ]
-
-
-def _drop_cells(m: Any) -> list[Any]:
+def _drop_cells(m: "ModelContamination") -> list[Any]:
     if m.cutoff is None or m.drop is None:
         return [m.label, "unknown", *[None] * 8]
     d = m.drop
@@ -633,7 +626,7 @@ def _drop_cells(m: Any) -> list[Any]:
     return dimmed(cells) if m.few else cells
 
 
-def _more_cells(m: Any) -> list[Any]:
+def _more_cells(m: "ModelContamination") -> list[Any]:
     against = f"{len(m.did_against)} models"
     beyond: list[Any] = [None, None, against]
     if (did := m.did) is not None:

@@ -1,13 +1,14 @@
 """Physicians' ratings of the cases: coherence of the narrative, quality of the advice, validity of each criterion.
 
-Writes blank sheets as for LiveMedBench's Table 1 and evaluates the ratings. Scales: 0 to 2 for narrative with
+Evaluates the ratings that a study exports, as LiveMedBench's Table 1. Scales: 0 to 2 for narrative with
 query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Needs only a run's cases.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.sheets import Sheets, draw_cases, put_sheets
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.tables import add_rows
@@ -24,6 +24,7 @@ from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_
 from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
 from medlive.statistics.intervals import Floats
 
+EstimateFn = Callable[..., Estimate]
 Ratings = dict[str, dict[str, int]]
 """By item and rater."""
 
@@ -33,21 +34,8 @@ ASPECTS: Final[Mapping[str, int]] = {
     "criterion": 2,
 }
 """The rated aspects, with the number of values on their scales."""
-COLUMNS: Final = (
-    "item",
-    "rater",
-    "number",
-    "case",
-    "language",
-    "aspect",
-    "question",
-    "advice",
-    "criterion",
-    "rating",
-    "comment",
-)
 LEAST_ITEMS: Final = 5
-_BLANK: Final = "medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
+_EXPORT: Final = "the results of a study of cases (/review) link to its ratings"
 _UNKNOWN: Final = "items belong to other cases or changed texts; left out"
 
 
@@ -82,6 +70,11 @@ class AspectQuality:
     macro_f1: Estimate
     """The mean over pairs of raters, over the values of the scale; either may be the reference."""
 
+    @property
+    def name(self) -> str:
+        """The aspect in words."""
+        return self.aspect.replace("_", " ")
+
 
 @dataclass(frozen=True, slots=True)
 class Quality:
@@ -106,41 +99,10 @@ class Quality:
         }
 
 
-def write_quality_sheets(
-    run_dir: Path,
-    folder: Path,
-    raters: Sequence[str],
-    *,
-    sample: int | None = None,
-    seed: int = 0,
-) -> Sheets:
-    """Write a blank sheet for each rater; arguments and errors as for `sheets.write_sheets`."""
-    cases = open_run(run_dir).cases
-    chosen = draw_cases((case.case_id for case in cases), sample, seed)
-    rows = [
-        [
-            {
-                "item": item.id,
-                "language": case.language,
-                "aspect": item.aspect,
-                "question": case.question,
-                "advice": case.advice,
-                "criterion": item.criterion,
-            }
-            for item in case_items(case)
-        ]
-        for case in cases
-        if case.case_id in chosen
-    ]
-    return put_sheets(
-        folder, raters, "how-to-rate-cases.txt", COLUMNS, rows, seed, mix=False
-    )
-
-
 def quality(
     run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0
 ) -> Quality:
-    """Evaluate filled sheets about the run's cases.
+    """Evaluate files of ratings of the run's cases.
 
     Raises BadInput if lines are invalid, a rater contradicts themselves, or nothing matches the current cases.
     """
@@ -169,15 +131,19 @@ def aspect_figures(
     draws: int = 1000,
     seed: int = 0,
 ) -> tuple[AspectQuality, ...]:
-    """The figures of each aspect; the draws depend on the order of the items, not on that of `given`."""
-    items = tuple(items)
-    rated = {
-        a: [item for item in items if item.aspect == a and item.id in given]
-        for a in ASPECTS
-    }
-    return tuple(
-        _aspect(aspect, rated[aspect], given, raters, draws, seed) for aspect in ASPECTS
-    )
+    """The figures of each aspect of cases, whatever else was rated.
+
+    The draws depend on the order of the items, not on that of `given`.
+    """
+    rated: dict[str, list[Item]] = {aspect: [] for aspect in ASPECTS}
+    for item in items:
+        if item.aspect in rated and item.id in given:
+            rated[item.aspect].append(item)
+    estimate_fn = partial(estimate, draws=draws, seed=seed)
+    figures = []
+    for aspect, of_aspect in rated.items():
+        figures.append(_aspect(aspect, of_aspect, given, raters, estimate_fn))
+    return tuple(figures)
 
 
 def _aspect(
@@ -185,55 +151,47 @@ def _aspect(
     rated: Sequence[Item],
     given: Ratings,
     raters: Sequence[str],
-    draws: int,
-    seed: int,
+    estimate_fn: EstimateFn,
 ) -> AspectQuality:
-    codes = np.array(
-        [[given[item.id].get(rater, -1) for rater in raters] for item in rated],
-        dtype=np.int_,
-    )
-    codes = codes.reshape(len(rated), len(raters))
-    names = {
-        case_id: n
-        for n, case_id in enumerate(dict.fromkeys(item.case.case_id for item in rated))
-    }
-    clusters = np.array([names[item.case.case_id] for item in rated], dtype=np.int_)
+    codes = np.empty((len(rated), len(raters)), dtype=np.int_)
+    clusters = np.empty(len(rated), dtype=np.int_)
+    cases: dict[str, int] = {}
+    for row, item in enumerate(rated):
+        codes[row] = [given[item.id].get(rater, -1) for rater in raters]
+        clusters[row] = cases.setdefault(item.case.case_id, len(cases))
     shares = []
     for rater, column in zip(raters, codes.T, strict=True):
         kept = column >= 0
-        cells = np.column_stack([column[kept] >= 1, np.ones(int(kept.sum()))]).astype(
-            np.float64
-        )
-        shares.append(
-            RaterShare(
-                rater, estimate(cells, ratio_of, clusters[kept], draws=draws, seed=seed)
-            )
-        )
+        agreed = column[kept] >= 1
+        cells = np.column_stack([agreed, np.ones(len(agreed))]).astype(np.float64)
+        shares.append(RaterShare(rater, estimate_fn(cells, ratio_of, clusters[kept])))
     several = (codes >= 0).sum(axis=1) > 1
     n = int(several.sum())
     ac1 = equal = macro_f1 = no_estimate(f"{n} items with two raters are too few", n)
     if n >= LEAST_ITEMS:
-        sums = rater_sums(codes[several], ASPECTS[aspect])
-        ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
-        equal = estimate(
-            sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed
-        )
-        tables = _pair_tables(codes[several], ASPECTS[aspect])
-        macro_f1 = estimate(
-            tables, _mean_macro_f1, clusters[several], draws=draws, seed=seed
-        )
-    return AspectQuality(aspect, ASPECTS[aspect], tuple(shares), ac1, equal, macro_f1)
+        codes, clusters = codes[several], clusters[several]
+        sums = rater_sums(codes, ASPECTS[aspect])
+        ac1 = estimate_fn(sums, ac1_of_sums, clusters)
+        equal = estimate_fn(sums[:, :2], ratio_of, clusters)
+        tables = _pair_tables(codes, ASPECTS[aspect])
+        macro_f1 = estimate_fn(tables, _mean_macro_f1, clusters)
+    return AspectQuality(
+        aspect=aspect,
+        values=ASPECTS[aspect],
+        raters=tuple(shares),
+        ac1=ac1,
+        equal=equal,
+        macro_f1=macro_f1,
+    )
 
 
 def _pair_tables(codes: NDArray[np.int_], values: int) -> Floats:
     """What each item adds to the table of each pair of raters: (items x pairs x values x values)."""
-    pairs = combinations(range(codes.shape[1]), 2)
     # The last row, which -1 names, is of zeros: no rating
-    one = np.eye(values + 1)[:, :values]
-    return np.stack(
-        [one[codes[:, a], :, None] * one[codes[:, b], None, :] for a, b in pairs],
-        axis=1,
-    )
+    rated = np.eye(values + 1)[codes][..., :values]
+    first, second = np.triu_indices(codes.shape[1], 1)
+    tables: Floats = rated[:, first, :, None] * rated[:, second, None, :]
+    return tables
 
 
 def _mean_macro_f1(tables: Floats) -> Floats:
@@ -267,6 +225,7 @@ def _id(*parts: str) -> str:
 def _read(
     files: Sequence[Path], items: Mapping[str, Item]
 ) -> tuple[Ratings, tuple[str, ...], list[str]]:
+    """The ratings, the raters, and notes on what is left out."""
     given: Ratings = {}
     skipped = Counter[str | None]()
 
@@ -274,23 +233,18 @@ def _read(
         skipped[_add(given, values, items)] += 1
 
     for path in files:
-        add_rows(path, ("item", "rater", "rating"), add, hint=_BLANK)
+        add_rows(path, ("item", "rater", "rating"), add, hint=_EXPORT)
+    del skipped[None]
     if not given:
+        names = ", ".join(path.name for path in files)
         unknown = skipped[_UNKNOWN]
-        found = (
-            f"only {unknown} items of other cases or changed texts"
-            if unknown
-            else "no ratings"
-        )
+        others = f"only {unknown} items of other cases or changed texts"
         raise BadInput(
-            f"{', '.join(path.name for path in files)}: expected ratings of this run's cases, found {found}"
+            f"{names}: expected ratings of this run's cases, found {others if unknown else 'no ratings'}"
         )
-    raters = dict.fromkeys(rater for by in given.values() for rater in by)
-    return (
-        given,
-        tuple(raters),
-        [f"{skipped[why]} {why}" for why in sorted(filter(None, skipped))],
-    )
+    raters = dict.fromkeys(chain.from_iterable(given.values()))
+    notes = [f"{skipped[why]} {why}" for why in sorted(filter(None, skipped))]
+    return given, tuple(raters), notes
 
 
 def _add(

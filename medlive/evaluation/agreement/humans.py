@@ -5,7 +5,7 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 
 - `case_id`, `criterion_id` and `met`: JSON true, false or null; in CSV true/false, yes/no, met/not met, 1/0,
   是/否, empty for none;
-- or `item` and `met`, as `medlive eval meta --sheet` wrote the item: the criterion and the answer in one id;
+- or `item` and `met`, as a study exports the item: the criterion and the answer in one id;
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
 One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
@@ -159,7 +159,7 @@ class RatingCollector:
         if self.foreign and not self.ratings:
             raise BadInput(
                 f"{name}: no item matches the run's current answers and criteria",
-                hint="name the run that the sheet was made for; its answers or criteria may have changed",
+                hint="name the run that was rated; its answers or criteria may have changed",
             )
         if not self.ratings:
             raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
@@ -215,7 +215,7 @@ def _similar_names(raters: Iterable[str]) -> list[str]:
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
     """Read human ratings in medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
 
-    `items` has the criteria of a run's item ids (`sheets.places_of`).
+    `items` has the criteria of a run's item ids (`items.places_of`).
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.

@@ -3,14 +3,17 @@
 A run that two judges graded is a dual judge (seed 001 §4.1); docs/protocols.md has worked figures.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.reliability import (
@@ -181,24 +184,20 @@ def compare_judges(
         UsageError: If fewer than two judges graded the same answers, or two runs are of the same model and judge.
     """
     models = gradings(runs, judges)
-    names = list(
-        dict.fromkeys(name for by_judge in models.values() for name in by_judge)
-    )
+    names: dict[str, None] = {}
+    for by_judge in models.values():
+        names |= dict.fromkeys(by_judge)
     criteria: list[GroupAgreement] = []
     cases: list[CaseScores] = []
     notes: list[str] = []
+    estimate_fn = partial(estimate, draws=draws, seed=seed)
     for first, second in combinations(names, 2):
-        both = {
-            model: (by[first], by[second])
-            for model, by in models.items()
-            if first in by and second in by
-        }
-        criteria += _by_group(
-            first, second, both.values(), partial(estimate, draws=draws, seed=seed)
-        )
-        for model, (a, b) in both.items():
-            cases.append(_case_scores(model, first, second, a, b, draws, seed))
-            if unlike := len(a.run.cases) - len(comparable(a, b)):
+        both = _graded_by_both(models, first, second)
+        criteria += _by_group(first, second, list(both.values()), estimate_fn)
+        for model, pair in both.items():
+            cases.append(_case_scores(model, first, second, pair, draws, seed))
+            unlike = len(pair.first.run.cases) - len(comparable(*pair))
+            if unlike:
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
                 )
@@ -207,55 +206,95 @@ def compare_judges(
             "no answer is graded by two of the judges",
             hint="medlive eval grade RUN --grader asks another judge",
         )
-    notes += [
-        f"{model} is not graded by {', '.join(n for n in names if n not in by)}: left out of scores and ranks"
-        for model, by in models.items()
-        if set(by) < set(names)
-    ]
-    whole = {model: by for model, by in models.items() if set(by) == set(names)}
-    scores, rankings = _rankings(whole, names, draws, seed) if whole else ((), ())
+    whole: dict[str, Mapping[str, GradedRun]] = {}
+    for model, by_judge in models.items():
+        missing = [name for name in names if name not in by_judge]
+        if missing:
+            notes.append(
+                f"{model} is not graded by {', '.join(missing)}: left out of scores and ranks"
+            )
+        else:
+            whole[model] = by_judge
+    scores: tuple[ModelScore, ...] = ()
+    rankings: tuple[Ranking, ...] = ()
+    if whole:
+        common = _common_scores(whole, list(names))
+        scores = tuple(_model_scores(common, draws, seed))
+        rankings = tuple(_rankings(common, draws, seed))
     return Judges(
-        tuple(models),
-        tuple(names),
-        tuple(criteria),
-        tuple(cases),
-        scores,
-        rankings,
-        tuple(notes),
+        models=tuple(models),
+        judges=tuple(names),
+        criteria=tuple(criteria),
+        cases=tuple(cases),
+        scores=scores,
+        rankings=rankings,
+        notes=tuple(notes),
     )
+
+
+class _Pair(NamedTuple):
+    """A model's answers under two judges."""
+
+    first: GradedRun
+    second: GradedRun
+
+
+def _graded_by_both(
+    models: Mapping[str, Mapping[str, GradedRun]], first: str, second: str
+) -> dict[str, _Pair]:
+    """The models that both judges graded."""
+    both = {}
+    for model, by_judge in models.items():
+        if first in by_judge and second in by_judge:
+            both[model] = _Pair(by_judge[first], by_judge[second])
+    return both
+
+
+class _Setting(NamedTuple):
+    """What gave a run's answers."""
+
+    model: str
+    template: str
+    arm: str | None
+
+    @property
+    def label(self) -> str:
+        """The model with its template and arm."""
+        arm = f", {self.arm}" if self.arm else ""
+        return f"{self.model} ({self.template}{arm})"
 
 
 def gradings(
     runs: Sequence[Path], judges: Sequence[str]
 ) -> dict[str, dict[str, GradedRun]]:
     """Model → judge's name → the grading. Raises UsageError as `compare_judges`."""
-    found: dict[tuple[str, str, str | None], dict[str, GradedRun]] = {}
-    missing = set(judges)
+    settings: dict[_Setting, dict[str, GradedRun]] = {}
+    unused = set(judges)
     for path in runs:
-        for digest in dict.fromkeys(
-            grade.judge for grade in read_grades(path / GRADES)[0]
-        ):
+        rows = read_grades(path / GRADES)[0]
+        for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
             grader = grader_of(run)
-            wanted = {one for one in judges if is_judge(grader, one)}
-            missing -= wanted
-            if not (wanted or (not judges and grader.engine != SETTLED)):
+            matching = [name for name in judges if is_judge(grader, name)]
+            unused.difference_update(matching)
+            if not (matching if judges else grader.engine != SETTLED):
                 continue
             info = run.run.info
-            by_judge = found.setdefault((info.model, info.template.name, info.arm), {})
-            if (other := by_judge.setdefault(grader_name(grader), run)) is not run:
+            setting = _Setting(info.model, info.template.name, info.arm)
+            by_judge = settings.setdefault(setting, {})
+            other = by_judge.setdefault(grader_name(grader), run)
+            if other is not run:
                 raise UsageError(
                     f"{other.run.path} and {path} are both {info.model}, graded by {grader.model}"
                 )
-    if missing:
-        raise UsageError(f"no run is graded by {', '.join(sorted(missing))}")
-    twice = [model for model, *_ in found]
-    return {
-        model
-        if twice.count(model) == 1
-        else f"{model} ({template}{f', {arm}' if arm else ''})": by_judge
-        for (model, template, arm), by_judge in found.items()
-    }
+    if unused:
+        raise UsageError(f"no run is graded by {', '.join(sorted(unused))}")
+    count = Counter(setting.model for setting in settings)
+    labelled = {}
+    for setting, by_judge in settings.items():
+        unique = count[setting.model] == 1
+        labelled[setting.model if unique else setting.label] = by_judge
+    return labelled
 
 
 def is_judge(grader: Grader, wanted: str) -> bool:
@@ -268,119 +307,112 @@ def is_judge(grader: Grader, wanted: str) -> bool:
 def _by_group(
     first: str,
     second: str,
-    both: Collection[tuple[GradedRun, GradedRun]],
+    both: Sequence[_Pair],
     estimate_fn: Callable[..., Estimate],
 ) -> Iterator[GroupAgreement]:
     """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
-    cases = [comparable(a, b) for a, b in both]
-    items = [(case, c) for of in cases for case in of for c in case.criteria]
-    if not items:
+    criteria: list[EvaluationCriterion] = []
+    case_of_each: list[EvaluationCase] = []
+    first_codes: list[int] = []
+    second_codes: list[int] = []
+    for pair in both:
+        for case in comparable(*pair):
+            criteria += case.criteria
+            case_of_each += [case] * len(case.criteria)
+            first_codes += _codes(pair.first, case)
+            second_codes += _codes(pair.second, case)
+    if not criteria:
         return
-    codes = [
-        np.concatenate(
-            [codes_of(pair[side], of) for pair, of in zip(both, cases, strict=True)]
-        )
-        for side in (0, 1)
-    ]
-    clusters = _clusters([case for case, _ in items])
-    for group, belongs in _groups([c for _, c in items]).items():
-        kept = np.array([belongs(c) for _, c in items])
-        if not kept.any():
-            continue
-        a, b = (column[kept] for column in codes)
-        pair = agree(first, second, a, b, clusters[kept], estimate_fn)
-        yield GroupAgreement(group, pair, int(((a < 0) | (b < 0)).sum()))
+    a, b = np.array(first_codes), np.array(second_codes)
+    clusters = _clusters(case_of_each)
+    for group, kept in _groups(criteria).items():
+        if kept.any():
+            pair_agreement = agree(
+                first, second, a[kept], b[kept], clusters[kept], estimate_fn
+            )
+            undecided = int((kept & ((a < 0) | (b < 0))).sum())
+            yield GroupAgreement(group, pair_agreement, undecided)
 
 
-def _groups(
-    criteria: Sequence[EvaluationCriterion],
-) -> dict[str, Callable[[EvaluationCriterion], bool]]:
-    axes = sorted({c.axis for c in criteria if c.axis})
-    found: dict[str, Callable[[EvaluationCriterion], bool]] = {
-        "all": lambda _: True,
-        "positive": lambda c: c.points > 0,
-        "negative": lambda c: c.points < 0,
+def _groups(criteria: Sequence[EvaluationCriterion]) -> dict[str, NDArray[np.bool_]]:
+    """Which criteria belong to each group."""
+    points = np.array([criterion.points for criterion in criteria])
+    axes = np.array([criterion.axis or "" for criterion in criteria])
+    groups = {
+        "all": np.ones(len(criteria), dtype=bool),
+        "positive": points > 0,
+        "negative": points < 0,
     }
-    return found | {
-        axis: partial(lambda axis, c: c.axis == axis, axis) for axis in axes
-    }
+    for axis in sorted(set(axes.tolist()) - {""}):
+        groups[axis] = axes == axis
+    return groups
+
+
+class _Asked(NamedTuple):
+    """What a judge decides about."""
+
+    question: str
+    criteria: tuple[EvaluationCriterion, ...]
+    answer: str
+    """Its digest."""
+
+
+def _asked(run: GradedRun) -> dict[str, _Asked]:
+    asked = {}
+    for case in run.run.cases:
+        answer = run.answers.get(case.case_id)
+        if answer is not None:
+            asked[case.case_id] = _Asked(case.question, case.criteria, answer.digest)
+    return asked
 
 
 def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
     """The cases that both runs have with the same question, criteria and answer."""
-    asked = [
-        {
-            case.case_id: (
-                case.question,
-                case.criteria,
-                run.answers[case.case_id].digest,
-            )
-            for case in run.run.cases
-            if case.case_id in run.answers
-        }
-        for run in (first, second)
-    ]
-    return [
-        c
-        for c in first.run.cases
-        if c.case_id in asked[0] and asked[0][c.case_id] == asked[1].get(c.case_id)
-    ]
+    common = _asked(first).items() & _asked(second).items()
+    ids = {case_id for case_id, _ in common}
+    return [case for case in first.run.cases if case.case_id in ids]
 
 
-def codes_of(run: GradedRun, cases: Sequence[EvaluationCase]) -> Codes:
-    """The code of every criterion."""
-    codes = [
-        code_of(run.verdicts(case.case_id).get(c.id))
-        for case in cases
-        for c in case.criteria
-    ]
-    return np.array(codes, dtype=np.int_)
+def _codes(run: GradedRun, case: EvaluationCase) -> list[int]:
+    """The code of each of a case's criteria."""
+    met = run.verdicts(case.case_id)
+    return [code_of(met.get(criterion.id)) for criterion in case.criteria]
 
 
 def _case_scores(
-    model: str,
-    first: str,
-    second: str,
-    a: GradedRun,
-    b: GradedRun,
-    draws: int,
-    seed: int,
+    model: str, first: str, second: str, pair: _Pair, draws: int, seed: int
 ) -> CaseScores:
     """How alike two judges score a model's cases."""
-    scored = scores_of(a), scores_of(b)
-    cases = [
-        case
-        for case in comparable(a, b)
-        if case.case_id in scored[0].keys() & scored[1].keys()
-    ]
-    ids, clusters = [case.case_id for case in cases], _clusters(cases)
-    x, y = (np.array([of[case_id] for case_id in ids]) for of in scored)
+    first_scores, second_scores = scores_of(pair.first), scores_of(pair.second)
+    scored = first_scores.keys() & second_scores.keys()
+    cases = [case for case in comparable(*pair) if case.case_id in scored]
+    ids = [case.case_id for case in cases]
+    x = np.array([first_scores[case_id] for case_id in ids])
+    y = np.array([second_scores[case_id] for case_id in ids])
+    clusters = _clusters(cases)
+    correlation = partial(correlate, clusters=clusters, draws=draws, seed=seed)
+    difference = mean_of(np.abs(x - y), clusters, draws=draws, seed=seed)
     return CaseScores(
-        model,
-        first,
-        second,
-        spearman=correlate(
-            Kind.SPEARMAN, x, y, clusters=clusters, draws=draws, seed=seed
-        ),
-        kendall=correlate(
-            Kind.KENDALL, x, y, clusters=clusters, draws=draws, seed=seed
-        ),
-        mean_absolute_difference=mean_of(
-            np.abs(x - y), clusters, draws=draws, seed=seed
-        ),
+        model=model,
+        first=first,
+        second=second,
+        spearman=correlation(Kind.SPEARMAN, x, y),
+        kendall=correlation(Kind.KENDALL, x, y),
+        mean_absolute_difference=difference,
         top=_overlap(ids, x, y),
     )
 
 
-def _overlap(ids: list[str], a: Floats, b: Floats) -> Overlap | None:
+def _overlap(ids: list[str], first: Floats, second: Floats) -> Overlap | None:
     if not ids:
         return None
     k = max(1, len(ids) // 10)
-    best = [
-        {ids[i] for i in sorted(range(len(ids)), key=lambda i: (-s[i], ids[i]))[:k]}
-        for s in (a, b)
-    ]
-    return Overlap(k, len(best[0] & best[1]))
+    return Overlap(k, len(_best(ids, first, k) & _best(ids, second, k)))
+
+
+def _best(ids: Sequence[str], scores: Floats, k: int) -> set[str]:
+    """The k best, equal scores in the order of ids."""
+    return {ids[place] for place in np.lexsort((np.array(ids), -scores))[:k]}
 
 
 def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
@@ -388,56 +420,72 @@ def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
     return np.arange(len(cases)) if numbers is None else numbers
 
 
-def _rankings(
-    models: Mapping[str, Mapping[str, GradedRun]],
-    judges: Sequence[str],
-    draws: int,
-    seed: int,
-) -> tuple[tuple[ModelScore, ...], tuple[Ranking, ...]]:
-    """Every model under every judge on the common cases, and every two judges' ranks."""
-    scores = {
-        (model, judge): scores_of(run)
-        for model, by in models.items()
-        for judge, run in by.items()
-    }
-    common = set.intersection(
-        *(set(of) for of in scores.values()),
-        *(_same_answers(by) for by in models.values()),
-    )
-    cases = [
-        case
-        for case in next(iter(next(iter(models.values())).values())).run.cases
-        if case.case_id in common
-    ]
-    clusters = _clusters(cases)
-    values = np.array(
-        [[[scores[m, j][c.case_id] for m in models] for c in cases] for j in judges],
-        dtype=np.float64,
-    ).reshape(len(judges), len(cases), len(models))
-    found = []
-    for judge, of in zip(judges, values, strict=True):
-        means = of.mean(axis=0) if cases else np.full(len(models), np.nan)
-        for place, model in enumerate(models):
-            score = mean_of(of[:, place], clusters, draws=draws, seed=seed)
-            rank = 1 + int((means > means[place] + 1e-12).sum()) if cases else None
-            found.append(ModelScore(model, judge, score, rank))
-    if len(models) < 2:
-        return tuple(found), ()
-    pairs = combinations(range(len(judges)), 2)
-    return tuple(found), tuple(
-        compare_ranks(
-            (judges[a], judges[b]), list(models), values[[a, b]], clusters, draws, seed
+@dataclass(frozen=True, slots=True)
+class _CommonScores:
+    """Scores of the cases that every judge graded whole for every model."""
+
+    models: list[str]
+    judges: list[str]
+    values: Floats
+    """(judges x cases x models)."""
+    clusters: Codes
+
+
+def _common_scores(
+    models: Mapping[str, Mapping[str, GradedRun]], judges: list[str]
+) -> _CommonScores:
+    scores: dict[tuple[str, str], dict[str, float]] = {}
+    known: list[set[str]] = []
+    for model, by_judge in models.items():
+        known.append(_same_answers(by_judge))
+        for judge, run in by_judge.items():
+            scores[model, judge] = scores_of(run)
+            known.append(set(scores[model, judge]))
+    common = set.intersection(*known)
+    some_run = next(iter(next(iter(models.values())).values()))
+    cases = [case for case in some_run.run.cases if case.case_id in common]
+    values = np.empty((len(judges), len(cases), len(models)))
+    for j, judge in enumerate(judges):
+        for m, model in enumerate(models):
+            own = scores[model, judge]
+            values[j, :, m] = [own[case.case_id] for case in cases]
+    return _CommonScores(list(models), judges, values, _clusters(cases))
+
+
+def _model_scores(common: _CommonScores, draws: int, seed: int) -> Iterator[ModelScore]:
+    """Every model under every judge."""
+    for judge, values in zip(common.judges, common.values, strict=True):
+        means = values.mean(axis=0) if len(values) else None
+        for place, model in enumerate(common.models):
+            score = mean_of(values[:, place], common.clusters, draws=draws, seed=seed)
+            rank = None
+            if means is not None:
+                rank = 1 + int((means > means[place] + 1e-12).sum())
+            yield ModelScore(model, judge, score, rank)
+
+
+def _rankings(common: _CommonScores, draws: int, seed: int) -> Iterator[Ranking]:
+    """The order of models under every two judges."""
+    if len(common.models) < 2:
+        return
+    for a, b in combinations(range(len(common.judges)), 2):
+        yield compare_ranks(
+            (common.judges[a], common.judges[b]),
+            common.models,
+            common.values[[a, b]],
+            common.clusters,
+            draws,
+            seed,
         )
-        for a, b in pairs
-    )
 
 
 def _same_answers(by_judge: Mapping[str, GradedRun]) -> set[str]:
     """The cases that all judges graded by the same question, criteria and answer."""
     first, *others = by_judge.values()
-    return set.intersection(
-        *({case.case_id for case in comparable(first, one)} for one in (first, *others))
-    )
+    same = set(_asked(first))
+    for other in others:
+        same &= {case.case_id for case in comparable(first, other)}
+    return same
 
 
 def compare_ranks(
@@ -455,47 +503,42 @@ def compare_ranks(
         return Ranking(*names, len(models), 0, none, none, none, none, 0, (), {})
     means = values.mean(axis=1)
     flat = np.concatenate([*values, np.ones((n, 1))], axis=1)
-    sums = np.concatenate(
-        [weights @ flat for weights in weight_chunks(clusters, draws, seed)]
-    )
+    chunks = weight_chunks(clusters, draws, seed)
+    sums = np.concatenate([weights @ flat for weights in chunks])
     drawn = (sums[:, :-1] / sums[:, -1:]).reshape(-1, 2, len(models))
 
     def of(statistic: Callable[[Floats, Floats], float | None]) -> Estimate:
         value = statistic(*means)
         if value is None:
-            few = (
-                f"{len(models)} models are too few"
-                if len(models) < LEAST
-                else "a judge scores all models the same"
-            )
-            return no_estimate(few, len(models), k)
+            why = "a judge scores all models the same"
+            if len(models) < LEAST:
+                why = f"{len(models)} models are too few"
+            return no_estimate(why, len(models), k)
         each = np.array([statistic(*one) for one in drawn], dtype=np.float64)
         return with_interval(value, each, len(models), k)
 
-    orders = [
-        np.sign(np.where(np.abs(m[:, None] - m) < 1e-12, 0.0, m[:, None] - m))
-        for m in means
-    ]
-    pairs = list(combinations(range(len(models)), 2))
-    changed = [
-        (models[a], models[b]) for a, b in pairs if orders[0][a, b] != orders[1][a, b]
-    ]
-    best = [[models[i] for i in np.lexsort((models, -m))] for m in means]
+    differences = means[:, :, None] - means[:, None, :]
+    differences[np.abs(differences) < 1e-12] = 0.0
+    order, other = np.sign(differences)
+    changed = []
+    for a, b in combinations(range(len(models)), 2):
+        if order[a, b] != other[a, b]:
+            changed.append((models[a], models[b]))
+    top = {}
+    for size in _TOPS:
+        if size < len(models):
+            best = _best(models, means[0], size)
+            top[size] = len(best & _best(models, means[1], size))
+    shift = (values[1] - values[0]).mean(axis=1)
     return Ranking(
         *names,
-        len(models),
-        n,
-        shift=mean_of(
-            (values[1] - values[0]).mean(axis=1), clusters, draws=draws, seed=seed
-        ),
+        models=len(models),
+        cases=n,
+        shift=mean_of(shift, clusters, draws=draws, seed=seed),
         mean_absolute_difference=of(lambda a, b: float(np.abs(a - b).mean())),
         spearman=of(spearman),
         kendall=of(kendall),
-        kept=len(pairs) - len(changed),
+        kept=math.comb(len(models), 2) - len(changed),
         reversed=tuple(changed),
-        top={
-            k: len(set(best[0][:k]) & set(best[1][:k]))
-            for k in _TOPS
-            if k < len(models)
-        },
+        top=top,
     )

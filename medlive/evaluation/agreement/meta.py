@@ -6,13 +6,16 @@ docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, read_humans, read_scores
+from medlive.evaluation.agreement.items import items_of, places_of
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
     INVALID,
@@ -31,11 +34,11 @@ from medlive.evaluation.agreement.reliability import (
     repeated,
     scores_of,
 )
-from medlive.evaluation.agreement.sheets import items_of, places_of
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.log import some
+from medlive.evaluation.model import gradable
 from medlive.evaluation.runs.folder import SETTLED, open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.statistics.bootstrap import Estimate
@@ -146,33 +149,29 @@ def meta_run(
         )
     name = grader_name(grader)
     notes = list(run.notes)
-    people = read_people(
-        [human] if isinstance(human, Path) else human, adjudicator, run
-    )
+    files = [human] if isinstance(human, Path) else human
+    people = read_people(files, adjudicator, run)
     coverage, criteria = None, None
     levels: tuple[CaseLevel, ...] = ()
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
-        truth, how = _people_scores(run, people, adjudicator)
+        truth = _people_scores(run, people, adjudicator)
         counts, criteria = _criteria(
             run, people, adjudicator, name, notes, draws=draws, seed=seed
         )
         coverage = Coverage(
             **counts,
-            cases_scored_by_people=len(truth),
-            people_scores=how if truth else "none",
+            cases_scored_by_people=len(truth.scores),
+            people_scores=truth.origin if truth.scores else "none",
         )
-        ways = {
-            "rubric": (name, scores_of(run)),
-            **_baselines(run_dir, baselines, notes),
-        }
-        levels = _levels(truth, ways, notes, draws, seed) if truth else ()
-    rounds = (
-        read_rounds(run_dir, judge=grader.judge)
-        if (run_dir / REPEATS).exists()
-        else None
-    )
-    again = None if rounds is None else repeated(run, rounds, draws=draws, seed=seed)
+        methods = {"rubric": _Method(name, scores_of(run))}
+        methods |= _baselines(run_dir, baselines, notes)
+        if truth.scores:
+            levels = _levels(truth.scores, methods, notes, draws, seed)
+    again = None
+    if (run_dir / REPEATS).exists():
+        rounds = read_rounds(run_dir, judge=grader.judge)
+        again = repeated(run, rounds, draws=draws, seed=seed)
     if people is None and again is None:
         raise UsageError(
             f"{run_dir} has no ratings and one round of its grader: nothing to compare",
@@ -188,19 +187,17 @@ def meta_run(
         "cases_digest": info.cases.digest,
         "n": len(run.run.cases),
     }
-    described = None if people is None else _about(people, adjudicator)
-    grading = {**asdict(grader), "name": name}
     return Meta(
-        about,
-        grading,
-        described,
-        coverage,
-        criteria,
-        levels,
-        again,
-        draws,
-        seed,
-        tuple(notes),
+        run=about,
+        grader={**asdict(grader), "name": name},
+        human=None if people is None else _about(people, adjudicator),
+        coverage=coverage,
+        criteria=criteria,
+        cases=levels,
+        repeated=again,
+        draws=draws,
+        seed=seed,
+        notes=tuple(notes),
     )
 
 
@@ -239,16 +236,17 @@ def _single_verdict_notes(criteria: Reliability) -> list[str]:
 
 
 def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
-    verdicts = Counter(
-        r
-        for given in people.verdicts.values()
-        for r, met in given.items()
-        if met is not None
-    )
-    scores = Counter(rater for given in people.scores.values() for rater in given)
-    raters = [
-        {"name": r, "verdicts": verdicts[r], "scores": scores[r]} for r in people.raters
-    ]
+    """What `meta.json` says of people's ratings."""
+    verdicts, scores = Counter[str](), Counter[str]()
+    for by_rater in people.verdicts.values():
+        verdicts.update(r for r, met in by_rater.items() if met is not None)
+    for scores_by_rater in people.scores.values():
+        scores.update(scores_by_rater.keys())
+    raters = []
+    for name in people.raters:
+        raters.append(
+            {"name": name, "verdicts": verdicts[name], "scores": scores[name]}
+        )
     return {
         "file": people.name,
         "digest": people.digest,
@@ -267,20 +265,24 @@ def _criteria(
     **draws: int,
 ) -> tuple[dict[str, int], Reliability | None]:
     """Counts of criteria, and the figures of those that people rated."""
-    known = [(case.case_id, c.id) for case in run.run.cases for c in case.criteria]
+    known: list[Place] = []
+    for case in run.run.cases:
+        known += [(case.case_id, criterion.id) for criterion in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
     raters = _raters_of_criteria(people, adjudicator)
     codes = codes_of(people, places, raters)
-    decisions = codes_of(
-        people, places, () if adjudicator is None else (adjudicator,)
-    ).max(axis=1, initial=ABSENT)
+    adjudicators = () if adjudicator is None else (adjudicator,)
+    decisions = codes_of(people, places, adjudicators).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
-    counts = _counts(codes, grader, decisions)
-    some = (codes >= MET).any(axis=1)
-    rated_cases = {places[i][0] for i in np.flatnonzero(some)}
-    coverage = {"criteria": len(known), **counts, "cases_rated": len(rated_cases)}
-    if not some.any():
+    rated = (codes >= MET).any(axis=1)
+    rated_cases = {places[i][0] for i in np.flatnonzero(rated)}
+    coverage = {
+        "criteria": len(known),
+        **_counts(codes, grader, decisions),
+        "cases_rated": len(rated_cases),
+    }
+    if not rated.any():
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
         return coverage, None
@@ -289,41 +291,42 @@ def _criteria(
             notes.append(
                 f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own"
             )
-    numbers = {
-        name: n
-        for n, name in enumerate(dict.fromkeys(case_id for case_id, _ in places))
-    }
-    clusters = np.array([numbers[case_id] for case_id, _ in places], dtype=np.int_)
-    agreed = None if adjudicator is None else agreed_codes(codes, decisions)
-    found = reliability(
-        Panel(raters, codes, clusters, tuple(numbers), name, agreed), grader, **draws
+    numbers: dict[str, int] = {}
+    clusters = [numbers.setdefault(case_id, len(numbers)) for case_id, _ in places]
+    panel = Panel(
+        raters=raters,
+        people=codes,
+        clusters=np.array(clusters, dtype=np.int_),
+        cases=tuple(numbers),
+        grader_name=name,
+        agreed=None if adjudicator is None else agreed_codes(codes, decisions),
     )
-    notes += _single_verdict_notes(found)
-    return coverage, found
+    figures = reliability(panel, grader, **draws)
+    notes += _single_verdict_notes(figures)
+    return coverage, figures
 
 
 def _raters_of_criteria(
     people: HumanRatings, adjudicator: str | None
 ) -> tuple[str, ...]:
-    rated_by = {rater for by in people.verdicts.values() for rater in by} - {
-        adjudicator
-    }
+    rated_by = set[str]().union(*people.verdicts.values()) - {adjudicator}
     return tuple(rater for rater in people.raters if rater in rated_by)
 
 
 def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:
-    rated = (codes >= MET).sum(axis=1)
-    graded = (grader >= MET) & (grader <= NOT_MET)
-    of_rated = {
-        "graded": graded,
-        "invalid": grader == INVALID,
-        "ungraded": grader == ABSENT,
-    }
+    ratings = (codes >= MET).sum(axis=1)
+    rated = ratings > 0
+
+    def count(which: NDArray[np.bool_]) -> int:
+        return int((which & rated).sum())
+
     return {
-        "rated": int((rated > 0).sum()),
-        "rated_twice": int((rated > 1).sum()),
-        **{name: int((which & (rated > 0)).sum()) for name, which in of_rated.items()},
-        "adjudicated": int(((decisions >= MET) & (rated > 0)).sum()),
+        "rated": count(rated),
+        "rated_twice": count(ratings > 1),
+        "graded": count((grader >= MET) & (grader <= NOT_MET)),
+        "invalid": count(grader == INVALID),
+        "ungraded": count(grader == ABSENT),
+        "adjudicated": count(decisions >= MET),
     }
 
 
@@ -332,8 +335,8 @@ def _rated_places(
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
     rated = [place for place in known if place in people.verdicts]
-    gradable = {case_id for case_id, answer in run.answers.items() if answer.gradable}
-    places = [place for place in rated if place[0] in gradable]
+    answered = {case.case_id for case, _ in gradable(run.run.cases, run.answers)}
+    places = [place for place in rated if place[0] in answered]
     if unanswered := len(rated) - len(places):
         notes.append(
             f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
@@ -345,11 +348,11 @@ def codes_of(
     people: HumanRatings, places: Sequence[Place], raters: Sequence[str]
 ) -> Codes:
     """The verdicts of raters (places x raters)."""
-    codes = [
-        [code_of(people.verdicts[place].get(rater)) for rater in raters]
-        for place in places
-    ]
-    return np.array(codes, dtype=np.int_).reshape(len(places), len(raters))
+    codes = np.empty((len(places), len(raters)), dtype=np.int_)
+    for row, place in enumerate(places):
+        by_rater = people.verdicts[place]
+        codes[row] = [code_of(by_rater.get(rater)) for rater in raters]
+    return codes
 
 
 def agreed_codes(codes: Codes, decisions: Codes) -> Codes:
@@ -368,22 +371,19 @@ def _note_unknown(
 ) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.run.cases}
-    unknown: dict[str, list[str]] = {
-        "cases": [
-            f"{key!r} ({people.lines[key]})" for key in people.scores if key not in ids
-        ],
-        "criteria": [
-            f"{'/'.join(key)!r} ({people.lines[key]})"
-            for key in people.verdicts
-            if key not in known
-        ],
-    }
-    if sum(map(len, unknown.values())) == len(people.scores) + len(people.verdicts):
+    cases = [
+        f"{key!r} ({people.lines[key]})" for key in people.scores if key not in ids
+    ]
+    criteria = []
+    for place in people.verdicts:
+        if place not in known:
+            criteria.append(f"{'/'.join(place)!r} ({people.lines[place]})")
+    if len(cases) + len(criteria) == len(people.scores) + len(people.verdicts):
         raise BadInput(
             f"{people.name} has no ratings for this run",
             hint="use case_id and criterion_id of the run's cases.jsonl",
         )
-    for what, keys in unknown.items():
+    for what, keys in {"cases": cases, "criteria": criteria}.items():
         if keys:
             notes.append(
                 f"{people.name}: {what} that are not in this run, left out: {some(keys)}"
@@ -398,72 +398,88 @@ def _grader_code(run: GradedRun, place: Place) -> int:
     return INVALID if grade.met is None else code_of(grade.met)
 
 
+class _PeopleScores(NamedTuple):
+    """People's mean score of each case."""
+
+    scores: dict[str, float]
+    origin: str
+    """As `Coverage.people_scores`."""
+
+
 def _people_scores(
     run: GradedRun, people: HumanRatings, adjudicator: str | None
-) -> tuple[dict[str, float], str]:
+) -> _PeopleScores:
     """People's mean score of each case, in the run's order so that draws do not depend on the file's order.
 
     The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
     every criterion of a case. The adjudicator is left out.
     """
-    ids = [case.case_id for case in run.run.cases]
-    given = {
-        case_id: [
-            score
-            for rater, score in people.scores.get(case_id, {}).items()
-            if rater != adjudicator
-        ]
-        for case_id in ids
-    }
-    how = "given" if any(given.values()) else "derived"
-    for rater in people.raters if how == "derived" else ():
-        met: dict[str, dict[str, bool | None]] = {}
-        for (case_id, criterion_id), by in people.verdicts.items():
-            met.setdefault(case_id, {})[criterion_id] = by.get(rater)
-        for case_id, score in (
-            scores_of(run, met).items() if rater != adjudicator else ()
-        ):
-            given[case_id].append(score)
-    return {
-        case_id: sum(scores) / len(scores)
-        for case_id, scores in given.items()
-        if scores
-    }, how
+    raters = [rater for rater in people.raters if rater != adjudicator]
+    by_case: dict[str, list[float]] = {case.case_id: [] for case in run.run.cases}
+    for case_id, scores in by_case.items():
+        given = people.scores.get(case_id, {})
+        scores += [score for rater, score in given.items() if rater != adjudicator]
+    origin = "given" if any(by_case.values()) else "derived"
+    if origin == "derived":
+        for rater in raters:
+            for case_id, score in scores_of(run, _verdicts_by(people, rater)).items():
+                by_case[case_id].append(score)
+    means = {}
+    for case_id, scores in by_case.items():
+        if scores:
+            means[case_id] = sum(scores) / len(scores)
+    return _PeopleScores(means, origin)
+
+
+def _verdicts_by(people: HumanRatings, rater: str) -> dict[str, dict[str, bool | None]]:
+    """Case id → criterion id → what the rater decided."""
+    met: dict[str, dict[str, bool | None]] = {}
+    for (case_id, criterion_id), by_rater in people.verdicts.items():
+        met.setdefault(case_id, {})[criterion_id] = by_rater.get(rater)
+    return met
+
+
+class _Method(NamedTuple):
+    """A way to score whole cases."""
+
+    judge: str
+    scores: Mapping[str, float]
+    """By case."""
 
 
 def _baselines(
     run_dir: Path, paths: Sequence[Path], notes: list[str]
-) -> dict[str, tuple[str, dict[str, float]]]:
-    """By method: the rater's name and the scores by case."""
-    found: dict[str, tuple[str, dict[str, float]]] = {}
+) -> dict[str, _Method]:
+    """The direct judge of the run and of other runs, and files of scores, by name."""
+    methods: dict[str, _Method] = {}
     for path in (run_dir, *paths):
-        if path.is_dir():
-            direct = read_direct(path)
-            if direct is None:
-                if path is not run_dir:
-                    raise BadInput(
-                        f"{path} has no direct scores",
-                        hint="run medlive eval judge-direct first",
-                    )
-                continue
+        if not path.is_dir():
+            scores, raters = read_scores(path)
+            methods[_unique(path.stem, methods)] = _Method(raters, scores)
+            continue
+        direct = read_direct(path)
+        if direct is not None:
             notes += direct.notes
-            kept = {
-                case_id: score
-                for case_id, score in direct.scores.items()
-                if score is not None
+            known = {
+                c: score for c, score in direct.scores.items() if score is not None
             }
+            methods[_unique("direct", methods)] = _Method(direct.model, known)
             if path is not run_dir and _answers(path) != _answers(run_dir):
                 notes.append(f"baseline {path.name}: its answers differ from the run's")
-            found[_unique("direct", found)] = (direct.model, kept)
-        else:
-            scores, raters = read_scores(path)
-            found[_unique(path.stem, found)] = (raters, scores)
-    return found
+        elif path is not run_dir:
+            raise BadInput(
+                f"{path} has no direct scores",
+                hint="run medlive eval judge-direct first",
+            )
+    return methods
 
 
 def _unique(name: str, taken: Mapping[str, object]) -> str:
-    names = (name if n == 1 else f"{name}-{n}" for n in range(1, len(taken) + 3))
-    return next(free for free in names if free not in taken and free != "rubric")
+    unique, n = name, 1
+    while unique in taken or unique == "rubric":
+        n += 1
+        unique = f"{name}-{n}"
+    return unique
 
 
 def _answers(path: Path) -> dict[str, str]:
@@ -475,35 +491,38 @@ def _answers(path: Path) -> dict[str, str]:
 
 def _levels(
     truth: Mapping[str, float],
-    ways: Mapping[str, tuple[str, Mapping[str, float]]],
+    methods: Mapping[str, _Method],
     notes: list[str],
     draws: int,
     seed: int,
 ) -> tuple[CaseLevel, ...]:
-    ids = list(truth)
-    people = np.array([truth[case_id] for case_id in ids])
-    columns = {
-        way: np.array([scores.get(name, np.nan) for name in ids])
-        for way, (_, scores) in ways.items()
-    }
-    found = []
-    for way, (judge, scores) in ways.items():
-        column = columns[way]
+    people = np.array(list(truth.values()))
+    columns = {}
+    for name, method in methods.items():
+        scores = [method.scores.get(case_id, np.nan) for case_id in truth]
+        columns[name] = np.array(scores)
+    correlation = partial(correlate, draws=draws, seed=seed)
+    levels = []
+    for name, method in methods.items():
+        column = columns[name]
         both = ~np.isnan(column)
-        if unknown := len(set(scores) - set(ids)):
-            notes.append(f"{way}: {unknown} cases have no score by people; left out")
-        better = pearson_difference(
-            columns["rubric"], column, people, draws=draws, seed=seed
+        if unknown := len(method.scores.keys() - truth.keys()):
+            notes.append(f"{name}: {unknown} cases have no score by people; left out")
+        gain = None
+        if name != "rubric":
+            gain = pearson_difference(
+                columns["rubric"], column, people, draws=draws, seed=seed
+            )
+        levels.append(
+            CaseLevel(
+                method=name,
+                judge=method.judge,
+                pearson=correlation(Kind.PEARSON, column, people),
+                spearman=correlation(Kind.SPEARMAN, column, people),
+                mean=mean_of(column[both], draws=draws, seed=seed),
+                mean_people=mean_of(people[both], draws=draws, seed=seed),
+                unscored=int((~both).sum()),
+                gain=gain,
+            )
         )
-        level = CaseLevel(
-            method=way,
-            judge=judge,
-            pearson=correlate(Kind.PEARSON, column, people, draws=draws, seed=seed),
-            spearman=correlate(Kind.SPEARMAN, column, people, draws=draws, seed=seed),
-            mean=mean_of(column[both], draws=draws, seed=seed),
-            mean_people=mean_of(people[both], draws=draws, seed=seed),
-            unscored=int((~both).sum()),
-            gain=None if way == "rubric" else better,
-        )
-        found.append(level)
-    return tuple(found)
+    return tuple(levels)

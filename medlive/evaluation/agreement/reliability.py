@@ -72,6 +72,16 @@ class Confusion:
     invalid_met: int = 0
     invalid_not_met: int = 0
 
+    @property
+    def differing(self) -> int:
+        """Items that only one of both calls met."""
+        return self.first_only + self.second_only
+
+    @property
+    def invalid(self) -> int:
+        """Items on which the second rater's reply had no verdict."""
+        return self.invalid_met + self.invalid_not_met
+
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
@@ -151,35 +161,30 @@ def reliability(
     `grader` has any of the four codes for each item. Intervals are over bootstrap draws of cases.
     """
     estimate_fn = partial(estimate, draws=draws, seed=seed)
-    columns, name = (
-        list(zip(panel.raters, panel.people.T, strict=True)),
-        panel.grader_name,
-    )
-    pairs = list(combinations(columns, 2))
-    against = [(column, grader) for _, column in columns]
+    name, clusters = panel.grader_name, panel.clusters
+    columns = dict(zip(panel.raters, panel.people.T, strict=True))
+    people = []
+    for first, second in combinations(columns, 2):
+        a, b = columns[first], columns[second]
+        people.append(agree(first, second, a, b, clusters, estimate_fn))
+    with_grader = []
+    for rater, codes in columns.items():
+        with_grader.append(agree(rater, name, codes, grader, clusters, estimate_fn))
+    label, truth = "adjudicated", panel.agreed
+    if truth is None:
+        label, truth = "majority", _majority(panel.people)
+    majority = None
+    if len(panel.raters) > 2 or panel.agreed is not None:
+        majority = agree(label, name, truth, grader, clusters, estimate_fn)
     rated = (panel.people >= MET).any(axis=1)
-    label, truth = (
-        ("majority", _majority(panel.people))
-        if panel.agreed is None
-        else ("adjudicated", panel.agreed)
-    )
-    several = len(panel.raters) > 2 or panel.agreed is not None
+    against = [(codes, grader) for codes in columns.values()]
+    pairs = list(combinations(columns.values(), 2))
     return Reliability(
-        people=tuple(
-            agree(a, b, one, two, panel.clusters, estimate_fn)
-            for (a, one), (b, two) in pairs
-        ),
+        people=tuple(people),
         people_ac1=_of_all(panel, estimate_fn),
-        people_macro_f1=_mean_of(
-            panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn
-        ),
-        grader=tuple(
-            agree(who, name, by, grader, panel.clusters, estimate_fn)
-            for who, by in columns
-        ),
-        majority=agree(label, name, truth, grader, panel.clusters, estimate_fn)
-        if several
-        else None,
+        people_macro_f1=_mean_of(panel, pairs, estimate_fn),
+        grader=tuple(with_grader),
+        majority=majority,
         majority_ties=int((rated & (truth == ABSENT)).sum()),
         grader_ac1=_mean_of(panel, against, estimate_fn, agreement.ac1_of_tables, 2),
         grader_macro_f1=_mean_of(panel, against, estimate_fn),
@@ -283,25 +288,23 @@ def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
     sums = np.zeros((len(panel.cases), *cells.shape[1:]))
     np.add.at(sums, panel.clusters, cells)
     each = macro_f1_of_tables(sums, occurring=True)
-    rated = ~np.isnan(each).all(axis=1)
     items = np.bincount(
         panel.clusters[cells.any(axis=(1, 2, 3))], minlength=len(panel.cases)
     )
-    places = np.flatnonzero(rated)
-    values = np.array([float(np.nanmean(each[place])) for place in places])
+    places = np.flatnonzero(~np.isnan(each).all(axis=1))
+    values = np.nanmean(each[places], axis=1)
     labels = (sums.sum(axis=(1, 3)) + sums[..., :2].sum(axis=(1, 2)) > 0).sum(axis=1)
     ones = np.ones(len(values))
+    poor = np.column_stack([values < POOR, ones]).astype(np.float64)
+    cases = []
+    for place, value in zip(places, values.tolist(), strict=True):
+        cases.append(CaseAgreement(panel.cases[place], int(items[place]), value))
     return ByCase(
-        POOR,
-        estimate_fn(np.column_stack([values, ones]), ratio_of, places),
-        estimate_fn(
-            np.column_stack([values < POOR, ones]).astype(np.float64), ratio_of, places
-        ),
-        int((labels[places] == 1).sum()),
-        tuple(
-            CaseAgreement(panel.cases[p], int(items[p]), float(v))
-            for p, v in zip(places, values, strict=True)
-        ),
+        threshold=POOR,
+        mean=estimate_fn(np.column_stack([values, ones]), ratio_of, places),
+        below=estimate_fn(poor, ratio_of, places),
+        one_label=int((labels[places] == 1).sum()),
+        cases=tuple(cases),
     )
 
 
@@ -314,12 +317,13 @@ def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictn
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
     theirs = (panel.people[both] == MET).sum(axis=1) / given[both]
-    cells = (
-        np.column_stack([column, np.ones(n)])
-        for column in (ours, theirs, ours - theirs)
-    )
+
+    def mean(values: Floats) -> Estimate:
+        cells = np.column_stack([values, np.ones(n)])
+        return estimate_fn(cells, ratio_of, panel.clusters[both])
+
     return Strictness(
-        *(estimate_fn(one, ratio_of, panel.clusters[both]) for one in cells)
+        grader=mean(ours), people=mean(theirs), difference=mean(ours - theirs)
     )
 
 
@@ -386,38 +390,32 @@ def repeated(
     """Compute the stability of the grader of `rounds`; None if it graded only once."""
     if rounds.n < 2:
         return None
-    places = {
-        case_id: place
-        for place, case_id in enumerate(
-            dict.fromkeys(case for case, _ in rounds.verdicts)
-        )
-    }
-    codes = np.array(
-        [[code_of(met) for met in row] for row in rounds.verdicts.values()],
-        dtype=np.int_,
-    )
-    clusters = np.array(
-        [places[case_id] for case_id, _ in rounds.verdicts], dtype=np.int_
-    )
+    places: dict[str, int] = {}
+    codes = np.empty((len(rounds.verdicts), rounds.n), dtype=np.int_)
+    clusters = np.empty(len(rounds.verdicts), dtype=np.int_)
+    by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(rounds.n)]
+    for row, ((case_id, criterion_id), verdicts) in enumerate(rounds.verdicts.items()):
+        clusters[row] = places.setdefault(case_id, len(places))
+        for number, met in enumerate(verdicts):
+            codes[row, number] = code_of(met)
+            by_round[number].setdefault(case_id, {})[criterion_id] = met
     several = (codes >= MET).sum(axis=1) >= 2
     n = int(several.sum())
-    if n < LEAST_ITEMS:
-        equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
-    else:
-        sums = rater_sums(codes[several], 2)
-        equal = estimate(
-            sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed
-        )
-        ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
-    by_round = []
-    for place in range(rounds.n):
-        met: dict[str, dict[str, bool | None]] = {}
-        for (case_id, criterion_id), row in rounds.verdicts.items():
-            met.setdefault(case_id, {})[criterion_id] = row[place]
-        by_round.append(scores_of(run, met))
-    whole = [
-        case_id for case_id in places if all(case_id in scores for scores in by_round)
-    ]
-    values = np.array([[scores[case_id] for case_id in whole] for scores in by_round])
-    spread = mean_of(np.ptp(values, axis=0), draws=draws, seed=seed)
-    return Repeated(rounds.judge, stability(rounds), equal, ac1, spread)
+    equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
+    if n >= LEAST_ITEMS:
+        sums, kept = rater_sums(codes[several], 2), clusters[several]
+        equal = estimate(sums[:, :2], ratio_of, kept, draws=draws, seed=seed)
+        ac1 = estimate(sums, ac1_of_sums, kept, draws=draws, seed=seed)
+    scores = [scores_of(run, met) for met in by_round]
+    whole = set(places).intersection(*scores)
+    ranges = []
+    for case_id in filter(whole.__contains__, places):
+        own = [of_round[case_id] for of_round in scores]
+        ranges.append(max(own) - min(own))
+    return Repeated(
+        judge=rounds.judge,
+        stability=stability(rounds),
+        equal=equal,
+        ac1=ac1,
+        score_range=mean_of(np.array(ranges), draws=draws, seed=seed),
+    )

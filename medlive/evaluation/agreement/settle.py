@@ -50,6 +50,20 @@ class Settled:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What judges and people decided about one criterion."""
+
+    met: bool | None
+    """None: nobody has settled it."""
+    like: Grade | None
+    """A judge's grade that says the same."""
+    by_judges: bool = False
+    overruled: bool = False
+    why: str = ""
+    """Why it is not settled."""
+
+
 def settle(
     run_dir: Path,
     judges: Sequence[str] = (),
@@ -72,70 +86,74 @@ def settle(
     name = f"{SETTLED}: {' / '.join(names)}"
     judge = digest_json([SETTLED, *(grader.judge for grader in graders)])
     ratings = read_people(human, adjudicator, first)
-    by_people = _settled_by(ratings, adjudicator) if ratings else {}
-    notes = (
-        tuple(f"{ratings.name}: {note}" for note in ratings.notes) if ratings else ()
-    )
+    by_people: dict[Place, bool] = {}
+    notes: tuple[str, ...] = ()
+    if ratings is not None:
+        by_people = _settled_by(ratings, adjudicator)
+        notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes)
     rows: list[Grade] = []
-    agreed = people = overruled = 0
-    open_: list[Place] = []
+    decisions: dict[Place, _Decision] = {}
     for case, answer in gradable(first.run.cases, first.answers):
         keys = grade_keys(case, answer, judge)
         for criterion in case.criteria:
             place = case.case_id, criterion.id
-            given = [
-                run.grades.get(case.case_id, {}).get(criterion.id)
-                for run in (first, second)
-            ]
-            verdicts = {grade.met if grade else None for grade in given}
-            said, met, why = by_people.get(place), None, ""
-            if len(verdicts) == 1 and None not in verdicts:
-                (met,) = verdicts
-                agreed += 1
-                overruled += said is (not met)
-            elif said is not None:
-                met = said
-                people += 1
-            else:
-                open_.append(place)
-                why = ONE_ALONE if None in verdicts else UNSETTLED
-            like = next(
-                (
-                    grade
-                    for grade in given
-                    if grade and met is not None and grade.met is met
-                ),
-                None,
-            )
-            rows.append(
-                Grade(
-                    *place,
-                    key=keys[criterion.id],
-                    met=met,
-                    quote=like.quote if like else "",
-                    reasoning=like.reasoning if like else "",
-                    reason=why,
-                    raw="",
-                    grader="" if why else name,
-                    engine=SETTLED,
-                    model=name,
-                    mode=Mode.CRITERION,
-                    prompt="unknown",
-                    judge=judge,
-                    whole=bool(like and like.whole),
-                )
-            )
+            grades = [_grade_at(first, place), _grade_at(second, place)]
+            decision = decisions[place] = _decide(grades, by_people.get(place))
+            rows.append(_row(place, keys[criterion.id], decision, name, judge))
+    made = decisions.values()
+    agreed = sum(decision.by_judges for decision in made)
+    unsettled = tuple(place for place, one in decisions.items() if one.met is None)
     return Settled(
-        name,
-        judge,
-        names,
-        len(rows),
-        agreed,
-        people,
-        overruled,
-        tuple(open_),
-        _add(run_dir, judge, rows),
-        notes,
+        name=name,
+        judge=judge,
+        judges=names,
+        criteria=len(rows),
+        agreed=agreed,
+        people=len(rows) - agreed - len(unsettled),
+        overruled=sum(decision.overruled for decision in made),
+        open=unsettled,
+        new=_add(run_dir, judge, rows),
+        notes=notes,
+    )
+
+
+def _grade_at(run: GradedRun, place: Place) -> Grade | None:
+    return run.grades.get(place[0], {}).get(place[1])
+
+
+def _decide(grades: Sequence[Grade | None], people: bool | None) -> _Decision:
+    """What two judges agree on, else what people settled."""
+    verdicts = {grade.met if grade else None for grade in grades}
+    if verdicts in ({True}, {False}):
+        met = True in verdicts
+        overruled = people is (not met)
+        return _Decision(met, grades[0], by_judges=True, overruled=overruled)
+    if people is None:
+        return _Decision(None, None, why=ONE_ALONE if None in verdicts else UNSETTLED)
+    for grade in grades:
+        if grade is not None and grade.met is people:
+            return _Decision(people, grade)
+    return _Decision(people, None)
+
+
+def _row(place: Place, key: str, decision: _Decision, name: str, judge: str) -> Grade:
+    """A decision as a row of the run's grades."""
+    like = decision.like
+    return Grade(
+        *place,
+        key=key,
+        met=decision.met,
+        quote=like.quote if like else "",
+        reasoning=like.reasoning if like else "",
+        reason=decision.why,
+        raw="",
+        grader="" if decision.why else name,
+        engine=SETTLED,
+        model=name,
+        mode=Mode.CRITERION,
+        prompt="unknown",
+        judge=judge,
+        whole=like is not None and like.whole,
     )
 
 

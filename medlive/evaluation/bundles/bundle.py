@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,8 +27,8 @@ from medlive.evaluation.bundles.files import (
     checksums,
     encode_document,
     encode_row,
+    encode_rows,
     rounded,
-    row_with_canary,
     trusted_comment,
 )
 from medlive.evaluation.bundles.protocols import bundled_protocols
@@ -144,26 +144,20 @@ def make_bundle(
         raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
     rows = bundled_rows(run)
     scored_run = bundled_run(run.run.info, run.run.cases, *rows)
-    grader = _check_graded(run, scored_run, rows[1])
-    errata_row = (
-        None if errata is None else {"mode": errata[0].value, **errata[1].row()}
-    )
+    grader = _check_graded(run, scored_run, rows.grades)
+    errata_row = None
+    if errata is not None:
+        errata_row = {"mode": errata[0].value, **errata[1].row()}
     info = public_info(run.run.info)
     canary = canary_of_cases(info)
     files = {
         RUN: encode_document(info.model_dump(mode="json")),
-        CASES: encode_document(
-            {"cases": [[case.case_id, case_digest(case)] for case in run.run.cases]}
-        ),
+        CASES: encode_document({"cases": case_digests(run.run.cases)}),
         SCORES: encode_document(bundle_scores(scored_run, errata_row, draws, seed)),
     }
     if answers:
-        files[RESPONSES] = b"".join(
-            encode_row(row_with_canary(answer, canary)) for answer in rows[0]
-        )
-        files[GRADES] = b"".join(
-            encode_row(row_with_canary(grade, canary)) for grade in rows[1]
-        )
+        files[RESPONSES] = encode_rows(rows.answers, canary)
+        files[GRADES] = encode_rows(rows.grades, canary)
         if (evidence := run.run.evidence()) is not None:
             files[EVIDENCE_FILE] = evidence.data()
     if protocols is not None:
@@ -175,11 +169,34 @@ def make_bundle(
             scored_part(scored_run, errata_row), protocols
         )
         files[PROTOCOLS] = encode_document(document)
-        files[FINDINGS] = b"".join(
-            encode_row(row_with_canary(row, canary)) for row in findings
-        )
-    public = None if key is None else key.public
-    bundle_info = BundleInfo(
+        files[FINDINGS] = encode_rows(findings, canary)
+    signing = None
+    if key is not None:
+        signing = SigningUse(key_id=key.public.id_text(), public_key=key.public.line())
+    bundle_info = describe_bundle(info, grader, answers, signing, files)
+    files[BUNDLE] = encode_document(bundle_info.model_dump(mode="json"))
+    files[SUMS] = checksums(files)
+    if key is not None:
+        from medlive.integrity.signing import sign
+
+        comment = trusted_comment(files[BUNDLE])
+        signature = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT)
+        files[SIGNATURE] = signature.encode("ascii")
+    return dict(sorted(files.items()))
+
+
+def describe_bundle(
+    info: RunInfo,
+    grader: Grader,
+    answers: bool,
+    signing: SigningUse | None,
+    files: Mapping[str, bytes],
+) -> BundleInfo:
+    """What `bundle.json` says of a run and its other files."""
+    uses = {}
+    for name, data in sorted(files.items()):
+        uses[name] = FileUse(bytes=len(data), digest=digest_bytes(data))
+    return BundleInfo(
         code_version=__version__,
         numpy=np.__version__,
         model=info.model,
@@ -188,25 +205,10 @@ def make_bundle(
         cases=info.cases,
         grader=grader,
         answers=answers,
-        canary=canary,
-        signing=None
-        if public is None
-        else SigningUse(key_id=public.id_text(), public_key=public.line()),
-        files={
-            n: FileUse(bytes=len(d), digest=digest_bytes(d))
-            for n, d in sorted(files.items())
-        },
+        canary=canary_of_cases(info),
+        signing=signing,
+        files=uses,
     )
-    files[BUNDLE] = encode_document(bundle_info.model_dump(mode="json"))
-    files[SUMS] = checksums(files)
-    if key is not None:
-        from medlive.integrity.signing import sign
-
-        comment = trusted_comment(files[BUNDLE])
-        files[SIGNATURE] = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT).encode(
-            "ascii"
-        )
-    return dict(sorted(files.items()))
 
 
 def _check_graded(run: GradedRun, bundled: GradedRun, grades: list[Grade]) -> Grader:
@@ -234,22 +236,28 @@ def canary_of_cases(info: RunInfo) -> str | None:
     return canary_of(info.cases.name) if info.cases.origin == "snapshot" else None
 
 
-def bundled_rows(run: GradedRun) -> tuple[list[Answer], list[Grade]]:
+class BundledRows(NamedTuple):
+    """The rows of a bundle's logs."""
+
+    answers: list[Answer]
+    grades: list[Grade]
+
+
+def bundled_rows(run: GradedRun) -> BundledRows:
     """The latest answer of each case and the current grades, in the order of cases and criteria."""
-    cases = run.run.cases
-    answers = [
-        public_answer(run.answers[case.case_id])
-        for case in cases
-        if case.case_id in run.answers
-    ]
-    # A grade reused by its key may have been written for another case with the same text.
-    grades = [
-        replace(public_grade(grades[c.id]), case_id=case.case_id, criterion_id=c.id)
-        for case in cases
-        for c in case.criteria
-        if c.id in (grades := run.grades.get(case.case_id, {}))
-    ]
-    return answers, grades
+    rows = BundledRows([], [])
+    for case in run.run.cases:
+        if case.case_id in run.answers:
+            rows.answers.append(public_answer(run.answers[case.case_id]))
+        grades = run.grades.get(case.case_id, {})
+        for criterion in case.criteria:
+            if criterion.id in grades:
+                grade = public_grade(grades[criterion.id])
+                # A grade reused by its key may have been written for another case with the same text.
+                rows.grades.append(
+                    replace(grade, case_id=case.case_id, criterion_id=criterion.id)
+                )
+    return rows
 
 
 def bundled_run(
@@ -260,26 +268,29 @@ def bundled_run(
 ) -> GradedRun:
     """A run with exactly these answers and grades, as it is scored here and in verification."""
     by_case: dict[str, dict[str, Grade]] = {}
+    met: dict[str, dict[str, bool | None]] = {}
     for grade in grades:
         by_case.setdefault(grade.case_id, {})[grade.criterion_id] = grade
-    met = {
-        case_id: {cid: grade.met for cid, grade in listed.items()}
-        for case_id, listed in by_case.items()
-    }
+        met.setdefault(grade.case_id, {})[grade.criterion_id] = grade.met
     grader = None
     if grades:
-        one, named = grades[0], sorted({grade.grader for grade in grades} - {""})
+        first = grades[0]
         grader = Grader(
-            one.engine, one.model, tuple(named), one.mode.value, one.prompt, one.judge
+            engine=first.engine,
+            model=first.model,
+            answered_by=tuple(sorted({grade.grader for grade in grades} - {""})),
+            mode=first.mode.value,
+            prompt=first.prompt,
+            judge=first.judge,
         )
     return GradedRun(
-        RunFolder(_NOWHERE, info, cases),
-        info.model,
-        {a.case_id: a for a in answers},
-        by_case,
-        grader,
-        (),
-        met,
+        run=RunFolder(_NOWHERE, info, cases),
+        label=info.model,
+        answers={answer.case_id: answer for answer in answers},
+        grades=by_case,
+        grader=grader,
+        notes=(),
+        met=met,
     )
 
 
@@ -344,12 +355,10 @@ def errata_from_record(
     cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]
 ) -> RunErrata:
     """The errata in a bundle's record; `emptied` is recomputed."""
-    withdrawn = {str(case_id) for case_id in row["withdrawn_cases"]}
-    criteria = {
-        (str(one["case_id"]), str(one["criterion_id"]))
-        for one in row["withdrawn_criteria"]
-    }
-    return errata_of(cases, withdrawn, criteria)
+    criteria = set()
+    for withdrawn in row["withdrawn_criteria"]:
+        criteria.add((str(withdrawn["case_id"]), str(withdrawn["criterion_id"])))
+    return errata_of(cases, set(map(str, row["withdrawn_cases"])), criteria)
 
 
 def errata_of(
@@ -373,9 +382,9 @@ def _estimate(one: Estimate) -> dict[str, Any]:
     return dict(zip(names, astuple(one), strict=True))
 
 
-def case_digest(case: EvaluationCase) -> str:
-    """The digest of a case's row in a run's `cases.jsonl`."""
-    return digest_json(case.row())
+def case_digests(cases: tuple[EvaluationCase, ...]) -> list[list[str]]:
+    """`cases.json`: each case's id and the digest of its row in a run's `cases.jsonl`, in order."""
+    return [[case.case_id, digest_json(case.row())] for case in cases]
 
 
 def cases_jsonl(cases: tuple[EvaluationCase, ...]) -> bytes:

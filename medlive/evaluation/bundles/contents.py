@@ -1,6 +1,5 @@
 """What the verification of a bundle reads, and its steps for everything but verdicts, errata and scores."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,9 +16,9 @@ from medlive.evaluation.bundles.bundle import (
     UNTRUSTED_COMMENT,
     BundleInfo,
     ErrataUse,
-    canary_of_cases,
-    case_digest,
+    case_digests,
     cases_jsonl,
+    describe_bundle,
 )
 from medlive.evaluation.bundles.files import (
     BUNDLE,
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 _NO_FILE: Final = "no such file"
-_SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9.]{1,40})\n")
 _PAIRS: Final = TypeAdapter(
     list[Annotated[list[str], Field(min_length=2, max_length=2)]]
 )
@@ -163,37 +161,19 @@ def files(state: Verification, out: Faults) -> None:
 
 def digests(state: Verification, out: Faults) -> None:
     """Check every file's digest and size against SHA256SUMS and bundle.json."""
-    text = state.require_file(SUMS).decode("utf-8", "replace")
-    sums = {match[2]: "sha256:" + match[1] for match in _SUM_LINE.finditer(text)}
-    signed = {
-        name: data
-        for name, data in state.files.items()
-        if name not in (SUMS, SIGNATURE)
-    }
-    for name, data in sorted(signed.items()):
-        if sums.get(name) != (got := digest_bytes(data)):
-            out.add(name, f"{sums.get(name, 'a digest')} as in {SUMS}", got)
-    if not out.count and state.files[SUMS] != bundle_files.checksums(signed):
-        out.add(
-            SUMS,
-            "one sha256sum line for each file, in order",
-            "different lines, order or line ends",
-        )
-    named = require(state.info, BUNDLE).files
-    for name in sorted(named.keys() | (signed.keys() - {BUNDLE})):
-        data_or_none = signed.get(name) if name != BUNDLE else None
-        got = (
-            _NO_FILE
-            if data_or_none is None
-            else f"{len(data_or_none)} bytes, {digest_bytes(data_or_none)}"
-        )
-        want = (
-            f"{named[name].bytes} bytes, {named[name].digest}"
-            if name in named
-            else _NO_FILE
-        )
-        if got != want:
-            out.add(printable(name)[:200], f"{want} as in {BUNDLE}", got)
+    sums = state.require_file(SUMS)
+    signed = {n: d for n, d in state.files.items() if n not in (SUMS, SIGNATURE)}
+    if sums != bundle_files.checksums(signed):
+        what = "one sha256sum line for each file, in order, with its digest"
+        out.add(SUMS, what, "other lines, digests, order or line ends")
+    info = require(state.info, BUNDLE)
+    del signed[BUNDLE]
+    want = {name: use.model_dump() for name, use in info.files.items()}
+    got = {}
+    for name, data in signed.items():
+        got[name] = {"bytes": len(data), "digest": digest_bytes(data)}
+    for place, expected, found in bundle_files.differences(want, got):
+        out.add(printable(place)[:200], f"{expected} as in {BUNDLE}", found)
 
 
 def schema(state: Verification, out: Faults) -> None:
@@ -233,26 +213,27 @@ def schema(state: Verification, out: Faults) -> None:
 
 
 def _agree(state: Verification, run: RunInfo, info: BundleInfo, out: Faults) -> None:
-    for name in ("model", "template", "parameters", "cases"):
-        if (want := getattr(run, name)) != (got := getattr(info, name)):
-            out.add(
-                BUNDLE,
-                f"{name} as in {RUN}: {printable(str(want))[:150]}",
-                printable(str(got))[:150],
-            )
+    """Check bundle.json against run.json."""
+    expected = describe_bundle(run, info.grader, info.answers, info.signing, {})
+    of_run = {"model", "template", "parameters", "cases", "canary"}
+    want, got = (
+        one.model_dump(mode="json", include=of_run) for one in (expected, info)
+    )
+    for place, in_run, in_bundle in bundle_files.differences(want, got):
+        what = f"{printable(place)} as in {RUN}: {printable(in_run)}"
+        out.add(BUNDLE, what, printable(in_bundle))
     if run.snapshots is not None or run.endpoint is not None:
         out.add(RUN, "no endpoint or path of the machine that made it", "one")
-    if info.canary != (canary := canary_of_cases(run)):
-        out.add(BUNDLE, f"the canary {canary}", printable(str(info.canary))[:100])
-    for what, text in (
-        ("model", run.model),
-        ("template", run.template.name),
-        ("grader", info.grader.model),
-    ):
+    template = run.template
+    names = {
+        "model": run.model,
+        "template": template.name,
+        "grader": info.grader.model,
+    }
+    for what, text in names.items():
         # Names are printed in tables and on terminals.
         if not text.strip() or printable(text) != text:
             out.add(BUNDLE, f"a printable name of the {what}", printable(text)[:100])
-    template = run.template
     if template.name in TEMPLATES and template.digest not in (
         None,
         load_template(template.name).digest,
@@ -331,20 +312,15 @@ def _loaded(state: Verification, use: CasesUse, out: Faults) -> CaseSet | None:
 
 def cases(state: Verification, out: Faults) -> None:
     """Check that the cases equal the snapshot's, or the part of them that `run.json` selects."""
-    use, digests = require(state.info, BUNDLE).cases, require(state.digests, CASES)
+    use, found = require(state.info, BUNDLE).cases, require(state.digests, CASES)
     expected = state.require_cases()
-    want = {case.case_id: case_digest(case) for case in expected}
-    for case_id, one, other in bundle_files.differences(want, dict(digests)):
-        out.add(f"{CASES}: {printable(case_id)}", one, printable(other))
-    if (
-        not out.count
-        and [[case_id, digest] for case_id, digest in want.items()] != digests
-    ):
-        out.add(
-            CASES,
-            "each case once, in the snapshot's order",
-            "duplicates or another order",
-        )
+    want = case_digests(expected)
+    by_case, declared = dict(want), dict(found)
+    for case_id, digest, other in bundle_files.differences(by_case, declared):
+        out.add(f"{CASES}: {printable(case_id)}", digest, printable(other))
+    if not out.count and want != found:
+        what = "each case once, in the snapshot's order"
+        out.add(CASES, what, "duplicates or another order")
     if (rows := digest_bytes(cases_jsonl(expected))) != use.rows:
         out.add(RUN, f"the cases' rows {rows}", printable(use.rows)[:100])
     if use.count != len(expected):
@@ -483,12 +459,12 @@ def answers(state: Verification, out: Faults) -> None:
 
 
 def in_order(
-    file: str, found: Sequence[Any], known_names: Sequence[Any], what: str, out: Faults
+    file: str, names: Sequence[Any], known: Sequence[Any], what: str, out: Faults
 ) -> None:
-    """Check that each of `found` is in `known_names`, once, and in the same order."""
-    places = {name: place for place, name in enumerate(known_names)}
+    """Check that each of `names` is one of `known`, once, and in the same order."""
+    places = {name: place for place, name in enumerate(known)}
     last = -1
-    for name in found:
+    for name in names:
         place = places.get(name)
         if place is None:
             out.add(file, f"a {what} of the snapshot", printable(str(name))[:200])

@@ -10,7 +10,7 @@ import shutil
 import stat
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -82,11 +82,10 @@ def encode_row(row: Mapping[str, Any]) -> bytes:
     return canonical_json(row).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def row_with_canary(
-    row: Answer | Grade | Finding, canary: str | None
-) -> dict[str, Any]:
-    """A row with the snapshot's canary, so that a copy of the log alone can be recognised."""
-    return row.row() | ({} if canary is None else {CANARY: canary})
+def encode_rows(rows: Iterable[Answer | Grade | Finding], canary: str | None) -> bytes:
+    """Encode a log, with the snapshot's canary in each row, so that a copy of the log alone can be recognised."""
+    mark = {} if canary is None else {CANARY: canary}
+    return b"".join(encode_row(row.row() | mark) for row in rows)
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:

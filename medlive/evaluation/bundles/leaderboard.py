@@ -1,14 +1,15 @@
 """Rank verified bundles: one ranking for each set of cases, template and grader, each model once."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from medlive.evaluation.bundles.bundle import errata_of
 from medlive.evaluation.bundles.files import RUN
 from medlive.evaluation.bundles.verify import BundleReport
+from medlive.evaluation.model import gradable
 from medlive.evaluation.runs.folder import GRADES, TemplateUse
 from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun, Grader
@@ -106,13 +107,9 @@ def _conditions(run: GradedRun) -> Conditions:
 def _unscored(run: GradedRun) -> float:
     """The share of cases that lack an answer or a verdict."""
     scored = 0
-    for case in run.run.cases:
-        answer, met = run.answers.get(case.case_id), run.verdicts(case.case_id)
-        scored += (
-            answer is not None
-            and answer.gradable
-            and all(met.get(c.id) is not None for c in case.criteria)
-        )
+    for case, _ in gradable(run.run.cases, run.answers):
+        met = run.verdicts(case.case_id)
+        scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
     return 1 - scored / len(run.run.cases)
 
 
@@ -160,60 +157,70 @@ def _texts(run: GradedRun) -> dict[str, str]:
 def _notes(
     reports: Sequence[BundleReport], left_out: RunErrata, errata: ErrataMode
 ) -> list[str]:
-    cases, criteria = _withdrawn(reports)
-    late = len(cases - set(left_out.cases)) + len(criteria - set(left_out.criteria))
-    trust = {
-        kind: ", ".join(r.path.name for r in reports if r.trust is kind)
-        for kind in Trust
+    notes = []
+    unproven = {
+        Trust.NOT_SIGNED: "unsigned",
+        Trust.INTEGRITY: "signed only with a key named in the bundle",
     }
-    notes = {
-        f"unsigned, so the origin is not verified: {trust[Trust.NOT_SIGNED]}": bool(
-            trust[Trust.NOT_SIGNED]
-        ),
-        "signed only with a key named in the bundle, so the origin is not verified: "
-        f"{trust[Trust.INTEGRITY]}": bool(trust[Trust.INTEGRITY]),
-        **{f"{r.path.name}: {note}": True for r in reports for note in r.notes},
-        f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} "
-        "criteria": left_out.concerned,
-        f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all": late
-        > 0
-        and errata is ErrataMode.WARN,
-    }
-    texts = [(r.path.name, _texts(r.run)) for r in reports if r.run is not None]
-    for (one, mine), (other, theirs) in combinations(texts, 2):
-        same, of = len(mine.items() & theirs.items()), min(len(mine), len(theirs))
-        notes[f"{one} and {other}: {same} of {of} answers are identical"] = (
-            of > 0 and same / of >= _ALIKE
+    for trust, how in unproven.items():
+        names = [report.path.name for report in reports if report.trust is trust]
+        if names:
+            notes.append(f"{how}, so the origin is not verified: {', '.join(names)}")
+    for report in reports:
+        notes += [f"{report.path.name}: {note}" for note in report.notes]
+    if left_out.concerned:
+        notes.append(
+            f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} criteria"
         )
-    return [note for note, holds in notes.items() if holds]
+    known = _withdrawn(reports)
+    late = len(known.cases - set(left_out.cases))
+    late += len(known.criteria - set(left_out.criteria))
+    if late and errata is ErrataMode.WARN:
+        notes.append(
+            f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all"
+        )
+    return [*notes, *_alike(reports)]
 
 
-def _withdrawn(
-    reports: Sequence[BundleReport],
-) -> tuple[set[str], set[tuple[str, str]]]:
+def _alike(reports: Sequence[BundleReport]) -> Iterator[str]:
+    """Notes on bundles that share many answers."""
+    texts = [(r.path.name, _texts(r.run)) for r in reports if r.run is not None]
+    for (one, own), (other, theirs) in combinations(texts, 2):
+        same, of = len(own.items() & theirs.items()), min(len(own), len(theirs))
+        if of and same / of >= _ALIKE:
+            yield f"{one} and {other}: {same} of {of} answers are identical"
+
+
+class _Withdrawn(NamedTuple):
+    """Cases, and criteria by case and id."""
+
+    cases: set[str]
+    criteria: set[tuple[str, str]]
+
+
+def _withdrawn(reports: Sequence[BundleReport]) -> _Withdrawn:
     """The cases and criteria that locally known errata withdraw."""
-    listed = [r.withdrawn for r in reports if r.withdrawn is not None]
-    return {c for one in listed for c in one.cases}, {
-        c for one in listed for c in one.criteria
-    }
+    withdrawn = _Withdrawn(set(), set())
+    for report in reports:
+        if report.withdrawn is not None:
+            withdrawn.cases.update(report.withdrawn.cases)
+            withdrawn.criteria.update(report.withdrawn.criteria)
+    return withdrawn
 
 
 def _left_out(reports: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
     """What any bundle leaves out and, with "apply", what is known to be withdrawn."""
-    cases, criteria = (
-        _withdrawn(reports) if errata is ErrataMode.APPLY else (set(), set())
-    )
+    left_out = _Withdrawn(set(), set())
+    if errata is ErrataMode.APPLY:
+        left_out = _withdrawn(reports)
     for report in reports:
         if report.errata is not None and report.errata.mode is ErrataMode.APPLY:
-            cases.update(report.errata.withdrawn_cases)
-            criteria.update(
-                (one["case_id"], one["criterion_id"])
-                for one in report.errata.withdrawn_criteria
-            )
+            left_out.cases.update(report.errata.withdrawn_cases)
+            for one in report.errata.withdrawn_criteria:
+                left_out.criteria.add((one["case_id"], one["criterion_id"]))
     first = reports[0].run
-    return errata_of(
-        first.run.cases if first and (cases or criteria) else (), cases, criteria
-    )
+    cases = first.run.cases if first is not None and any(left_out) else ()
+    return errata_of(cases, left_out.cases, left_out.criteria)
 
 
 def _named(report: BundleReport, run: GradedRun, left_out: RunErrata) -> GradedRun:

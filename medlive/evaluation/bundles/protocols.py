@@ -103,47 +103,50 @@ def check_protocols(
     """Check that every finding is a question's about this run and as the judge's reply says, and that the results
     are those of the findings. Returns how many findings have no whole reply to check them against."""
     try:
-        judges = {
-            str(one["protocol"]): None
-            if (judge := one["judge"]) is None
-            else _Judge.model_validate(judge).identity()
-            for one in declared["protocols"]
-        }
-        expected = [
-            pair
-            for protocol, material in _fitting(run)
-            if protocol.asks and protocol.name in judges
-            for pair in _answered(
-                protocol, material, _findings(judges[protocol.name], rows)
-            )
-        ]
-        if [finding.key for _, finding in expected] != [
-            finding.key for finding in rows
-        ]:
-            out.add(
-                FINDINGS,
-                "one finding of each question that a protocol asks about the run, in order",
-                "others",
-            )
+        judges = _declared_judges(declared)
+        if not _check_findings(run, judges, rows, out):
             return 0
-        for question, finding in expected:
-            if fault := _fault(question, finding):
-                out.add(
-                    FINDINGS,
-                    f"case {printable(finding.case_id)[:60]}: what the judge replied",
-                    fault,
-                )
         recomputed = through_json(protocols_document(run, judges, rows))
     except (KeyError, TypeError, ValueError) as exc:
-        out.add(
-            PROTOCOLS,
-            "protocols, their judges and valid replies",
-            printable(str(exc))[:200],
-        )
+        what = "protocols, their judges and valid replies"
+        out.add(PROTOCOLS, what, printable(str(exc))[:200])
         return 0
     for place, want, got in differences(recomputed, dict(declared)):
         out.add(f"{PROTOCOLS}: {printable(place)}", want, got)
     return sum(finding.value is not None and not _whole(finding) for finding in rows)
+
+
+def _declared_judges(declared: Mapping[str, Any]) -> Judges:
+    """Raises KeyError, TypeError or ValueError for a document of another form."""
+    judges: dict[str, EngineIdentity | None] = {}
+    for row in declared["protocols"]:
+        judge = row["judge"]
+        identity = None if judge is None else _Judge.model_validate(judge).identity()
+        judges[str(row["protocol"])] = identity
+    return judges
+
+
+def _check_findings(
+    run: GradedRun, judges: Judges, rows: Sequence[Finding], out: Faults
+) -> bool:
+    """Check each finding against its question; False where the findings are of other questions."""
+    expected: list[tuple[Question, Finding]] = []
+    for protocol, material in _fitting(run):
+        if protocol.asks and protocol.name in judges:
+            findings = _findings(judges[protocol.name], rows)
+            expected += _answered(protocol, material, findings)
+    keys = [finding.key for _, finding in expected]
+    if keys != [finding.key for finding in rows]:
+        what = (
+            "one finding of each question that a protocol asks about the run, in order"
+        )
+        out.add(FINDINGS, what, "others")
+        return False
+    for question, finding in expected:
+        if fault := _fault(question, finding):
+            case = printable(finding.case_id)[:60]
+            out.add(FINDINGS, f"case {case}: what the judge replied", fault)
+    return True
 
 
 class _Judge(BaseModel):

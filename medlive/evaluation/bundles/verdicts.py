@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import chain
 from typing import Final
 
 from medlive import __version__
@@ -46,18 +46,24 @@ def verdicts(state: Verification, out: Faults) -> None:
     """Check that every verdict matches its criterion, its answer and the grader's reply."""
     grades, cases = state.require_rows(state.grades, GRADES), state.require_cases()
     info = require(state.info, BUNDLE)
-    answers = {
-        a.case_id: a for a in state.require_rows(state.answers, RESPONSES) if a.gradable
-    }
-    order = [(case.case_id, c.id) for case in cases for c in case.criteria]
-    in_order(
-        GRADES, [(g.case_id, g.criterion_id) for g in grades], order, "criterion", out
-    )
-    by_id = {case.case_id: case for case in cases if case.case_id in answers}
-    unverifiable = 0
-    for case_id, of_case in groupby(grades, key=lambda grade: grade.case_id):
-        case, answer = by_id.get(case_id), answers.get(case_id)
-        unverifiable += _check_case(case, answer, list(of_case), info.grader.judge, out)
+    by_case: dict[str, list[Grade]] = {case.case_id: [] for case in cases}
+    for grade in grades:
+        by_case.setdefault(grade.case_id, []).append(grade)
+    answers = _answers_with_text(state)
+    order: list[tuple[str, str]] = []
+    wanted = unverifiable = 0
+    for case in cases:
+        order += [(case.case_id, criterion.id) for criterion in case.criteria]
+        own, given = by_case[case.case_id], answers.get(case.case_id)
+        if given is not None:
+            wanted += len(case.criteria)
+            checked = _Case(case, given, own, info.grader.judge)
+            unverifiable += sum(checked.check(grade, out) for grade in own)
+        elif own:
+            what = f"case {printable(case.case_id)[:60]}: a gradable answer for its verdicts"
+            out.add(GRADES, what, f"{len(own)} verdicts without one")
+    names = [(grade.case_id, grade.criterion_id) for grade in grades]
+    in_order(GRADES, names, order, "criterion", out)
     if out.count and info.code_version != __version__:
         # Another version of medlive may parse a reply differently.
         out.add(
@@ -66,10 +72,9 @@ def verdicts(state: Verification, out: Faults) -> None:
             printable(info.code_version)[:40],
         )
     # A missing row counts as ungraded, like a row without a verdict.
-    wanted = sum(case_id in answers for case_id, _ in order)
-    open_ = wanted - sum(grade.met is not None for grade in grades)
+    ungraded = wanted - sum(grade.met is not None for grade in grades)
     notes = {
-        f"{open_} of {wanted} criteria are ungraded": open_,
+        f"{ungraded} of {wanted} criteria are ungraded": ungraded,
         f"{unverifiable} of {len(grades)} verdicts have no stored reply to check them against": unverifiable,
     }
     for note, n in notes.items():
@@ -77,20 +82,9 @@ def verdicts(state: Verification, out: Faults) -> None:
             state.add_note(note)
 
 
-def _check_case(
-    case: EvaluationCase | None,
-    answer: Answer | None,
-    grades: Sequence[Grade],
-    judge: str,
-    out: Faults,
-) -> int:
-    """Check the verdicts of one case. Returns how many have no stored reply."""
-    if case is None or answer is None:
-        what = f"case {printable(grades[0].case_id)[:60]}: a gradable answer for its verdicts"
-        out.add(GRADES, what, f"{len(grades)} verdicts without one")
-        return 0
-    checked = _Case(case, answer, grades, judge)
-    return sum(checked.check(grade, out) for grade in grades)
+def _answers_with_text(state: Verification) -> dict[str, Answer]:
+    rows = state.require_rows(state.answers, RESPONSES)
+    return {answer.case_id: answer for answer in rows if answer.gradable}
 
 
 class _Case:
@@ -151,13 +145,12 @@ class _Case:
 
     def _difference(self, grade: Grade) -> str | None:
         """How a verdict differs from the grader's reply: "" if it does not, None if there is no reply for it."""
-        mine = Verdict(grade.met is True, grade.quote, grade.reasoning, grade.whole)
+        own = Verdict(grade.met is True, grade.quote, grade.reasoning, grade.whole)
         read = self._read(grade)
+        if own in read:
+            return ""
         # A cached verdict may have been asked for under another criterion id.
-        elsewhere = grade.origin is Origin.CACHE and any(
-            mine in listed for listed in self._by_id.values()
-        )
-        if mine in read or elsewhere:
+        if grade.origin is Origin.CACHE and own in chain(*self._by_id.values()):
             return ""
         if not read or _imported(grade):
             return None
@@ -168,27 +161,17 @@ class _Case:
     def _read(self, grade: Grade) -> list[Verdict | str]:
         """What the replies say of a verdict's criterion: verdicts, or reasons for none."""
         if grade.mode is Mode.RUBRIC:
-            # Criteria with the same text share a verdict and its replies.
-            alike = [
-                criterion_id
-                for criterion_id, key in self._keys.items()
-                if key == grade.key
-            ]
-            return [
-                one
-                for criterion_id in alike
-                for one in self._by_id.get(criterion_id, ())
-            ]
+            read: list[Verdict | str] = []
+            for criterion_id, key in self._keys.items():
+                # Criteria with the same text share a verdict and its replies.
+                if key == grade.key:
+                    read += self._by_id[criterion_id]
+            return read
         if not _stored(grade):
             return []
+        echo = self._echoes.get(grade.criterion_id)
         try:
-            return [
-                read_criterion(
-                    grade.raw,
-                    self._answer.response,
-                    self._echoes.get(grade.criterion_id),
-                )
-            ]
+            return [read_criterion(grade.raw, self._answer.response, echo)]
         except Unusable as exc:
             return [str(exc)]
 

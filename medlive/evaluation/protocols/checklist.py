@@ -4,11 +4,10 @@ On its own questions core and secondary requirements are the published checklist
 positive criteria, core where they have `core_points` or more (seed 003 §3.2, appendices C, D; docs/method.md §4).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
-import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
@@ -30,6 +29,7 @@ from medlive.evaluation.protocols.model import (
     Table,
     bounds_by_case,
     has_reference,
+    mean,
 )
 
 TASK: Final = "protocol.checklist"
@@ -137,66 +137,36 @@ class Checklist(Protocol):
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
-            given = [
-                found.get(question, ChecklistReply)
-                for question in self._rounds(case, answer)
-            ]
-            scores = [reply.score for reply in given if reply is not None]
-            means[case.case_id] = (
-                sum(scores) / len(scores) if len(scores) == self.rounds else None
-            )
+            scores = self._given(case, answer, found)
+            whole = len(scores) == self.rounds
+            means[case.case_id] = sum(scores) / len(scores) if whole else None
         return means
+
+    def _given(
+        self, case: EvaluationCase, answer: Answer, found: Findings
+    ) -> list[int]:
+        """The scores of an answer's rounds, as far as there are any."""
+        scores = []
+        for question in self._rounds(case, answer):
+            reply = found.get(question, ChecklistReply)
+            if reply is not None:
+                scores.append(reply.score)
+        return scores
 
     def results(self, material: Material, found: Findings) -> Results:
         """Usability by model and category, and how far the rounds agree."""
-        rows: list[list[Cell]] = []
+        categories = _categories(material)
+        usability: list[list[Cell]] = []
         by_category: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
-        categories = list(
-            dict.fromkeys(c.theme or "none" for run in material for c in run.cases)
-        )
-        stable = equal = 0
         judged: list[Judged] = []
         for run in material:
             means = self.scores(run, found)
-            usable = {
-                case_id: float(mean >= self.usable)
-                for case_id, mean in means.items()
-                if mean is not None
-            }
-            cases = [case for case in run.cases if case.case_id in usable]
-            judged += [
-                Judged(run.label, c, bool(usable[c.case_id]), means[c.case_id] or 0.0)
-                for c in cases
-            ]
-            values = [usable[case.case_id] for case in cases]
-            figures[run.label] = _mean(values)
-            bounds = bounds_by_case(values, cases, draws=self.draws, seed=self.seed)
-            score = _mean(mean for mean in means.values() if mean is not None)
-            missing = len(means) - len(cases), len(run.cases) - len(means)
-            rows.append(
-                [run.label, len(cases), figures[run.label], *bounds, score, *missing]
-            )
-            mine = [
-                _mean([usable[c.case_id] for c in cases if (c.theme or "none") == one])
-                for one in categories
-            ]
-            of_five = [value for value in mine if value is not None]
-            by_category.append(
-                [
-                    run.label,
-                    *mine,
-                    _mean(of_five) if len(of_five) == len(categories) else None,
-                ]
-            )
-            for case, answer in run.answered():
-                given = {
-                    reply.score
-                    for q in self._rounds(case, answer)
-                    if (reply := found.get(q, ChecklistReply))
-                }
-                stable += bool(given)
-                equal += len(given) == 1
+            usable = self._judged(run, means)
+            judged += usable
+            figures[run.label] = mean([one.usable for one in usable])
+            usability.append(self._usability(run, means, usable))
+            by_category.append([run.label, *_by_category(usable, categories)])
         titles = (
             "model",
             "answers",
@@ -209,28 +179,75 @@ class Checklist(Protocol):
         )
         note = f"Usable: the mean of {self.rounds} rounds is {self.usable:g} or more. Every answer counts the same."
         plain = "The share of usable answers. Plain mean: of the categories, whatever their size, as in the paper."
+        columns = ["model", *categories, "plain mean"]
         tables = [
-            Table("Usability", titles, rows, note),
-            Table(
-                "Usability by category",
-                ["model", *categories, "plain mean"],
-                by_category,
-                plain,
-            ),
+            Table("Usability", titles, usability, note),
+            Table("Usability by category", columns, by_category, plain),
         ]
-        notes = (
-            [f"{equal} of {stable} answers have one score in every round"]
-            if self.rounds > 1
-            else []
-        )
+        notes = []
+        if self.rounds > 1:
+            notes.append(self._stability(material, found))
         if self.people:
-            more, said = compare_with_people(
+            people_tables, people_notes = compare_with_people(
                 self.people, judged, draws=self.draws, seed=self.seed
             )
-            tables, notes = tables + more, notes + said
+            tables += people_tables
+            notes += people_notes
         return Results(tables, figures, notes)
 
+    def _judged(self, run: Subject, means: Mapping[str, float | None]) -> list[Judged]:
+        """The answers with a score in every round."""
+        judged = []
+        for case in run.cases:
+            score = means.get(case.case_id)
+            if score is not None:
+                judged.append(Judged(run.label, case, score >= self.usable, score))
+        return judged
 
-def _mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return float(np.mean(found)) if found else None
+    def _usability(
+        self,
+        run: Subject,
+        means: Mapping[str, float | None],
+        judged: Sequence[Judged],
+    ) -> list[Cell]:
+        """A model's row of the first table."""
+        values = [float(one.usable) for one in judged]
+        cases = [one.case for one in judged]
+        return [
+            run.label,
+            len(judged),
+            mean(values),
+            *bounds_by_case(values, cases, draws=self.draws, seed=self.seed),
+            mean([one.score for one in judged]),
+            len(means) - len(judged),
+            len(run.cases) - len(means),
+        ]
+
+    def _stability(self, material: Material, found: Findings) -> str:
+        """How many answers have one score in every round."""
+        scored = equal = 0
+        for run in material:
+            for case, answer in run.answered():
+                scores = set(self._given(case, answer, found))
+                scored += bool(scores)
+                equal += len(scores) == 1
+        return f"{equal} of {scored} answers have one score in every round"
+
+
+def _categories(material: Material) -> list[str]:
+    """The categories of all runs' cases, in the order of their appearance."""
+    names: dict[str, None] = {}
+    for run in material:
+        for case in run.cases:
+            names[case.theme or "none"] = None
+    return list(names)
+
+
+def _by_category(judged: Sequence[Judged], categories: Sequence[str]) -> list[Cell]:
+    """A model's share of usable answers in each category, and their plain mean."""
+    by_category: dict[str, list[float]] = {name: [] for name in categories}
+    for one in judged:
+        by_category[one.case.theme or "none"].append(one.usable)
+    shares = [mean(values) for values in by_category.values()]
+    known = [share for share in shares if share is not None]
+    return [*shares, mean(known) if len(known) == len(shares) else None]

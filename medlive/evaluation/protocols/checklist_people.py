@@ -4,18 +4,17 @@ A table (`evaluation.tables`) has a row for each answer and rater: `case_id`, `r
 answered, and `usable` or the five dimensions, whole numbers from 0 to 5 (seed 003, appendix D).
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from medlive.errors import BadInput
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.protocols.model import Cell, Table
+from medlive.evaluation.protocols.model import Cell, Table, mean
 from medlive.evaluation.tables import add_rows
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
 from medlive.statistics.bootstrap import estimate
@@ -124,6 +123,15 @@ def _whole(name: str, text: str) -> int:
     return int(text.removesuffix(".0"))
 
 
+class Compared(NamedTuple):
+    """An answer that people and the judge rated."""
+
+    judged: Judged
+    usable: bool
+    """Whether most of the raters say so."""
+    ratings: list[Rated]
+
+
 def compare_with_people(
     path: Path, judged: Sequence[Judged], *, draws: int, seed: int
 ) -> tuple[list[Table], list[str]]:
@@ -140,71 +148,57 @@ def compare_with_people(
                 f"{path.name}: {rated.where}: expected a model, one of {', '.join(models)}",
                 hint=FORMAT,
             )
-        by_answer.setdefault(
-            (rated.model or "".join(models), rated.case_id), []
-        ).append(rated)
-    known = {(one.model, one.case.case_id): one for one in judged}
-    common = [(known[place], by_answer[place]) for place in known if place in by_answer]
+        place = rated.model or "".join(models), rated.case_id
+        by_answer.setdefault(place, []).append(rated)
+    compared: list[Compared] = []
+    common = tied = 0
+    pairs: list[bool] = []
+    for one in judged:
+        ratings = by_answer.get((one.model, one.case.case_id), [])
+        labels = [rated.usable for rated in ratings]
+        common += bool(ratings)
+        pairs += [a is b for a, b in combinations(labels, 2)]
+        yes = labels.count(True)
+        if 2 * yes != len(labels):
+            compared.append(Compared(one, 2 * yes > len(labels), ratings))
+        else:
+            tied += bool(ratings)
     if not common:
         raise BadInput(
             f"{path.name} rates no answer that the judge scored",
             hint="case_id and model as in the runs",
         )
-    labels = [Counter(rated.usable for rated in ratings) for _, ratings in common]
-    pairs = [
-        (one, n[True] > n[False], ratings)
-        for (one, ratings), n in zip(common, labels, strict=True)
-        if n[True] != n[False]
-    ]
-    notes = _notes(
-        path,
-        len(by_answer) - len(common),
-        len(common) - len(pairs),
-        [r for _, r in common],
-    )
-    return [_agreement(pairs, draws, seed), _to_refine(pairs)], notes
-
-
-Pair = tuple[Judged, bool, list[Rated]]
-"""What the judge gave an answer, whether people call it usable, and their ratings."""
-
-
-def _notes(
-    path: Path, strange: int, tied: int, ratings: Sequence[Sequence[Rated]]
-) -> list[str]:
-    pairs = [
-        pair
-        for of in ratings
-        for pair in combinations([rated.usable for rated in of], 2)
-    ]
-    equal = sum(a is b for a, b in pairs)
-    found = {
-        f"{path.name}: {strange} answers are not among those that the judge scored; left out": strange,
-        f"{path.name}: on {tied} answers as many people say usable as not; left out": tied,
-        f"{equal} of {len(pairs)} pairs of people's labels on one answer are equal": len(
-            pairs
-        ),
-    }
-    return [note for note, holds in found.items() if holds]
-
-
-def _agreement(pairs: Sequence[Pair], draws: int, seed: int) -> Table:
-    categories = list(dict.fromkeys(one.case.theme or "none" for one, _, _ in pairs))
-    groups = {
-        name: [p for p in pairs if (p[0].case.theme or "none") == name]
-        for name in categories
-    }
-    rows: list[list[Cell]] = []
-    for name, members in {"all": pairs, **(groups if len(groups) > 1 else {})}.items():
-        cells = np.zeros((len(members), 2, 2))
-        for place, (one, people, _) in enumerate(members):
-            cells[place, int(not people), int(not one.usable)] = 1
-        numbers = cluster_numbers(one.case for one, _, _ in members)
-        clusters = np.arange(len(members)) if numbers is None else numbers
-        equal, ac1 = (
-            estimate(cells, statistic, clusters, draws=draws, seed=seed)
-            for statistic in (equal_of_tables, ac1_of_tables)
+    notes = []
+    if strange := len(by_answer) - common:
+        notes.append(
+            f"{path.name}: {strange} answers are not among those that the judge scored; left out"
         )
+    if tied:
+        notes.append(
+            f"{path.name}: on {tied} answers as many people say usable as not; left out"
+        )
+    if pairs:
+        notes.append(
+            f"{sum(pairs)} of {len(pairs)} pairs of people's labels on one answer are equal"
+        )
+    return [_agreement(compared, draws, seed), _to_refine(compared)], notes
+
+
+def _agreement(compared: Sequence[Compared], draws: int, seed: int) -> Table:
+    groups: dict[str, list[Compared]] = {}
+    for one in compared:
+        groups.setdefault(one.judged.case.theme or "none", []).append(one)
+    if len(groups) < 2:
+        groups.clear()
+    rows: list[list[Cell]] = []
+    for name, members in [("all", compared), *groups.items()]:
+        cells = np.zeros((len(members), 2, 2))
+        for place, one in enumerate(members):
+            cells[place, int(not one.usable), int(not one.judged.usable)] = 1
+        numbers = cluster_numbers(one.judged.case for one in members)
+        clusters = np.arange(len(members)) if numbers is None else numbers
+        equal = estimate(cells, equal_of_tables, clusters, draws=draws, seed=seed)
+        ac1 = estimate(cells, ac1_of_tables, clusters, draws=draws, seed=seed)
         counts = cells.sum(axis=0).astype(int).ravel().tolist()
         rows.append(
             [name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts]
@@ -225,43 +219,33 @@ def _agreement(pairs: Sequence[Pair], draws: int, seed: int) -> Table:
     return Table("Usable by people and by the judge", columns, rows, note)
 
 
-def _to_refine(pairs: Sequence[Pair]) -> Table:
-    by_case: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        by_case.setdefault(pair[0].case.case_id, []).append(pair)
-    found: list[tuple[float, int, list[Cell]]] = []
+"""What the judge gave an answer, whether people call it usable, and their ratings."""
+
+
+def _to_refine(compared: Sequence[Compared]) -> Table:
+    by_case: dict[str, list[Compared]] = {}
+    for one in compared:
+        by_case.setdefault(one.judged.case.case_id, []).append(one)
+    disputed: list[tuple[float, int, list[Cell]]] = []
     for case_id, members in by_case.items():
-        n = len(members)
-        equal = sum(one.usable is people for one, people, _ in members) / n
-        if equal < LOW:
-            people, judge = (
-                sum(p for _, p, _ in members) / n,
-                sum(one.usable for one, _, _ in members) / n,
-            )
-            totals = [
-                rated.total
-                for *_, ratings in members
-                for rated in ratings
-                if rated.total is not None
-            ]
-            total = sum(totals) / len(totals) if totals else None
-            score = sum(one.score for one, _, _ in members) / n
-            found.append(
-                (
-                    equal,
-                    -n,
-                    [
-                        case_id,
-                        members[0][0].case.theme,
-                        n,
-                        equal,
-                        people,
-                        judge,
-                        total,
-                        score,
-                    ],
-                )
-            )
+        equal = mean([one.judged.usable is one.usable for one in members])
+        if equal is None or equal >= LOW:
+            continue
+        totals: list[int] = []
+        for one in members:
+            totals += [r.total for r in one.ratings if r.total is not None]
+        row: list[Cell] = [
+            case_id,
+            members[0].judged.case.theme,
+            len(members),
+            equal,
+            mean([one.usable for one in members]),
+            mean([one.judged.usable for one in members]),
+            mean(totals),
+            mean([one.judged.score for one in members]),
+        ]
+        disputed.append((equal, -len(members), row))
+    disputed.sort(key=lambda one: one[:2])
     columns = (
         "case",
         "category",
@@ -273,9 +257,4 @@ def _to_refine(pairs: Sequence[Pair]) -> Table:
         "judge's score",
     )
     note = f"Cases whose labels are equal on less than {LOW:.0%} of the answers, the worst first."
-    return Table(
-        "Cases to refine",
-        columns,
-        [row for *_, row in sorted(found, key=lambda one: one[:2])],
-        note,
-    )
+    return Table("Cases to refine", columns, [row for *_, row in disputed], note)

@@ -6,12 +6,16 @@ of [k >= j]; t is a share of n, calibrated on what physicians write themselves (
 rests on is missing.
 """
 
+import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from medlive.errors import UsageError
@@ -26,8 +30,10 @@ from medlive.evaluation.protocols.model import (
     Subject,
     Table,
     bounds_by_case,
+    mean,
 )
 from medlive.evaluation.scoring.estimates import FEW, SLICES, slice_order
+from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import partial, pearson, spearman
 
 NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
@@ -74,25 +80,49 @@ class Hits:
 
 def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
     """Case id → hits, for every answered case with a positive criterion; None where a verdict is missing."""
-    found: dict[str, Hits | None] = {}
-    for case in run.cases:
-        answer = run.answers.get(case.case_id)
-        positive = [c for c in case.criteria if c.points > 0]
-        if answer is None or not answer.gradable or not positive:
+    hits: dict[str, Hits | None] = {}
+    for case, answer in run.answered():
+        positive = [c.id for c in case.criteria if c.points > 0]
+        grave = [c.id for c in case.criteria if c.points <= veto]
+        if not positive:
             continue
         met = run.verdicts(case.case_id)
-        grave = [c for c in case.criteria if c.points <= veto]
-        if any(met.get(c.id) is None for c in (*positive, *grave)):
-            found[case.case_id] = None
-            continue
-        found[case.case_id] = Hits(
-            case,
-            sum(bool(met[c.id]) for c in positive),
-            len(positive),
-            any(met[c.id] for c in grave),
-            len(answer.response),
-        )
-    return found
+        hits[case.case_id] = None
+        if all(met.get(criterion_id) is not None for criterion_id in positive + grave):
+            hits[case.case_id] = Hits(
+                case=case,
+                k=sum(map(bool, map(met.get, positive))),
+                n=len(positive),
+                vetoed=any(map(met.get, grave)),
+                characters=len(answer.response),
+            )
+    return hits
+
+
+Scored = Mapping[str, Mapping[str, Hits]]
+"""Model → case id → hits, of wholly graded cases."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Threshold:
+    """From how many hits on an answer gets credit."""
+
+    share: float
+    fixed: int | None
+
+    def of(self, hits: Hits, factor: float = 1.0) -> int:
+        """The threshold of a case, or a multiple of it."""
+        if self.fixed is not None:
+            return min(hits.n, max(1, round(self.fixed * factor)))
+        return threshold(min(1.0, self.share * factor), hits.n)
+
+    def passed(self, hits: Hits) -> float:
+        """Pass@t."""
+        return float(hits.k >= self.of(hits))
+
+    def covered(self, hits: Hits, factor: float = 1.0) -> float:
+        """CACS@t, or at a multiple of it."""
+        return hits.covered(self.of(hits, factor))
 
 
 class Coverage(Protocol):
@@ -133,105 +163,89 @@ class Coverage(Protocol):
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
-        if unknown := [name for name in self.people if name not in hits]:
+        unknown = [name for name in self.people if name not in hits]
+        if unknown:
             raise UsageError(
                 f"no run is by {unknown[0]!r}",
                 hint=f"the runs are by {', '.join(hits)}",
             )
         share, notes = self.share, list[str]()
         if self.people:
-            share, note = calibrate(
-                [h for name in self.people for h in hits[name].values() if h]
-            )
+            by_people: list[Hits] = []
+            for name in self.people:
+                by_people += _graded(hits[name]).values()
+            share, note = calibrate(by_people)
             notes.append(note)
-
-        def t(one: Hits, factor: float = 1.0) -> int:
-            if self.t is not None:
-                return min(one.n, max(1, round(self.t * factor)))
-            return threshold(min(1.0, share * factor), one.n)
-
+        t = _Threshold(share, self.t)
         models = [name for name in hits if name not in self.people]
-        scored = {
-            name: {h.case.case_id: h for h in hits[name].values() if h}
-            for name in models
-        }
-        main = _Column(scored, lambda h: h.covered(t(h)))
-        advice = _of_advice(material, models, self.veto)
+        scored = {name: _graded(hits[name]) for name in models}
+        main = _Column(scored, t.covered)
         tables = [
-            self._models(material, hits, scored, advice, t),
+            self._models(material, hits, scored, t),
             *_slices(main),
-            _sensitivity(scored, t, self.t),
+            _sensitivity(scored, t),
+            _length(scored, t),
         ]
-        tables.append(_length(scored, t))
         return Results(tables, {name: main.mean(name) for name in models}, notes)
 
     def _models(
         self,
         material: Material,
         hits: Mapping[str, Mapping[str, Hits | None]],
-        scored: Mapping[str, Mapping[str, Hits]],
-        advice: Mapping[str, Mapping[str, Hits]],
-        t: Callable[[Hits], int],
+        scored: Scored,
+        t: _Threshold,
     ) -> Table:
         columns = {
             "accuracy": _Column(scored, lambda h: h.accuracy),
-            "Pass@t": _Column(scored, lambda h: float(h.k >= t(h))),
-            "CACS@t": _Column(scored, lambda h: h.covered(t(h))),
+            "Pass@t": _Column(scored, t.passed),
+            "CACS@t": _Column(scored, t.covered),
         }
         column = columns["CACS@t"]
-        of_advice = _Column(advice, lambda h: h.covered(t(h)))
+        advice = _of_advice(material, list(scored), self.veto)
+        of_advice = _Column(advice, t.covered)
         rows: list[list[Cell]] = []
         cases = {run.label: len(run.cases) for run in material}
-        for name, mine in scored.items():
-            found = hits[name]
-            rows.append(
-                [
-                    name,
-                    len(mine),
-                    *(of.mean(name) for of in columns.values()),
-                    *bounds_by_case(
-                        column.values[name],
-                        [*column.cases.values()],
-                        draws=self.draws,
-                        seed=self.seed,
-                    ),
-                    sum(h.vetoed for h in mine.values()),
-                    len(found) - len(mine),
-                    cases[name] - len(found),
-                    *([of_advice.mean(name)] if advice else []),
-                ]
+        for name, own in scored.items():
+            low, high = bounds_by_case(
+                column.values[name],
+                list(column.cases.values()),
+                draws=self.draws,
+                seed=self.seed,
             )
+            row: list[Cell] = [name, len(own)]
+            row += [of.mean(name) for of in columns.values()]
+            row += [low, high]
+            row.append(sum(h.vetoed for h in own.values()))
+            row += [len(hits[name]) - len(own), cases[name] - len(hits[name])]
+            if advice:
+                row.append(of_advice.mean(name))
+            rows.append(row)
         at = f"t = {self.t}" if self.t is not None else "t = ceil(share · n)"
         note = f"Means over wholly graded cases; {at}. Rubric accuracy is k / n. A veto leaves no CACS."
-        titles = (
-            "model",
-            "cases",
-            *columns,
-            "low",
-            "high",
-            "vetoed",
-            "ungraded",
-            "unanswered",
-            *([_ADVICE_COLUMN] if advice else []),
-        )
+        titles = ["model", "cases", *columns, "low", "high"]
+        titles += ["vetoed", "ungraded", "unanswered"]
+        if advice:
+            titles.append(_ADVICE_COLUMN)
         return Table("Thresholded coverage", titles, rows, note)
+
+
+def _graded(hits: Mapping[str, Hits | None]) -> dict[str, Hits]:
+    """The hits of wholly graded cases."""
+    return {case_id: one for case_id, one in hits.items() if one is not None}
 
 
 def _of_advice(
     material: Material, models: Sequence[str], veto: float
 ) -> dict[str, dict[str, Hits]]:
     """The hits among the criteria of advice, by model; none where every criterion rests on it."""
-    found: dict[str, dict[str, Hits]] = {}
+    hits: dict[str, dict[str, Hits]] = {}
     mixed = False
     for run in material:
-        if run.label not in models:
-            continue
-        cases = tuple(case.advice_only for case in run.cases)
-        own = hits_of(replace(run, cases=cases), veto)
-        found[run.label] = {name: one for name, one in own.items() if one}
-        pairs = zip(cases, run.cases, strict=True)
-        mixed = mixed or any(narrow is not case for narrow, case in pairs)
-    return found if mixed else {}
+        if run.label in models:
+            cases = tuple(case.advice_only for case in run.cases)
+            hits[run.label] = _graded(hits_of(replace(run, cases=cases), veto))
+            mixed = mixed or any(map(operator.is_not, cases, run.cases))
+    return hits if mixed else {}
 
 
 def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
@@ -254,81 +268,65 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
 class _Column:
     """A figure of every model's cases."""
 
-    def __init__(
-        self, scored: Mapping[str, Mapping[str, Hits]], value: Callable[[Hits], float]
-    ) -> None:
-        self.cases = {
-            cid: h.case for mine in scored.values() for cid, h in mine.items()
-        }
-        self.values = {
-            name: np.array(
-                [value(mine[cid]) if cid in mine else np.nan for cid in self.cases]
-            )
-            for name, mine in scored.items()
-        }
+    def __init__(self, scored: Scored, value: Callable[[Hits], float]) -> None:
+        self.cases: dict[str, EvaluationCase] = {}
+        for own in scored.values():
+            for case_id, hits in own.items():
+                self.cases[case_id] = hits.case
+        places = {case_id: place for place, case_id in enumerate(self.cases)}
+        self.values: dict[str, Floats] = {}
+        for name, own in scored.items():
+            column = self.values[name] = np.full(len(places), np.nan)
+            for case_id, hits in own.items():
+                column[places[case_id]] = value(hits)
 
-    def mean(self, name: str, chosen: Iterable[bool] | None = None) -> float | None:
+    def mean(self, name: str, chosen: NDArray[np.bool_] | None = None) -> float | None:
         values = self.values[name]
-        values = values[
-            ~np.isnan(values)
-            & (True if chosen is None else np.array([*chosen], dtype=bool))
-        ]
-        return float(values.mean()) if len(values) else None
+        counts = ~np.isnan(values)
+        return mean(values[counts if chosen is None else counts & chosen])
+
+    def ranking(self) -> dict[str, float]:
+        """The means of the models that have one."""
+        means = {name: self.mean(name) for name in self.values}
+        return {name: value for name, value in means.items() if value is not None}
 
 
 def _slices(main: _Column) -> Iterator[Table]:
     """CACS@t by each slice that has more than one value."""
     for kind, value_of in SLICES.items():
-        values = [value_of(case) for case in main.cases.values()]
-        named = sorted(
-            {value for value in values if value is not None}, key=slice_order
-        )
-        if len(named) < 2:
+        count = Counter(map(value_of, main.cases.values()))
+        del count[None]
+        names = sorted(filter(None, count), key=slice_order)
+        if len(names) < 2:
             continue
-        rows: list[list[Cell]] = [
-            [
-                name,
-                *(main.mean(name, (value == one for value in values)) for one in named),
-            ]
-            for name in main.values
-        ]
-        few = [one for one in named if values.count(one) < FEW]
+        values = np.array([value_of(case) or "" for case in main.cases.values()])
+        rows: list[list[Cell]] = []
+        for model in main.values:
+            rows.append([model, *(main.mean(model, values == name) for name in names)])
+        few = [name for name in names if count[name] < FEW]
         note = f"Under {FEW} cases, no result: {', '.join(few)}." if few else ""
-        yield Table(f"CACS@t by {kind}", ["model", *named], rows, note)
+        yield Table(f"CACS@t by {kind}", ["model", *names], rows, note)
 
 
-def _sensitivity(
-    scored: Mapping[str, Mapping[str, Hits]], t: Callable[..., int], fixed: int | None
-) -> Table:
+def _sensitivity(scored: Scored, t: _Threshold) -> Table:
     """How the ranking of models stands at nearby thresholds and under simpler figures (paper's Table 10)."""
-    main = _ranking(_Column(scored, lambda h: h.covered(t(h))))
-    others: dict[str, _Column] = {
-        f"CACS at {factor:g} t": _Column(scored, lambda h, f=factor: h.covered(t(h, f)))  # type: ignore[misc]
-        for factor in NEARBY
-    }
+    main = _Column(scored, t.covered).ranking()
+    others: dict[str, _Column] = {}
+    for factor in NEARBY:
+        at_factor = functools.partial(t.covered, factor=factor)
+        others[f"CACS at {factor:g} t"] = _Column(scored, at_factor)
     others["rubric accuracy"] = _Column(scored, lambda h: h.accuracy)
-    others["Pass@t"] = _Column(scored, lambda h: float(h.k >= t(h)))
+    others["Pass@t"] = _Column(scored, t.passed)
     rows: list[list[Cell]] = []
     for name, column in others.items():
-        ranking = _ranking(column)
-        models = list(main)
-        rho = spearman(
-            np.array([main[m] for m in models]),
-            np.array([ranking.get(m, np.nan) for m in models]),
-        )
-        rows.append([name, rho, *(_shared(main, ranking, top) for top in _TOPS)])
+        ranking = column.ranking()
+        means = np.array(list(main.values()))
+        own_means = np.array([ranking.get(model, np.nan) for model in main])
+        shared = [_shared(main, ranking, top) for top in _TOPS]
+        rows.append([name, spearman(means, own_means), *shared])
     note = "Against CACS@t; the models that both have among their first three and five. NA with too few models."
-    return Table(
-        "Other thresholds",
-        ["figure", "Spearman", *(f"of the top {n}" for n in _TOPS)],
-        rows,
-        note,
-    )
-
-
-def _ranking(column: _Column) -> dict[str, float]:
-    means = {name: column.mean(name) for name in column.values}
-    return {name: mean for name, mean in means.items() if mean is not None}
+    titles = ["figure", "Spearman", *(f"of the top {n}" for n in _TOPS)]
+    return Table("Other thresholds", titles, rows, note)
 
 
 def _shared(
@@ -337,33 +335,30 @@ def _shared(
     """How many models are among the first `top` of both; None where there are not more models than that."""
     if len(first) <= top or len(second) <= top:
         return None
-    best = [
-        set(sorted(one, key=lambda m: (-one[m], m))[:top]) for one in (first, second)
-    ]
-    return len(best[0] & best[1])
+    return len(_best(first, top) & _best(second, top))
 
 
-def _length(
-    scored: Mapping[str, Mapping[str, Hits]], t: Callable[[Hits], int]
-) -> Table:
+def _best(means: Mapping[str, float], top: int) -> set[str]:
+    return set(sorted(means, key=lambda model: (-means[model], model))[:top])
+
+
+def _length(scored: Scored, t: _Threshold) -> Table:
     """Whether longer answers are paid for being long (paper's Table 11)."""
-    rows = [(name, h) for name, mine in scored.items() for h in mine.values()]
-    length = np.array([float(h.characters) for _, h in rows])
+    models: list[str] = []
+    hits: list[Hits] = []
+    for name, own in scored.items():
+        models += [name] * len(own)
+        hits += own.values()
+    cases = [h.case.case_id for h in hits]
+    length = np.array([float(h.characters) for h in hits])
     figures = {
-        "CACS@t": np.array([h.covered(t(h)) for _, h in rows]),
-        "rubric accuracy": np.array([h.accuracy for _, h in rows]),
+        "CACS@t": np.array([t.covered(h) for h in hits]),
+        "rubric accuracy": np.array([h.accuracy for h in hits]),
     }
-    models, cases = [name for name, _ in rows], [h.case.case_id for _, h in rows]
-    found: list[list[Cell]] = [
-        [
-            name,
-            pearson(length, values),
-            spearman(length, values),
-            partial(length, values, models, cases),
-        ]
-        for name, values in figures.items()
-    ]
+    rows: list[list[Cell]] = []
+    for name, values in figures.items():
+        given = partial(length, values, models, cases)
+        rows.append([name, pearson(length, values), spearman(length, values), given])
     note = "Characters of an answer against its figure. Partial: Pearson's r given the model and the case."
-    return Table(
-        "Length of answers", ["figure", "Pearson", "Spearman", "partial"], found, note
-    )
+    titles = ["figure", "Pearson", "Spearman", "partial"]
+    return Table("Length of answers", titles, rows, note)

@@ -7,9 +7,8 @@ trusted. Prompts, checks and formulas are those that curation uses on thread and
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, NamedTuple
 
-import numpy as np
 from pydantic import Field
 
 from medlive.curation.cross_examination import (
@@ -32,6 +31,7 @@ from medlive.evaluation.protocols.model import (
     Table,
     bounds_by_case,
     has_reference,
+    mean,
 )
 
 SCORES: Final = (
@@ -81,133 +81,117 @@ class CrossExamine(Protocol):
         for run in material:
             for case, answer in run.answered():
                 if case.advice.strip():
-                    made = self._made(case, answer)
-                    yield from made
-                    yield from self._answers(case, answer, made, found)
+                    yield from self._made(case, answer)
+                    made = self._questions_made(case, answer, found)
+                    if made is not None:
+                        yield from self._answers(case, answer, made)
 
     def _made(self, case: EvaluationCase, answer: Answer) -> tuple[Question, Question]:
-        first, second = (
-            Question(
-                case_id=case.case_id,
-                part=f"questions of {name}",
-                task=QuestionsReply.task,
-                inputs={
-                    "language": case.language,
-                    "count": self.count,
-                    "text": text[:MAX_TEXT],
-                },
-                reply=QuestionsReply,
-                check=lambda reply: check_questions(reply, self.count),
-                package="medlive.curation",
-            )
-            for name, text in (
-                ("the document", case.advice),
-                ("the answer", answer.response),
-            )
+        """The calls that make questions of the document, and of the answer."""
+        document = self._questions_of("the document", case.advice, case)
+        return document, self._questions_of("the answer", answer.response, case)
+
+    def _questions_of(self, name: str, text: str, case: EvaluationCase) -> Question:
+        inputs = {
+            "language": case.language,
+            "count": self.count,
+            "text": text[:MAX_TEXT],
+        }
+        return Question(
+            case_id=case.case_id,
+            part=f"questions of {name}",
+            task=QuestionsReply.task,
+            inputs=inputs,
+            reply=QuestionsReply,
+            check=lambda reply: check_questions(reply, self.count),
+            package="medlive.curation",
         )
-        return first, second
 
     def _answers(
-        self,
-        case: EvaluationCase,
-        answer: Answer,
-        made: tuple[Question, Question],
-        found: Findings,
+        self, case: EvaluationCase, answer: Answer, made: Sequence[QuestionsReply]
     ) -> list[Question]:
-        """All questions put to the document, and to the answer; none while questions are missing."""
-        replies = [reply for one in made if (reply := found.get(one, QuestionsReply))]
-        if len(replies) < len(made):
-            return []
-        asked = number_questions(replies)
-        return [
-            Question(
-                case_id=case.case_id,
-                part=f"answers of {name}",
-                task=AnswersReply.task,
-                inputs={
-                    "language": case.language,
-                    "text": text[:MAX_TEXT],
-                    "questions": asked,
-                },
-                reply=AnswersReply,
-                check=lambda reply: check_answers(reply, asked),
-                package="medlive.curation",
+        """All questions put to the document, and to the answer."""
+        asked = number_questions(made)
+        texts = {"the document": case.advice, "the answer": answer.response}
+        questions = []
+        for name, text in texts.items():
+            inputs = {
+                "language": case.language,
+                "text": text[:MAX_TEXT],
+                "questions": asked,
+            }
+            questions.append(
+                Question(
+                    case_id=case.case_id,
+                    part=f"answers of {name}",
+                    task=AnswersReply.task,
+                    inputs=inputs,
+                    reply=AnswersReply,
+                    check=lambda reply: check_answers(reply, asked),
+                    package="medlive.curation",
+                )
             )
-            for name, text in (
-                ("the document", case.advice),
-                ("the answer", answer.response),
-            )
-        ]
+        return questions
+
+    def _questions_made(
+        self, case: EvaluationCase, answer: Answer, found: Findings
+    ) -> list[QuestionsReply] | None:
+        """The questions about both texts; None while one's are missing."""
+        first, second = self._made(case, answer)
+        about_document = found.get(first, QuestionsReply)
+        about_answer = found.get(second, QuestionsReply)
+        if about_document is None or about_answer is None:
+            return None
+        return [about_document, about_answer]
 
     def examined(
         self, case: EvaluationCase, answer: Answer, found: Findings
     ) -> CrossExamination | None:
         """The scores of one answer; None while a reply is missing."""
-        made = self._made(case, answer)
-        questions = [reply for one in made if (reply := found.get(one, QuestionsReply))]
-        said = [
-            r
-            for q in self._answers(case, answer, made, found)
-            if (r := found.get(q, AnswersReply))
-        ]
-        return (
-            compare(questions, said, case.advice, answer.response)
-            if len(said) == len(made)
-            else None
-        )
+        made = self._questions_made(case, answer, found)
+        if made is None:
+            return None
+        answers = []
+        for question in self._answers(case, answer, made):
+            reply = found.get(question, AnswersReply)
+            if reply is None:
+                return None
+            answers.append(reply)
+        return compare(made, answers, case.advice, answer.response)
 
     def results(self, material: Material, found: Findings) -> Results:
         """The mean of each score by model, and the answers with the lowest figures."""
         rows: list[list[Cell]] = []
-        each: list[tuple[float, list[Cell]]] = []
+        each: list[_Scored] = []
         figures: dict[str, float | None] = {}
         for run in material:
-            asked = [
-                (case, answer) for case, answer in run.answered() if case.advice.strip()
-            ]
-            scored = [
-                (case, one)
-                for case, answer in asked
-                if (one := self.examined(case, answer, found))
-            ]
-            rows.append(row := self._row(run, len(asked), scored))
-            figures[run.label] = row[2] if isinstance(row[2], float) else None
-            for case, one in scored:
-                scores: list[Cell] = [getattr(one, name) for name in SCORES]
-                each.append(
-                    (
-                        self._figure(one),
-                        [run.label, case.case_id, self._figure(one), *scores],
-                    )
-                )
-        named = [name.replace("_", " ") for name in SCORES]
-        titles = (
-            "model",
-            "answers",
-            "figure",
-            "low",
-            "high",
-            *named,
-            "ungraded",
-            "left out",
-        )
+            asked = 0
+            scored: list[_Scored] = []
+            for case, answer in run.answered():
+                if not case.advice.strip():
+                    continue
+                asked += 1
+                scores = self.examined(case, answer, found)
+                if scores is not None:
+                    figure = self._figure(scores)
+                    scored.append(_Scored(run.label, case, figure, scores))
+            figures[run.label] = mean([one.figure for one in scored])
+            rows.append(self._row(run, asked, scored))
+            each += scored
+        names = [name.replace("_", " ") for name in SCORES]
+        titles = ["model", "answers", "figure", "low", "high"]
+        titles += [*names, "ungraded", "left out"]
         note = (
             "Percent; conformity strict counts what the answer does not say against it. Stability: questions that "
             "their own text answers with yes. Left out: no answer, or no document."
         )
         tables = [Table("Cross-examination", titles, rows, note)]
-        if listed := [
-            row for _, row in sorted(each, key=lambda one: one[0])[: self.lowest]
-        ]:
-            of = f"{len(listed)} of {len(each)}; the option `lowest` says how many."
-            tables.append(
-                Table(
-                    "The lowest figures",
-                    ["model", "case", "figure", *named],
-                    listed,
-                    of,
-                )
-            )
+        lowest = sorted(each, key=lambda one: one.figure)[: self.lowest]
+        if lowest:
+            about = f"{len(lowest)} of {len(each)}; the option `lowest` says how many."
+            columns = ["model", "case", "figure", *names]
+            listed = [one.row for one in lowest]
+            tables.append(Table("The lowest figures", columns, listed, about))
         return Results(tables, figures)
 
     def _figure(self, one: CrossExamination) -> float:
@@ -217,20 +201,28 @@ class CrossExamine(Protocol):
             else (one.coverage + one.conformity + one.consistency) / 3
         )
 
-    def _row(
-        self,
-        run: Subject,
-        asked: int,
-        scored: Sequence[tuple[EvaluationCase, CrossExamination]],
-    ) -> list[Cell]:
-        lost: list[Cell] = [asked - len(scored), len(run.cases) - asked]
-        if not scored:
-            return [run.label, 0, *([None] * (3 + len(SCORES))), *lost]
-        figure = [self._figure(one) for _, one in scored]
-        shares, cases = [value / 100 for value in figure], [case for case, _ in scored]
-        ends = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
-        bounds: list[Cell] = [None if end is None else 100 * end for end in ends]
-        means: list[Cell] = [
-            float(np.mean([getattr(one, name) for _, one in scored])) for name in SCORES
-        ]
-        return [run.label, len(scored), float(np.mean(figure)), *bounds, *means, *lost]
+    def _row(self, run: Subject, asked: int, scored: Sequence["_Scored"]) -> list[Cell]:
+        shares = [one.figure / 100 for one in scored]
+        cases = [one.case for one in scored]
+        low, high = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
+        row: list[Cell] = [run.label, len(scored)]
+        row.append(mean([one.figure for one in scored]))
+        row.append(None if low is None else 100 * low)
+        row.append(None if high is None else 100 * high)
+        row += [mean([getattr(one.scores, name) for one in scored]) for name in SCORES]
+        return [*row, asked - len(scored), len(run.cases) - asked]
+
+
+class _Scored(NamedTuple):
+    """An answer with its scores."""
+
+    model: str
+    case: EvaluationCase
+    figure: float
+    scores: CrossExamination
+
+    @property
+    def row(self) -> list[Cell]:
+        """A row of the lowest figures."""
+        scores = [getattr(self.scores, name) for name in SCORES]
+        return [self.model, self.case.case_id, self.figure, *scores]

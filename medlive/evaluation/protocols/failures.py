@@ -85,21 +85,17 @@ class Failures(Protocol):
         figures: dict[str, float | None] = {}
         types: dict[str, Counter[FailureType]] = {}
         for run in material:
-            answered = [*run.answered()]
             known = types[run.label] = Counter()
-            graded = failures = 0
-            for case, answer in answered:
-                graded += sum(
-                    value is not None for value in run.verdicts(case.case_id).values()
-                )
+            answered = criteria = graded = failures = 0
+            for case, answer in run.answered():
+                answered += 1
+                criteria += len(case.criteria)
+                verdicts = list(run.verdicts(case.case_id).values())
+                graded += len(verdicts) - verdicts.count(None)
                 failed = failed_criteria(run, case)
                 failures += len(failed)
-                if failed and (
-                    reply := found.get(_question(case, answer, failed), FailuresReply)
-                ):
-                    known.update(one.type for one in reply.failed)
+                known.update(_types(case, answer, failed, found))
             figures[run.label] = 1 - failures / graded if graded else None
-            no_verdict = sum(len(case.criteria) for case, _ in answered) - graded
             counts.append(
                 [
                     run.label,
@@ -107,8 +103,8 @@ class Failures(Protocol):
                     failures,
                     known.total(),
                     failures - known.total(),
-                    no_verdict,
-                    len(run.cases) - len(answered),
+                    criteria - graded,
+                    len(run.cases) - answered,
                 ]
             )
         titles = (
@@ -121,18 +117,31 @@ class Failures(Protocol):
             "unanswered",
         )
         about = "Criteria, but for unanswered: cases. Ungraded: failed, and the judge gave no usable reply."
-        shares: list[list[Cell]] = [
-            [
-                one.replace("_", " "),
-                *(n[one] / n.total() if n else None for n in types.values()),
-            ]
-            for one in FailureType
-        ]
+        shares: list[list[Cell]] = []
+        for kind in FailureType:
+            row: list[Cell] = [kind.replace("_", " ")]
+            for known in types.values():
+                row.append(known[kind] / known.total() if known else None)
+            shares.append(row)
         note = "Shares of typed criteria. A diagnosis, not how frequent it is in care (seed 001, Table 13)."
-        tables = [Table("Failed criteria", titles, counts, about)]
-        return Results(
-            [*tables, Table("Failure types", ("type", *types), shares, note)], figures
-        )
+        tables = [
+            Table("Failed criteria", titles, counts, about),
+            Table("Failure types", ("type", *types), shares, note),
+        ]
+        return Results(tables, figures)
+
+
+def _types(
+    case: EvaluationCase,
+    answer: Answer,
+    failed: Sequence[EvaluationCriterion],
+    found: Findings,
+) -> list[FailureType]:
+    """The types that the judge gave an answer's failed criteria."""
+    if not failed:
+        return []
+    reply = found.get(_question(case, answer, failed), FailuresReply)
+    return [one.type for one in reply.failed] if reply else []
 
 
 def _question(

@@ -138,6 +138,11 @@ class Protocol(BaseModel, ABC):
         """The tables. Raises UsageError for material that the protocol cannot work on."""
 
 
+def mean(values: Sequence[float] | Floats) -> float | None:
+    """The mean; None of nothing."""
+    return float(np.mean(values)) if len(values) else None
+
+
 def is_planted(case: EvaluationCase) -> bool:
     """Whether a case was made to find an error in (`errors.plant`)."""
     return any(tag.startswith("error:") for tag in case.tags)

@@ -11,7 +11,7 @@ on cases where the two have met others least; `round-robin` asks for every pair 
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ from medlive.evaluation.protocols.model import (
     Table,
     has_reference,
 )
+from medlive.statistics.bootstrap import Floats
 from medlive.statistics.bradley_terry import (
     Match,
     Rating,
@@ -41,6 +42,7 @@ from medlive.statistics.bradley_terry import (
 from medlive.statistics.correlation import kendall, spearman
 
 TASK: Final = "protocol.pairwise"
+_COEFFICIENTS: Final = {"Kendall": kendall, "Spearman": spearman}
 CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
 
@@ -144,95 +146,71 @@ class Pairwise(Protocol):
         """Ratings over all judges on record and by each, what each model took from each, criteria, and what the
         order did."""
         hall = self._hall(material)
-        judges = _by_name(of for of in (found, *found.others) if hall.matches(of))
-        played = {name: hall.matches(of) for name, of in judges.items()}
-        pooled = [match for name in judges for match in played[name]]
-        rated = ratings(pooled, hall.models, draws=self.draws, seed=self.seed)
+        judges = _by_name([found, *found.others], hall)
+        played = {name: hall.matches(judge) for name, judge in judges.items()}
+        pooled = list(chain.from_iterable(played.values()))
+        rated = self._rated(hall, pooled)
         won = points(pooled, hall.models)
-        games = won + won.T
-        order = sorted(
-            range(hall.models),
-            key=lambda place: -(one.elo if (one := rated[place]) else -np.inf),
-        )
-        rows: list[list[Cell]] = [
-            [
-                hall.names[place],
-                *_figures(rated[place]),
-                int(games[place].sum()),
-                float(won[place].sum() / games[place].sum()) if rated[place] else None,
-            ]
-            for place in order
-        ]
+        elo_of = [rating.elo if rating else -np.inf for rating in rated]
+        order = sorted(range(hall.models), key=lambda place: -elo_of[place])
+        rows: list[list[Cell]] = []
+        for place in order:
+            n = _met(won, place)
+            row = [hall.names[place], *_figures(rated[place]), n]
+            rows.append([*row, _share(won, place)])
         titles = ("model", "Elo", "low", "high", "matches", "share of points")
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
-        if len(judges) > 1:
+        several = len(judges) > 1
+        if several:
             note += f" Pooled over {', '.join(judges)}."
         tables = [
             Table("Ratings", titles, rows, note),
             _between(hall.names, won),
             _criteria(hall, judges.values()),
         ]
-        if len(judges) > 1:
-            tables += [
-                self._by_judge(hall, played, judges, order),
-                self._agreement(hall, played, judges),
-            ]
-        figures = {
-            name: rating.elo if rating else None
-            for name, rating in zip(hall.names, rated, strict=True)
-        }
-        notes = [
-            f"{name}: {note}" if len(judges) > 1 else note
-            for name, of in judges.items()
-            for note in hall.order_notes(of)
-        ]
+        if several:
+            tables.append(self._by_judge(hall, played, order))
+            tables.append(self._agreement(hall, played))
+        figures: dict[str, float | None] = {}
+        for name, rating in zip(hall.names, rated, strict=True):
+            figures[name] = rating.elo if rating else None
+        notes = []
+        for name, judge in judges.items():
+            for judge_note in hall.order_notes(judge):
+                notes.append(f"{name}: {judge_note}" if several else judge_note)
         return Results(tables, figures, notes)
 
-    def _by_judge(
-        self,
-        hall: "_Hall",
-        played: Mapping[str, list[Match]],
-        judges: Iterable[str],
-        order: Iterable[int],
-    ) -> Table:
-        of = {
-            name: ratings(played[name], hall.models, draws=self.draws, seed=self.seed)
-            for name in judges
-        }
-        met = {name: points(played[name], hall.models) for name in judges}
-        rows: list[list[Cell]] = [
-            [
-                hall.names[place],
-                name,
-                *_figures(of[name][place]),
-                int(met[name][place].sum() + met[name][:, place].sum()),
-            ]
-            for place in order
-            for name in judges
-        ]
-        note = "Each judge's matches by themselves."
-        return Table(
-            "Ratings by judge",
-            ("model", "judge", "Elo", "low", "high", "matches"),
-            rows,
-            note,
-        )
+    def _rated(self, hall: "_Hall", matches: list[Match]) -> list[Rating | None]:
+        return ratings(matches, hall.models, draws=self.draws, seed=self.seed)
 
-    def _agreement(
-        self, hall: "_Hall", played: Mapping[str, list[Match]], judges: Iterable[str]
+    def _by_judge(
+        self, hall: "_Hall", played: Mapping[str, list[Match]], order: Iterable[int]
     ) -> Table:
+        rated = {name: self._rated(hall, matches) for name, matches in played.items()}
+        won = {name: points(matches, hall.models) for name, matches in played.items()}
         rows: list[list[Cell]] = []
-        for one, other in combinations(judges, 2):
-            for coefficient, of in (("Kendall", kendall), ("Spearman", spearman)):
-                models, *found = rank_agreement(
-                    of,
+        for place in order:
+            for name in played:
+                figures = _figures(rated[name][place])
+                n = _met(won[name], place)
+                rows.append([hall.names[place], name, *figures, n])
+        note = "Each judge's matches by themselves."
+        titles = ("model", "judge", "Elo", "low", "high", "matches")
+        return Table("Ratings by judge", titles, rows, note)
+
+    def _agreement(self, hall: "_Hall", played: Mapping[str, list[Match]]) -> Table:
+        rows: list[list[Cell]] = []
+        for one, other in combinations(played, 2):
+            for coefficient, statistic in _COEFFICIENTS.items():
+                models, *figures = rank_agreement(
+                    statistic,
                     played[one],
                     played[other],
                     hall.models,
                     draws=self.draws,
                     seed=self.seed,
                 )
-                rows.append([one, other, coefficient, *found, models])
+                rows.append([one, other, coefficient, *figures, models])
         note = "Of the models' ratings; 95 % intervals over cases, drawn alike for both; NA: fewer than three models."
         titles = (
             "judge",
@@ -246,12 +224,13 @@ class Pairwise(Protocol):
         return Table("How alike judges rank models", titles, rows, note)
 
 
-def _by_name(judges: Iterable[Findings]) -> dict[str, Findings]:
-    """Judges by their models' names, made unique."""
+def _by_name(judges: Iterable[Findings], hall: "_Hall") -> dict[str, Findings]:
+    """The judges with a match, by their models' names, made unique."""
     named: dict[str, Findings] = {}
-    for of in judges:
-        name = of.identity.model
-        named[name if name not in named else f"{name} ({len(named) + 1})"] = of
+    for judge in judges:
+        if hall.matches(judge):
+            name = judge.identity.model
+            named[name if name not in named else f"{name} ({len(named) + 1})"] = judge
     return named
 
 
@@ -296,39 +275,35 @@ class _Hall:
         if self.models < 2:
             raise UsageError("a comparison takes the runs of two models or more")
         # By the question too: a case that was revised between two runs is another one.
-        answered = [
-            {(c.case_id, c.question): (c, a) for c, a in run.answered()}
-            for run in material
-        ]
-        cases = list(dict.fromkeys(case for one in answered for case in one))
-        self._answers = answered
-        self._cases = cases
-        places = combinations(range(self.models), 2)
-        open_ = [
-            Pair(*ab, c)
-            for ab in places
-            for c, case in enumerate(cases)
-            if all(case in answered[x] for x in ab)
-        ]
+        self._answers: list[dict[_CaseKey, _Answered]] = []
+        for run in material:
+            answered = {}
+            for case, answer in run.answered():
+                key = _CaseKey(case.case_id, case.question)
+                answered[key] = _Answered(case, answer)
+            self._answers.append(answered)
+        self._cases = list(dict.fromkeys(chain.from_iterable(self._answers)))
+        possible: list[Pair] = []
+        for first, second in combinations(range(self.models), 2):
+            common = self._answers[first].keys() & self._answers[second].keys()
+            for place, case_key in enumerate(self._cases):
+                if case_key in common:
+                    possible.append(Pair(first, second, place))
         rng = random.Random(seed)
         # By lot: which case a pair of models meets on first, and which of the two stands first.
-        lots = {pair: (rng.random(), rng.random()) for pair in open_}
-        self.pairs = sorted(open_, key=lambda pair: lots[pair][0])
+        lots = {pair: (rng.random(), rng.random()) for pair in possible}
+        self.pairs = sorted(possible, key=lambda pair: lots[pair][0])
         self._order = {pair: lot[1] for pair, lot in lots.items()}
         self._made: dict[Pair, tuple[Question, Question]] = {}
 
     def opening(self) -> list[Pair]:
         """Two matches for each pair of models."""
-        found: dict[tuple[int, int], list[Pair]] = {}
-        for pair in self.pairs:
-            found.setdefault(pair[:2], []).append(pair)
-        return [pair for pairs in found.values() for pair in pairs[:2]]
+        pairs: list[Pair] = []
+        for of_models in _by_models(self.pairs).values():
+            pairs += of_models[:2]
+        return pairs
 
-    def following(
-        self,
-        won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
-        chosen: Mapping[Pair, None],
-    ) -> list[Pair]:
+    def following(self, won: Floats, chosen: Mapping[Pair, None]) -> list[Pair]:
         """The next round: for a third of the pairs of models about which a match would tell most, the case
         where these two have met others least."""
         theta = (elo(won) - 1000) * np.log(10) / 400
@@ -337,21 +312,21 @@ class _Hall:
         used = np.zeros((self.models, len(self._cases)))
         for pair in chosen:
             used[[pair.first, pair.second], pair.case] += 1
-        open_: dict[tuple[int, int], list[Pair]] = {}
-        for pair in self.pairs:
-            if pair not in chosen:
-                open_.setdefault(pair[:2], []).append(pair)
-        ranked = sorted(open_, key=lambda ab: -telling[ab])
-        return [
-            min(open_[ab], key=lambda p: used[p.first, p.case] + used[p.second, p.case])
-            for ab in ranked[: max(1, len(ranked) // 3)]
-        ]
+        left = _by_models([pair for pair in self.pairs if pair not in chosen])
+        ranked = sorted(left, key=lambda models: -telling[models])
+
+        def meetings(pair: Pair) -> float:
+            return float(used[pair.first, pair.case] + used[pair.second, pair.case])
+
+        chosen_next = ranked[: max(1, len(ranked) // 3)]
+        return [min(left[models], key=meetings) for models in chosen_next]
 
     def _asked(self, pair: Pair) -> tuple[Question, Question]:
         """A match's questions in both orders, the one drawn by lot first."""
         if pair not in self._made:
-            case, first = self._answers[pair.first][self._cases[pair.case]]
-            second = self._answers[pair.second][self._cases[pair.case]][1]
+            key = self._cases[pair.case]
+            case, first = self._answers[pair.first][key]
+            second = self._answers[pair.second][key].answer
             both = _question(case, first, second), _question(case, second, first)
             self._made[pair] = both if self._straight(pair) else both[::-1]
         return self._made[pair]
@@ -374,50 +349,51 @@ class _Hall:
             found.find(question) is not None for question in self.questions(pair, found)
         )
 
-    def replies(self, pair: Pair, found: Findings) -> list[tuple[PairReply, bool]]:
-        """The usable replies, and whether the pair's first model stood first."""
+    def replies(self, pair: Pair, found: Findings) -> list["_Placed"]:
+        """The usable replies, each with which answer stood first."""
         straight = self._straight(pair)
-        both = zip(self._asked(pair), (straight, not straight), strict=True)
-        return [
-            (reply, stood)
-            for q, stood in both
-            if (reply := found.get(q, PairReply)) is not None
-        ]
+        replies = []
+        orders = straight, not straight
+        for question, stood in zip(self._asked(pair), orders, strict=True):
+            reply = found.get(question, PairReply)
+            if reply is not None:
+                replies.append(_Placed(reply, stood))
+        return replies
 
     def score(
         self, pair: Pair, found: Findings, criterion: str = "better"
     ) -> float | None:
         """1: the pair's first model won, 0: its second, 0.5: a draw; None: not compared."""
         replies = self.replies(pair, found)
-        if not replies or (len(replies) == 1 and replies[0][0].better != "equal"):
+        if not replies:
             return None
-        sides = [(getattr(reply, criterion), stood) for reply, stood in replies]
-        preferred = {
-            side if side == "equal" else (side == "first") is stood
-            for side, stood in sides
-        }
-        if len(replies) < 2 or len(preferred) > 1:
-            return 0.5
-        return {True: 1.0, False: 0.0}.get(preferred.pop(), 0.5)
+        if len(replies) == 1:
+            return 0.5 if replies[0].reply.better == "equal" else None
+        preferred = {placed.preferred(criterion) for placed in replies}
+        return 0.5 if len(preferred) > 1 else preferred.pop()
 
     def matches(self, found: Findings, criterion: str = "better") -> list[Match]:
         """Every match that was compared."""
-        scores = ((pair, self.score(pair, found, criterion)) for pair in self.pairs)
-        return [
-            Match(p.first, p.second, score, p.case)
-            for p, score in scores
-            if score is not None
-        ]
+        matches = []
+        for pair in self.pairs:
+            score = self.score(pair, found, criterion)
+            if score is not None:
+                matches.append(Match(pair.first, pair.second, score, pair.case))
+        return matches
 
     def order_notes(self, found: Findings) -> list[str]:
         """How often place decided instead of content."""
-        both = [self.replies(pair, found) for pair in self.pairs]
-        turned = [replies for replies in both if len(replies) == 2]
-        by_place = sum(a.better == b.better != "equal" for (a, _), (b, _) in turned)
-        if not turned:
+        asked = by_place = 0
+        for pair in self.pairs:
+            replies = self.replies(pair, found)
+            if len(replies) == 2:
+                first, second = (placed.reply.better for placed in replies)
+                asked += 1
+                by_place += first == second != "equal"
+        if not asked:
             return []
         return [
-            f"in {by_place} of {len(turned)} matches asked in both orders, place decided: one side won twice"
+            f"in {by_place} of {asked} matches asked in both orders, place decided: one side won twice"
         ]
 
 
@@ -438,43 +414,68 @@ def _question(case: EvaluationCase, first: Answer, second: Answer) -> Question:
     )
 
 
-def _between(
-    names: list[str], won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]"
-) -> Table:
+class _CaseKey(NamedTuple):
+    case_id: str
+    question: str
+
+
+class _Answered(NamedTuple):
+    case: EvaluationCase
+    answer: Answer
+
+
+class _Placed(NamedTuple):
+    """A reply, and whether the pair's first model stood first."""
+
+    reply: PairReply
+    straight: bool
+
+    def preferred(self, criterion: str) -> float:
+        """1: the pair's first model, 0: its second, 0.5: neither."""
+        side = getattr(self.reply, criterion)
+        if side == "equal":
+            return 0.5
+        return float((side == "first") is self.straight)
+
+
+def _by_models(pairs: Iterable[Pair]) -> dict[tuple[int, int], list[Pair]]:
+    by_models: dict[tuple[int, int], list[Pair]] = {}
+    for pair in pairs:
+        by_models.setdefault((pair.first, pair.second), []).append(pair)
+    return by_models
+
+
+def _between(names: list[str], won: Floats) -> Table:
     games = won + won.T
-    rows: list[list[Cell]] = [
-        [
-            name,
-            *(
-                float(won[a, b] / games[a, b]) if games[a, b] else None
-                for b in range(len(names))
-            ),
-        ]
-        for a, name in enumerate(names)
-    ]
+    shares = np.divide(won, games, out=np.full_like(won, np.nan), where=games > 0)
+    rows: list[list[Cell]] = []
+    for name, row in zip(names, shares.tolist(), strict=True):
+        rows.append([name, *(None if np.isnan(share) else share for share in row)])
     note = "The share of the points that the row's model took from the column's; NA: they did not meet."
     return Table("Against one another", ["model", *names], rows, note)
 
 
 def _criteria(hall: _Hall, judges: Collection[Findings]) -> Table:
     """Each model's share of the points by criterion."""
-    taken = [
-        points(
-            [match for of in judges for match in hall.matches(of, criterion)],
-            hall.models,
-        )
-        for criterion in CRITERIA
-    ]
-    rows: list[list[Cell]] = [
-        [name, *(_share(won, place) for won in taken)]
-        for place, name in enumerate(hall.names)
-    ]
+    taken = []
+    for criterion in CRITERIA:
+        matches: list[Match] = []
+        for judge in judges:
+            matches += hall.matches(judge, criterion)
+        taken.append(points(matches, hall.models))
+    rows: list[list[Cell]] = []
+    for place, name in enumerate(hall.names):
+        rows.append([name, *(_share(won, place) for won in taken)])
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
     return Table("By criterion", ["model", *CRITERIA], rows, note)
 
 
-def _share(
-    won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", place: int
-) -> float | None:
+def _met(won: Floats, place: int) -> int:
+    """A model's matches."""
+    return int(won[place].sum() + won[:, place].sum())
+
+
+def _share(won: Floats, place: int) -> float | None:
+    """A model's share of the points in all its matches."""
     games = float(won[place].sum() + won[:, place].sum())
     return float(won[place].sum()) / games if games else None

@@ -5,13 +5,21 @@ figures 2, 4 and 7; docs/method.md §5).
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from medlive.evaluation.grading.questions import QuestionsAsked
-from medlive.evaluation.protocols.model import Cell, Protocol, Results, Side, Table
+from medlive.evaluation.protocols.model import (
+    Cell,
+    Protocol,
+    Results,
+    Side,
+    Table,
+    mean,
+)
 from medlive.statistics.correlation import spearman
 
 PORTFOLIO: Final = "portfolio.json"
@@ -106,90 +114,85 @@ def ranks(
     figures: Mapping[str, float | None], models: Sequence[str]
 ) -> list[float | None]:
     """Each model's rank, 1 for the best; equals share the mean of their ranks."""
-    known = {
-        model: value for model in models if (value := figures.get(model)) is not None
-    }
-    return [
-        None
-        if model not in known
-        else sum(other > known[model] for other in known.values())
-        + (sum(other == known[model] for other in known.values()) + 1) / 2
-        for model in models
-    ]
+    values = [figures.get(model) for model in models]
+    known = sorted((value for value in values if value is not None), reverse=True)
+    ranked: list[float | None] = []
+    for value in values:
+        if value is None:
+            ranked.append(None)
+        else:
+            ranked.append(known.index(value) + (known.count(value) + 1) / 2)
+    return ranked
 
 
 def portfolio(
     figures: Figures, sides: Mapping[str, Side | None]
 ) -> tuple[Table, Table, Table, Table]:
     """The tables: figures, ranks, Spearman's rho of tasks, and the gaps between sides."""
-    models = list(dict.fromkeys(model for of in figures.values() for model in of))
+    models = list(dict.fromkeys(chain.from_iterable(figures.values())))
     tasks = list(figures)
-    by_task = {task: ranks(figures[task], models) for task in tasks}
-    values: list[list[Cell]] = [
-        [model, *(figures[task].get(model) for task in tasks)] for model in models
-    ]
+    by_task = [ranks(of_task, models) for of_task in figures.values()]
+    values: list[list[Cell]] = []
     ranked: list[list[Cell]] = []
-    for place, model in enumerate(models):
-        mine = [by_task[task][place] for task in tasks]
-        whole = [rank for rank in mine if rank is not None]
-        ranked.append(
-            [model, *mine, float(np.mean(whole)) if len(whole) == len(tasks) else None]
-        )
+    for model, *own in zip(models, *by_task, strict=True):
+        values.append([model, *(of_task.get(model) for of_task in figures.values())])
+        ranked.append([model, *own, _whole_mean(own)])
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
     note = "1 is best. NA: the model was not run there. The mean is of all tasks, and NA where one is."
+    about = "Each task's own figure; higher is better. NA: not run."
     return (
-        Table(
-            "Figures by task",
-            ["model", *tasks],
-            values,
-            "Each task's own figure; higher is better. NA: not run.",
-        ),
+        Table("Figures by task", ["model", *tasks], values, about),
         Table("Ranks", ["model", *tasks, "mean"], ranked, note),
         _alike(figures, models),
         _gaps(figures, sides, models),
     )
 
 
+def _whole_mean(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one is missing."""
+    known = [value for value in values if value is not None]
+    return mean(known) if len(known) == len(values) else None
+
+
 def _alike(figures: Figures, models: Sequence[str]) -> Table:
-    columns = {
-        task: np.array([_nan(of.get(model)) for model in models])
-        for task, of in figures.items()
-    }
-    rows: list[list[Cell]] = [
-        [one, *(spearman(columns[one], columns[other]) for other in columns)]
-        for one in columns
-    ]
+    columns = {}
+    for task, of_task in figures.items():
+        values = [of_task.get(model) for model in models]
+        columns[task] = np.array(values, dtype=np.float64)
+    rows: list[list[Cell]] = []
+    for task, column in columns.items():
+        rows.append([task, *(spearman(column, other) for other in columns.values())])
     note = "Over the models that both tasks have; NA: fewer than three, or all equal."
-    return Table(
-        "How alike tasks rank models (Spearman)", ["task", *columns], rows, note
-    )
+    titles = ["task", *columns]
+    return Table("How alike tasks rank models (Spearman)", titles, rows, note)
 
 
 def _gaps(
     figures: Figures, sides: Mapping[str, Side | None], models: Sequence[str]
 ) -> Table:
     """Knowledge against execution, passive against active safety, by model."""
-
-    def mean(model: str, side: Side) -> float | None:
-        found = [
-            figures[task].get(model) for task in figures if sides.get(task) is side
-        ]
-        known = [value for value in found if value is not None]
-        return float(np.mean(known)) if known and len(known) == len(found) else None
-
+    by_side: dict[Side, list[str]] = {side: [] for side in Side}
+    for task in figures:
+        side = sides.get(task)
+        if side is not None:
+            by_side[side].append(task)
     rows: list[list[Cell]] = []
     for model in models:
-        of = {side: mean(model, side) for side in Side}
-        pairs = ((Side.KNOWLEDGE, Side.EXECUTION), (Side.PASSIVE, Side.ACTIVE))
-        gaps = [
-            None if (a := of[x]) is None or (b := of[y]) is None else a - b
-            for x, y in pairs
-        ]
-        rows.append([model, *of.values(), *gaps])
+        means: dict[Side, float | None] = {}
+        for side, tasks in by_side.items():
+            means[side] = _whole_mean([figures[task].get(model) for task in tasks])
+        rows.append(
+            [
+                model,
+                *means.values(),
+                _gap(means[Side.KNOWLEDGE], means[Side.EXECUTION]),
+                _gap(means[Side.PASSIVE], means[Side.ACTIVE]),
+            ]
+        )
     titles = ["model", *Side, "knowledge - execution", "passive - active"]
     note = "Means of the tasks of each side, 0 to 1; a gap above 0: knows or declines more than it does or notices."
     return Table("Gaps", titles, rows, note)
 
 
-def _nan(value: float | None) -> float:
-    return np.nan if value is None else value
+def _gap(first: float | None, second: float | None) -> float | None:
+    return None if first is None or second is None else first - second

@@ -36,21 +36,22 @@ class Spent:
 
 def spent(usages: Iterable[Mapping[str, Any]]) -> Spent:
     """The sum of `Usage.as_json` values: the tokens of those that have them, money where every call's is known."""
-    every = list(usages)
-    known = [
-        one for one in every if one.get("input_tokens") or one.get("output_tokens")
-    ]
-    prices = [one.get("cost_usd") for one in every]
-    tokens = [
-        sum(one.get(name) or 0 for one in known) if known else None
-        for name in ("input_tokens", "output_tokens")
-    ]
-    usd = (
-        sum(p for p in prices if p is not None)
-        if prices and None not in prices
-        else None
+    calls = known = input_tokens = output_tokens = 0
+    usd: float | None = 0.0
+    for usage in usages:
+        calls += 1
+        known += bool(usage.get("input_tokens") or usage.get("output_tokens"))
+        input_tokens += usage.get("input_tokens") or 0
+        output_tokens += usage.get("output_tokens") or 0
+        price = usage.get("cost_usd")
+        usd = None if usd is None or price is None else usd + price
+    return Spent(
+        calls=known,
+        of=calls,
+        input_tokens=input_tokens if known else None,
+        output_tokens=output_tokens if known else None,
+        usd=usd if calls else None,
     )
-    return Spent(len(known), len(every), tokens[0], tokens[1], usd)
 
 
 def _answers(model: ModelScore) -> Spent:
@@ -81,36 +82,36 @@ def _verdicts(model: ModelScore) -> Spent | None:
 
 def costs(report: Report) -> Section:
     """The section."""
-    rows = [(model.label, _answers(model), _verdicts(model)) for model in report.models]
-    if not any(
-        answers.calls or (verdicts and verdicts.calls) for _, answers, verdicts in rows
-    ):
+    rows = []
+    any_calls = False
+    tokens: list[Bar] = []
+    dollars: list[Bar] = []
+    for model in report.models:
+        answers, verdicts = _answers(model), _verdicts(model)
+        rows.append((model.label, answers, verdicts))
+        any_calls = any_calls or bool(answers.calls or (verdicts and verdicts.calls))
+        if answers.output_tokens is not None:
+            each = answers.output_tokens / answers.calls
+            tokens.append(Bar(model.label, each, f"{each:,.0f}"))
+        if answers.usd is not None:
+            hundred = 100 * answers.usd / answers.of
+            dollars.append(Bar(model.label, hundred, f"{hundred:,.3f}"))
+    if not any_calls:
         return Section("costs", "Cost and tokens", [missing(_NONE)])
-    tokens = [
-        (label, a.output_tokens / a.calls)
-        for label, a, _ in rows
-        if a.output_tokens is not None
-    ]
-    dollars = [(label, 100 * a.usd / a.of) for label, a, _ in rows if a.usd is not None]
     figures = [
-        _bars(
-            report,
-            name,
-            title,
-            [Bar(label, value, form.format(value)) for label, value in values],
-        )
-        for name, title, form, values in (
-            ("tokens", "Output tokens an answer", "{:,.0f}", tokens),
-            ("dollars", "US dollars for 100 answers", "{:,.3f}", dollars),
-        )
-        if values
+        *_bars(report, "tokens", "Output tokens an answer", tokens),
+        *_bars(report, "dollars", "US dollars for 100 answers", dollars),
     ]
     table = render("costs.html", rows=rows)
     return Section("costs", "Cost and tokens", [soft(_CAPTION), row_of(figures), table])
 
 
-def _bars(report: Report, name: str, title: str, values: list[Bar]) -> Markup:
+def _bars(report: Report, name: str, title: str, values: list[Bar]) -> list[Markup]:
+    """The figure; none without values."""
+    if not values:
+        return []
     frame = report.frame(title, "A bar for each model whose figures are known.")
-    return report.figures.add(
+    figure = report.figures.add(
         name, frame, lambda frame: bars(frame, [Group("", values)]), width=WIDTH
     )
+    return [figure]

@@ -75,33 +75,27 @@ def ranking(report: Report) -> Section:
 
 def _figures(report: Report) -> Markup:
     fresh = any(model.slice(CUTOFF, AFTER) for model in report.models)
-    shown = [one for model in report.models for one in _row(model, fresh).values if one]
+    named = ["all cases"]
+    if fresh:
+        named.append("cases after the model's cutoff")
+    ends: list[float] = []
+    for model in report.models:
+        for value in _row(model, fresh).values:
+            ends += value.ends if value else []
     drawings = []
-    for number, (which, places) in enumerate(
-        report.parts(A_SHEET // (2 if fresh else 1)), start=1
-    ):
+    parts = report.parts(A_SHEET // len(named))
+    for number, (which, places) in enumerate(parts, start=1):
         groups = _groups([report.models[k] for k in places], fresh)
         frame = report.frame(
             f"Overall score{which}",
             "Mean score of each model, with its 95 % interval and n.",
         )
-        named = (
-            ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"]
-        )
 
-        def draw(
-            frame: Frame,
-            named: Sequence[str] = named,
-            groups: Sequence[IntervalGroup] = groups,
-        ) -> str:
-            ends = [end for one in shown for end in one.ends]
+        def draw(frame: Frame, groups: Sequence[IntervalGroup] = groups) -> str:
             return intervals(frame, named, groups, ends=ends, axis="mean score, %")
 
-        drawings.append(
-            report.figures.add(
-                f"ranking-{number}" if number > 1 else "ranking", frame, draw
-            )
-        )
+        name = f"ranking-{number}" if number > 1 else "ranking"
+        drawings.append(report.figures.add(name, frame, draw))
     return Markup().join(drawings)
 
 

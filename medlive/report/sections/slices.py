@@ -27,14 +27,17 @@ def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
 
     Nothing where no model has a scored case with any of them.
     """
-    found: list[Mapping[str, Estimate]] = [
-        {s.value: s.estimate for s in model.slices if s.kind == kind}
-        for model in report.models
-    ]
-    values = sorted({value for slices in found for value in slices}, key=slice_order)
-    if not any(estimate.n for slices in found for estimate in slices.values()):
+    values: dict[str, list[Estimate | None]] = {}
+    scored = False
+    for place, model in enumerate(report.models):
+        for one in model.slices:
+            if one.kind == kind:
+                row = values.setdefault(one.value, [None] * len(report.models))
+                row[place] = one.estimate
+                scored = scored or one.estimate.n > 0
+    if not scored:
         return {}
-    return {value: [slices.get(value) for slices in found] for value in values}
+    return {value: values[value] for value in sorted(values, key=slice_order)}
 
 
 def months(report: Report) -> Section:
@@ -84,7 +87,12 @@ def _mark(labels: list[str], cutoff: Cutoff | None) -> int | None:
 
 
 def _most_n(values: Mapping[str, list[Estimate | None]]) -> int:
-    return max(estimate.n for row in values.values() for estimate in row if estimate)
+    return max(map(_row_n, values.values()))
+
+
+def _row_n(row: list[Estimate | None]) -> int:
+    """The most cases that a model is scored on."""
+    return max(estimate.n for estimate in row if estimate)
 
 
 def _point(estimate: Estimate | None) -> Point:

@@ -53,8 +53,7 @@ SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "criterion": ((1, "clinically right and relevant to this case"), (0, "not")),
     "verdict": ((1, "the answer meets the criterion"), (0, "it does not")),
 }
-"""Aspect → what each rating means, as in `how-to-rate-cases.txt` (LiveMedBench, Tables 8 to 10)
-and `how-to-rate-answers.txt`."""
+"""Aspect → what each rating means (LiveMedBench, Tables 8 to 10)."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Several judges of the same answers: the figures of docs/protocols.md, ranks, and what people settle."""
 
-import csv
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 
 from medlive.cli.evaluation.group import app
 from medlive.errors import UsageError
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.agreement.settle import ONE_ALONE, UNSETTLED, settle
@@ -282,10 +282,10 @@ def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
     assert (majority.equal.value, majority.equal.n) == (1.0, 199)
 
 
-def test_the_commands_write_blind_sheets_and_read_them(tmp_path: Path) -> None:
-    def command(*arguments: str | Path, fault: str = "None") -> Any:
+def test_the_commands_compare_judges_and_settle_by_ratings(tmp_path: Path) -> None:
+    def command(*arguments: str | Path) -> Any:
         done = CliRunner().invoke(app, ["judges", *map(str, arguments)])
-        assert str(done.exception) == fault, done.output
+        assert done.exception is None, done.output
         return done.stdout
 
     def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
@@ -304,44 +304,16 @@ def test_the_commands_write_blind_sheets_and_read_them(tmp_path: Path) -> None:
         json.loads(command("compare", run, *who, "--draws", "50", "--json"))["format"]
         == "medlive-judges"
     )
-    command(
-        "settle",
-        run,
-        *who,
-        "--sheet",
-        tmp_path / "sheets",
-        fault="--sheet and --rater belong together",
-    )
-    made = json.loads(
-        command(
-            "settle",
-            run,
-            *who,
-            "--sheet",
-            tmp_path / "sheets",
-            "--rater",
-            "ann",
-            "--rater",
-            "bo",
-            "--json",
-        )
-    )
+    made = json.loads(command("settle", run, *who, "--json"))
     assert (made["agreed"], made["open"]) == (15, 15)
+    graded = load_graded(run, judge="mild").run
+    items = items_of(graded.cases, graded.answers()[0])
     filled: list[str | Path] = []
     for name in ("ann", "bo"):
-        path = tmp_path / "sheets" / f"ratings-{name}.csv"
-        text = path.read_text("utf-8-sig")
-        assert not any(word in text for word in ("model-", "judge", "decides this"))
-        rows = list(csv.DictReader(text.splitlines()))
-        assert len(rows) == 15
-        path.write_text(
-            "item,rater,met\n" + "".join(f"{row['item']},{name},yes\n" for row in rows)
-        )
+        path = tmp_path / f"{name}.csv"
+        rows = "".join(f"{item.id},{name},yes\n" for item in items)
+        path.write_text("item,rater,met\n" + rows)
         filled += ["--human", path]
     done = json.loads(command("settle", run, *who, *filled, "--json"))
     assert (done["people"], done["open"], done["new"]) == (15, 0, 15)
     assert "settled: mild / strict" in command("settle", run, *who, *filled)
-    more = ("--sheet", tmp_path / "more", "--rater", "ann")
-    command(
-        "settle", run, *who, *filled, *more, fault=f"{run}: nothing is left to settle"
-    )

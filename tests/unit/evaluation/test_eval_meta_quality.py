@@ -1,9 +1,10 @@
-"""Physicians on the cases: sheets written, filled and read back; shares and AC1 against irrCAC's and by hand."""
+"""Physicians' ratings of the cases: shares and AC1 against irrCAC's and by hand."""
 
 import asyncio
 import csv
-import io
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,15 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.case_ratings import (
-    COLUMNS,
+    ASPECTS,
+    Item,
+    aspect_figures,
+    case_items,
     quality,
-    write_quality_sheets,
 )
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.runs.folder import open_run
 from tests.support.agreement import ac1
 from tests.unit.evaluation.conftest import AT, make_cases
 
@@ -40,48 +44,32 @@ def run(run_dir: Path) -> Path:
     return run_dir
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(path.read_text("utf-8-sig"), newline="")))
+def rated_items(run: Path) -> list[Item]:
+    """What can be rated of the run's cases."""
+    return [item for case in open_run(run).cases for item in case_items(case)]
 
 
-def fill(path: Path, ratings: dict[str, int | None]) -> dict[str, dict[str, str]]:
-    rows = rows_of(path)
-    with path.open("w", encoding="utf-8-sig", newline="") as handle:
-        table = csv.DictWriter(handle, COLUMNS)
-        table.writeheader()
-        for row in rows:
-            given = ratings[row["item"]]
-            table.writerow(row | {"rating": "" if given is None else str(given)})
-    return {row["item"]: row for row in rows}
+def write(path: Path, rater: str, ratings: Mapping[str, int | None]) -> Path:
+    """Ratings as a study exports them."""
+    with path.open("w", newline="") as handle:
+        table = csv.writer(handle)
+        table.writerow(["item", "rater", "rating"])
+        for item, rating in ratings.items():
+            table.writerow([item, rater, "" if rating is None else rating])
+    return path
 
 
 def test_the_table_is_what_was_rated(run: Path, tmp_path: Path) -> None:
-    made = write_quality_sheets(run, tmp_path / "s", ["ann", "bo"], seed=4)
-    assert (made.items, made.cases, made.cut) == (N * 5, N, 0)
-    ann, bo = made.files[1:]
-    rows = rows_of(ann)
-    assert rows[0]["question"]
-    assert rows[0]["advice"] == "Rest."
-    assert [row["aspect"] for row in rows[:5]] == [
-        "narrative_and_query",
-        "advice",
-        *["criterion"] * 3,
-    ]
-    assert not any(row["question"] for row in rows[1:5])
-    assert [row["item"] for row in rows] != [row["item"] for row in rows_of(bo)]
+    items = rated_items(run)
     draw = np.random.default_rng(3)
     said: list[dict[str, int | None]] = []
-    for path in (ann, bo):
+    for _ in range(2):
         said.append(
-            {
-                row["item"]: int(
-                    draw.integers(3 if row["aspect"] != "criterion" else 2)
-                )
-                for row in rows
-            }
+            {item.id: int(draw.integers(ASPECTS[item.aspect])) for item in items}
         )
-        said[-1][rows[7]["item"]] = None
-        fill(path, said[-1])
+        said[-1][items[7].id] = None
+    ann = write(tmp_path / "ann.csv", "ann", said[0])
+    bo = write(tmp_path / "bo.csv", "bo", said[1])
     found = quality(run, [ann, bo], draws=100)
     assert (found.cases, found.n) == ("2026.W47", N)
     turned = quality(run, [bo, ann], draws=100)
@@ -93,17 +81,13 @@ def test_the_table_is_what_was_rated(run: Path, tmp_path: Path) -> None:
     assert [one.values for one in found.aspects] == [3, 3, 2]
     assert found.notes == ("2 ratings have no decision and are left out",)
     for one in found.aspects:
-        items = [
-            row["item"]
-            for row in rows
-            if row["aspect"] == one.aspect and row["item"] != rows[7]["item"]
-        ]
-        first, second = ([given[item] for item in items] for given in said)
+        rated = [i.id for i in items if i.aspect == one.aspect and i.id != items[7].id]
+        first, second = ([given[item] for item in rated] for given in said)
         assert one.ac1.value == pytest.approx(ac1(first, second, one.values))
         assert one.equal.value == pytest.approx(
             np.mean(np.array(first) == np.array(second))
         )
-        assert (one.ac1.n, one.ac1.low is not None) == (len(items), True)
+        assert (one.ac1.n, one.ac1.low is not None) == (len(rated), True)
         for share, column in zip(one.raters, (first, second), strict=True):
             assert share.agreed.value == pytest.approx(np.mean(np.array(column) >= 1))
         if find_spec("sklearn") is not None:
@@ -126,10 +110,7 @@ def test_the_table_is_what_was_rated(run: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_rating_is_said(run: Path, tmp_path: Path) -> None:
-    ids = [
-        row["item"]
-        for row in rows_of(write_quality_sheets(run, tmp_path / "s", ["ann"]).files[1])
-    ]
+    ids = [item.id for item in rated_items(run)]
     path = tmp_path / "q.csv"
     for text, told in (
         (
@@ -169,21 +150,8 @@ async def test_the_command(run: Path, tmp_path: Path) -> None:
         line = ["eval", "meta", str(run), *map(str, words)]
         return await asyncio.to_thread(CliRunner().invoke, build(line), line)
 
-    sheets = await call(
-        "--sheet",
-        tmp_path,
-        "--about",
-        "cases",
-        "--rater",
-        "ann",
-        "--sample",
-        6,
-        "--json",
-    )
-    told = json.loads(sheets.stdout)
-    assert (told["items"], told["cases"]) == (30, 6)
-    path = Path(told["files"][1])
-    fill(path, {row["item"]: 1 for row in rows_of(path)})
+    ratings = {item.id: 1 for item in rated_items(run)}
+    path = write(tmp_path / "ann.csv", "ann", ratings)
     shown = await call("--quality", path, "--draws", 100, "--out", tmp_path / "out")
     assert shown.exit_code == 0, shown.output
     assert "1.000 [1.000, 1.000]" in shown.stdout
@@ -191,10 +159,13 @@ async def test_the_command(run: Path, tmp_path: Path) -> None:
         json.loads((tmp_path / "out" / "quality.json").read_text())["format"]
         == "medlive-quality"
     )
-    for wrong in (
-        ("--about", "x"),
-        ("--about", "cases"),
-        ("--quality", path, "--human", path),
-        ("--sheet", tmp_path / "more", "--rater", "ann", "--out", tmp_path / "x"),
-    ):
-        assert isinstance((await call(*wrong)).exception, UsageError)
+    wrong = await call("--quality", path, "--human", path)
+    assert isinstance(wrong.exception, UsageError)
+
+
+def test_what_is_rated_beside_cases_is_passed_over(run: Path) -> None:
+    item = rated_items(run)[0]
+    verdict = replace(item, id="i-1", aspect="verdict")
+    ratings = {item.id: {"ann": 1}, verdict.id: {"ann": 1}}
+    figures = aspect_figures([item, verdict], ratings, ["ann"], draws=100)
+    assert [one.raters[0].agreed.n for one in figures] == [1, 0, 0]
