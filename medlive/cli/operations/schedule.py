@@ -209,6 +209,7 @@ def serve(
     --part metrics serves /metrics without an account: give it a port that stays inside.
     """
     from medlive.service.database import keep_reachable
+    from medlive.service.paths import keep_site_address
     from medlive.service.waiting import wait_until_ready
     from medlive.web.serving import serve_web
 
@@ -222,6 +223,8 @@ def serve(
                 if app is None:
                     return
                 async with serve_web(app, host, port) as address:
+                    if part in (WebPart.ALL, WebPart.PRIVATE):
+                        keep_site_address(settings, address)
                     say(f"serving at {address} (stop with Ctrl-C)")
                     await keep_reachable(settings, stop)
 

@@ -18,6 +18,7 @@ from medlive.cli.output import (
 )
 from medlive.db import accounts
 from medlive.db.tables.accounts import Role
+from medlive.service.paths import site_address
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -78,7 +79,7 @@ def reset(name: NameArgument) -> None:
 
 
 def _print_link(token: str) -> None:
-    echo(f"{read_settings().web.base_url}/invitation/{token}")
+    echo(f"{site_address(read_settings())}/invitation/{token}")
     say(
         "whoever opens this link first sets the account's password; it ends after two days"
     )

@@ -48,6 +48,7 @@ from medlive.rubric.proof import Proof
 from medlive.rubric.write import complete_case, texts_of, with_texts
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
+from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
 from medlive.service.jobs import defer_revisions, open_app, run_until_drained
@@ -400,7 +401,7 @@ async def save_decision(
             publishable=curation.publishable,
         )
         held = curation.detail if curation.outcome is Outcome.HELD else None
-        saved = await cases.save_case(
+        saved = await save_case(
             session, content, thread_pk=stored.thread_pk, key=pipeline.key, held=held
         )
         await save_scan(
