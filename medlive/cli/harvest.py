@@ -110,13 +110,7 @@ def harvest(
     print_result(
         [_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done)
     )
-    given_up = [
-        f"{d.source}: quarantined: {d.quarantined}"
-        if d.quarantined
-        else f"{d.source}: {d.failed}"
-        for d in done
-        if d.failed or d.quarantined
-    ]
+    given_up = _given_up(done)
     if broken:
         say("\n".join(given_up))
         raise broken[-1]
@@ -125,6 +119,17 @@ def harvest(
             "; ".join(given_up),
             hint="`medlive source check` says what its threads lack",
         )
+
+
+def _given_up(harvests: "Sequence[HarvestResult]") -> list[str]:
+    """A line for each source that was given up or is quarantined."""
+    lines = []
+    for harvest in harvests:
+        if harvest.quarantined:
+            lines.append(f"{harvest.source}: quarantined: {harvest.quarantined}")
+        elif harvest.failed:
+            lines.append(f"{harvest.source}: {harvest.failed}")
+    return lines
 
 
 def _moment(option: str, given: str | None) -> datetime | None:

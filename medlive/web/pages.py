@@ -146,10 +146,8 @@ def _value(value: Any, name: str = "") -> str:
     """Write the value of a column of this name, whatever its type; long texts are cut."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, str) and value and name in _NAMED and len(value) < 60:
-        return _badge(value) if name in _BADGED else _label(value)
     if isinstance(value, str) and value:
-        return do_truncate(TEMPLATES, value, _LONGEST)
+        return _text_value(value, name)
     if isinstance(value, int | float):
         return f"{value:.4g}" if isinstance(value, float) else str(value)
     if isinstance(value, datetime):
@@ -162,6 +160,12 @@ def _value(value: Any, name: str = "") -> str:
         Markup("<div>%s</div>") % do_truncate(TEMPLATES, str(one), _LONGEST)
         for one in value
     )
+
+
+def _text_value(text: str, name: str) -> str:
+    if name in _NAMED and len(text) < 60:
+        return _badge(text) if name in _BADGED else _label(text)
+    return do_truncate(TEMPLATES, text, _LONGEST)
 
 
 _JUDGED: Final = {

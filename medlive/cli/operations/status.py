@@ -102,11 +102,6 @@ def _line(problem: dict[str, Any]) -> str:
     return f"{problem['code']}: {problem['text']}; {problem['next_step']}"
 
 
-def _print_problems(problems: list[str]) -> None:
-    for problem in problems:
-        echo(problem)
-
-
 def _print(status: dict[str, Any]) -> None:
     print_table(
         ["stage", "outcome", "reason", "threads"], status["funnel"], title="Threads"

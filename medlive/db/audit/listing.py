@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -524,32 +524,25 @@ async def _count_rows(
         and where.until is None
         and not where.text.strip()
     )
-    chosen = where.facets
-    shared = [
-        name
-        for name in listing.facets
-        if name not in chosen and not (kept and name == "week")
-    ]
-    groups = [
-        ("", shared),
-        *((name, [name]) for name in listing.facets if name not in shared),
-    ]
-    total, capped, facets = (
-        0,
-        False,
-        {name: dict[str, int]() for name in listing.facets},
-    )
-    for without, names in groups:
-        rows = (
-            _kept_rows(listing, where, without)
-            if kept
-            else _first_rows(listing, where, matching, without)
-        )
-        found = await _sum_by(session, rows, names)
+    # Facet that does not narrow the counts ("": all do) → facets that are counted so
+    groups: dict[str, list[str]] = {"": []}
+    for name in listing.facets:
+        if name in where.facets or (kept and name == "week"):
+            groups[name] = [name]
+        else:
+            groups[""].append(name)
+    total = 0
+    facets = {name: dict[str, int]() for name in listing.facets}
+    for without, names in groups.items():
+        if kept:
+            rows = _kept_rows(listing, where, without)
+        else:
+            rows = _first_rows(listing, where, matching, without)
+        sums = await _sum_by(session, rows, names)
         if not without:
-            total = found.pop(None, {}).get("", 0)
-            capped = not kept and total > MOST_COUNTED
-        facets |= {name: values for name, values in found.items() if name is not None}
+            total = sums.total
+        facets |= sums.facets
+    capped = not kept and total > MOST_COUNTED
     return Counts(MOST_COUNTED if capped else total, facets, capped)
 
 
@@ -596,10 +589,15 @@ def _first_rows(
     )
 
 
-async def _sum_by(
-    session: AsyncSession, rows: Rows, names: list[str]
-) -> dict[str | None, dict[str, int]]:
-    """Facet → value → sum, most first; of all rows under None."""
+class _Sums(NamedTuple):
+    """How many rows there are, and of each facet's values."""
+
+    total: int
+    facets: dict[str, dict[str, int]]  # Facet → value → rows, most first
+
+
+async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> _Sums:
+    """Count rows, and those of each value of some facets."""
     of = rows.subquery()
     columns = [of.c[name] for name in names]
     sets = func.grouping_sets(*(tuple_(column) for column in columns), tuple_())
@@ -609,15 +607,16 @@ async def _sum_by(
     n = func.coalesce(func.sum(of.c.n), 0).label("n")
     query = select(mask, n, *columns).group_by(sets).order_by(n.desc(), *columns)
     whole = (1 << len(names)) - 1
-    found: dict[str | None, dict[str, int]] = {name: {} for name in names}
+    total = 0
+    facets: dict[str, dict[str, int]] = {name: {} for name in names}
     for mask_of, count, *values in await session.execute(query):
         if mask_of == whole:
-            found[None] = {"": int(count)}
+            total = int(count)
         elif count:
             # grouping() has the last column's bit first
             place = len(names) - (whole ^ mask_of).bit_length()
-            found[names[place]][values[place] or ""] = int(count)
-    return found
+            facets[names[place]][values[place] or ""] = int(count)
+    return _Sums(total, facets)
 
 
 def _are_one_of(
