@@ -26,7 +26,7 @@ from medlive.rubric.model import Criterion, Origin
 from medlive.service.audit import without_identifiers
 from medlive.service.paths import results_paths
 from medlive.web.acts.actions import Actions, case_actions, thread_actions
-from medlive.web.audit.marking import compare, mark_thread
+from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.pages import (
     Advice,
     Call,
@@ -284,7 +284,9 @@ def _criterion_text(c: Criterion) -> str:
     return f"{c.points:+} {c.axis}: {c.criterion}{origin}"
 
 
-def _changed_criteria(old: CaseRevision, new: CaseRevision) -> dict[str, Sequence[Any]]:
+def _changed_criteria(
+    old: CaseRevision, new: CaseRevision
+) -> dict[str, Sequence[Change]]:
     before, after = (
         {c.id: _criterion_text(c) for c in one.criteria} for one in (old, new)
     )
