@@ -77,11 +77,6 @@ class Results:
     # What all raters, two or more, decided against the grader
     overturned: tuple[StudyItem, ...]
 
-    @property
-    def is_rated(self) -> bool:
-        """Whether every rater rated every item."""
-        return all(n == self.items for n in self.progress.values())
-
 
 async def start_study(
     database: Database,

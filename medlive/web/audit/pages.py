@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from medlive.db.audit.details import Membership, StoredReply
 from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
-from medlive.db.audit.views import SavedView
 from medlive.db.audit_log import LogEntry
+from medlive.db.tables.audit import SavedViewRow
 from medlive.web.acts.actions import Actions
 from medlive.web.audit.drift import Drift
 from medlive.web.audit.marking import Change, Marked
@@ -32,7 +32,7 @@ class OverviewPage(Page):
 
     template = "audit/overview.html"
     tables: Sequence[Link]
-    views: Sequence[SavedView]
+    views: Sequence[SavedViewRow]
     health: Mapping[str, object]  # Of `read_health`
     outcomes: Sequence[str]
     by_source: Mapping[str, Mapping[str, int]]  # Source → outcome → threads
@@ -80,7 +80,7 @@ class TablePage(Page):
     counts: Counts
     before: str | None  # Address of the page before
     after: str | None
-    views: Sequence[SavedView]
+    views: Sequence[SavedViewRow]
     sorts: Mapping[str, str]  # Sort → address
 
 
