@@ -9,7 +9,6 @@ from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import (
-    attributes,
     echo,
     print_result,
     print_table,
@@ -79,10 +78,17 @@ def command(
     value = {
         "harvest": {h.source: dict(h.counts) for h in done.harvested},
         **{name: done.curated[name] for name in ("funnel", "calls", "replayed")},
-        **attributes(done, "new_threads verified_steps skipped_steps seconds"),
-        "snapshot": attributes(
-            frozen, "version cases criteria publishable already_frozen=already"
-        ),
+        "new_threads": done.new_threads,
+        "verified_steps": done.verified_steps,
+        "skipped_steps": done.skipped_steps,
+        "seconds": done.seconds,
+        "snapshot": {
+            "version": frozen.version,
+            "cases": frozen.cases,
+            "criteria": frozen.criteria,
+            "publishable": frozen.publishable,
+            "already_frozen": frozen.already,
+        },
         "scores": scores_json(scores),
         "paths": paths,
     }

@@ -299,10 +299,24 @@ def print_checks(steps: "Sequence[StepResult]", most: int | None = None) -> None
     print_table(["step", "what", "state", "finding"], rows)
 
 
-def check_as_json(step: "StepResult") -> dict[str, Any]:
+def check_as_json(step: "StepResult") -> dict[str, object]:
     """A step of a verification with all its findings."""
-    findings = [attributes(finding, "file expected got") for finding in step.findings]
-    return attributes(step, "number name state why faults") | {"findings": findings}
+    findings = []
+    for finding in step.findings:
+        stated = {
+            "file": finding.file,
+            "expected": finding.expected,
+            "got": finding.got,
+        }
+        findings.append(stated)
+    return {
+        "number": step.number,
+        "name": step.name,
+        "state": step.state,
+        "why": step.why,
+        "faults": step.faults,
+        "findings": findings,
+    }
 
 
 def new_file(path: Path, replace: bool = False) -> None:
