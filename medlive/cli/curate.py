@@ -1,6 +1,6 @@
 """`medlive filter` and `curate`: filter and curate the threads that wait."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -13,6 +13,9 @@ from medlive.errors import (
     EndpointUnavailable,
     ServiceUnavailable,
 )
+
+if TYPE_CHECKING:
+    from medlive.service.curation.curate import CurationRun
 
 
 def command(
@@ -50,7 +53,7 @@ def command(
     for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
-    async def run() -> dict[str, Any]:
+    async def run() -> "CurationRun":
         with progress("filtered") as filtered, progress("curated") as curated:
             return await run_curation(
                 settings,
@@ -67,7 +70,8 @@ def command(
             )
 
     done = wait_for(run())
-    print_result(done, as_json, lambda: _print(done), notes=done["faults"])
+    notes = done.counts.faults
+    print_result(done.as_json(), as_json, lambda: _print(done), notes=notes)
     _check(done)
 
 
@@ -94,66 +98,67 @@ def filter_threads(
     )
 
 
-def _check(done: dict[str, Any]) -> None:
+def _check(done: "CurationRun") -> None:
     """Raises CheckFailed, ConfigError, BudgetSpent or ServiceUnavailable where threads were not curated."""
     from medlive.curation.model import Reason
     from medlive.llm.budget import BudgetSpent
 
-    if done["faults"]:
+    counts = done.counts
+    if counts.faults:
         hint = "medlive curate tries them again"
         raise CheckFailed(
-            f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint
+            f"{len(counts.faults)} threads met a fault of medlive itself", hint=hint
         )
-    if wrong := done["misconfigured"]:
+    if wrong := counts.misconfigured:
         hint = "medlive curate goes on from there once the configuration or the endpoint is mended"
-        raise ConfigError(f"{wrong}: {done['left']} threads wait", hint=hint)
-    if stopped := done["spent"]["stopped"]:
-        cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
+        raise ConfigError(f"{wrong}: {counts.left} threads wait", hint=hint)
+    if stopped := done.spent["stopped"]:
+        cut = counts.failures.get(Reason.BUDGET_SPENT, 0)
         hint = "medlive curate goes on from there once [budget] in config/medlive.toml allows it"
         raise BudgetSpent(
-            f"{stopped}: {cut} threads were cut short and {done['left']} not begun",
+            f"{stopped}: {cut} threads were cut short and {counts.left} not begun",
             hint=hint,
         )
-    if obstacle := done["stopped"]:
+    if obstacle := counts.stopped:
         hint = "the next medlive curate goes on from there; medlive circuit reset asks an endpoint again at once"
-        raise ServiceUnavailable(f"{obstacle}; {done['left']} threads wait", hint=hint)
-    if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
+        raise ServiceUnavailable(f"{obstacle}; {counts.left} threads wait", hint=hint)
+    if unanswered := counts.failures.get(Reason.ENDPOINT_UNAVAILABLE):
         hint = (
             "medlive status shows the reason; the next medlive curate tries them again"
         )
         cause = "a model endpoint or a literature service gave no answer"
         raise EndpointUnavailable(f"{unanswered} threads failed: {cause}", hint=hint)
-    if failed := done["outcomes"].get("failed"):
+    if failed := counts.outcomes.get("failed"):
         say(
             f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again"
         )
 
 
-def _print(done: dict[str, Any]) -> None:
+def _print(done: "CurationRun") -> None:
     print_table(
         ["stage", "outcome", "reason", "threads"],
-        done["funnel"],
+        [row.cells for row in done.funnel],
         title="All threads so far",
     )
     say(
-        f"this run: {done['passed']} passed the filters, {done['rejected']} did not; "
+        f"this run: {done.passed} passed the filters, {done.rejected} did not; "
         + (
-            ", ".join(f"{n} {outcome}" for outcome, n in done["outcomes"].items())
+            ", ".join(f"{n} {outcome}" for outcome, n in done.counts.outcomes.items())
             or "nothing to curate"
         )
-        + f"; {done['calls']} calls, {done['replayed']} of them replayed"
+        + f"; {done.counts.calls} calls, {done.counts.replayed} of them replayed"
     )
-    if expired := done["parked_too_long"]:
+    if expired := done.parked_too_long:
         say(f"{expired} threads were parked for too long, and are rejected")
-    if redacted := done["rescanned"]["redacted"]:
+    if redacted := done.rescanned.get("redacted", 0):
         say(
             f"{redacted} earlier cases were revised: identifiers of people were removed"
         )
     _say_spent(done)
 
 
-def _say_spent(done: dict[str, Any]) -> None:
-    spent = done["spent"]
+def _say_spent(done: "CurationRun") -> None:
+    spent = done.spent
     if not spent["calls"]:
         return
     money = (
@@ -167,9 +172,9 @@ def _say_spent(done: dict[str, Any]) -> None:
         else ""
     )
     say(f"spent: {spent['calls']} calls, {spent['tokens']} tokens, {money}{guessed}")
-    for state in done["endpoints"]:
-        if state["limited"] or state["overloaded"] or state["lowest"] < state["most"]:
+    for state in done.endpoints:
+        if state.limited or state.overloaded or state.lowest < state.most:
             say(
-                f"{state['endpoint']}: {state['limit']} calls at once at last, {state['lowest']} at the least, "
-                f"{state['most']} allowed; {state['limited']} times 429, {state['overloaded']} times overloaded"
+                f"{state.endpoint}: {state.limit} calls at once at last, {state.lowest} at the least, "
+                f"{state.most} allowed; {state.limited} times 429, {state.overloaded} times overloaded"
             )

@@ -9,7 +9,6 @@ from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import (
-    attributes,
     echo,
     print_result,
     print_table,
@@ -70,6 +69,7 @@ def command(
     frozen, scores = done.frozen, done.scores
     assert frozen is not None
     assert scores is not None
+    assert done.curated is not None
     paths: dict[str, Any] = {
         "snapshot": frozen.path,
         "report": done.report,
@@ -78,11 +78,20 @@ def command(
     }
     value = {
         "harvest": {h.source: dict(h.counts) for h in done.harvested},
-        **{name: done.curated[name] for name in ("funnel", "calls", "replayed")},
-        **attributes(done, "new_threads verified_steps skipped_steps seconds"),
-        "snapshot": attributes(
-            frozen, "version cases criteria publishable already_frozen=already"
-        ),
+        "funnel": [row.cells for row in done.curated.funnel],
+        "calls": done.curated.counts.calls,
+        "replayed": done.curated.counts.replayed,
+        "new_threads": done.new_threads,
+        "verified_steps": done.verified_steps,
+        "skipped_steps": done.skipped_steps,
+        "seconds": done.seconds,
+        "snapshot": {
+            "version": frozen.version,
+            "cases": frozen.cases,
+            "criteria": frozen.criteria,
+            "publishable": frozen.publishable,
+            "already_frozen": frozen.already,
+        },
         "scores": scores_json(scores),
         "paths": paths,
     }
@@ -111,8 +120,10 @@ def _print(
         + ("" if done.new_threads else ": nothing new, every thread was here already"),
     )
     echo()
-    funnel = done.curated["funnel"]
-    rows = [*funnel, ["", "", "in all", sum(row[3] for row in funnel)]]
+    assert done.curated is not None
+    funnel = done.curated.funnel
+    rows = [row.cells for row in funnel]
+    rows.append(["", "", "in all", sum(row.count for row in funnel)])
     print_table(
         ["stage", "outcome", "reason", "threads"],
         rows,

@@ -14,7 +14,6 @@ from typer import Argument, Option
 from medlive.cli.options import JsonOption
 from medlive.cli.output import (
     attributes,
-    pick,
     print_json,
     print_result,
     print_table,
@@ -121,15 +120,15 @@ def harvest(
         )
 
 
-def _given_up(done: "list[HarvestResult]") -> list[str]:
-    """The sources that were given up or quarantined, each with its reason."""
-    reasons = []
-    for source in done:
-        if source.quarantined:
-            reasons.append(f"{source.source}: quarantined: {source.quarantined}")
-        elif source.failed:
-            reasons.append(f"{source.source}: {source.failed}")
-    return reasons
+def _given_up(harvests: "Sequence[HarvestResult]") -> list[str]:
+    """A line for each source that was given up or is quarantined."""
+    lines = []
+    for harvest in harvests:
+        if harvest.quarantined:
+            lines.append(f"{harvest.source}: quarantined: {harvest.quarantined}")
+        elif harvest.failed:
+            lines.append(f"{harvest.source}: {harvest.failed}")
+    return lines
 
 
 def _moment(option: str, given: str | None) -> datetime | None:
@@ -155,21 +154,18 @@ def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) 
     sites = {name: build_site(name, overrides) for name, overrides in wanted.items()}
     agent = fetch_settings(settings).user_agent
     standing = with_database(look)
-    plan = [
-        {
+    plan, rows = [], []
+    for name, site in sites.items():
+        requests = site.listing_requests(site.settings.base_url)
+        lists = [request.url for request in requests]
+        planned = {
             "source": name,
             "would": standing[name],
             "user_agent": agent,
-            "lists": [
-                request.url for request in site.listing_requests(site.settings.base_url)
-            ],
+            "lists": lists,
         }
-        for name, site in sites.items()
-    ]
-    rows = [
-        [source, would, "\n".join(lists)]
-        for source, would, lists in pick(plan, "source would lists")
-    ]
+        plan.append(planned)
+        rows.append([name, standing[name], "\n".join(lists)])
     print_result(
         plan,
         as_json,
@@ -234,10 +230,27 @@ def _notes(done: "list[HarvestResult]") -> Iterator[str]:
             yield f"{d.source}: stopped at --limit; without it, the next harvest of {d.iso_week} goes on from here"
 
 
-def _as_json(done: "HarvestResult") -> dict[str, Any]:
-    names = "source iso_week not_modified_share already_done limited failed quarantined counts"
-    problems = [attributes(p, "url kind message thread_id") for p in done.problems]
-    return attributes(done, names) | {"problems": problems}
+def _as_json(done: "HarvestResult") -> dict[str, object]:
+    problems = []
+    for problem in done.problems:
+        stated = {
+            "url": problem.url,
+            "kind": problem.kind,
+            "message": problem.message,
+            "thread_id": problem.thread_id,
+        }
+        problems.append(stated)
+    return {
+        "source": done.source,
+        "iso_week": done.iso_week,
+        "not_modified_share": done.not_modified_share,
+        "already_done": done.already_done,
+        "limited": done.limited,
+        "failed": done.failed,
+        "quarantined": done.quarantined,
+        "counts": done.counts,
+        "problems": problems,
+    }
 
 
 def import_(
@@ -274,16 +287,14 @@ def import_(
         return done
 
     done = with_database(work)
-    value = [
-        {
-            "file": d.file,
-            **d.counts,
-            "lines": [attributes(p, "line reason detail") for p in d.problems],
-        }
-        for d in done
-    ]
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
-    rows = [[d.file.name, *(d.counts[c] for c in columns)] for d in done]
+    value, rows = [], []
+    for d in done:
+        lines = [
+            {"line": p.line, "reason": p.reason, "detail": p.detail} for p in d.problems
+        ]
+        value.append({"file": d.file, **d.counts, "lines": lines})
+        rows.append([d.file.name, *(d.counts[column] for column in columns)])
     print_result(value, as_json, lambda: print_table(["file", *columns], rows))
     for d in done:
         for problem in d.problems[:SHOWN_PROBLEMS]:
@@ -637,9 +648,17 @@ def warc(
         say(f"{done.pages} pages, {done.bytes} bytes in {out}")
 
     removed = "is of an earlier export; retention or a takedown removed it here: remove it there as well"
+    value = {
+        "out": out,
+        "already": done.unchanged,
+        "written": done.written,
+        "pages": done.pages,
+        "bytes": done.bytes,
+        "problems": done.problems,
+        "stale": done.stale,
+    }
     print_result(
-        {"out": out}
-        | attributes(done, "already=unchanged written pages bytes problems stale"),
+        value,
         as_json,
         show,
         notes=[f"{name} {removed}" for name in done.stale],

@@ -17,6 +17,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -40,7 +42,7 @@ from medlive.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from medlive.config import Settings
-    from medlive.db.session import Database
+    from medlive.db.session import Database, Session
     from medlive.integrity.checks import StepResult
 
 T = TypeVar("T")
@@ -57,7 +59,7 @@ _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?%?")
 stderr = Console(stderr=True, highlight=False)
 
 
-def wait_for(work: Coroutine[Any, Any, T]) -> T:
+def wait_for(work: Coroutine[object, None, T]) -> T:
     """Run a coroutine to its end."""
     # What is imported by now stays to the end: full passes of the garbage collector need not look at it again. A
     # hundred calls under way are some ten thousand objects: at Python's own thresholds the collector goes through
@@ -81,7 +83,7 @@ def with_database(work: "Callable[[Database, Settings], Awaitable[T]]") -> T:
     return wait_for(run())
 
 
-def with_session(work: Callable[[Any], Awaitable[T]]) -> T:
+def with_session(work: "Callable[[Session], Awaitable[T]]") -> T:
     """The same for a session of it, whose transaction is committed at the end."""
 
     async def run(database: "Database", _: "Settings") -> T:
@@ -91,7 +93,7 @@ def with_session(work: Callable[[Any], Awaitable[T]]) -> T:
     return with_database(run)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """A result for machines: one JSON document on stdout."""
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(
         value
@@ -111,7 +113,7 @@ def echo_lines(text: str) -> None:
 
 
 def print_result(
-    value: Any,
+    value: object,
     as_json: bool,
     show: Callable[[], None],
     *,
@@ -129,16 +131,58 @@ def print_result(
         raise failure
 
 
-def dimmed(cells: Sequence[Any]) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of a result."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[object]]
+    title: str | None = None
+
+
+class Result(Protocol):
+    """What a command found out: a frozen dataclass that says how it is shown."""
+
+    def as_json(self) -> object:
+        """The result for machines."""
+
+    def tables(self) -> Iterable[Grid]:
+        """The result for people, on stdout."""
+
+    def remarks(self) -> Iterable[str]:
+        """What people are told on stderr beside the tables, and machines are not."""
+
+
+def render(
+    result: Result, as_json: bool, *, failure: MedliveError | None = None
+) -> None:
+    """Print a result as JSON, or as its tables and remarks. Raises `failure` if given."""
+    if as_json:
+        print_json(result.as_json())
+    else:
+        for grid in result.tables():
+            print_table(grid.columns, grid.rows, title=grid.title)
+        for remark in result.remarks():
+            say(remark)
+    if failure is not None:
+        raise failure
+
+
+def in_minutes(moment: datetime | None) -> str | None:
+    """A moment as tables show it; None for none."""
+    return None if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def dimmed(cells: Sequence[object]) -> list[Text]:
     """A row of a table in faint letters."""
     return [Text(_shown(cell), style="dim") for cell in cells]
 
 
-def _shown(cell: Any) -> str:
+def _shown(cell: object) -> str:
     return "–" if cell is None else printable_lines(str(cell))
 
 
-def _cell(cell: Any) -> Text:
+def _cell(cell: object) -> Text:
     """What a table shows of a value: no markup, and no character that a terminal obeys."""
     if isinstance(cell, Text):
         return Text(printable_lines(cell.plain), style=cell.style)
@@ -151,7 +195,10 @@ def say(text: str) -> None:
 
 
 def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
 ) -> None:
     """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
     style."""
@@ -252,10 +299,24 @@ def print_checks(steps: "Sequence[StepResult]", most: int | None = None) -> None
     print_table(["step", "what", "state", "finding"], rows)
 
 
-def check_as_json(step: "StepResult") -> dict[str, Any]:
+def check_as_json(step: "StepResult") -> dict[str, object]:
     """A step of a verification with all its findings."""
-    findings = [attributes(finding, "file expected got") for finding in step.findings]
-    return attributes(step, "number name state why faults") | {"findings": findings}
+    findings = []
+    for finding in step.findings:
+        stated = {
+            "file": finding.file,
+            "expected": finding.expected,
+            "got": finding.got,
+        }
+        findings.append(stated)
+    return {
+        "number": step.number,
+        "name": step.name,
+        "state": step.state,
+        "why": step.why,
+        "faults": step.faults,
+        "findings": findings,
+    }
 
 
 def new_file(path: Path, replace: bool = False) -> None:

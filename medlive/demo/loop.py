@@ -31,7 +31,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.integrity.checks import StepState
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
-from medlive.service.curation.curate import run_curation
+from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.database import open_database
 from medlive.service.evaluations import record_evaluations
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
@@ -55,7 +55,7 @@ class DemoResult:
     """The results of the loop."""
 
     harvested: list[HarvestResult] = field(default_factory=list)
-    curated: dict[str, Any] = field(default_factory=dict)
+    curated: CurationRun | None = None
     frozen: FreezeResult | None = None
     verified_steps: int = 0  # Verification steps that passed
     skipped_steps: tuple[str, ...] = ()  # Why each of the others was skipped
@@ -195,8 +195,8 @@ async def _harvest(settings: Settings, done: DemoResult) -> None:
 
 async def _curate(settings: Settings, done: DemoResult) -> None:
     done.curated = await run_curation(settings, record=done.recording)
-    if done.curated["faults"]:
-        raise CheckFailed(f"curation failed on: {done.curated['faults'][0]}")
+    if faults := done.curated.counts.faults:
+        raise CheckFailed(f"curation failed on: {faults[0]}")
 
 
 async def _freeze(settings: Settings, done: DemoResult) -> None:

@@ -190,6 +190,11 @@ def _watched(facts: Facts) -> Iterable[Sample]:
         yield "medlive_undelivered_messages", [place], len(waiting)
     for opening in facts.circuits:
         yield "medlive_circuit_open", [opening.endpoint], 1
+    yield from _watched_places(facts)
+
+
+def _watched_places(facts: Facts) -> Iterable[Sample]:
+    """Budgets, disks and certificates."""
     for limit in week_limits(dict(facts.week)):
         yield "medlive_week_budget_usd", [limit.stage or "all"], limit.limit
         yield "medlive_week_budget_spent_usd", [limit.stage or "all"], limit.usd

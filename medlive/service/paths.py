@@ -1,13 +1,17 @@
 """The folders under MEDLIVE_HOME."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from medlive.config import Settings
 from medlive.evidence.encoders.folders import EncoderSettings
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
+
+_ADDRESS_FILE: Final = "web.address"
 
 
 def index_path(settings: Settings) -> Path:
@@ -72,3 +76,19 @@ def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
     return find_snapshot(
         version_or_path, {**os.environ, "MEDLIVE_HOME": str(settings.home)}
     )
+
+
+def site_address(settings: Settings) -> str:
+    """Where people reach the site: `[web] base_url` where it is set, else where `serve` listened last."""
+    file = settings.home / _ADDRESS_FILE
+    if "base_url" in settings.web.model_fields_set or not file.is_file():
+        return settings.web.base_url
+    return file.read_text("utf-8").strip()
+
+
+def keep_site_address(settings: Settings, address: str) -> None:
+    """Keep where `serve` listens, for the links of invitations; every address of the machine is kept as loopback."""
+    for everywhere in ("//0.0.0.0:", "//[::]:"):
+        address = address.replace(everywhere, "//127.0.0.1:")
+    with suppress(OSError):  # A home that is only read: [web] base_url names the site
+        (settings.home / _ADDRESS_FILE).write_text(address + "\n", "utf-8")

@@ -111,7 +111,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         health = await read_health(database, settings)
     return (
         {
-            "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
+            "funnel": [row.cells for row in rows],
             "kept": sum(r.count for r in rows if r.outcome == "kept"),
             "ever_kept": spent.kept,
             "cost_usd": spent.total.cost_usd,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -76,11 +76,6 @@ class Results:
     disagreements: tuple[Disagreement, ...]  # Of the items that all raters rated
     # What all raters, two or more, decided against the grader
     overturned: tuple[StudyItem, ...]
-
-    @property
-    def is_rated(self) -> bool:
-        """Whether every rater rated every item."""
-        return all(n == self.items for n in self.progress.values())
 
 
 async def start_study(
@@ -349,21 +344,10 @@ async def evaluate(session: Session, study: Study) -> Results:
     for rating in await studies.ratings_of(session, study.name):
         given[rating.item][rating.rater] = rating
     decided, settled = _decided(study, given)
-    disagreements, overturned = [], []
-    for item in items:
-        by = given[item.item]
-        ratings = tuple(by[rater] for rater in study.raters if rater in by)
-        if len(ratings) < len(study.raters):
-            continue
-        values = {rating.rating for rating in ratings}
-        if len(values) > 1 or None in values:
-            settles = by.get(study.adjudicator or "")
-            disagreements.append(Disagreement(item, ratings, settles))
-        elif item.verdict is not None and values == {not item.verdict}:
-            overturned.append(item)
-    progress = {
-        rater: sum(rater in given[i.item] for i in items) for rater in study.raters
-    }
+    compared = _compare_raters(study, items, given)
+    progress = {}
+    for rater in study.raters:
+        progress[rater] = sum(rater in given[item.item] for item in items)
     figures = aspect_figures(map(_as_rated, items), decided, study.raters)
     wanted = ASPECTS_OF[study.kind]
     answered = [i for i in items if i.item in decided and i.answer is not None]
@@ -372,9 +356,37 @@ async def evaluate(session: Session, study: Study) -> Results:
         progress=progress,
         aspects=tuple(figure for figure in figures if figure.aspect in wanted),
         grading=_grading(study, answered, decided, settled),
-        disagreements=tuple(disagreements),
-        overturned=tuple(overturned),
+        disagreements=tuple(compared.disagreements),
+        overturned=tuple(compared.overturned),
     )
+
+
+class _Compared(NamedTuple):
+    """Items that every rater has rated, and that need a look."""
+
+    disagreements: list[Disagreement]
+    overturned: list[StudyItem]  # All raters say the opposite of the verdict
+
+
+def _compare_raters(
+    study: Study,
+    items: Iterable[StudyItem],
+    ratings_of: Mapping[str, Mapping[str, Rating]],
+) -> _Compared:
+    """Compare the raters of each item that all of them have rated."""
+    compared = _Compared([], [])
+    for item in items:
+        by_rater = ratings_of[item.item]
+        ratings = tuple(by_rater[rater] for rater in study.raters if rater in by_rater)
+        if len(ratings) < len(study.raters):
+            continue
+        values = {rating.rating for rating in ratings}
+        if len(values) > 1 or None in values:
+            settles = by_rater.get(study.adjudicator or "")
+            compared.disagreements.append(Disagreement(item, ratings, settles))
+        elif item.verdict is not None and values == {not item.verdict}:
+            compared.overturned.append(item)
+    return compared
 
 
 def _decided(

@@ -43,7 +43,7 @@ async def run_worker(
     ready: Callable[[], None] = lambda: None,
     tick: Callable[[int], None] = lambda _: None,
     health: Health | None = None,
-) -> dict[str, Any]:
+) -> CurationCounts:
     """Do the jobs of the queues until `stop` is set, finish those begun, and return the counts of curation.
 
     What keeps it from jobs of a queue is logged once and stored with the worker; it goes on by itself.
@@ -114,7 +114,7 @@ async def run_worker(
             )
             run.counts, run.failed = total.as_json(), bool(total.faults)
         if stop.is_set() or not monitor.found_missing:
-            return total.as_json()
+            return total
 
 
 async def _open_or_pause(

@@ -1,9 +1,9 @@
 """Pages: a typed context for each template, rendered with everything escaped."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal
 from urllib.parse import quote
 
 from fastapi import Request
@@ -133,7 +133,7 @@ def _size(count: int) -> str:
     return f"{count:,} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def _label(name: Any) -> str:
+def _label(name: object) -> str:
     return str(name).replace("_", " ")
 
 
@@ -142,19 +142,17 @@ def _badge(name: str) -> Markup:
     return Markup('<span class="%sbadge">%s</span>') % (kind, name)
 
 
-def _value(value: Any, name: str = "") -> str:
+def _value(value: object, name: str = "") -> str:
     """Write the value of a column of this name, whatever its type; long texts are cut."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, str) and value and name in _NAMED and len(value) < 60:
-        return _badge(value) if name in _BADGED else _label(value)
     if isinstance(value, str) and value:
-        return do_truncate(TEMPLATES, value, _LONGEST)
+        return _text_value(value, name)
     if isinstance(value, int | float):
         return f"{value:.4g}" if isinstance(value, float) else str(value)
     if isinstance(value, datetime):
         return _moment(value)
-    if not value:
+    if not value or not isinstance(value, Iterable):
         return Markup('<span class="soft">–</span>')
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {n}" for key, n in value.items())
@@ -162,6 +160,12 @@ def _value(value: Any, name: str = "") -> str:
         Markup("<div>%s</div>") % do_truncate(TEMPLATES, str(one), _LONGEST)
         for one in value
     )
+
+
+def _text_value(text: str, name: str) -> str:
+    if name in _NAMED and len(text) < 60:
+        return _badge(text) if name in _BADGED else _label(text)
+    return do_truncate(TEMPLATES, text, _LONGEST)
 
 
 _JUDGED: Final = {

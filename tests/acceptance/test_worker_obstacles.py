@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from medlive.demo.samples import load_sample_threads
 from medlive.errors import SchemaUnsuitable
 from medlive.llm.rules.engine import RulesEngine
 from medlive.service import database, jobs, readiness
+from medlive.service.curation.curate import CurationCounts
 from medlive.service.database import outlast
 from medlive.service.liveness import Health
 from medlive.service.worker import run_worker
@@ -59,7 +59,7 @@ def queue_threads(instance: Instance) -> None:
 @asynccontextmanager
 async def working(
     instance: Instance, health: Health | None = None, **more: str
-) -> AsyncIterator["asyncio.Task[dict[str, Any]]"]:
+) -> AsyncIterator["asyncio.Task[CurationCounts]"]:
     """A worker on the queue `curate` while the block runs."""
     settings, stop = (
         load_settings({**instance.environment(), **more}).settings,

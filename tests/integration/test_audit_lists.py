@@ -105,12 +105,14 @@ FILTERS = (
 
 
 @pytest.mark.parametrize(
-    ("sort", "few"), [("changed", 50_000), ("posted", 50_000), ("posted", 0)]
+    ("sort", "few", "near"),
+    [("changed", 50_000, 1_000), ("posted", 50_000, 1_000), ("posted", 0, 3)],
 )
 async def test_pages_in_both_directions_are_the_whole_list(
-    filled: Database, sort: str, few: int, monkeypatch: pytest.MonkeyPatch
+    filled: Database, sort: str, few: int, near: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("medlive.db.audit.listing._FEW", few)
+    monkeypatch.setattr("medlive.db.audit.listing._NEAR", near)
     for where in FILTERS:
         await check_pages(filled, where, sort)
 

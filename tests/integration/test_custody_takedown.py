@@ -86,7 +86,7 @@ async def curated(
     ]
     shutil.copytree(index, index_path(settings))
     await harvest(database, settings, threads)
-    assert (await run_curation(settings))["outcomes"] == {"kept": 2, "rejected": 1}
+    assert (await run_curation(settings)).counts.outcomes == {"kept": 2, "rejected": 1}
     return {t.thread_id: t for t in threads}
 
 
@@ -345,7 +345,7 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     ) == [("", [])]
     # What is left empty is no obstacle for a later run, and makes no case.
     run = await run_curation(settings)
-    assert run["faults"] == []
+    assert run.counts.faults == []
     later = await freeze(database, settings, "2026.W52")
     assert later.cases == 1
     [erratum] = load_errata(errata).entries

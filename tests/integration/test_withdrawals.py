@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from medlive.config import Settings
-from medlive.db.curation.cases import CaseContent, StoredCase, latest_case, save_case
+from medlive.db.curation.cases import CaseContent, StoredCase, latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.release.withdrawals import list_withdrawals, reasons_for
 from medlive.db.session import Database
@@ -23,6 +23,7 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import PublicKey, generate
 from medlive.rubric.model import Axis, Criterion, Origin, Rubric, Theme
 from medlive.service.curation.review import dispute_case, resolve_dispute
+from medlive.service.curation.saving import save_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import snapshots_path
 from medlive.service.release.withdraw import (

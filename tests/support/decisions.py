@@ -45,6 +45,7 @@ from medlive.evidence.passage import Side as EvidenceSide
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme
+from medlive.service.curation.saving import save_case
 from medlive.threads.model import Message, Role, Thread
 
 KEY = b"an instance's key"
@@ -324,6 +325,6 @@ async def make_case(
             rubric=rubric,
             **arguments,
         )
-        return await cases.save_case(
+        return await save_case(
             session, content, thread_pk=one.thread_pk, key=KEY, held=held
         )

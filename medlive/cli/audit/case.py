@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer import Argument, Option
@@ -25,6 +25,16 @@ _SCORES = (
 )
 
 app = typer.Typer(no_args_is_help=True)
+_COLUMNS: Final = (
+    "case_id",
+    "status",
+    "source",
+    "language",
+    "specialty",
+    "theme",
+    "changed_at",
+    "query",
+)
 app.command("show")(review.show)
 
 
@@ -39,7 +49,7 @@ def list_(places: Places, window: Window, view: View) -> None:
         places,
         window,
         view,
-        "case_id status source language specialty theme changed_at query",
+        _COLUMNS,
     )
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import pick, print_result, print_table, with_session
+from medlive.cli.output import print_result, print_table, with_session
 
 
 def cost(
@@ -35,18 +35,19 @@ def cost(
     parked = with_session(lambda session: count_parked(session, since, until))
     total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
-    value: dict[str, Any] = {
+    value = {
         "week": chosen,
         "spent": [asdict(s) | {"cost_usd": s.cost_usd} for s in found],
         "kept": kept,
         "parked": parked,
         "usd_a_kept_case": a_case,
     }
-    tokens = pick(found, "replies input_tokens cached_tokens output_tokens")
-    rows = [
-        [s.by, s.name or None, *counts, _money(s.cost_usd), s.unpriced, s.estimated]
-        for s, counts in zip(found, tokens, strict=True)
-    ]
+    rows = []
+    for s in found:
+        tokens = (s.input_tokens, s.cached_tokens, s.output_tokens)
+        unknown = (s.unpriced, s.estimated)
+        row = [s.by, s.name or None, s.replies, *tokens, _money(s.cost_usd), *unknown]
+        rows.append(row)
     columns = [
         "by",
         "what",

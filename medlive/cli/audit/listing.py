@@ -1,15 +1,15 @@
 """How `medlive thread list` and `case list` are asked and answer: which rows, of which time, in which form."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import (
     echo_lines,
-    pick,
     print_json,
     print_table,
     say,
@@ -19,8 +19,11 @@ from medlive.clock import parse_moment
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.db.audit.listing import Counts, Listing, Page
+    from medlive.db.audit.listing import Counts, Filter, Listing, Page
+    from medlive.db.audit.threads import CaseItem, ThreadItem
+    from medlive.db.session import Session
 
+R = TypeVar("R", bound="ThreadItem | CaseItem")
 _Several = list[str] | None
 
 
@@ -95,7 +98,11 @@ class View:
 
 
 def print_list(
-    listing: "Listing[Any]", places: Places, window: Window, view: View, names: str
+    listing: "Listing[R]",
+    places: Places,
+    window: Window,
+    view: View,
+    names: Sequence[str],
 ) -> None:
     """Print what a filter finds in the form that is asked for; `names`: the columns that people see."""
     from medlive.db.audit.listing import Filter
@@ -126,15 +133,17 @@ def _moment(text: str | None) -> datetime | None:
         raise UsageError(f"{text!r} is not a date such as 2026-11-22") from None
 
 
-async def _count(session: Any, listing: "Listing[Any]", where: Any) -> "Counts":
+async def _count(
+    session: "Session", listing: "Listing[R]", where: "Filter"
+) -> "Counts":
     from medlive.db.audit.listing import count_rows
 
     return await count_rows(session, listing, where)
 
 
 async def _load(
-    session: Any, listing: "Listing[Any]", where: Any, view: View
-) -> "Page[Any]":
+    session: "Session", listing: "Listing[R]", where: "Filter", view: View
+) -> "Page[R]":
     from medlive.db.audit.listing import load_page
 
     order = {"sort": view.sort, "descending": not view.ascending}
@@ -143,7 +152,7 @@ async def _load(
 
 
 async def _print_csv(
-    session: Any, listing: "Listing[Any]", where: Any, view: View
+    session: "Session", listing: "Listing[R]", where: "Filter", view: View
 ) -> None:
     from medlive.db.audit.listing import stream_rows
     from medlive.service.audit import stream_csv
@@ -155,7 +164,7 @@ async def _print_csv(
         echo_lines(line)
 
 
-def _print_page(page: "Page[Any]", as_json: bool, names: str) -> None:
+def _print_page(page: "Page[R]", as_json: bool, names: Sequence[str]) -> None:
     from medlive.service.audit import without_identifiers
 
     rows = without_identifiers(page.rows)
@@ -168,8 +177,10 @@ def _print_page(page: "Page[Any]", as_json: bool, names: str) -> None:
             }
         )
         return
-    shown = [[_short(value) for value in row] for row in pick(rows, names)]
-    print_table([name.replace("_", " ") for name in names.split()], shown)
+    shown = []
+    for row in rows:
+        shown.append([_short(getattr(row, name)) for name in names])
+    print_table([name.replace("_", " ") for name in names], shown)
     if not rows:
         say("nothing matches; --counts says what there is")
     for option in ("before", "after"):
@@ -177,7 +188,7 @@ def _print_page(page: "Page[Any]", as_json: bool, names: str) -> None:
             say(f"more: --{option} '{key}'")
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> object:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}"
     return "\n".join(value) if isinstance(value, tuple) else value

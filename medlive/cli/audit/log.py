@@ -1,5 +1,7 @@
 """`medlive audit`: who did what, and whether the log of it is whole."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -8,20 +10,62 @@ from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import (
-    attributes,
+    Grid,
     echo,
-    pick,
+    in_minutes,
     print_result,
-    print_table,
+    render,
     with_database,
     with_session,
 )
-from medlive.db.audit_log import list_entries
+from medlive.db.audit_log import LogEntry, list_entries
 from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
 
 app = typer.Typer(no_args_is_help=True)
-_COLUMNS = "number at by action subject reason"
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """Entries of the log, the latest first."""
+
+    entries: Sequence[LogEntry]
+
+    def as_json(self) -> object:
+        """Each entry without what its digest is made with."""
+        return [
+            {
+                "number": entry.number,
+                "at": entry.at,
+                "by": entry.by,
+                "action": entry.action,
+                "subject": entry.subject,
+                "reason": entry.reason,
+                "details": entry.details,
+                "digest": entry.digest,
+            }
+            for entry in self.entries
+        ]
+
+    def tables(self) -> Iterable[Grid]:
+        """A row for each entry."""
+        rows = []
+        for entry in self.entries:
+            at = in_minutes(entry.at)
+            row = [
+                entry.number,
+                at,
+                entry.by,
+                entry.action,
+                entry.subject,
+                entry.reason,
+            ]
+            rows.append(row)
+        yield Grid(["number", "at (UTC)", "by", "did", "to", "because"], rows)
+
+    def remarks(self) -> Iterable[str]:
+        """None."""
+        return ()
 
 
 @app.command()
@@ -38,12 +82,7 @@ def log(
     found = with_session(
         lambda session: list_entries(session, before=before, limit=limit)
     )
-    value = [attributes(entry, f"{_COLUMNS} details digest") for entry in found]
-    rows = [
-        [n, f"{at:%Y-%m-%d %H:%M}", *rest] for n, at, *rest in pick(found, _COLUMNS)
-    ]
-    columns = ["number", "at (UTC)", "by", "did", "to", "because"]
-    print_result(value, as_json, lambda: print_table(columns, rows))
+    render(_Log(found), as_json)
 
 
 @app.command()
@@ -78,6 +117,11 @@ def verify(
         )
     )
     failure = CheckFailed("; ".join(found.faults)) if found.faults else None
-    value = attributes(found, "entries head faults") | {"anchors": anchors}
+    value = {
+        "entries": found.entries,
+        "head": found.head,
+        "faults": found.faults,
+        "anchors": anchors,
+    }
     summary = f"{found.entries} entries, head {found.head}; compared with {anchors} statements of snapshots"
     print_result(value, as_json, lambda: echo(summary), failure=failure)

@@ -1,7 +1,7 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,11 +17,12 @@ from medlive.cli.options import (
     split_name,
 )
 from medlive.cli.output import (
-    attributes,
+    Grid,
     echo,
     print_json,
     print_result,
     print_table,
+    render,
     say,
     with_database,
     with_session,
@@ -34,7 +35,7 @@ from medlive.integrity.given import read_given
 from medlive.rubric.model import Difficulty, Register
 
 if TYPE_CHECKING:
-    from medlive.db.curation.reviews import HeldCase
+    from medlive.db.curation.reviews import Dispute, HeldCase
     from medlive.db.session import Database
     from medlive.evaluation.bundles.case_results import RubricResults
     from medlive.service.curation.review import CaseEdit
@@ -69,28 +70,47 @@ def list_(
     found = with_session(
         lambda session: list_held(session, reason=reason, language=language)
     )
-    names = "case_id revision language source query reasons detail=status_reason"
-    value = [
-        attributes(c, names) | {"held_since": c.held_since.isoformat()} for c in found
-    ]
-    print_result(value, as_json, lambda: _print_held(found))
+    render(_Held(found), as_json)
 
 
-def _print_held(found: "Sequence[HeldCase]") -> None:
-    rows = [
-        [
-            c.case_id,
-            c.held_since.date(),
-            c.language,
-            c.source,
-            ", ".join(c.reasons) or c.status_reason,
-            c.query,
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The held cases, the one that has waited longest first."""
+
+    cases: "Sequence[HeldCase]"
+
+    def as_json(self) -> object:
+        """Each case with why it is held."""
+        return [
+            {
+                "case_id": case.case_id,
+                "revision": case.revision,
+                "language": case.language,
+                "source": case.source,
+                "query": case.query,
+                "reasons": case.reasons,
+                "detail": case.status_reason,
+                "held_since": case.held_since.isoformat(),
+            }
+            for case in self.cases
         ]
-        for c in found
-    ]
-    print_table(["case", "since", "language", "source", "held for", "query"], rows)
-    next_step = "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
-    say(next_step if found else "no case waits for a person")
+
+    def tables(self) -> Iterable[Grid]:
+        """A row for each case."""
+        rows = []
+        for case in self.cases:
+            row = [case.case_id, case.held_since.date(), case.language, case.source]
+            why = ", ".join(case.reasons) or case.status_reason
+            rows.append([*row, why, case.query])
+        columns = ["case", "since", "language", "source", "held for", "query"]
+        yield Grid(columns, rows)
+
+    def remarks(self) -> Iterable[str]:
+        """What to do next."""
+        if self.cases:
+            yield "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
+        else:
+            yield "no case waits for a person"
 
 
 @app.command()
@@ -135,7 +155,7 @@ def _results(case_id: str) -> "list[RubricResults]":
 
 def _print_results(found: "RubricResults") -> None:
     verdicts = {True: "met", False: "unmet", None: ""}
-    rows: list[list[Any]] = [
+    rows: list[list[object]] = [
         [
             "score",
             "",
@@ -423,15 +443,19 @@ def _decide(
     )
 
 
-def _subject(dispute: Any) -> str:
+def _subject(dispute: "Dispute") -> str:
     """The id of the case, or of the criterion as snapshots spell it."""
     return "-".join(part for part in (dispute.case_id, dispute.criterion_id) if part)
 
 
-def _row(dispute: Any) -> dict[str, Any]:
-    return attributes(
-        dispute, "number case_id reason opened_by closed_by resolution"
-    ) | {
+def _row(dispute: "Dispute") -> dict[str, object]:
+    return {
+        "number": dispute.number,
+        "case_id": dispute.case_id,
+        "reason": dispute.reason,
+        "opened_by": dispute.opened_by,
+        "closed_by": dispute.closed_by,
+        "resolution": dispute.resolution,
         "criterion_id": None if dispute.criterion_id is None else _subject(dispute),
         "opened_at": dispute.opened_at.isoformat(),
         "closed_at": dispute.closed_at.isoformat() if dispute.closed_at else None,

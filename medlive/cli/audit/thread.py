@@ -1,6 +1,6 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from typer import Argument, Option
@@ -25,6 +25,17 @@ from medlive.cli.output import (
 from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
+_COLUMNS: Final = (
+    "source",
+    "thread_id",
+    "outcome",
+    "stage",
+    "reason",
+    "changed_at",
+    "title",
+    "detail",
+    "evidence",
+)
 
 
 @app.command("list")
@@ -38,7 +49,7 @@ def list_(places: Places, window: Window, view: View) -> None:
         places,
         window,
         view,
-        "source thread_id outcome stage reason changed_at title detail evidence",
+        _COLUMNS,
     )
 
 

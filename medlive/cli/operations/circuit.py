@@ -1,16 +1,45 @@
 """`medlive circuit`: which model endpoints are not asked for a while, and ask them again at once."""
 
-from dataclasses import asdict
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import pick, print_result, print_table, say, with_session
+from medlive.cli.output import Grid, print_result, render, say, with_session
 from medlive.errors import UsageError
 
+if TYPE_CHECKING:
+    from medlive.llm.circuit import Opening
+
 app = typer.Typer(no_args_is_help=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Circuits:
+    """The open circuits."""
+
+    openings: "Sequence[Opening]"
+
+    def as_json(self) -> object:
+        """Each with its times."""
+        return {"circuits": [asdict(opening) for opening in self.openings]}
+
+    def tables(self) -> Iterable[Grid]:
+        """A row for each."""
+        rows = []
+        for opening in self.openings:
+            times = (opening.opened_at, opening.retry_at)
+            rows.append([opening.endpoint, opening.cause, *times])
+        if rows:
+            columns = ["endpoint", "cause", "opened_at", "retry_at"]
+            yield Grid(columns, rows, "Open circuits")
+
+    def remarks(self) -> Iterable[str]:
+        """That none is open, where none is."""
+        return () if self.openings else ("no circuit is open",)
 
 
 @app.command("list")
@@ -18,17 +47,7 @@ def list_(as_json: JsonOption = False) -> None:
     """List the open circuits: the endpoint, the cause, since when, and when one call is let through."""
     from medlive.db.curation.circuits import list_circuits
 
-    openings = [asdict(opening) for opening in with_session(list_circuits)]
-
-    def show() -> None:
-        columns = "endpoint cause opened_at retry_at"
-        print_table(columns.split(), pick(openings, columns), title="Open circuits")
-
-    print_result(
-        {"circuits": openings},
-        as_json,
-        show if openings else lambda: say("no circuit is open"),
-    )
+    render(_Circuits(with_session(list_circuits)), as_json)
 
 
 @app.command()

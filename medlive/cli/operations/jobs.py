@@ -1,18 +1,18 @@
 """`medlive jobs`: what is queued, being done or failed and why; try it again, or cancel it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import (
-    pick,
+    Grid,
     print_result,
-    print_table,
+    render,
     say,
     wait_for,
     with_session,
@@ -22,6 +22,9 @@ from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from procrastinate.manager import JobManager
+
+    from medlive.db.jobs import JobRow, QueueCount
+    from medlive.db.waits import FailedJobs, Wait
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -41,6 +44,65 @@ class _Retried:
 
     failed: list[int]  # Jobs by number
     delayed: int  # Jobs that waited for their next attempt
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """The jobs of every queue by number, and some of them."""
+
+    queues: "Sequence[QueueCount]"
+    jobs: "Sequence[JobRow]"
+
+    def as_json(self) -> object:
+        """All fields."""
+        return asdict(self)
+
+    def tables(self) -> Iterable[Grid]:
+        """The queues, then the jobs."""
+        queues = []
+        for count in self.queues:
+            numbers = (count.jobs, count.delayed, count.servers)
+            queues.append([count.queue, count.status, *numbers])
+        columns = ["queue", "status", "jobs", "delayed", "servers"]
+        yield Grid(columns, queues, "Queues")
+        jobs = []
+        for job in self.jobs:
+            times = (job.scheduled_at, job.heartbeat)
+            row = [job.id, job.queue, job.args, job.status, job.attempts]
+            jobs.append([*row, *times, job.reason])
+        columns = ["id", "queue", "args", "status", "attempts"]
+        columns += ["scheduled_at", "heartbeat", "reason"]
+        yield Grid(columns, jobs, "Jobs")
+
+    def remarks(self) -> Iterable[str]:
+        """None."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """What threads wait for, and why jobs failed."""
+
+    queued_again: int
+    waits: "Sequence[Wait]"
+    failed: "Sequence[FailedJobs]"
+
+    def as_json(self) -> object:
+        """All fields."""
+        return asdict(self)
+
+    def tables(self) -> Iterable[Grid]:
+        """What threads wait for, then what failed."""
+        waits = [[wait.waits_for, wait.threads] for wait in self.waits]
+        yield Grid(["waits for", "threads"], waits, "Threads that wait")
+        failed = []
+        for jobs in self.failed:
+            failed.append([jobs.queue, jobs.reason, jobs.jobs, jobs.last_at])
+        yield Grid(["queue", "reason", "jobs", "last_at"], failed, "Failed jobs")
+
+    def remarks(self) -> Iterable[str]:
+        """None."""
+        return ()
 
 
 @app.command("list")
@@ -64,18 +126,7 @@ def list_(
             session, queue=queue, status=status, after=after, limit=limit
         )
     )
-    value = {
-        "queues": [asdict(count) for count in counts],
-        "jobs": [asdict(job) for job in jobs],
-    }
-
-    def show() -> None:
-        columns = "queue status jobs delayed servers"
-        print_table(columns.split(), pick(value["queues"], columns), title="Queues")
-        columns = "id queue args status attempts scheduled_at heartbeat reason"
-        print_table(columns.split(), pick(value["jobs"], columns), title="Jobs")
-
-    print_result(value, as_json, show)
+    render(_Jobs(counts, jobs), as_json)
 
 
 @app.command()
@@ -128,37 +179,24 @@ def check(as_json: JsonOption = False) -> None:
     from medlive.service.jobs import open_app
     from medlive.service.lost_threads import queue_lost
 
-    async def run() -> dict[str, Any]:
+    async def run() -> _Waits:
         async with (
             open_database(load_settings().settings) as database,
             open_app(database).open_async() as queue,
         ):
             lost = await queue_lost(queue, database)
             async with database.begin() as session:
-                waits = [asdict(wait) for wait in await count_waits(session)]
-                failed = [
-                    asdict(failure) for failure in await list_failed_jobs(session)
-                ]
-        return {"queued_again": lost, "waits": waits, "failed": failed}
+                waits = await count_waits(session)
+                failed = await list_failed_jobs(session)
+        return _Waits(lost, waits, failed)
 
     done = wait_for(run())
-
-    def show() -> None:
-        print_table(
-            ["waits for", "threads"],
-            pick(done["waits"], "waits_for threads"),
-            title="Threads that wait",
+    failure = None
+    if lost := done.queued_again:
+        failure = CheckFailed(
+            f"{lost} threads waited without a job, and are queued again"
         )
-        columns = "queue reason jobs last_at"
-        print_table(columns.split(), pick(done["failed"], columns), title="Failed jobs")
-
-    lost = done["queued_again"]
-    failure = (
-        CheckFailed(f"{lost} threads waited without a job, and are queued again")
-        if lost
-        else None
-    )
-    print_result(done, as_json, show, failure=failure)
+    render(done, as_json, failure=failure)
 
 
 @app.command()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from medlive.config import Settings
+    from medlive.service.curation.curate import CurationCounts
 
 COUNTS_WIDTH = 60
 
@@ -155,7 +156,7 @@ def worker(
         else [parse_queue(name) for name in queues.split(",")]
     )
 
-    async def run() -> dict[str, Any]:
+    async def run() -> "CurationCounts":
         with _stopped_by_signals() as stop, progress("curated") as tick:
             ready = partial(
                 say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)"
@@ -177,11 +178,12 @@ def worker(
 
     done = wait_for(run())
     hint = "medlive curate tries them again"
-    text = f"stopped after {sum(done['outcomes'].values())} threads and {done['calls']} calls"
-    print_result(done, as_json, lambda: say(text), notes=done["faults"])
-    if done["faults"]:
+    threads = sum(done.outcomes.values())
+    text = f"stopped after {threads} threads and {done.calls} calls"
+    print_result(done.as_json(), as_json, lambda: say(text), notes=done.faults)
+    if done.faults:
         raise CheckFailed(
-            f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint
+            f"{len(done.faults)} threads met a fault of medlive itself", hint=hint
         )
 
 
@@ -209,6 +211,7 @@ def serve(
     --part metrics serves /metrics without an account: give it a port that stays inside.
     """
     from medlive.service.database import keep_reachable
+    from medlive.service.paths import keep_site_address
     from medlive.service.waiting import wait_until_ready
     from medlive.web.serving import serve_web
 
@@ -222,6 +225,8 @@ def serve(
                 if app is None:
                     return
                 async with serve_web(app, host, port) as address:
+                    if part in (WebPart.ALL, WebPart.PRIVATE):
+                        keep_site_address(settings, address)
                     say(f"serving at {address} (stop with Ctrl-C)")
                     await keep_reachable(settings, stop)
 

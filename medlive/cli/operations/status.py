@@ -9,7 +9,7 @@ from typer import Argument, Context, Option
 
 from medlive.cli.operations.schedule import print_steps
 from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, pick, print_result, print_table, say, wait_for
+from medlive.cli.output import echo, print_result, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -102,11 +102,6 @@ def _line(problem: dict[str, Any]) -> str:
     return f"{problem['code']}: {problem['text']}; {problem['next_step']}"
 
 
-def _print_problems(problems: list[str]) -> None:
-    for problem in problems:
-        echo(problem)
-
-
 def _print(status: dict[str, Any]) -> None:
     print_table(
         ["stage", "outcome", "reason", "threads"], status["funnel"], title="Threads"
@@ -183,14 +178,13 @@ def _print(status: dict[str, Any]) -> None:
     rows = [[*_paid(c), *_latencies(c)] for c in status["costs"]]
     print_table(["task", *paid, *latencies], rows, title="Engines: by task")
     if status["failures"]:
-        failures = pick(
-            status["failures"], "source thread_id stage reason detail attempt"
-        )
-        print_table(
-            ["thread", "stage", "reason", "detail", "attempts"],
-            [[f"{source}/{thread_id}", *rest] for source, thread_id, *rest in failures],
-            title="Failed, and to be retried",
-        )
+        rows = []
+        for failure in status["failures"]:
+            name = f"{failure['source']}/{failure['thread_id']}"
+            why = (failure["stage"], failure["reason"], failure["detail"])
+            rows.append([name, *why, failure["attempt"]])
+        columns = ["thread", "stage", "reason", "detail", "attempts"]
+        print_table(columns, rows, title="Failed, and to be retried")
     _say_parked(status["parked"])
     _say_cost(status)
     _say_week(status["week"])

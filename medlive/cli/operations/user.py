@@ -1,6 +1,7 @@
 """`medlive user`: who may use the private pages."""
 
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -8,20 +9,68 @@ from typer import Argument, Option
 
 from medlive.cli.options import JsonOption, read_settings
 from medlive.cli.output import (
-    attributes,
+    Grid,
     echo,
-    pick,
-    print_result,
-    print_table,
+    in_minutes,
+    render,
     say,
     with_session,
 )
 from medlive.db import accounts
 from medlive.db.tables.accounts import Role
+from medlive.service.paths import site_address
 
 app = typer.Typer(no_args_is_help=True)
 
 NameArgument = Annotated[str, Argument(help="The account's name.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Accounts:
+    """The accounts by name."""
+
+    accounts: Sequence[accounts.Account]
+
+    def as_json(self) -> object:
+        """Everything but the rows' numbers."""
+        return [
+            {
+                "name": account.name,
+                "role": account.role,
+                "subject": account.subject,
+                "created_at": account.created_at,
+                "signed_in_at": account.signed_in_at,
+                "disabled_at": account.disabled_at,
+            }
+            for account in self.accounts
+        ]
+
+    def tables(self) -> Iterable[Grid]:
+        """A row for each account."""
+        columns = [
+            "user",
+            "role",
+            "identity provider's",
+            "made (UTC)",
+            "last signed in (UTC)",
+            "disabled (UTC)",
+        ]
+        rows = []
+        for account in self.accounts:
+            row = [
+                account.name,
+                account.role,
+                account.subject,
+                in_minutes(account.created_at),
+                in_minutes(account.signed_in_at),
+                in_minutes(account.disabled_at),
+            ]
+            rows.append(row)
+        yield Grid(columns, rows)
+
+    def remarks(self) -> Iterable[str]:
+        """None."""
+        return ()
 
 
 @app.command()
@@ -36,22 +85,7 @@ def invite(
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
     """List the accounts by name."""
-    found = with_session(accounts.list_accounts)
-    names = "name role subject created_at signed_in_at disabled_at"
-    columns = [
-        "user",
-        "role",
-        "identity provider's",
-        "made (UTC)",
-        "last signed in (UTC)",
-        "disabled (UTC)",
-    ]
-    value = [attributes(account, names) for account in found]
-    rows = [
-        [f"{v:%Y-%m-%d %H:%M}" if isinstance(v, datetime) else v for v in row]
-        for row in pick(found, names)
-    ]
-    print_result(value, as_json, lambda: print_table(columns, rows))
+    render(_Accounts(with_session(accounts.list_accounts)), as_json)
 
 
 @app.command("role")
@@ -78,7 +112,7 @@ def reset(name: NameArgument) -> None:
 
 
 def _print_link(token: str) -> None:
-    echo(f"{read_settings().web.base_url}/invitation/{token}")
+    echo(f"{site_address(read_settings())}/invitation/{token}")
     say(
         "whoever opens this link first sets the account's password; it ends after two days"
     )

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -30,7 +30,6 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.operators import custom_op
 
 from medlive.bounds import CURSOR_CHARS
 from medlive.clock import iso_week, now
@@ -48,6 +47,7 @@ _FEW: Final = 50_000  # Rows that are looked through
 # Rows with a filter's words that are all sorted; of more, some of the first are likely to be met soon in the order.
 _SORTED: Final = 12_000
 _WALKED: Final = 20_000  # Rows in an order whose words are read before they are sorted
+_NEAR: Final = 1_000  # Rows in an order that are looked at before each week's
 # Spelt out, as the conditions of partial indexes are
 _EMPTY: Final[Any] = literal_column("''")
 _KEY: Final = re.compile(
@@ -66,6 +66,14 @@ class Filter:
     since: datetime | None = None  # From this moment on
     until: datetime | None = None  # Before this moment
     text: str = ""  # Words that all occur; of Chinese, characters that stand together
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Which rows have the words of a filter."""
+
+    condition: ColumnElement[bool]
+    expected: int | None = None  # Rows by PostgreSQL's estimate; None: not many
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ class Listing(Generic[R]):
     required: tuple[str, ...] = ()  # Facets that must not be empty
 
     def conditions(
-        self, where: Filter, matching: Any = None, *, without: str = ""
+        self, where: Filter, matching: Matching | None = None, *, without: str = ""
     ) -> list[Any]:
         """The conditions of a filter, less those of one facet; `matching` stands for its words."""
         given = {
@@ -124,39 +132,38 @@ class Listing(Generic[R]):
         if weeks and self.counts:
             found += _are_one_of(self.facets, {"week": weeks})
         elif weeks:
-            bounds = [week_bounds(week) for week in weeks]
-            found.append(
-                or_(*(and_(self.moment >= a, self.moment < b) for a, b in bounds))
-            )
+            found.append(_in_weeks(self, weeks))
         found += self.within(where)
-        return found if matching is None else [*found, matching]
+        return found if matching is None else [*found, matching.condition]
 
     def within(self, where: Filter) -> list[Any]:
         """The conditions of a filter's dates."""
         after = [] if where.since is None else [self.moment >= where.since]
         return after if where.until is None else [*after, self.moment < where.until]
 
-    async def match(self, session: AsyncSession, where: Filter) -> Any:
+    async def match(self, session: AsyncSession, where: Filter) -> "Matching | None":
         """The condition for a filter's words; None without any.
 
         Few threads are found by the index of words first. PostgreSQL knows only of common words how many have
-        them, and would else look for seldom ones by going through all threads in order.
+        them, and would else look for seldom ones by going through all threads in order. Threads with words that
+        it knows to be common are not looked for: more than a page needs have them.
         """
         if not where.text.strip():
             return None
         if self.words is None:
             assert self.search is not None
-            return self.search(where.text)
-        matching = words_match(self.words, where.text)
+            return Matching(self.search(where.text))
+        condition = words_match(self.words, where.text)
         thread_id = self.words.class_.thread_id
-        ids = list(
-            await session.scalars(
-                select(thread_id).where(matching).limit(MOST_COUNTED + 1)
-            )
-        )
+        rows = select(thread_id).where(condition)
+        plan = await session.scalar(_Explain(rows))
+        expected: int = plan[0]["Plan"]["Plan Rows"]
+        if expected > _SORTED:
+            return Matching(condition, expected)
+        ids = list(await session.scalars(rows.limit(MOST_COUNTED + 1)))
         if len(ids) > MOST_COUNTED:
-            return matching
-        return _is_any(thread_id, ids)
+            return Matching(condition, expected)
+        return Matching(_is_any(thread_id, ids))
 
     def order(self, sort: str) -> tuple[Any, ...]:
         """What rows are ordered by. Raises UsageError for an unknown sort."""
@@ -167,7 +174,12 @@ class Listing(Generic[R]):
         return (self.sorts[sort or next(iter(self.sorts))], *self.key)
 
     def select(
-        self, where: Filter, matching: Any, order: Iterable[Any], *, descending: bool
+        self,
+        where: Filter,
+        matching: Matching | None,
+        order: Iterable[Any],
+        *,
+        descending: bool,
     ) -> Rows:
         """The rows of a filter in an order, with what their keys are made of."""
         columns = [column.label(name) for name, column in self.columns.items()]
@@ -189,6 +201,13 @@ def week_bounds(week: str) -> tuple[datetime, datetime]:
         raise UsageError(
             f"expected an ISO week such as 2026.W47, not {week[:40]!r}"
         ) from None
+
+
+def _in_weeks(listing: Listing[Any], weeks: Iterable[str]) -> ColumnElement[bool]:
+    """The condition that a row's moment lies in one of some weeks."""
+    bounds = [week_bounds(week) for week in weeks]
+    moment = listing.moment
+    return or_(*(and_(moment >= first, moment < end) for first, end in bounds))
 
 
 def words_match(words: Any, text: str) -> ColumnElement[bool]:
@@ -238,11 +257,34 @@ async def load_page(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Nearest(Generic[R]):
+    """The rows that are nearest to a place in an order."""
+
+    listing: Listing[R]
+    where: Filter
+    matching: Matching | None
+    order: tuple[Any, ...]
+    descending: bool
+    beyond: list[Any]  # The condition that a row lies behind the place
+    size: int
+
+    @property
+    def turned(self) -> list[Any]:
+        """What rows are ordered by, in the direction asked for."""
+        return _turn(self.order, self.descending)
+
+    @property
+    def conditions(self) -> list[Any]:
+        """The conditions of the filter and of the place."""
+        return [*self.listing.conditions(self.where, self.matching), *self.beyond]
+
+
 async def _load_page(
     session: AsyncSession,
     listing: Listing[R],
     where: Filter,
-    matching: Any,
+    matching: Matching | None,
     *,
     sort: str = "",
     descending: bool = True,
@@ -253,32 +295,16 @@ async def _load_page(
     order = listing.order(sort)
     backwards = before is not None
     down = descending != backwards
-    query = listing.select(where, matching, order, descending=down)
-    beyond: list[Any] = []
-    if (key := before if backwards else after) is not None:
-        place, here = tuple_(*order), tuple_(*_parse_key(key, order))
-        beyond = [place < here if down else place > here]
-    if (
-        matching is None
-        and (groups := await _groups(session, listing, where, order[0])) is not None
-    ):
-        nearest = _first_of_each(*groups, beyond, order, descending=down, size=size + 1)
-        beyond = [_is_any(order[-1], list(await session.scalars(nearest)))]
-    if matching is not None and isinstance(matching.operator, custom_op):
-        with_words = await _find_nearest(
-            session,
-            listing,
-            where,
-            matching,
-            beyond,
-            order,
-            descending=down,
-            size=size + 1,
-        )
-        if with_words is not None:
-            beyond = [_is_any(order[-1], with_words)]
-            query = listing.select(Filter(), None, order, descending=down)
-    found = list((await session.execute(query.where(*beyond).limit(size + 1))).all())
+    nearest = _Nearest(
+        listing=listing,
+        where=where,
+        matching=matching,
+        order=order,
+        descending=down,
+        beyond=_behind(before if backwards else after, order, down),
+        size=size + 1,
+    )
+    found = await _read_nearest(session, nearest)
     more, found = len(found) > size, found[:size]
     if backwards:
         found.reverse()
@@ -287,6 +313,31 @@ async def _load_page(
     keys = tuple(_format_key(row, len(order)) for row in found)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
     return Page(rows, first if has_before else None, last if has_after else None, keys)
+
+
+def _behind(key: str | None, order: tuple[Any, ...], descending: bool) -> list[Any]:
+    """The condition that a row lies behind a key; none without a key."""
+    if key is None:
+        return []
+    place, here = tuple_(*order), tuple_(*_parse_key(key, order))
+    return [place < here if descending else place > here]
+
+
+async def _read_nearest(session: AsyncSession, nearest: _Nearest[Any]) -> list[Any]:
+    """The columns of the nearest rows, in their order."""
+    listing, order, down = nearest.listing, nearest.order, nearest.descending
+    keys: list[int] | None = None
+    if nearest.matching is None:
+        keys = await _find_by_groups(session, nearest)
+    elif nearest.matching.expected is not None:
+        keys = await _find_with_words(session, nearest, nearest.matching.expected)
+    if keys is not None:
+        query = listing.select(Filter(), None, order, descending=down)
+        query = query.where(_is_any(order[-1], keys))
+    else:
+        query = listing.select(nearest.where, nearest.matching, order, descending=down)
+        query = query.where(*nearest.beyond)
+    return list((await session.execute(query.limit(nearest.size))).all())
 
 
 class _Explain(Executable, ClauseElement):
@@ -303,43 +354,41 @@ def _compile_explain(element: _Explain, compiler: SQLCompiler, **options: Any) -
     return f"EXPLAIN (FORMAT JSON) {compiler.process(element.statement, **options)}"
 
 
-async def _find_nearest(
-    session: AsyncSession,
-    listing: Listing[Any],
-    where: Filter,
-    matching: Any,
-    beyond: list[Any],
-    order: tuple[Any, ...],
-    *,
-    descending: bool,
-    size: int,
+async def _find_with_words(
+    session: AsyncSession, nearest: _Nearest[Any], expected: int
 ) -> list[int] | None:
-    """The last keys of the first rows that have common words; None where the order is best followed.
+    """The last keys of the nearest rows that have common words; None where the order is best followed.
 
     Whoever follows an order reads the words of every row until enough have them, of seldom ones those of most rows.
     The index of words finds all rows that have them, of common ones most rows too. So the order is followed for a
     while where PostgreSQL takes the words for common, and all rows that have them are sorted elsewhere.
     """
-    conditions = [*listing.conditions(where, matching), *beyond]
-    thread_id = listing.words.class_.thread_id
-    plan = await session.scalar(_Explain(select(thread_id).where(matching)))
-    turned = _turn(order, descending)
-    if plan[0]["Plan"]["Plan Rows"] > _SORTED:
-        if not where.facets and not listing.within(where):
+    if expected > _SORTED:
+        if not nearest.where.facets and not nearest.listing.within(nearest.where):
             return None
-        required = [listing.facets[name] != _EMPTY for name in listing.required]
-        ahead = select(*order).where(*required, *beyond).order_by(*turned)
-        edge = (await session.execute(ahead.offset(_WALKED).limit(1))).first()
-        near = [] if edge is None else [_up_to(order, edge, descending)]
-        walk = select(order[-1]).where(*conditions, *near).order_by(*turned)
-        keys = list(await session.scalars(walk.limit(size)))
-        if len(keys) == size or edge is None:
+        keys = await _walk(session, nearest, _WALKED)
+        if keys is not None:
             return keys
-    rows = select(*(key.label(f"key_{n}") for n, key in enumerate(order)))
-    found = rows.where(*conditions).cte("found").prefix_with("MATERIALIZED")
+    rows = select(*(key.label(f"key_{n}") for n, key in enumerate(nearest.order)))
+    found = rows.where(*nearest.conditions).cte("found").prefix_with("MATERIALIZED")
     columns = list(found.c)
-    nearest = select(columns[-1]).order_by(*_turn(columns, descending)).limit(size)
-    return list(await session.scalars(nearest))
+    first = select(columns[-1]).order_by(*_turn(columns, nearest.descending))
+    return list(await session.scalars(first.limit(nearest.size)))
+
+
+async def _walk(
+    session: AsyncSession, nearest: _Nearest[Any], length: int
+) -> list[int] | None:
+    """The last keys of the nearest rows, looked for among so many in the order; None where they are too few."""
+    listing, order = nearest.listing, nearest.order
+    required = [listing.facets[name] != _EMPTY for name in listing.required]
+    ahead = select(*order).where(*required, *nearest.beyond).order_by(*nearest.turned)
+    edge = (await session.execute(ahead.offset(length).limit(1))).first()
+    near = [] if edge is None else [_up_to(order, edge, nearest.descending)]
+    walk = select(order[-1]).where(*nearest.conditions, *near)
+    walk = walk.order_by(*nearest.turned).limit(nearest.size)
+    keys = list(await session.scalars(walk))
+    return keys if len(keys) == nearest.size or edge is None else None
 
 
 def _up_to(order: tuple[Any, ...], edge: Any, descending: bool) -> Any:
@@ -349,34 +398,49 @@ def _up_to(order: tuple[Any, ...], edge: Any, descending: bool) -> Any:
     return place >= last if descending else place <= last
 
 
-async def _groups(
-    session: AsyncSession, listing: Listing[Any], where: Filter, sort: Any
-) -> tuple[Any, Rows, list[Any]] | None:
-    """A column, those of its values by which rows are looked for, and their conditions; None: in the order.
+async def _find_by_groups(
+    session: AsyncSession, nearest: _Nearest[Any]
+) -> list[int] | None:
+    """The last keys of the nearest rows, looked for by groups; None where the order is best followed.
 
     What a filter leaves may stand at the far end of an order, so that whoever follows it meets most of a table. An
-    index has the rows of each value in the order: the first ones of each are found at once, wherever they stand.
+    index has the rows of each place or week in the order: the first ones of each are found at once, wherever they
+    stand.
     """
-    chosen, dated = where.facets, where.since is not None or where.until is not None
-    if not listing.counts or "week" in chosen:
+    listing, where = nearest.listing, nearest.where
+    if not listing.counts:
         return None
-    if (
-        dated
-        and sort is not listing.moment
-        and not (chosen and await _are_few(session, listing, chosen))
-    ):
-        since = where.since or select(func.min(listing.moment)).scalar_subquery()
-        until = where.until or select(func.max(listing.moment)).scalar_subquery()
-        weeks = func.generate_series(
-            func.date_trunc("week", since), until, timedelta(days=7)
-        )
-        values = select(func.to_char(weeks, 'IYYY."W"IW').label("value"))
-        return listing.facets["week"], values, listing.conditions(where)
-    return (
-        (listing.place, _places(listing, chosen), listing.within(where))
-        if chosen
-        else None
-    )
+    by_moment = nearest.order[0] is listing.moment
+    chosen, dates = where.facets, listing.within(where)
+    if "week" in chosen:
+        if not by_moment or len(chosen) == 1:  # An index has each week's in the order
+            return None
+        dates = [*dates, _in_weeks(listing, chosen["week"])]
+    by_weeks = bool(dates) and not by_moment
+    if by_weeks and chosen:
+        by_weeks = not await _are_few(session, listing, chosen)
+    if by_weeks:
+        # Threads are decided soon after they were opened: often the first rows of the order are of the dates.
+        keys = await _walk(session, nearest, _NEAR)
+        if keys is not None:
+            return keys
+        weeks = _weeks(listing, where)
+        conditions = listing.conditions(where)
+        first = _first_of_each(listing.facets["week"], weeks, conditions, nearest)
+    elif chosen:
+        first = _first_of_each(listing.place, _places(listing, chosen), dates, nearest)
+    else:
+        return None
+    return list(await session.scalars(first))
+
+
+def _weeks(listing: Listing[Any], where: Filter) -> Rows:
+    """The weeks of a filter's dates."""
+    since = where.since or select(func.min(listing.moment)).scalar_subquery()
+    until = where.until or select(func.max(listing.moment)).scalar_subquery()
+    first = func.date_trunc("week", since)
+    weeks = func.generate_series(first, until, timedelta(days=7))
+    return select(func.to_char(weeks, 'IYYY."W"IW').label("value"))
 
 
 async def _are_few(
@@ -394,33 +458,23 @@ def _places(listing: Listing[Any], given: Mapping[str, tuple[str, ...]]) -> Rows
         *_are_one_of(listing.counts, given),
         *(listing.counts[name] != "" for name in listing.required),
     ]
-    places = select(listing.counted_place.label("value")).where(
-        listing.counts["week"] == "", *wanted
-    )
+    if "week" not in given:
+        wanted.append(listing.counts["week"] == "")
+    places = select(listing.counted_place.label("value")).where(*wanted)
     return places.group_by(listing.counted_place).having(func.sum(listing.count) != 0)
 
 
 def _first_of_each(
-    column: Any,
-    values: Rows,
-    where: list[Any],
-    beyond: list[Any],
-    order: tuple[Any, ...],
-    *,
-    descending: bool,
-    size: int,
+    column: Any, values: Rows, where: list[Any], nearest: _Nearest[Any]
 ) -> Rows:
-    """The last keys of the first rows in an order, taken from the first ones of each value of a column."""
+    """The last keys of the nearest rows, taken from the first ones of each value of a column."""
     each = values.subquery()
-    rows = select(*(key.label(f"key_{n}") for n, key in enumerate(order)))
-    rows = (
-        rows.where(column == each.c.value, *where, *beyond)
-        .order_by(*_turn(order, descending))
-        .limit(size)
-    )
-    found = rows.lateral()
+    rows = select(*(key.label(f"key_{n}") for n, key in enumerate(nearest.order)))
+    rows = rows.where(column == each.c.value, *where, *nearest.beyond)
+    found = rows.order_by(*nearest.turned).limit(nearest.size).lateral()
     first = select(list(found.c)[-1]).select_from(each.join(found, true()))
-    return first.order_by(*_turn(found.c, descending)).limit(size)
+    turned = _turn(found.c, nearest.descending)
+    return first.order_by(*turned).limit(nearest.size)
 
 
 def _turn(columns: Iterable[Any], descending: bool) -> list[Any]:
@@ -459,7 +513,10 @@ async def count_rows(
 
 
 async def _count_rows(
-    session: AsyncSession, listing: Listing[Any], where: Filter, matching: Any
+    session: AsyncSession,
+    listing: Listing[Any],
+    where: Filter,
+    matching: Matching | None,
 ) -> Counts:
     kept = (
         bool(listing.counts)
@@ -467,32 +524,25 @@ async def _count_rows(
         and where.until is None
         and not where.text.strip()
     )
-    chosen = where.facets
-    shared = [
-        name
-        for name in listing.facets
-        if name not in chosen and not (kept and name == "week")
-    ]
-    groups = [
-        ("", shared),
-        *((name, [name]) for name in listing.facets if name not in shared),
-    ]
-    total, capped, facets = (
-        0,
-        False,
-        {name: dict[str, int]() for name in listing.facets},
-    )
-    for without, names in groups:
-        rows = (
-            _kept_rows(listing, where, without)
-            if kept
-            else _first_rows(listing, where, matching, without)
-        )
-        found = await _sum_by(session, rows, names)
+    # Facet that does not narrow the counts ("": all do) → facets that are counted so
+    groups: dict[str, list[str]] = {"": []}
+    for name in listing.facets:
+        if name in where.facets or (kept and name == "week"):
+            groups[name] = [name]
+        else:
+            groups[""].append(name)
+    total = 0
+    facets = {name: dict[str, int]() for name in listing.facets}
+    for without, names in groups.items():
+        if kept:
+            rows = _kept_rows(listing, where, without)
+        else:
+            rows = _first_rows(listing, where, matching, without)
+        sums = await _sum_by(session, rows, names)
         if not without:
-            total = found.pop(None, {}).get("", 0)
-            capped = not kept and total > MOST_COUNTED
-        facets |= {name: values for name, values in found.items() if name is not None}
+            total = sums.total
+        facets |= sums.facets
+    capped = not kept and total > MOST_COUNTED
     return Counts(MOST_COUNTED if capped else total, facets, capped)
 
 
@@ -514,7 +564,7 @@ def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
 
 
 def _first_rows(
-    listing: Listing[Any], where: Filter, matching: Any, without: str
+    listing: Listing[Any], where: Filter, matching: Matching | None, without: str
 ) -> Rows:
     columns = [column.label(name) for name, column in listing.facets.items()]
     query = listing.query.with_only_columns(*columns, literal(1).label("n"))
@@ -539,10 +589,15 @@ def _first_rows(
     )
 
 
-async def _sum_by(
-    session: AsyncSession, rows: Rows, names: list[str]
-) -> dict[str | None, dict[str, int]]:
-    """Facet → value → sum, most first; of all rows under None."""
+class _Sums(NamedTuple):
+    """How many rows there are, and of each facet's values."""
+
+    total: int
+    facets: dict[str, dict[str, int]]  # Facet → value → rows, most first
+
+
+async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> _Sums:
+    """Count rows, and those of each value of some facets."""
     of = rows.subquery()
     columns = [of.c[name] for name in names]
     sets = func.grouping_sets(*(tuple_(column) for column in columns), tuple_())
@@ -552,15 +607,16 @@ async def _sum_by(
     n = func.coalesce(func.sum(of.c.n), 0).label("n")
     query = select(mask, n, *columns).group_by(sets).order_by(n.desc(), *columns)
     whole = (1 << len(names)) - 1
-    found: dict[str | None, dict[str, int]] = {name: {} for name in names}
+    total = 0
+    facets: dict[str, dict[str, int]] = {name: {} for name in names}
     for mask_of, count, *values in await session.execute(query):
         if mask_of == whole:
-            found[None] = {"": int(count)}
+            total = int(count)
         elif count:
             # grouping() has the last column's bit first
             place = len(names) - (whole ^ mask_of).bit_length()
-            found[names[place]][values[place] or ""] = int(count)
-    return found
+            facets[names[place]][values[place] or ""] = int(count)
+    return _Sums(total, facets)
 
 
 def _are_one_of(

@@ -1,32 +1,20 @@
 """Saved views: table pages that an account goes back to."""
 
-from dataclasses import dataclass
-
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.bounds import VIEW_CHARS, VIEW_TITLE_CHARS, VIEWS
-from medlive.db.mapping import read, to_stored
+from medlive.db.mapping import to_stored
 from medlive.db.tables.audit import SavedViewRow
 from medlive.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class SavedView:
-    """A table page under a name."""
-
-    id: int
-    title: str
-    table_name: str
-    query: str  # Of its address
-
-
-async def list_views(session: AsyncSession, account_id: int) -> list[SavedView]:
+async def list_views(session: AsyncSession, account_id: int) -> list[SavedViewRow]:
     """An account's views by title."""
     row = SavedViewRow
     query = select(row).where(row.account_id == account_id).order_by(row.title, row.id)
-    return [read(SavedView, found) for found in await session.scalars(query)]
+    return list(await session.scalars(query))
 
 
 async def save_view(

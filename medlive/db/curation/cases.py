@@ -3,8 +3,8 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -16,11 +16,6 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
 from medlive.db.mapping import add_row, insert_rows, read, row_of
-from medlive.db.release.withdrawals import (
-    too_thin,
-    withdrawn_criteria,
-    without_criteria,
-)
 from medlive.db.tables.decisions import CrossExaminationRow, CurationRow
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import (
@@ -50,6 +45,22 @@ from medlive.rubric.model import (
 _NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CaseStanding:
+    """A case's status, and why it is not ready."""
+
+    status: CaseStatus
+    reason: str | None = None  # None for a ready case
+
+
+@dataclass(frozen=True, slots=True)
+class LockedCase:
+    """A case whose row a transaction has locked."""
+
+    case_id: str
+    standing: CaseStanding
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,84 +143,45 @@ def case_id_of(source: str, thread_id: str, key: bytes) -> str:
     return "ml-" + hmac.new(key, message, hashlib.sha256).hexdigest()[:16]
 
 
-async def save_case(
-    session: AsyncSession,
-    content: CaseContent,
-    *,
-    thread_pk: int,
-    key: bytes,
-    held: str | None = None,
-) -> SavedCase:
-    """Save the case that a thread made, as a new revision unless its content is the latest one's.
+async def lock_thread_case(
+    session: AsyncSession, thread_pk: int, key: bytes, standing: CaseStanding
+) -> LockedCase:
+    """Lock a thread's case until the transaction ends, so that two savers of one case take turns.
 
-    `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. A
-    person's decision about the very same content stands, and a case that a person rejected waits again when its
-    content changes. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the
-    rubric; when too few are left, the case is held with its latest revision as it was. What a person has edited is
-    held when it is replaced.
+    Args:
+        session: The transaction.
+        thread_pk: The thread's row.
+        key: The instance's own, for the case's id.
+        standing: What a case gets that is not there yet.
     """
-    content = replace(content, posted_at=content.posted_at.astimezone(UTC))
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
-    status = CaseStatus.READY if held is None else CaseStatus.HELD
     statement = upsert(CaseRow).values(
-        id=case_id, thread_id=thread_pk, status=status, status_reason=held
+        id=case_id,
+        thread_id=thread_pk,
+        status=standing.status,
+        status_reason=standing.reason,
     )
-    # The row is locked here, changed or not, so that two savers of one case take turns.
     locked = statement.on_conflict_do_update(
         index_elements=["id"], set_={"thread_id": statement.excluded.thread_id}
     )
-    before, why = (
-        await session.execute(locked.returning(CaseRow.status, CaseRow.status_reason))
-    ).one()
-    if (before, why) != (status, held):
-        await set_status(session, case_id, status, held)
-    kept = without_criteria(content.rubric, await withdrawn_criteria(session, case_id))
-    if (
-        len(kept.criteria) < len(content.rubric.criteria)
-        and (thin := too_thin(kept)) is not None
-    ):
-        # What is left is no rubric: the case waits, and its latest revision stays as it was.
-        latest = await latest_case(session, case_id)
-        if latest is not None:
-            reason = f"without its withdrawn criteria the rubric has {thin}"
-            await set_status(session, case_id, CaseStatus.HELD, reason)
-            return SavedCase(case_id, latest.revision, "unchanged")
-    saved = await add_revision(session, case_id, replace(content, rubric=kept))
-    if saved.status == "new":
-        return saved
-    review = await _last_review(
-        session, case_id, saved.revision, (ReviewAction.APPROVE, ReviewAction.REJECT)
-    )
-    if review is not None:
-        await apply_review(session, case_id, review.action, review.reason)
-    elif before is CaseStatus.REJECTED and held is None:
-        await set_status(
-            session, case_id, CaseStatus.HELD, f"{why}; its content has changed since"
-        )
-    elif saved.status == "revised" and await _last_review(
-        session, case_id, saved.revision - 1, (ReviewAction.EDIT,)
-    ):
-        await set_status(
-            session,
-            case_id,
-            CaseStatus.HELD,
-            held or "curated anew since a person edited it",
-        )
-    return saved
+    row = await session.execute(locked.returning(CaseRow.status, CaseRow.status_reason))
+    status, reason = row.one()
+    return LockedCase(case_id, CaseStanding(status, reason))
 
 
-async def _last_review(
+async def find_review(
     session: AsyncSession, case_id: str, revision: int, actions: Sequence[ReviewAction]
 ) -> ReviewRow | None:
+    """The last of some actions that people took on a revision; None: nobody did."""
     row = ReviewRow
     query = select(row).where(
         row.case_id == case_id, row.revision == revision, row.action.in_(actions)
     )
-    found: ReviewRow | None = await session.scalar(
+    review: ReviewRow | None = await session.scalar(
         query.order_by(row.id.desc()).limit(1)
     )
-    return found
+    return review
 
 
 async def add_revision(

@@ -88,6 +88,11 @@ class FunnelRow:
     reason: str | None
     count: int
 
+    @property
+    def cells(self) -> list[str | int | None]:
+        """The row as tables and JSON have it."""
+        return [self.stage, self.outcome, self.reason, self.count]
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

@@ -60,7 +60,12 @@ class ThreadStandingRow(Base):
                 "thread_id",
                 postgresql_where="status <> ''",
             )
-            for names in (("changed_at",), ("posted_at",), ("week", "posted_at"))
+            for names in (
+                ("changed_at",),
+                ("posted_at",),
+                ("week", "changed_at"),
+                ("week", "posted_at"),
+            )
         ),
         Index(None, "curation_id"),
         Index(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
@@ -17,7 +17,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import asked_afresh, curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.db.curation import cases, curations
-from medlive.db.curation.funnel import funnel
+from medlive.db.curation.funnel import FunnelRow, funnel
 from medlive.db.curation.parking import list_due
 from medlive.db.curation.proofs import save_proof
 from medlive.db.curation.reviews import (
@@ -41,12 +41,14 @@ from medlive.errors import (
 )
 from medlive.evaluation.grading.probes import grade_probe
 from medlive.llm.budget import BudgetSpent
+from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.proof import Proof
 from medlive.service.curation.complete import complete_case, redact_case
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
+from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
 from medlive.service.jobs import defer_revisions, open_app, run_until_drained
@@ -109,6 +111,36 @@ class CurationCounts:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
+@dataclass(frozen=True, slots=True)
+class CurationRun:
+    """What a run of the filters and the agents did, and where all threads stand after it."""
+
+    passed: int  # Threads that passed the filters
+    rejected: int
+    parked_too_long: int
+    counts: CurationCounts
+    rescanned: Mapping[str, int]  # Of earlier cases: see `rescan_cases`
+    spent: Mapping[str, Any]  # Of `Budget.as_json`
+    endpoints: Sequence[EndpointState]
+    funnel: Sequence[FunnelRow] = ()
+
+    def as_counts(self) -> dict[str, Any]:
+        """What is stored with the run."""
+        return {
+            "passed": self.passed,
+            "rejected": self.rejected,
+            "parked_too_long": self.parked_too_long,
+            **self.counts.as_json(),
+            "rescanned": dict(self.rescanned),
+            "spent": self.spent,
+            "endpoints": [asdict(state) for state in self.endpoints],
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """What is stored with the run, and the funnel."""
+        return self.as_counts() | {"funnel": [row.cells for row in self.funnel]}
+
+
 async def run_curation(
     settings: Settings,
     *,
@@ -121,7 +153,7 @@ async def run_curation(
     on_filtered: Tick = lambda _: None,
     on_curated: Tick = lambda _: None,
     on_wait: Tick = lambda _: None,
-) -> dict[str, Any]:
+) -> CurationRun:
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
     Judges at most `limit` new threads; `retry_failed` includes those with `max_attempts` failures, `again` those
@@ -163,24 +195,22 @@ async def run_curation(
                     app, pipeline, tick=on_curated, on_wait=on_wait
                 )
             rescanned = await rescan_cases(pipeline)
+            curated = CurationRun(
+                passed=passed,
+                rejected=rejected,
+                parked_too_long=expired,
+                counts=done,
+                rescanned=rescanned,
+                spent=pipeline.budget.as_json(),
+                endpoints=pipeline.endpoints.states(),
+            )
             run.failed = bool(done.faults)
-            run.counts = {
-                "passed": passed,
-                "rejected": rejected,
-                "parked_too_long": expired,
-                **done.as_json(),
-                "rescanned": dict(rescanned),
-                "spent": pipeline.budget.as_json(),
-                "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
-            }
+            run.counts = curated.as_counts()
         async with database.begin() as session:
             rows = await funnel(session)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_ready(database)
-    return {
-        **run.counts,
-        "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
-    }
+    return replace(curated, funnel=rows)
 
 
 async def queue_again(
@@ -399,7 +429,7 @@ async def save_decision(
             publishable=curation.publishable,
         )
         held = curation.detail if curation.outcome is Outcome.HELD else None
-        saved = await cases.save_case(
+        saved = await save_case(
             session, content, thread_pk=stored.thread_pk, key=pipeline.key, held=held
         )
         await save_scan(

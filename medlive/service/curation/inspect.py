@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from medlive.curation.cross_examination import texts_of
 from medlive.db.curation.cases import (
@@ -96,23 +96,14 @@ async def inspect_thread(
     if not revisions:
         raise UsageError(f"unknown thread {source}/{thread_id}")
     revision = revisions[-1]
-    if window is None:
-        stored = await load_thread(session, revision)
-        thread_pk, content = stored.thread_pk, _thread_as_json(stored.thread)
-    else:
-        excerpt = await load_excerpt(session, revision, window)
-        thread_pk, content = (
-            excerpt.thread_pk,
-            await asyncio.to_thread(_excerpt_as_json, excerpt),
-        )
-    row = await thread_row(session, thread_pk)
+    content = await _read_content(session, revision, window)
+    row = await thread_row(session, content.thread_pk)
+    pages = await kept_pages(session, source, thread_id)
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
         "gone_at": row.gone_at.isoformat() if row.gone_at else None,
-        "pages": [
-            asdict(page) for page in await kept_pages(session, source, thread_id)
-        ],
+        "pages": [asdict(page) for page in pages],
         "identifiers": await count_identifiers(session, revision),
     }
     overruled = [asdict(o) for o in await overrules_of(session, revision)]
@@ -120,22 +111,52 @@ async def inspect_thread(
     decided = next((d for d in decisions if decision in (None, d.id)), None)
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
-    curation = await load_curation(session, decided.id) if decided is not None else None
-    proof = await load_proof(session, decided.id) if decided is not None else None
-    of_case = await _case_as_json(session, thread_pk)
+    of_case = await _case_as_json(session, content.thread_pk)
     parked = await find_parked(session, revision)
     return {
-        "thread": {"source": source, "thread_id": thread_id, **content},
+        "thread": {"source": source, "thread_id": thread_id, **content.as_json},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
-        "curation": asdict(curation) if curation else None,
-        "proof": proof and _proof_as_json(proof),
-        "decided": decided and _decision(decided),
+        **await _decided_as_json(session, decided),
         "decisions": [_decision(one) for one in decisions],
         "parked": parked
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
         **of_case,
+    }
+
+
+class _Content(NamedTuple):
+    """A thread's texts without identifiers, and the thread's row."""
+
+    thread_pk: int
+    as_json: dict[str, Any]
+
+
+async def _read_content(
+    session: Session, revision: int, window: Window | None
+) -> _Content:
+    """The texts of a thread's revision: the part that a window shows, or all."""
+    if window is None:
+        stored = await load_thread(session, revision)
+        return _Content(stored.thread_pk, _thread_as_json(stored.thread))
+    excerpt = await load_excerpt(session, revision, window)
+    shown = await asyncio.to_thread(_excerpt_as_json, excerpt)
+    return _Content(excerpt.thread_pk, shown)
+
+
+async def _decided_as_json(
+    session: Session, decided: CurationRow | None
+) -> dict[str, Any]:
+    """A curation with its proof; nothing where none is shown."""
+    if decided is None:
+        return {"curation": None, "proof": None, "decided": None}
+    curation = await load_curation(session, decided.id)
+    proof = await load_proof(session, decided.id)
+    return {
+        "curation": asdict(curation) if curation else None,
+        "proof": proof and _proof_as_json(proof),
+        "decided": _decision(decided),
     }
 
 

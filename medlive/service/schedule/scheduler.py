@@ -154,18 +154,7 @@ class _Runner:
 
     async def work(self, connection: Connection, *, once: bool, wake_s: float) -> None:
         """Run due steps while this process has the lock of `connection`."""
-        while not await ask_lock(
-            connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK
-        ):
-            if once:
-                raise CheckFailed(
-                    "another scheduler is active",
-                    hint="it runs the steps when they are due",
-                )
-            self._notify_once("another scheduler is active; waiting for it to end")
-            self.health.waiting = "another scheduler is active"
-            await asyncio.sleep(wake_s)
-        self.health.waiting = None
+        await self._take_lock(connection, once=once, wake_s=wake_s)
         if once:
             await self._run_due(None)
             await look_safely(self.database, self.settings, clock=self.clock or now)
@@ -187,28 +176,42 @@ class _Runner:
                 # A lost connection loses the lock, and another scheduler may be active.
                 if not await ask_lock(connection, _HAS_LOCK, SCHEDULER_LOCK):
                     raise DatabaseUnavailable("the scheduler's lock was lost")
-                for task in [task for task in self.lanes.values() if task.done()]:
-                    task.result()
+                self._raise_failures()
                 moment = await self._moment()
-                slots = {
-                    name: steps.latest_slot(moment, at) for name, at in times.items()
-                }
+                slots = {}
+                for name, weekly in times.items():
+                    slots[name] = steps.latest_slot(moment, weekly)
+                clearing = await self._latest_clearing()
                 is_late = abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES)
-                if (
-                    slots != known
-                    or is_late
-                    or cleared != await self._latest_clearing()
-                ):
-                    known, looked, cleared = (
-                        slots,
-                        moment,
-                        await self._latest_clearing(),
-                    )
+                if is_late or (slots, clearing) != (known, cleared):
+                    known, looked, cleared = slots, moment, clearing
                     self._look(times)
                     await queue_lost(self.app, self.database)
                 await asyncio.sleep(wake_s)
         finally:
             await end_tasks(watching, *self.lanes.values())
+
+    async def _take_lock(
+        self, connection: Connection, *, once: bool, wake_s: float
+    ) -> None:
+        """Wait until no other scheduler is active. Raises CheckFailed at once where it is asked for `once`."""
+        question = "SELECT pg_try_advisory_lock(:key)"
+        while not await ask_lock(connection, question, SCHEDULER_LOCK):
+            if once:
+                raise CheckFailed(
+                    "another scheduler is active",
+                    hint="it runs the steps when they are due",
+                )
+            self._notify_once("another scheduler is active; waiting for it to end")
+            self.health.waiting = "another scheduler is active"
+            await asyncio.sleep(wake_s)
+        self.health.waiting = None
+
+    def _raise_failures(self) -> None:
+        """Raise what ended a lane."""
+        for task in list(self.lanes.values()):
+            if task.done():
+                task.result()
 
     async def _moment(self) -> datetime:
         """The moment that decides what is due; a clock that is not believed is said once."""

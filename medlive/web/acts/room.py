@@ -73,7 +73,7 @@ class CasePage(Page):
     revision: int
     language: str
     # The fields of the form, as the case has them or as they were sent
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
     entries: tuple[LogEntry, ...]
@@ -199,7 +199,7 @@ async def _case_page(
     site: Site,
     account: Account,
     case_id: str,
-    values: Mapping[str, Any] | None = None,
+    values: Mapping[str, object] | None = None,
     criteria: tuple[Mapping[str, Any], ...] = (),
     reason: str = "",
     error: Exception | None = None,
@@ -241,7 +241,7 @@ def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> A
     return found
 
 
-def _values_of(case: StoredCase) -> Mapping[str, Any]:
+def _values_of(case: StoredCase) -> Mapping[str, object]:
     return {name: getattr(case.text, name) for name in _TEXTS} | {
         n: getattr(case.rubric, n) for n in _KINDS
     }

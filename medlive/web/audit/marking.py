@@ -27,7 +27,7 @@ class Marked:
 
     id: str
     parts: tuple[Part, ...]
-    about: Mapping[str, Any]  # Role, verified, posted_at …; empty for the title
+    about: Mapping[str, object]  # Role, verified, posted_at …; empty for the title
     # Elements that cite it with words that do not stand in it
     elsewhere: tuple[str, ...]
 
@@ -58,7 +58,7 @@ def mark_thread(
 
 
 def _mark(
-    id_: str, text: str, about: Mapping[str, Any], quotes: list[tuple[str, str]]
+    id_: str, text: str, about: Mapping[str, object], quotes: list[tuple[str, str]]
 ) -> Marked:
     folded = _fold(text) if quotes else None
     found = {}

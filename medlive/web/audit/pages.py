@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from medlive.db.audit.details import Membership, StoredReply
 from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
-from medlive.db.audit.views import SavedView
 from medlive.db.audit_log import LogEntry
+from medlive.db.tables.audit import SavedViewRow
 from medlive.web.acts.actions import Actions
 from medlive.web.audit.drift import Drift
 from medlive.web.audit.marking import Change, Marked
@@ -31,8 +32,8 @@ class OverviewPage(Page):
 
     template = "audit/overview.html"
     tables: Sequence[Link]
-    views: Sequence[SavedView]
-    health: Mapping[str, Any]  # Of `read_health`
+    views: Sequence[SavedViewRow]
+    health: Mapping[str, object]  # Of `read_health`
     outcomes: Sequence[str]
     by_source: Mapping[str, Mapping[str, int]]  # Source → outcome → threads
     by_week: Mapping[str, Mapping[str, int]]
@@ -63,8 +64,8 @@ class Row:
 
     href: str | None
     language: str
-    cells: Sequence[tuple[str, Any]]  # Column and value
-    more: Sequence[tuple[str, Any]]
+    cells: Sequence[tuple[str, object]]  # Column and value
+    more: Sequence[tuple[str, object]]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class TablePage(Page):
     counts: Counts
     before: str | None  # Address of the page before
     after: str | None
-    views: Sequence[SavedView]
+    views: Sequence[SavedViewRow]
     sorts: Mapping[str, str]  # Sort → address
 
 
@@ -87,16 +88,16 @@ class TablePage(Page):
 class Advice:
     """An advice with what was found about it and asked for because of it."""
 
-    element: Mapping[str, Any]
-    claim: Mapping[str, Any] | None
-    criteria: Sequence[Mapping[str, Any]]
+    element: Mapping[str, object]
+    claim: Mapping[str, object] | None
+    criteria: Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
 class Call:
     """A call of an agent with its reply."""
 
-    asked: Mapping[str, Any]
+    asked: Mapping[str, object]
     reply: StoredReply | None
 
 
@@ -105,7 +106,7 @@ class RevisionStep:
     """What a revision of a case changed in the one before."""
 
     revision: int
-    created_at: Any
+    created_at: datetime
     fields: Mapping[str, Sequence[Change]]
     # Criterion → change; only those that changed
     criteria: Mapping[str, Sequence[Change]]
@@ -126,7 +127,7 @@ class ThreadPage(Page):
     """A thread, every decision about it, and its case where there is one."""
 
     template = "audit/thread.html"
-    found: Mapping[str, Any]  # Of `inspect_thread`
+    found: Mapping[str, object]  # Of `inspect_thread`
     language: str
     title: Marked
     messages: Sequence[Marked]
@@ -135,11 +136,11 @@ class ThreadPage(Page):
     parts: Mapping[str, Stretch]
     # Message that an element quotes, and that is not shown → its page
     elsewhere: Mapping[str, str]
-    elements: Mapping[str, Sequence[Mapping[str, Any]]]  # Side → elements
+    elements: Mapping[str, Sequence[Mapping[str, object]]]  # Side → elements
     # Element or text → checks that it failed
-    flags: Mapping[str, Sequence[Mapping[str, Any]]]
+    flags: Mapping[str, Sequence[Mapping[str, object]]]
     advice: Sequence[Advice]
-    loose: Sequence[Mapping[str, Any]]  # Criteria of no advice above
+    loose: Sequence[Mapping[str, object]]  # Criteria of no advice above
     calls: Sequence[Call]
     decision_links: Mapping[int, str]  # Number of a decision → its address
     revisions: Sequence[RevisionStep]  # The newest first
@@ -157,4 +158,4 @@ class RequestPage(Page):
     """A stored request as it was rendered, with its reply; or a prompt."""
 
     template = "audit/request.html"
-    found: Mapping[str, Any]  # Of `show_prompt`
+    found: Mapping[str, object]  # Of `show_prompt`

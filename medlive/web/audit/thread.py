@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus
 
 from fastapi import Request
@@ -13,6 +13,7 @@ from starlette.datastructures import QueryParams
 from medlive.db.accounts import Account
 from medlive.db.audit.details import (
     CaseRevision,
+    Membership,
     find_replies,
     list_memberships,
     list_revisions,
@@ -24,8 +25,8 @@ from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.audit import without_identifiers
 from medlive.service.paths import results_paths
-from medlive.web.acts.actions import case_actions, thread_actions
-from medlive.web.audit.marking import compare, mark_thread
+from medlive.web.acts.actions import Actions, case_actions, thread_actions
+from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.pages import (
     Advice,
     Call,
@@ -43,6 +44,7 @@ PATIENCE_S: Final = 2.0
 """Seconds that a page waits for results to be read; the next one shows what was read meanwhile."""
 _TEXTS = ("narrative", "query", "advice")
 _Record = Mapping[str, Any]
+_NO_CURATION: Final[_Record] = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
 
 async def load_thread_page(
@@ -58,84 +60,125 @@ async def load_thread_page(
 
     The query of the request says which list led to it.
     """
-    url = request.url
-    curation = found["curation"] or {
-        "elements": (),
-        "claims": (),
-        "calls": (),
-        "checks": (),
-    }
+    curation = found["curation"] or _NO_CURATION
     shown = messages_shown(request, part, found["thread"])
     parts = parts_shown(request, found["thread"]["messages"])
     title, messages = await asyncio.to_thread(
         mark_thread, found["thread"], curation["elements"]
     )
+    quoted = {element["message_id"] for element in curation["elements"]}
     elements = _group(curation["elements"], "side")
-    claims = {claim["element_id"]: claim for claim in curation["claims"]}
     criteria = _group(found["criteria"], "advice_id")
-    advice = [
-        Advice(e, claims.get(e["id"]), criteria.pop(e["id"], []))
-        for e in elements.get("advice", ())
-    ]
-    replies = await find_replies(
-        session, {call["request_digest"] for call in curation["calls"]}
-    )
-    case_id = found["case"] and found["case"]["case_id"]
-    revisions = await list_revisions(session, case_id) if case_id else []
-    state = _state(QueryParams(url.query))
+    advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
+    failed_checks = [check for check in curation["checks"] if not check["passed"]]
+    state = _state(QueryParams(request.url.query))
     before, after = await _neighbours(session, state)
-    place = f"{url.path}?{url.query}" if url.query else url.path
-    thread, case = found["thread"], found["case"]
-    if of_case:
-        subject = f"case:{case_id}"
-        criteria_ids = tuple(c["id"] for c in found["criteria"])
-        actions = case_actions(
-            account, case_id, case["status"], case["revision"], criteria_ids
-        )
-        actions = actions and replace(actions, back=place)
-    else:
-        subject = f"thread:{thread['source']}/{thread['thread_id']}"
-        actions = thread_actions(
-            account, thread["source"], thread["thread_id"], _outcome(found), place
-        )
+    subject = _subject(request, account, found, of_case=of_case)
+    history = await _history(request, session, account, found["case"])
     return ThreadPage(
         found=found,
-        language="zh"
-        if any("\u4e00" <= c <= "\u9fff" for c in found["thread"]["title"])
-        else "en",
+        language=_language(found["thread"]["title"]),
         title=title,
         messages=messages,
         shown=shown,
         parts=parts,
-        elsewhere=pages_of(
-            request, part, {element["message_id"] for element in curation["elements"]}
-        ),
+        elsewhere=pages_of(request, part, quoted),
         elements=elements,
-        flags=_group((c for c in curation["checks"] if not c["passed"]), "subject"),
+        flags=_group(failed_checks, "subject"),
         advice=advice,
         loose=[c for rest in criteria.values() for c in rest],
-        calls=[
-            Call(call, replies.get(call["request_digest"]))
-            for call in curation["calls"]
-        ],
-        decision_links={
-            d["number"]: str(
-                url.include_query_params(decision=d["number"]).replace(
-                    scheme="", netloc=""
-                )
-            )
-            for d in found["decisions"]
-        },
-        revisions=await asyncio.to_thread(_steps, revisions),
-        memberships=await list_memberships(session, case_id) if case_id else [],
-        results=await _results(request, session, account, case_id)
-        if case_id
-        else ModelResults(),
-        entries=await list_entries(session, subject=subject),
-        actions=actions,
+        calls=await _calls(session, curation["calls"]),
+        decision_links=_decision_links(request, found["decisions"]),
+        revisions=history.steps,
+        memberships=history.memberships,
+        results=history.results,
+        entries=await list_entries(session, subject=subject.name),
+        actions=subject.actions,
         before=before,
         after=after,
         back=(TABLES[state.table].title, state.page()),
+    )
+
+
+def _language(title: str) -> str:
+    has_han = any("\u4e00" <= character <= "\u9fff" for character in title)
+    return "zh" if has_han else "en"
+
+
+def _advice(
+    elements: Iterable[_Record],
+    claims: Iterable[_Record],
+    criteria: dict[str, list[_Record]],
+) -> list[Advice]:
+    """Each advice with its claim and its criteria, which are taken out of `criteria`."""
+    claim_of = {claim["element_id"]: claim for claim in claims}
+    advice = []
+    for element in elements:
+        own_criteria = criteria.pop(element["id"], [])
+        advice.append(Advice(element, claim_of.get(element["id"]), own_criteria))
+    return advice
+
+
+async def _calls(session: Session, calls: Sequence[_Record]) -> list[Call]:
+    """Calls of agents with their replies."""
+    replies = await find_replies(session, {call["request_digest"] for call in calls})
+    return [Call(call, replies.get(call["request_digest"])) for call in calls]
+
+
+def _decision_links(request: Request, decisions: Iterable[_Record]) -> dict[int, str]:
+    """The address of this page with each decision."""
+    here = request.url.replace(scheme="", netloc="")
+    links = {}
+    for decision in decisions:
+        number = decision["number"]
+        links[number] = str(here.include_query_params(decision=number))
+    return links
+
+
+class _Subject(NamedTuple):
+    """What a page is about, by its name in the log, and what the account may do to it."""
+
+    name: str
+    actions: Actions | None
+
+
+def _subject(
+    request: Request, account: Account, found: _Record, *, of_case: bool
+) -> _Subject:
+    url, thread, case = request.url, found["thread"], found["case"]
+    place = f"{url.path}?{url.query}" if url.query else url.path
+    if of_case:
+        case_id = case["case_id"]
+        criteria = tuple(criterion["id"] for criterion in found["criteria"])
+        actions = case_actions(
+            account, case_id, case["status"], case["revision"], criteria
+        )
+        return _Subject(f"case:{case_id}", actions and replace(actions, back=place))
+    source, thread_id = thread["source"], thread["thread_id"]
+    actions = thread_actions(account, source, thread_id, _outcome(found), place)
+    return _Subject(f"thread:{source}/{thread_id}", actions)
+
+
+class _History(NamedTuple):
+    """What became of a case."""
+
+    steps: list[RevisionStep]
+    memberships: Sequence[Membership]
+    results: ModelResults
+
+
+async def _history(
+    request: Request, session: Session, account: Account, case: _Record | None
+) -> _History:
+    """A case's revisions, releases and results; empty without a case."""
+    if case is None:
+        return _History([], [], ModelResults())
+    case_id = case["case_id"]
+    revisions = await list_revisions(session, case_id)
+    return _History(
+        steps=await asyncio.to_thread(_steps, revisions),
+        memberships=await list_memberships(session, case_id),
+        results=await _results(request, session, account, case_id),
     )
 
 
@@ -241,7 +284,9 @@ def _criterion_text(c: Criterion) -> str:
     return f"{c.points:+} {c.axis}: {c.criterion}{origin}"
 
 
-def _changed_criteria(old: CaseRevision, new: CaseRevision) -> dict[str, Sequence[Any]]:
+def _changed_criteria(
+    old: CaseRevision, new: CaseRevision
+) -> dict[str, Sequence[Change]]:
     before, after = (
         {c.id: _criterion_text(c) for c in one.criteria} for one in (old, new)
     )

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, HTTPException, Path, Query
 from pydantic import BaseModel, BeforeValidator
@@ -17,13 +17,13 @@ from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, tot
 from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import Leaderboard, load_leaderboard
 
-_MISSING: Final[dict[int | str, dict[str, Any]]] = {
+_MISSING: Final[dict[int | str, dict[str, object]]] = {
     404: {"description": "The site shows no such snapshot."}
 }
-_GONE: Final[dict[int | str, dict[str, Any]]] = {
+_GONE: Final[dict[int | str, dict[str, object]]] = {
     410: {"description": "A snapshot is no longer given out."}
 }
-_AWAY: Final[dict[int | str, dict[str, Any]]] = {
+_AWAY: Final[dict[int | str, dict[str, object]]] = {
     503: {"description": "The database cannot be reached."}
 }
 router: Final = APIRouter(prefix="/api/v1", responses=_AWAY)
@@ -104,7 +104,7 @@ class Difference(BaseModel):
     reasons_from: str  # Where the reasons were read, or why there are none
 
 
-def _summary(shown: ShownSnapshot) -> dict[str, Any]:
+def _summary(shown: ShownSnapshot) -> dict[str, object]:
     release = shown.release
     manifest = release.manifest
     return {

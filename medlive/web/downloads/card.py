@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -19,7 +19,7 @@ class _Renderer(RendererHTML):
     """Escapes markup, but for what folds a table away."""
 
     def html_block(
-        self, tokens: Sequence[Token], idx: int, options: Any, env: Any
+        self, tokens: Sequence[Token], idx: int, options: object, env: object
     ) -> str:
         return "\n".join(
             line if _FOLDING.fullmatch(line) else escape(line)
@@ -27,7 +27,7 @@ class _Renderer(RendererHTML):
         )
 
     def html_inline(
-        self, tokens: Sequence[Token], idx: int, options: Any, env: Any
+        self, tokens: Sequence[Token], idx: int, options: object, env: object
     ) -> str:
         return escape(tokens[idx].content)
 

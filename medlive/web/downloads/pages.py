@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
@@ -78,5 +77,5 @@ class ApiPage(Page):
     """The routes of the JSON API, from its OpenAPI document."""
 
     template = "downloads/api.html"
-    paths: Mapping[str, Mapping[str, Any]]
+    paths: Mapping[str, Mapping[str, object]]
     address: str

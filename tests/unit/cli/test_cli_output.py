@@ -1,15 +1,18 @@
 """What commands say while they work."""
 
+import json
 import logging
 import re
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from medlive.cli import output
-from medlive.cli.output import new_file
-from medlive.errors import UsageError
+from medlive.cli.output import Grid, new_file, render
+from medlive.errors import CheckFailed, UsageError
 
 
 def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(
@@ -116,3 +119,30 @@ def test_a_column_of_numbers_and_unknown_amounts_is_set_right(
         line.partition("│")[2] for line in capsys.readouterr().out.splitlines()[2:]
     ]
     assert cells == ["  0.5000", "       –", " unknown", " 12.0000"]
+
+
+@dataclass(frozen=True)
+class _Figures:
+    total: int
+
+    def as_json(self) -> object:
+        return {"total": self.total}
+
+    def tables(self) -> Iterable[Grid]:
+        yield Grid(["what", "n"], [["all", self.total]], "Figures")
+
+    def remarks(self) -> Iterable[str]:
+        return ()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_result_is_printed_once_in_one_form_and_then_fails(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = CheckFailed("too few")
+    with pytest.raises(CheckFailed):
+        render(_Figures(7), as_json, failure=failure)
+    out = capsys.readouterr().out
+    assert ("Figures" in out) is not as_json
+    if as_json:
+        assert json.loads(out) == {"total": 7}

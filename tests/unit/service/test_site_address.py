@@ -1,0 +1,21 @@
+"""Links of invitations lead to where the site is served."""
+
+from pathlib import Path
+
+from medlive.config import Settings, WebSection
+from medlive.service.paths import keep_site_address, site_address
+
+
+def test_a_link_leads_to_where_serve_listened_last(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    assert site_address(settings) == settings.web.base_url
+    keep_site_address(settings, "http://0.0.0.0:9123")
+    assert site_address(settings) == "http://127.0.0.1:9123"
+
+
+def test_a_link_leads_to_base_url_where_it_is_set(tmp_path: Path) -> None:
+    settings = Settings(
+        home=tmp_path, web=WebSection(base_url="https://medlive.example")
+    )
+    keep_site_address(settings, "http://127.0.0.1:9123")
+    assert site_address(settings) == "https://medlive.example"
