@@ -118,6 +118,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "common_cases": table.common,
         "coverage": _rows(table.coverage, "model=label cases scored lacking=missing"),
         "warnings": list(table.warnings),
+        "overridden": _rows(table.overridden, "allow why"),
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
         "complete_and_paper": _rows(table.beside.agreement, _AGREEMENT),

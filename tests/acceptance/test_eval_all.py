@@ -53,6 +53,8 @@ def command(cases: object, url: str, out: Path, *more: object) -> list[str]:
         RULES,
         "--out",
         str(out),
+        "--allow",
+        "not-publishable",
         *map(str, more),
     ]
 

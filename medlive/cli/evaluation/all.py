@@ -14,6 +14,7 @@ from typer import Option
 
 from medlive.cli.evaluation.grade import grade_answers
 from medlive.cli.evaluation.options import (
+    AllowOption,
     Cache,
     Calls,
     CasesOption,
@@ -25,6 +26,7 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     plan_or_ask,
     print_plans,
+    read_allowed,
     read_mode,
 )
 from medlive.cli.evaluation.run import (
@@ -106,6 +108,7 @@ def all_(
     cache: Cache,
     calls: Calls,
     metric: MetricOption = "complete",
+    allow: AllowOption = None,
     errata: SignedErrata,
     yes: Annotated[bool, Option("--yes", help="Begin without asking.")] = False,
     as_json: JsonOption = False,
@@ -116,6 +119,8 @@ def all_(
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
     With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
     """
+    from medlive.evaluation.scoring.refusals import check_before
+
     if (out / "run.json").exists():
         raise UsageError(
             f"{out} is a run folder",
@@ -140,6 +145,7 @@ def all_(
         from medlive.evaluation.grading.plan import plan_grading
         from medlive.service.wiring import check_priced
 
+        check_before(case_set, engine.identity.engine, read_allowed(allow))
         check_priced(budget.max_usd, {engine.identity.model: price})
         shared, mode = cache.open(engine), read_mode(judging.mode)
         return plan_grading(
@@ -158,7 +164,7 @@ def all_(
         from medlive.report.render import write_report
         from medlive.report.tables import WRITERS
 
-        table = scored([run], Scoring(metric=metric), errata)
+        table = scored([run], Scoring(metric=metric, allow=allow), errata)
         print_scores(table)
         for warning in table.warnings:
             say(warning)

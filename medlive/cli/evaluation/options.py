@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.model import CallsMade, Mode
     from medlive.evaluation.scoring.graded import GradedRun
+    from medlive.evaluation.scoring.refusals import Allow
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
     from medlive.llm.wire import Price
@@ -66,6 +67,13 @@ def load_runs(paths: list[Path], judge: str | None) -> "list[GradedRun]":
     return graded
 
 
+def read_allowed(names: list[str] | None) -> "list[Allow]":
+    """What --allow names. Raises UsageError for another word."""
+    from medlive.evaluation.scoring.refusals import Allow
+
+    return [one_of("--allow", Allow, name) for name in names or ()]
+
+
 UnpinnedOption = Annotated[
     bool, Option("--allow-unpinned", help="Accept replies that name another model.")
 ]
@@ -92,6 +100,14 @@ MetricOption = Annotated[
 ]
 ModeOption = Annotated[
     str, Option("--mode", help="rubric: a call per case; criterion: a call each.")
+]
+AllowOption = Annotated[
+    list[str] | None,
+    Option(
+        "--allow",
+        metavar="WHAT",
+        help="Show what would mislead: mixed-graders, not-publishable or several-judges; repeatable.",
+    ),
 ]
 JudgeOption = Annotated[
     str | None,
@@ -216,6 +232,7 @@ class Scoring:
         Option(metavar="FILE", help="The models' cutoffs [config/models.toml]."),
     ] = None
     judge: JudgeOption = None
+    allow: AllowOption = None
     since: Annotated[
         datetime | None, Option(**_DAY, help="Score cases posted on this day or later.")
     ] = None

@@ -11,6 +11,7 @@ from medlive.cli.evaluation.options import (
     Scoring,
     SignedErrata,
     load_runs,
+    read_allowed,
 )
 from medlive.cli.options import (
     JsonOption,
@@ -71,7 +72,6 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         say(f"{how.models}: {len(idle)} models have no run here: {names}")
     use = use_errata([run.run for run in graded], mode, search)
-    how_many = {"draws": how.draws, "seed": how.seed}
     return score_runs(
         graded,
         metric=metric,
@@ -79,7 +79,9 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
         basis=basis,
         registry=registry,
         window=window,
-        **how_many,
+        allow=read_allowed(how.allow),
+        draws=how.draws,
+        seed=how.seed,
     )
 
 
@@ -198,7 +200,7 @@ def check_scored(table: Any) -> None:
 
 def print_scores(table: Any) -> None:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
-    _print_fresh(table.fresh)
+    _print_fresh(table)
     others = [metric.value for metric in table.companion_metrics]
     print_table(
         [
@@ -243,7 +245,10 @@ def print_scores(table: Any) -> None:
                 [c.label, c.cases, c.scored, len(c.missing), ", ".join(c.missing[:3])]
                 for c in differing
             ],
-            title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
+            title=_marked(
+                f"models scored on differing cases; --cases common takes the {table.common} common ones",
+                table,
+            ),
         )
 
 
@@ -255,7 +260,10 @@ def _print_beside(table: Any) -> None:
     print_table(
         ["model", "core %", "95 % interval", "n", "characters"],
         [_core_cells(model) for model in table.models],
-        title=f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
+        title=_marked(
+            f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
+            table,
+        ),
     )
     beside = table.beside
     if beside.agreement:
@@ -263,7 +271,7 @@ def _print_beside(table: Any) -> None:
         print_table(
             ["over", "n", "Pearson", "Spearman"],
             rows,
-            title="the complete score against the paper score",
+            title=_marked("the complete score against the paper score", table),
         )
     rows = [
         [c.figure, c.n, _r(c.pearson), _r(c.spearman), _r(c.partial)]
@@ -272,7 +280,10 @@ def _print_beside(table: Any) -> None:
     print_table(
         ["score", "answers", "Pearson", "Spearman", "partial"],
         rows,
-        title="scores against the answers' length in characters; partial: given model and case",
+        title=_marked(
+            "scores against the answers' length in characters; partial: given model and case",
+            table,
+        ),
     )
 
 
@@ -292,7 +303,8 @@ def _r(correlation: float | None) -> str | None:
     return None if correlation is None else f"{correlation:z.3f}"
 
 
-def _print_fresh(fresh: Any) -> None:
+def _print_fresh(table: Any) -> None:
+    fresh = table.fresh
     if fresh is None:
         return
     which = f"after {fresh.after}, the latest cutoff ({', '.join(fresh.set_by)})"
@@ -303,7 +315,10 @@ def _print_fresh(fresh: Any) -> None:
                 dimmed(_fresh_cells(m)) if m.overall.few else _fresh_cells(m)
                 for m in fresh.models
             ],
-            title=f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
+            title=_marked(
+                f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
+                table,
+            ),
         )
     else:
         say(f"no case was posted {which}: every score may rest on memory")
@@ -378,10 +393,18 @@ def _title(table: Any) -> str:
     # Where no criterion was added, the two metrics are one: no finding.
     same = table.beside.advice_only and table.metric.clips_cases
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
-    return (
-        f"{table.metric.value} metric{equal} on {rests_on([m.run for m in table.models])}; {table.basis.value} cases "
-        f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}"
+    graders = rests_on([m.run for m in table.models])
+    return _marked(
+        f"{table.metric.value} metric{equal} on {graders}; {table.basis.value} cases "
+        f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}",
+        table,
     )
+
+
+def _marked(title: str, table: Any) -> str:
+    from medlive.evaluation.scoring.refusals import marked
+
+    return marked(title, table.overridden)
 
 
 def rests_on(runs: "Sequence[GradedRun]") -> str:
@@ -524,7 +547,7 @@ def contamination(
         if model.cutoff
         for note in model.notes
     ]
-    on = rests_on([model.run for model in table.models])
+    on = _marked(rests_on([model.run for model in table.models]), table)
     print_result(
         plain, as_json, lambda: _print(found, arms, on), notes=[*found.warnings, *notes]
     )
@@ -567,7 +590,7 @@ def _print(found: Any, arms: Any, on: str) -> None:
             "n",
         ],
         [_more_cells(m) for m in known],
-        title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure",
+        title=f"beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; on {on}",
     )
     if found.pooled is not None:
         e = found.pooled

@@ -51,6 +51,7 @@ from medlive.evaluation.scoring.errata import (
 )
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import Estimate, ScoreTable, score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.errata import Errata
@@ -303,7 +304,9 @@ def bundle_scores(
     """
     run = scored_part(run, errata)
     tables = {
-        metric: score_runs([run], metric=metric, draws=draws, seed=seed)
+        metric: score_runs(
+            [run], metric=metric, draws=draws, seed=seed, allow=EVERYTHING
+        )
         for metric in _METRICS
     }
     found = {metric.value: _metric_scores(table) for metric, table in tables.items()}

@@ -16,7 +16,13 @@ from medlive.evaluation.model import (
     grade_keys,
     kind_of,
 )
-from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    SETTLED,
+    RunFolder,
+    grades_of,
+    open_run,
+)
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score
 
 _NAMED: Final = 5
@@ -53,6 +59,8 @@ class GradedRun:
     notes: tuple[str, ...]
     met: Mapping[str, Mapping[str, bool | None]] | None = None
     """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
+    rivals: tuple[str, ...] = ()
+    """Other judges with current verdicts, where nobody chose one; none where people settled the verdicts."""
 
     def verdicts(self, case_id: str) -> Mapping[str, bool | None]:
         """Criterion id → verdict, for one case."""
@@ -180,9 +188,26 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
         last.prompt,
         chosen,
     )
-    grades = _GradeBook(run, answers, chosen)
     return GradedRun(
-        run, run.info.model, answers, grades, grader, tuple(notes), current[chosen]
+        run=run,
+        label=run.info.model,
+        answers=answers,
+        grades=_GradeBook(run, answers, chosen),
+        grader=grader,
+        notes=tuple(notes),
+        met=met,
+        rivals=_rivals(judges, counts, chosen),
+    )
+
+
+def _rivals(
+    judges: Mapping[str, _JudgeLog], counts: Mapping[str, int], chosen: str
+) -> tuple[str, ...]:
+    """The other judges with current verdicts; settling two judges is a choice already."""
+    if judges[chosen].last.engine == SETTLED:
+        return ()
+    return tuple(
+        judges[judge].name for judge, n in counts.items() if judge != chosen and n
     )
 
 

@@ -26,6 +26,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
+from medlive.evaluation.scoring.refusals import Allow, Misleading
 from medlive.evaluation.scoring.score import load_graded, month_table, score_runs
 from tests.support.published import published_table
 from tests.unit.evaluation.conftest import (
@@ -357,8 +358,11 @@ def test_responses_come_as_list_or_dict_and_a_failure_is_no_answer(
 
 async def test_what_may_not_be_published_is_said(tmp_path: Path) -> None:
     run = await graded(tmp_path / "r", 0.5, "cand-1", n=3, engine="rules")
-    table = score_runs([load_graded(run)], draws=10)
+    with pytest.raises(Misleading):
+        score_runs([load_graded(run)], draws=10)
+    table = score_runs([load_graded(run)], draws=10, allow=[Allow.NOT_PUBLISHABLE])
     assert any("rules engine" in w for w in table.warnings)
+    assert [objection.allow for objection in table.overridden] == ["not-publishable"]
     with pytest.raises(UsageError):
         score_runs([])
 
