@@ -62,6 +62,10 @@ class Judging:
     grader_key_env: Annotated[
         str | None, Option(metavar="NAME", help="Its key's variable [the model's].")
     ] = None
+    grader_price: Annotated[
+        str | None,
+        Option(metavar="IN,OUT", help="Its dollars a million tokens [models.toml]."),
+    ] = None
     mode: ModeOption = "rubric"
     allow_unpinned: UnpinnedOption = False
 
@@ -77,7 +81,12 @@ class Judging:
     def calls(self, by: Grader, model: "RoleSettings", calls: Calls) -> Calls:
         """How it is called: as the model is, with its own parameters, and with the model's key at its endpoint."""
         own = model.api_key_env if by.base_url == model.base_url else None
-        return replace(calls, parameters="{}", api_key_env=self.grader_key_env or own)
+        return replace(
+            calls,
+            parameters="{}",
+            api_key_env=self.grader_key_env or own,
+            price=self.grader_price,
+        )
 
 
 @grouped
@@ -132,7 +141,7 @@ def all_(
     case_set, arm = select_cases(
         settings, load_set(settings, place, unverified), part, limit, asking
     )
-    by, budget = judging.at(settings, chosen), calls.budget()
+    by, budget = judging.at(settings, chosen), calls.budget(run)
     judge_calls = judging.calls(by, chosen, calls)
 
     def ask(dry_run: bool) -> Any:

@@ -1,6 +1,6 @@
 """`medlive eval score`, `report` and `contamination`: runs side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -30,6 +30,7 @@ from medlive.cli.output import (
     say,
 )
 from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.log import some
 from medlive.printable import printable_json
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ def score(
         Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
     replace: ReplaceOption = False,
+    as_json: JsonOption = False,
     errata: SignedErrata,
 ) -> None:
     """Score runs side by side, with intervals, bounds and what is missing. Exit status 1 where none has a score.
@@ -128,6 +130,10 @@ def score(
     """
     from medlive.report.tables import WRITERS, write_whole
 
+    if as_json and format_ not in (None, "json"):
+        raise UsageError(f"--json and --format {format_} exclude each other")
+    if as_json:
+        format_ = "json"
     kind = _slice_kind(slice_)
     form = _form(format_, out, kind)
     if out is not None:
@@ -221,7 +227,7 @@ def print_scores(table: Any) -> None:
             [
                 m.label,
                 _percent(m.overall.mean),
-                _interval(m.overall.low, m.overall.high),
+                _interval_of(m.overall),
                 *(_percent(getattr(m.companions, name).mean) for name in others),
                 m.overall.n,
                 _interval(m.overall.least, m.overall.most),
@@ -235,6 +241,10 @@ def print_scores(table: Any) -> None:
             for m in table.models
         ],
         title=_title(table),
+    )
+    _print_few((model.label, model.overall.why) for model in table.models)
+    _print_few(
+        (f"{pair.first} and {pair.second}", pair.why) for pair in table.comparisons
     )
     _print_beside(table)
     differing = [c for c in table.coverage if c.missing]
@@ -292,7 +302,7 @@ def _core_cells(model: Any) -> list[Any]:
     cells = [
         model.label,
         _percent(core.mean),
-        _interval(core.low, core.high),
+        _interval_of(core),
         core.n,
         None if characters is None else f"{characters:.0f}",
     ]
@@ -333,7 +343,7 @@ def _fresh_cells(m: Any) -> list[Any]:
     return [
         m.label,
         _percent(of.mean),
-        _interval(of.low, of.high),
+        _interval_of(of),
         of.n,
         m.standing.group if m.standing else None,
     ]
@@ -345,7 +355,7 @@ def _drop_flag(drop: Any) -> str | None:
 
 def print_slice(table: Any, kind: str) -> None:
     """One kind of slice for people, value by value; a slice under 30 cases is dim."""
-    from medlive.evaluation.scoring.estimates import CUTOFF, FEW
+    from medlive.evaluation.scoring.estimates import AXES_DIFFER, AXIS, CUTOFF, FEW
 
     if kind == ERRORS:
         found = sorted(
@@ -353,11 +363,13 @@ def print_slice(table: Any, kind: str) -> None:
             key=lambda one: one[0].axis,
         )
         rows = [
-            [a.axis, label, _percent(a.rate), _interval(a.low, a.high), a.n]
+            [a.axis, label, _percent(a.rate), _interval_of(a), a.n]
             for a, label in found
         ]
         head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
         print_table(head, rows, title=_title(table))
+        echo(AXES_DIFFER)
+        _print_few((f"{a.axis}, {label}", a.why) for a, label in found)
         return
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
     slices = sorted(
@@ -376,13 +388,16 @@ def print_slice(table: Any, kind: str) -> None:
             value,
             label,
             _percent(e.mean),
-            _interval(e.low, e.high),
+            _interval_of(e),
             e.n,
             _interval(e.least, e.most),
         ]
         rows.append(dimmed(cells) if e.few else cells)
     head = [kind, "model", "%", "95 % interval", "n", "bounds %"]
     print_table(head, rows, title=f"{_title(table)}; dim: fewer than {FEW} cases")
+    if kind == AXIS:
+        echo(AXES_DIFFER)
+    _print_few((f"{value}, {label}", e.why) for value, label, e in slices)
     for m in table.models if kind == CUTOFF else ():
         if m.cutoff is None:
             say(f"{m.label}: cutoff unknown")
@@ -426,6 +441,25 @@ def _percent(share: float | None) -> str | None:
 
 def _interval(low: float | None, high: float | None) -> str | None:
     return None if low is None else f"{_percent(low)} to {_percent(high)}"
+
+
+def _interval_of(estimate: Any) -> str | None:
+    """The interval, or that there is too little for one; `_print_few` gives the reason."""
+    from medlive.statistics.intervals import TOO_FEW
+
+    if estimate.low is None and estimate.why:
+        return TOO_FEW
+    return _interval(estimate.low, estimate.high)
+
+
+def _print_few(reasons: Iterable[tuple[str, str]]) -> None:
+    """Why figures have no interval, those of one reason together."""
+    names_by_reason: dict[str, list[str]] = {}
+    for name, why in reasons:
+        if why:
+            names_by_reason.setdefault(why, []).append(name)
+    for why, names in names_by_reason.items():
+        echo(f"{why}: {some(names)}")
 
 
 def _count(rates: Any, name: str) -> str:

@@ -177,9 +177,8 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(
         assert overall.n == overall.of == len(scores) == 24
         assert overall.few
         assert overall.mean == pytest.approx(sum(scores) / 24)
-        assert overall.low is not None
-        assert overall.high is not None
-        assert overall.low <= (overall.mean or 0) <= overall.high
+        assert (overall.low, overall.high) == (None, None)
+        assert "24 threads" in overall.why
         assert overall.least == pytest.approx(overall.most)
         kinds = {s.kind for s in model.slices}
         assert kinds == {

@@ -287,7 +287,7 @@ def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
 
 
 def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
-    table = table_of(tmp_path)
+    table = table_of(tmp_path, n=80)
     out = write_report(table, tmp_path / "out").page.parent
     scores = json.loads((out / "scores.json").read_text("utf-8"))
     assert (scores["metric"], scores["advice_only"]) == ("complete", True)
