@@ -353,23 +353,29 @@ def _drop_flag(drop: Any) -> str | None:
     return drop and f"{_points(drop.difference)} before it, p={_p(drop.p)}"
 
 
+def _print_errors(table: Any) -> None:
+    """The error rates by axis."""
+    from medlive.evaluation.scoring.estimates import AXES_DIFFER
+
+    found = sorted(
+        ((a, m.label) for m in table.models for a in m.axes),
+        key=lambda one: one[0].axis,
+    )
+    rows = [
+        [a.axis, label, _percent(a.rate), _interval_of(a), a.n] for a, label in found
+    ]
+    head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
+    print_table(head, rows, title=_title(table))
+    echo(AXES_DIFFER)
+    _print_few((f"{a.axis}, {label}", a.why) for a, label in found)
+
+
 def print_slice(table: Any, kind: str) -> None:
     """One kind of slice for people, value by value; a slice under 30 cases is dim."""
     from medlive.evaluation.scoring.estimates import AXES_DIFFER, AXIS, CUTOFF, FEW
 
     if kind == ERRORS:
-        found = sorted(
-            ((a, m.label) for m in table.models for a in m.axes),
-            key=lambda one: one[0].axis,
-        )
-        rows = [
-            [a.axis, label, _percent(a.rate), _interval_of(a), a.n]
-            for a, label in found
-        ]
-        head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
-        print_table(head, rows, title=_title(table))
-        echo(AXES_DIFFER)
-        _print_few((f"{a.axis}, {label}", a.why) for a, label in found)
+        _print_errors(table)
         return
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
     slices = sorted(
