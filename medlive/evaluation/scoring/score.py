@@ -234,16 +234,7 @@ def score_runs(
     """
     if not runs:
         raise UsageError("expected at least one run to score")
-    # Who made imported verdicts is unknown, so no engine is.
-    engines = sorted(
-        {run.grader.engine for run in runs if run.grader and _known(run.grader)}
-    )
-    if len(engines) > 1:
-        hint = "score them apart, or choose one grader with --judge"
-        raise UsageError(
-            f"the runs were graded by different engines: {', '.join(engines)}",
-            hint=hint,
-        )
+    _check_engines(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
     whole = [run.run.cases for run in runs]
@@ -268,11 +259,7 @@ def score_runs(
     )
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
     overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
-    means = {
-        label: e.mean
-        for label, e in zip(labels, overall, strict=True)
-        if e.mean is not None
-    }
+    means = _means(labels, overall)
     standings = {s.name: s for s in tie_groups(means, comparisons)}
     companions = beside(runs, scored, metric, draws=draws, seed=seed)
     models = [
@@ -317,6 +304,26 @@ def score_runs(
         window=window,
         overridden=overridden,
     )
+
+
+def _check_engines(runs: Sequence[GradedRun]) -> None:
+    """Raise UsageError for graders of several engines; who made imported verdicts is unknown."""
+    engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
+    if len(engines) > 1:
+        names = ", ".join(sorted(engines))
+        raise UsageError(
+            f"the runs were graded by different engines: {names}",
+            hint="score them apart, or choose one grader with --judge",
+        )
+
+
+def _means(labels: Sequence[str], overall: Sequence[Estimate]) -> dict[str, float]:
+    """The means by label, of models that have one."""
+    means = {}
+    for label, estimate in zip(labels, overall, strict=True):
+        if estimate.mean is not None:
+            means[label] = estimate.mean
+    return means
 
 
 def _rank(model: ModelScore) -> tuple[bool, float, str]:
