@@ -136,6 +136,7 @@ def run(
 
     protocol = make_protocol(name, _options(option or []))
     overridden: list[Objection] = []
+    material: Material
     if runs and pairs is None:
         graded, overridden = _checked(runs, judge, allow)
         material = [Subject.of(run) for run in labelled(graded)]
