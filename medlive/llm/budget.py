@@ -27,6 +27,8 @@ class Budget:
     max_calls: int | None = None
     max_usd: float | None = None
     max_tokens: int | None = None  # Input and output together
+    usd_before: float = 0.0
+    """What earlier processes spent of `max_usd`: a run folder's budget is for all of its commands."""
     # HTTP requests: each attempt of a call counts, see `pay_again`
     calls: int = field(default=0, init=False)
     # What is known to be spent; see `unpriced`
@@ -106,7 +108,8 @@ class Budget:
 
     def __str__(self) -> str:
         money = "cost unknown" if self.unpriced else f"{self.usd:.4f} US dollars"
-        return f"spent {self.calls} calls, {self.tokens:,} tokens, {money}"
+        before = f" ({self.usd_before:.4f} before)" if self.usd_before else ""
+        return f"spent {self.calls} calls, {self.tokens:,} tokens, {money}{before}"
 
     def as_json(self) -> dict[str, Any]:
         """What was spent, as a run reports it; `usd` is None when a call's cost is unknown."""
@@ -115,6 +118,7 @@ class Budget:
             "tokens": self.tokens,
             "usd": None if self.unpriced else self.usd,
             "known_usd": self.usd,
+            "usd_before": self.usd_before,
             "unpriced_calls": self.unpriced,
             "estimated_calls": self.estimated,
             "stopped": self.stopped,
@@ -135,7 +139,8 @@ class Budget:
                 return False
         return (
             self.max_usd is None
-            or self.usd + sum(one.cost_usd or 0.0 for one in ahead) <= self.max_usd
+            or self.usd_before + self.usd + sum(one.cost_usd or 0.0 for one in ahead)
+            <= self.max_usd
         )
 
     def _refuse_when_spent(self, estimate: Usage) -> None:
@@ -152,7 +157,7 @@ class Budget:
             ),
             (
                 self.max_usd,
-                self.usd,
+                self.usd_before + self.usd,
                 f"The budget of {self.max_usd or 0:g} US dollars is spent",
             ),
         )

@@ -66,6 +66,8 @@ class Fetched:
     errata: int | None
     # Why the errata that were here already were not replaced
     errata_kept: str | None = None
+    # Why the snapshot is not publishable; empty where it is
+    why_not: tuple[str, ...] = ()
 
 
 async def fetch_snapshot(
@@ -152,6 +154,7 @@ class _Fetch:
             bytes_fetched=self.fetched,
             errata=None if update is None else len(update.errata.affecting(version)),
             errata_kept=None if update is None else update.kept,
+            why_not=report.manifest.why_not if report.manifest else (),
         )
 
     async def _small(self, name: str, most: int = _MOST_SMALL) -> bytes | None:

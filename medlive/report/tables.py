@@ -56,10 +56,10 @@ def _rows(values: Iterable[object], names: str) -> list[dict[str, Any] | None]:
 
 _INTERVAL: Final = "ci_low=low ci_high=high"
 _MEAN: Final = f"n mean {_INTERVAL}"
-_ESTIMATE: Final = f"{_MEAN} least most bounds_over=of few"
+_ESTIMATE: Final = f"{_MEAN} least most bounds_over=of few why"
 _DROP: Final = f"n_pre n_post pre post drop=difference {_INTERVAL} p p_exact=exact"
 _EFFECT: Final = f"effect {_INTERVAL} n_pre n_post models"
-_COMPARISON: Final = f"first second n difference {_INTERVAL} p p_holm"
+_COMPARISON: Final = f"first second n difference {_INTERVAL} p p_holm why"
 _STANDING: Final = "group rank_best rank_worst"
 _AXIS: Final = f"axis n errors rate {_INTERVAL}"
 _AGREEMENT: Final = "over n pearson spearman"
@@ -120,6 +120,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "common_cases": table.common,
         "coverage": _rows(table.coverage, "model=label cases scored lacking=missing"),
         "warnings": list(table.warnings),
+        "overridden": _rows(table.overridden, "allow why"),
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
         "complete_and_paper": _rows(table.beside.agreement, _AGREEMENT),

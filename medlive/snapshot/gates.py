@@ -264,6 +264,14 @@ def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, 
             yield Gate.IDENTIFIERS, f"a {identifier.kind}, spelled otherwise"
 
 
+_NO_JUDGEMENT: Final = {
+    "rules": "cases were curated by the rules engine, which makes no clinical judgement",
+    "recorded": "cases were curated from recorded replies, or by the rules engine where none is recorded, "
+    "and not by a model that judged them",
+}
+"""Engine → why a release that it took part in is not publishable."""
+
+
 def release_hits(
     provenance: Provenance,
     cases: int,
@@ -274,12 +282,10 @@ def release_hits(
 ) -> list[GateHit]:
     """Find every reason why a release may not be published."""
     hits = []
-    for engine, what in (
-        ("rules", "the rules engine, which makes no clinical judgement"),
-        ("recorded", "a recording, in which the rules engine may stand in"),
-    ):
+    for engine, why in _NO_JUDGEMENT.items():
         if roles := sorted({e.role for e in provenance.engines if e.engine == engine}):
-            hits.append(GateHit(Gate.ENGINE, None, f"{what}, was {', '.join(roles)}"))
+            detail = f"{why} (in the roles: {', '.join(roles)})"
+            hits.append(GateHit(Gate.ENGINE, None, detail))
     for name in ("engines", "prompts", "evidence", "thresholds", "code_version"):
         if not getattr(provenance, name):
             detail = f"the provenance names no {name.replace('_', ' ')}"

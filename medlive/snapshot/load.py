@@ -1,5 +1,6 @@
 """Loading a snapshot as typed cases, slices and data frames; rows are read when they are asked for."""
 
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -228,13 +229,36 @@ class Snapshot:
             )
 
 
+class NotPublishableWarning(UserWarning):
+    """A snapshot that must not be published was loaded."""
+
+
 def load_snapshot(
     path_or_version: str | Path,
     *,
     verify: bool = True,
     public_key: "PublicKey | str | Path | None" = None,
 ) -> Snapshot:
-    """Load a snapshot.
+    """Load a snapshot, with a `NotPublishableWarning` where it is not publishable.
+
+    Arguments and errors are those of `open_snapshot`.
+    """
+    snapshot = open_snapshot(path_or_version, verify=verify, public_key=public_key)
+    manifest = snapshot.manifest
+    if not manifest.publishable:
+        reasons = "; ".join(manifest.why_not)
+        text = f"medlive {manifest.version} is not publishable: {reasons}"
+        warnings.warn(text, NotPublishableWarning, stacklevel=2)
+    return snapshot
+
+
+def open_snapshot(
+    path_or_version: str | Path,
+    *,
+    verify: bool = True,
+    public_key: "PublicKey | str | Path | None" = None,
+) -> Snapshot:
+    """Load a snapshot without a word on whether it is publishable, for callers that say it themselves.
 
     Args:
         path_or_version: Its folder, or a version ("2026.W47", "latest") that `find_snapshot` looks up.

@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.statistics.intervals import Floats as Floats
-from medlive.statistics.intervals import mean_bounds, paired
+from medlive.statistics.intervals import (
+    Support,
+    mean_bounds,
+    paired,
+    sign_p,
+    support_of,
+)
 
 Places = NDArray[np.int_]
 
@@ -156,7 +162,7 @@ def interval(drawn: Floats) -> tuple[float, float] | None:
 def bounds_of(
     values: Floats, drawn: Floats, clusters: Places | None = None
 ) -> tuple[Floats, Floats]:
-    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN for fewer than two clusters.
+    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where `support` is not enough.
 
     `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
     """
@@ -167,7 +173,34 @@ def bounds_of(
         )  # NumPy warns of columns that are all NaN
         mean, spread = np.nanmean(values, axis=0), np.nanstd(drawn, axis=0)
     unit = ((values >= 0) & (values <= 1) | ~known).all(axis=0)
-    return mean_bounds(mean, spread, cluster_counts(known, clusters), unit)
+    ends = mean_bounds(mean, spread, cluster_counts(known, clusters), unit)
+    enough = support(values, clusters).enough()
+    low, high = (np.where(enough, end, np.nan) for end in ends)
+    return low, high
+
+
+def support(values: Floats, clusters: Places | None = None) -> Support:
+    """What the intervals of means of (items x columns) are based on; NaN where a column lacks an item.
+
+    What counts is how far values lie from the nearer end of [0, 1]. Of values beyond it, how far from 0: their
+    interval is Student's.
+    """
+    known = ~np.isnan(values)
+    filled = np.where(known, values, 0.0)
+    n = np.maximum(known.sum(axis=0), 1)
+    low_half = (filled.sum(axis=0) <= n / 2) | (filled > 1).any(axis=0)
+    distance = np.where(low_half, np.abs(filled), np.where(known, 1 - filled, 0.0))
+    sums = cluster_sums(distance, clusters)
+    return support_of(sums, cluster_counts(known, clusters))
+
+
+def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
+    """The sums of items by cluster: (clusters x columns); None: each item is its own."""
+    if clusters is None or not len(values):
+        return values
+    order = np.argsort(clusters, kind="stable")
+    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
+    return np.asarray(np.add.reduceat(values[order], starts, axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +218,8 @@ class Comparison:
     """Two-sided, for no difference."""
     p_holm: float
     """The same, corrected for the number of comparisons."""
+    why: str = ""
+    """Why there is no interval; p is then by permutation of signs."""
 
     def turned(self) -> "Comparison":
         """The same pair, second minus first."""
@@ -201,6 +236,10 @@ class Comparison:
         )
 
 
+LEAST_PAIRS: Final = 10
+"""Clusters from which a paired difference has an interval."""
+
+
 def compare(
     names: Sequence[str],
     values: Floats,
@@ -210,6 +249,8 @@ def compare(
     clusters: Places | None = None,
 ) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
+
+    A pair without enough differences has no interval, and p by permutation of signs (`sign_p`).
 
     Intervals and p are those of `medlive.statistics.intervals.paired`: a percentile of 1,000 draws is too coarse
     for Holm's correction over many pairs. `clusters` as in `bootstrap_means`.
@@ -223,10 +264,23 @@ def compare(
         differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
         known = ~np.isnan(differences)
         found = compare_paired(differences, draws=draws, seed=seed, clusters=clusters)
+        reasons = pair_support(differences, clusters).reasons(LEAST_PAIRS)
         for k, (i, j) in enumerate(part):
             mean, low, high = (None if np.isnan(x) else float(x) for x in found[:3, k])
             n, p = int(known[:, k].sum()), float(found[3, k])
-            raw.append(Comparison(names[i], names[j], n, mean, low, high, p, 1.0))
+            raw.append(
+                Comparison(
+                    first=names[i],
+                    second=names[j],
+                    n=n,
+                    difference=mean,
+                    low=low,
+                    high=high,
+                    p=p,
+                    p_holm=1.0,
+                    why=reasons[k] if n else "",
+                )
+            )
     return [
         replace(c, p_holm=p) for c, p in zip(raw, holm([c.p for c in raw]), strict=True)
     ]
@@ -259,7 +313,7 @@ def compare_paired(
             1.0,
         )
         differing = cluster_counts(known & (differences != 0), clusters)
-        ends = paired(
+        low, high, p = paired(
             gains,
             losses,
             np.minimum(size, 1.0),
@@ -268,7 +322,20 @@ def compare_paired(
             differing,
             unit,
         )
-        return np.stack([gains - losses, *ends])
+    based_on = pair_support(differences, clusters)
+    enough = based_on.enough(LEAST_PAIRS)
+    sums = cluster_sums(np.where(known, differences, 0.0), clusters)
+    for column in np.flatnonzero(~enough):
+        p[column] = sign_p(sums[:, column], seed)
+    low, high = (np.where(enough, end, np.nan) for end in (low, high))
+    return np.stack([gains - losses, low, high, p])
+
+
+def pair_support(differences: Floats, clusters: Places | None = None) -> Support:
+    """What the intervals of mean differences are based on."""
+    known = ~np.isnan(differences)
+    sizes = np.where(known, np.abs(differences), 0.0)
+    return support_of(cluster_sums(sizes, clusters), cluster_counts(known, clusters))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -299,12 +366,14 @@ def tie_groups(
 
     Who is below whom is what their comparison says, on the cases that both have: where these are others than those
     of the scores, the scores alone may stand the other way round. rank_best is one more than the number of models
-    that are significantly better, rank_worst the number of models less those significantly worse.
+    that are significantly better, rank_worst the number of models less those significantly worse. A pair without an
+    interval is a tie.
     """
     below = {
         (c.second, c.first) if c.difference > 0 else (c.first, c.second)
         for c in comparisons
-        if c.difference and c.p_holm < 0.05
+        # Signs alone show that two models differ, not which mean is higher.
+        if c.difference and c.p_holm < 0.05 and c.low is not None
     }
     order = sorted(scores, key=lambda name: (-scores[name], name))
     standings: list[Standing] = []

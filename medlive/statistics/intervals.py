@@ -9,7 +9,7 @@ combined by MOVER (Zou and Donner 2008). docs/intervals.md has the coverage by s
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,95 @@ DOUBT: Final = 0.1
 values that are not 0 show too little of their spread; with 0.03, means of 1 % of 100 scores covered .91."""
 
 LEAST_PAIRED: Final = 6
-"""Clusters from which a paired difference has an interval: five signs cannot show p < 0.05."""
+"""Freedom that a few differences are read with at least."""
+
+LEAST_CLUSTERS: Final = 30
+"""Clusters from which a mean has an interval."""
+LEAST_UNITS: Final = 10.0
+"""Clusters that carry a mean, in effect: (Σs)² / Σs² over what each adds to the side nearer to 0 or 1. With fewer
+the interval rests on a handful of cases."""
+LEAST_POINTS: Final = 2.0
+"""What they add up to, in full scores: with less, one case scored as none here would move the mean beyond any
+interval that these values can give."""
+
+
+class Support(NamedTuple):
+    """What the intervals of means, or of mean differences, are based on; arrays with a place for each column."""
+
+    clusters: NDArray[Any]
+    units: Floats
+    points: Floats
+
+    def enough(self, least_clusters: int = LEAST_CLUSTERS) -> NDArray[np.bool_]:
+        """Which columns have an interval; docs/intervals.md has the simulations that the limits are from."""
+        return np.asarray(
+            (self.clusters >= least_clusters)
+            & (self.units >= LEAST_UNITS)
+            & (self.points >= LEAST_POINTS)
+        )
+
+    def reasons(self, least_clusters: int = LEAST_CLUSTERS) -> list[str]:
+        """Why each column has no interval; "" where it has one."""
+        return [
+            _reason(int(k), float(units), float(points), least_clusters)
+            for k, units, points in zip(*self, strict=True)
+        ]
+
+
+def _reason(clusters: int, units: float, points: float, least_clusters: int) -> str:
+    if clusters < least_clusters:
+        return f"{TOO_FEW}: {clusters} threads, an interval needs {least_clusters}"
+    if points < LEAST_POINTS:
+        return (
+            f"{TOO_FEW}: all that differs adds up to {points:.2g} full scores, "
+            f"an interval needs {LEAST_POINTS:g}"
+        )
+    if units < LEAST_UNITS:
+        return (
+            f"{TOO_FEW}: {units:.1f} threads in effect make the figure, "
+            f"an interval needs {LEAST_UNITS:g}"
+        )
+    return ""
+
+
+TOO_FEW: Final = "too few to say"
+
+
+def support_of(sums: Floats, known: NDArray[Any]) -> Support:
+    """The support of columns by what each cluster adds, (clusters x columns), from 0 up; `known` counts clusters."""
+    total, squares = sums.sum(axis=0), (sums**2).sum(axis=0)
+    units = np.where(squares > 0, total**2 / np.maximum(squares, 1e-300), 0.0)
+    return Support(known, units, total)
+
+
+def sign_p(sums: Floats, seed: int = 0) -> float:
+    """The two-sided p of a sum of differences by permutation of their signs.
+
+    Args:
+        sums: What each cluster adds; a cluster's differences keep their signs together.
+        seed: Of random signs, where there are too many to try all.
+
+    Under the hypothesis that the two models are alike, so that each cluster's difference could as well have the
+    other sign. Up to `EXACT_SIGNS` differences every sign is tried; else p is (1 + hits) / (1 + draws).
+    """
+    differing = sums[np.abs(sums) > 1e-12]
+    n = len(differing)
+    if not n:
+        return 1.0
+    observed = abs(differing.sum()) - 1e-9 * np.abs(differing).max()
+    if n <= EXACT_SIGNS:
+        # The first sign is fixed: turning all of them gives the same size.
+        bits = (np.arange(2 ** (n - 1))[:, None] >> np.arange(n)) & 1
+        return float((np.abs((1 - 2 * bits) @ differing) >= observed).mean())
+    signs = np.random.default_rng(seed).integers(0, 2, (RANDOM_SIGNS, n)) * 2 - 1
+    hits = int((np.abs(signs @ differing) >= observed).sum())
+    return (1 + hits) / (1 + RANDOM_SIGNS)
+
+
+EXACT_SIGNS: Final = 16
+"""Differences up to which every sign is tried."""
+RANDOM_SIGNS: Final = 4999
+"""Draws of signs where there are too many differences to try all."""
 
 
 def mean_bounds(
@@ -100,7 +188,7 @@ def paired(
         losses: As `gains`.
         size: Of a difference that is not 0, Σd² / Σ|d|, as an unseen one would be; 1 where none is seen.
         drawn: Both in each draw, (draws x 2 x columns).
-        clusters: The clusters that hold an item of each column; from `LEAST_PAIRED` on there is an interval.
+        clusters: The clusters that hold an item of each column.
         differing: Those of them with a difference that is not 0, whose number less one is Student's freedom: few
             differences show too little of their spread. At least `LEAST_PAIRED` are assumed, and without any, all.
         unit: Whether a column's differences are all in [-1, 1]; where they are not, the interval is Student's.
@@ -146,7 +234,7 @@ def paired(
                 np.where(apart, middle, below),
                 np.where(apart, above, middle),
             )
-    known = (clusters >= LEAST_PAIRED) & ~np.isnan(low)
+    known = ~np.isnan(low)
     p = [
         max(2.0 ** max(1 - int(k), -1000), two_sided_p(t, int(n) - 1)) if k > 1 else 1.0
         for t, n, k in zip(below, counted, clusters, strict=True)

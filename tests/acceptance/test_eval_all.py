@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from medlive.__main__ import run
+from medlive.evaluation.runs.spending import spent_of
 from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
@@ -53,6 +54,8 @@ def command(cases: object, url: str, out: Path, *more: object) -> list[str]:
         RULES,
         "--out",
         str(out),
+        "--allow",
+        "not-publishable",
         *map(str, more),
     ]
 
@@ -157,6 +160,39 @@ async def test_nothing_is_sent_before_a_yes(
         assert not out.exists()
         assert await here(*mine, "--yes", "--concurrency", "1") == 3
         assert not (out / "report").exists()
+
+
+async def test_dollars_are_the_folder_s_in_all_and_a_spent_budget_leaves_a_score(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    priced = ("--yes", "--price", "1000,1000", "--grader-price", "1000,1000")
+    async with serve(RulesEngine) as url:
+        mine = command(snapshot, url, tmp_path / "out", *priced, "--concurrency", "1")
+        folder = tmp_path / "out" / "run"
+        assert await here(*mine, "--max-usd", "0.5") == 1
+        first = spent_of(folder)
+        assert first.unpriced == 0
+        assert first.usd > 0.5
+        capsys.readouterr()
+        # The same budget again is spent already.
+        assert await here(*mine, "--max-usd", "0.5") == 1
+        assert "0.5 US dollars is spent" in capsys.readouterr().err
+        assert spent_of(folder) == first
+        # Enough for all answers and one case's verdicts: a score with its bounds.
+        grade = ["eval", "grade", str(folder), "--grader", RULES, "--base-url", url]
+        more = first.usd
+        while not any(folder.glob("grades.jsonl")):
+            more += 1.0
+            await here(*mine, "--max-usd", str(more))
+        capsys.readouterr()
+        limit = ("--max-usd", str(spent_of(folder).usd + 1e-6), "--concurrency", "1")
+        assert await here(*grade, "--price", "1000,1000", *limit, "--json") == 1
+        done = json.loads(capsys.readouterr().out)
+        partial = done["partial_score"]
+        assert 0 < partial["n"] < partial["of"]
+        assert partial["least"] <= partial["mean"] * partial["n"] / partial["of"]
+        assert partial["most"] <= 1
+        assert await here(*mine, "--price", "free") == 2
 
 
 async def test_one_budget_holds_for_both_stages_and_whatever_comes_back(

@@ -14,6 +14,7 @@ from typer import Option
 
 from medlive.cli.evaluation.grade import grade_answers
 from medlive.cli.evaluation.options import (
+    AllowOption,
     Cache,
     Calls,
     CasesOption,
@@ -25,6 +26,7 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     plan_or_ask,
     print_plans,
+    read_allowed,
     read_mode,
 )
 from medlive.cli.evaluation.run import (
@@ -60,6 +62,10 @@ class Judging:
     grader_key_env: Annotated[
         str | None, Option(metavar="NAME", help="Its key's variable [the model's].")
     ] = None
+    grader_price: Annotated[
+        str | None,
+        Option(metavar="IN,OUT", help="Its dollars a million tokens [models.toml]."),
+    ] = None
     mode: ModeOption = "rubric"
     allow_unpinned: UnpinnedOption = False
 
@@ -75,7 +81,12 @@ class Judging:
     def calls(self, by: Grader, model: "RoleSettings", calls: Calls) -> Calls:
         """How it is called: as the model is, with its own parameters, and with the model's key at its endpoint."""
         own = model.api_key_env if by.base_url == model.base_url else None
-        return replace(calls, parameters="{}", api_key_env=self.grader_key_env or own)
+        return replace(
+            calls,
+            parameters="{}",
+            api_key_env=self.grader_key_env or own,
+            price=self.grader_price,
+        )
 
 
 @grouped
@@ -106,6 +117,7 @@ def all_(
     cache: Cache,
     calls: Calls,
     metric: MetricOption = "complete",
+    allow: AllowOption = None,
     errata: SignedErrata,
     yes: Annotated[bool, Option("--yes", help="Begin without asking.")] = False,
     as_json: JsonOption = False,
@@ -116,6 +128,8 @@ def all_(
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
     With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
     """
+    from medlive.evaluation.scoring.refusals import check_before
+
     if (out / "run.json").exists():
         raise UsageError(
             f"{out} is a run folder",
@@ -127,7 +141,7 @@ def all_(
     case_set, arm = select_cases(
         settings, load_set(settings, place, unverified), part, limit, asking
     )
-    by, budget = judging.at(settings, chosen), calls.budget()
+    by, budget = judging.at(settings, chosen), calls.budget(run)
     judge_calls = judging.calls(by, chosen, calls)
 
     def ask(dry_run: bool) -> Any:
@@ -140,6 +154,7 @@ def all_(
         from medlive.evaluation.grading.plan import plan_grading
         from medlive.service.wiring import check_priced
 
+        check_before(case_set, engine.identity.engine, read_allowed(allow))
         check_priced(budget.max_usd, {engine.identity.model: price})
         shared, mode = cache.open(engine), read_mode(judging.mode)
         return plan_grading(
@@ -158,7 +173,7 @@ def all_(
         from medlive.report.render import write_report
         from medlive.report.tables import WRITERS
 
-        table = scored([run], Scoring(metric=metric), errata)
+        table = scored([run], Scoring(metric=metric, allow=allow), errata)
         print_scores(table)
         for warning in table.warnings:
             say(warning)

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
+    AllowOption,
     DrawsOption,
     Errata,
     ErrataFileOption,
@@ -16,6 +17,7 @@ from medlive.cli.evaluation.options import (
     MetricOption,
     RunArgument,
     SeedOption,
+    read_allowed,
 )
 from medlive.cli.options import JsonOption, grouped, one_of, read_settings
 from medlive.cli.output import (
@@ -201,6 +203,7 @@ def leaderboard(
     metric: MetricOption = "complete",
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
+    allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
@@ -235,6 +238,7 @@ def leaderboard(
         seed=seed,
         errata=mode,
         most_unscored=most_unscored,
+        allow=read_allowed(allow),
     )
     print_result(_leaderboard_row(found), as_json, lambda: _print(found))
     if not found.rankings:

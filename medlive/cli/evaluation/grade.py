@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.grading.repeats import RepeatResult
+    from medlive.evaluation.scoring.estimates import Estimate
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
@@ -47,7 +48,9 @@ def grade(
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
     are ungraded, 3 where no call was answered."""
-    grade_answers(run_dir, by, mode, cache, calls, calls.budget(), repeats, as_json)
+    grade_answers(
+        run_dir, by, mode, cache, calls, calls.budget(run_dir), repeats, as_json
+    )
 
 
 def grade_answers(
@@ -203,6 +206,10 @@ def _report(
         notes.append(
             "graded by the rules engine: no clinical judgement was made, no score is publishable"
         )
+    if done.stopped and done.met + done.not_met:
+        partial = _partial_score(done.path, judge.digest)
+        value["partial_score"] = asdict(partial)
+        notes.append(_partial_text(partial))
     print_result(value, as_json, show, notes=notes)
     hint = "the same command grades them again"
     check_complete(done.ungraded, "criteria are ungraded", [done], hint, always=True)
@@ -210,6 +217,24 @@ def _report(
         check_complete(
             repeated.missing, "repeated verdicts are missing", [repeated], always=True
         )
+
+
+def _partial_score(run_dir: Path, judge: str) -> "Estimate":
+    """The score of what is graded so far, with the bounds that the rest leaves."""
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.refusals import EVERYTHING
+    from medlive.evaluation.scoring.score import score_runs
+
+    graded = load_graded(run_dir, judge=judge)
+    return score_runs([graded], allow=EVERYTHING).models[0].overall
+
+
+def _partial_text(partial: "Estimate") -> str:
+    mean = "none" if partial.mean is None else f"{partial.mean:.1%}"
+    return (
+        f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
+        f"between {partial.least:.1%} and {partial.most:.1%}"
+    )
 
 
 def _cell(value: Any) -> Any:
@@ -233,7 +258,7 @@ def judge_direct(
     from medlive.evaluation.grading.direct import judge_direct as judge_run
     from medlive.evaluation.grading.direct import plan_direct
 
-    budget = calls.budget()
+    budget = calls.budget(run_dir)
 
     async def ask(engine: "Engine", **how: Any) -> "QuestionsAsked":
         with progress("answers") as tick:

@@ -16,11 +16,13 @@ from medlive.cli.output import print_json, print_result, print_table, say, wait_
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from medlive.config import Price as ConfiguredPrice
     from medlive.config import RoleSettings
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.model import CallsMade, Mode
     from medlive.evaluation.scoring.graded import GradedRun
+    from medlive.evaluation.scoring.refusals import Allow
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
     from medlive.llm.wire import Price
@@ -66,6 +68,13 @@ def load_runs(paths: list[Path], judge: str | None) -> "list[GradedRun]":
     return graded
 
 
+def read_allowed(names: list[str] | None) -> "list[Allow]":
+    """What --allow names. Raises UsageError for another word."""
+    from medlive.evaluation.scoring.refusals import Allow
+
+    return [one_of("--allow", Allow, name) for name in names or ()]
+
+
 UnpinnedOption = Annotated[
     bool, Option("--allow-unpinned", help="Accept replies that name another model.")
 ]
@@ -93,6 +102,14 @@ MetricOption = Annotated[
 ModeOption = Annotated[
     str, Option("--mode", help="rubric: a call per case; criterion: a call each.")
 ]
+AllowOption = Annotated[
+    list[str] | None,
+    Option(
+        "--allow",
+        metavar="WHAT",
+        help="Show what would mislead: mixed-graders, not-publishable or several-judges; repeatable.",
+    ),
+]
 JudgeOption = Annotated[
     str | None,
     Option("--judge", metavar="DIGEST", help="The grader, by digest or model."),
@@ -107,6 +124,33 @@ ErrataFileOption = Annotated[
 ]
 
 
+PriceOption = Annotated[
+    str | None,
+    Option(
+        "--price",
+        metavar="IN,OUT",
+        help="The model's dollars a million tokens [as in models.toml].",
+    ),
+]
+
+
+def read_price(text: str | None) -> "ConfiguredPrice | None":
+    """The price IN,OUT in dollars a million tokens. Raises UsageError."""
+    from medlive.config import Price as ConfiguredPrice
+
+    if text is None:
+        return None
+    first, _, second = text.partition(",")
+    try:
+        return ConfiguredPrice(input=float(first), output=float(second))
+    except ValueError as exc:
+        hint = "two numbers of 0 and more, as 0.25,2"
+        raise UsageError(
+            f"--price {text}: expected dollars a million tokens of input and of output",
+            hint=hint,
+        ) from exc
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
     """How a model is called, and how often."""
@@ -118,9 +162,11 @@ class Calls:
     ] = None
     api_key_env: KeyOption = None
     parameters: ParametersOption = "{}"
-    max_usd: Annotated[float | None, Option(min=0, help="Stop when this is spent.")] = (
-        None
-    )
+    max_usd: Annotated[
+        float | None,
+        Option(min=0, help="Stop when the run folder has cost this, in all."),
+    ] = None
+    price: PriceOption = None
     max_calls: Annotated[
         int | None, Option(min=1, help="Stop after this many calls.")
     ] = None
@@ -131,13 +177,26 @@ class Calls:
         bool, Option("--dry-run", help="Say what it would take; send nothing.")
     ] = False
 
-    def budget(self) -> "Budget":
-        """The limits of what may be spent."""
+    def budget(self, run_dir: Path | None = None) -> "Budget":
+        """The limits of what may be spent; in dollars, with what the run folder has cost already."""
+        from medlive.evaluation.runs.spending import spent_of
         from medlive.llm.budget import Budget
+        from medlive.llm.wire import Price
 
-        return Budget(
+        budget = Budget(
             max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
         )
+        if run_dir is not None and self.max_usd is not None:
+            own = read_price(self.price)
+            price = Price(own.input, own.output, own.cached) if own else None
+            spent = spent_of(run_dir, price)
+            budget.usd_before = spent.usd
+            if spent.unpriced:
+                say(
+                    f"{run_dir}: {spent.unpriced} calls on record have no price and do not count "
+                    "against --max-usd"
+                )
+        return budget
 
     def grader(self, model: str | None, base_url: str | None) -> "Engine":
         """The model that judges, by its name or as configured."""
@@ -155,13 +214,17 @@ class Calls:
         from medlive.service.wiring import grader_engine
 
         settings = read_settings()
+        prices = dict(settings.prices)
+        if (price := read_price(self.price)) is not None:
+            role = role.model_copy(update={"price": price})
+            prices[model or role.model or ""] = price
         return grader_engine(
             role,
             model=model,
             base_url=base_url,
             api_key_env=api_key_env,
             concurrency=self.concurrency,
-            prices=settings.prices,
+            prices=prices,
             timeout_s=self.timeout,
             parameters=read_parameters(self.parameters),
         )
@@ -216,6 +279,7 @@ class Scoring:
         Option(metavar="FILE", help="The models' cutoffs [config/models.toml]."),
     ] = None
     judge: JudgeOption = None
+    allow: AllowOption = None
     since: Annotated[
         datetime | None, Option(**_DAY, help="Score cases posted on this day or later.")
     ] = None
@@ -402,7 +466,7 @@ def print_plans(
                 "input tokens": lambda row: _rounded(row[1].input_tokens),
                 "output tokens": lambda row: _rounded(row[1].output_tokens),
                 "usd": lambda row: _rounded(row[1].usd),
-                "seconds": lambda row: _rounded(row[1].seconds),
+                "hours": lambda row: _hours(row[1].seconds),
             },
         )
 
@@ -424,7 +488,7 @@ def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
     row["output tokens"] = plan.output_tokens
     row["USD"] = _rounded(plan.usd)
     row["USD with a prefix cache"] = _rounded(plan.usd_cached)
-    row["seconds"] = _rounded(plan.seconds)
+    row["hours"] = _hours(plan.seconds)
     print_table(list(row), [list(row.values())])
     say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
     _say_unpriced(plan)
@@ -438,13 +502,19 @@ def _say_unpriced(plan: "Plan") -> None:
     from medlive.config import models_file
 
     if plan.usd is None and plan.calls:
-        say(f"money unknown: a model has no price under [prices] in {models_file()}")
+        say(
+            f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file()}"
+        )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
     """None where one of them is unknown."""
     found = list(values)
     return None if None in found else sum(value or 0.0 for value in found)
+
+
+def _hours(seconds: float | None) -> str | None:
+    return None if seconds is None else f"{seconds / 3600:.2g}"
 
 
 def _rounded(value: float | None) -> float | None:

@@ -6,12 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from medlive.cli.evaluation.options import check_runs
+from medlive.cli.evaluation.options import (
+    AllowOption,
+    JudgeOption,
+    check_runs,
+    load_runs,
+    read_allowed,
+)
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, say
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
+    from medlive.evaluation.scoring.refusals import Objection
+    from medlive.evaluation.scoring.score import ScoreTable
     from medlive.statistics.power import Spread
 
 
@@ -50,19 +58,25 @@ def power(
     per_week: Annotated[
         float, Option(min=0.01, max=1e6, help="Cases that a week of harvest gives.")
     ] = 100.0,
+    judge: JudgeOption = None,
+    allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
 
     The spread is that seen in graded runs, clusters counted, or assumed.
     """
+    from medlive.evaluation.scoring.refusals import marked
     from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair
 
     wanted = points or [2.0, 5.0, 10.0]
     if runs and spread is not None:
         raise UsageError("--spread is for no runs")
+    overridden: tuple[Objection, ...] = ()
     if runs:
-        seen, origin = _seen(runs), f"seen in {len(runs)} runs"
+        table = _table(runs, judge, allow)
+        seen, overridden = _seen(table), table.overridden
+        origin = f"seen in {len(runs)} runs"
     else:
         score = (30.0 if spread is None else spread) / 100
         seen, origin = Spread(score * math.sqrt(2 - 2 * correlation), score), "assumed"
@@ -91,6 +105,7 @@ def power(
         "cases_per_week": per_week,
         "deviation_of_scores": 100 * seen.score,
         "deviation_of_differences": 100 * seen.difference,
+        "overridden": [objection._asdict() for objection in overridden],
     }
     title = (
         f"cases needed at power {chance:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
@@ -100,7 +115,7 @@ def power(
     print_result(
         {**about, "needed": rows},
         as_json,
-        lambda: print_table(list(rows[0]), cells, title=title),
+        lambda: print_table(list(rows[0]), cells, title=marked(title, overridden)),
     )
     if any(row["after the cutoff"] is None for row in rows):
         say(
@@ -108,18 +123,24 @@ def power(
         )
 
 
-def _seen(runs: list[Path]) -> "Spread":
+def _table(
+    runs: list[Path], judge: str | None, allow: list[str] | None
+) -> "ScoreTable":
+    from medlive.evaluation.scoring.score import score_runs
+
+    graded = load_runs(check_runs(runs), judge)
+    return score_runs(graded, draws=1, allow=read_allowed(allow))
+
+
+def _seen(table: "ScoreTable") -> "Spread":
     from medlive.evaluation.model import cluster_numbers
-    from medlive.evaluation.scoring.graded import load_graded
-    from medlive.evaluation.scoring.score import score_matrix, score_runs
+    from medlive.evaluation.scoring.score import score_matrix
     from medlive.statistics.power import spread_of
 
-    cases, values = score_matrix(
-        score_runs([load_graded(path) for path in check_runs(runs)], draws=1)
-    )
-    found = spread_of(values, cluster_numbers(cases))
-    if found is None or found.score == 0:
+    cases, values = score_matrix(table)
+    spread = spread_of(values, cluster_numbers(cases))
+    if spread is None or spread.score == 0:
         raise UsageError(
             "the scores of these runs show no spread", hint="give --spread"
         )
-    return found
+    return spread

@@ -8,6 +8,7 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
+    AllowOption,
     Cache,
     Calls,
     CasesOption,
@@ -21,6 +22,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     print_plan,
     print_plans,
+    read_allowed,
 )
 from medlive.cli.options import JsonOption, grouped, read_settings
 from medlive.cli.output import echo, print_result, print_table, progress, say
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.protocols.model import Material, Protocol, Results, Table
+    from medlive.evaluation.scoring.graded import GradedRun
+    from medlive.evaluation.scoring.refusals import Objection
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
@@ -104,6 +108,7 @@ def run(
         Option("--set", metavar="NAME=VALUE", help="An option of the protocol."),
     ] = None,
     judge: JudgeOption = None,
+    allow: AllowOption = None,
     *,
     by: Grader,
     cache: Cache,
@@ -118,17 +123,26 @@ def run(
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import Findings
+    from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.registry import make_protocol
+    from medlive.evaluation.scoring.score import labelled
     from medlive.llm.engine import EngineIdentity
 
     protocol = make_protocol(name, _options(option or []))
-    material = _material(protocol, runs or [], pairs, judge)
+    overridden: list[Objection] = []
+    material: Material
+    if runs and pairs is None:
+        graded, overridden = _checked(runs, judge, allow)
+        material = [Subject.of(run) for run in labelled(graded)]
+    else:
+        material = _pairs(protocol, runs or [], pairs)
     if not protocol.asks:
         _report(
             protocol,
             protocol.results(material, Findings(EngineIdentity("", ""))),
             None,
             as_json,
+            overridden,
         )
         return
     budget = calls.budget()
@@ -137,23 +151,28 @@ def run(
         print_plan(found.about, found, budget, as_json)
         return
     done, results = found
-    _report(protocol, results, done, as_json)
+    _report(protocol, results, done, as_json, overridden)
     check_complete(
         done.questions - done.settled, "questions are ungraded", [done], always=True
     )
 
 
-def _material(
-    protocol: "Protocol", runs: list[Path], pairs: Path | None, judge: str | None
-) -> "Material":
-    from medlive.evaluation.protocols.model import Subject
-    from medlive.evaluation.protocols.pairs import read_pairs
-    from medlive.evaluation.scoring.score import labelled
+def _checked(
+    runs: list[Path], judge: str | None, allow: list[str] | None
+) -> "tuple[list[GradedRun], list[Objection]]":
+    """The runs, and what is overridden to compare them. Raises Misleading."""
+    from medlive.evaluation.scoring.refusals import check_figures
 
-    if bool(runs) == (pairs is not None):
+    graded = load_runs(runs, judge)
+    return graded, check_figures(graded, read_allowed(allow))
+
+
+def _pairs(protocol: "Protocol", runs: list[Path], pairs: Path | None) -> "Material":
+    """The pairs of a file. Raises UsageError where runs are named beside it, or neither."""
+    from medlive.evaluation.protocols.pairs import read_pairs
+
+    if pairs is None or runs:
         raise UsageError("name run folders, or a file with --pairs")
-    if pairs is None:
-        return [Subject.of(run) for run in labelled(load_runs(runs, judge))]
     if not protocol.of_pairs:
         raise UsageError(
             f"{protocol.name} needs runs: a pair of texts has no question and no rubric"
@@ -209,6 +228,7 @@ def all_(
         Path, Option(help="Folder of what judges said; a repeated run goes on there.")
     ] = Path("protocols"),
     judge: JudgeOption = None,
+    allow: AllowOption = None,
     *,
     by: Grader,
     cache: Cache,
@@ -229,7 +249,8 @@ def all_(
     from medlive.llm.engine import EngineIdentity
     from medlive.report.portfolio import write_portfolio
 
-    subjects = [Subject.of(run) for run in load_runs(runs, judge)]
+    graded, overridden = _checked(runs, judge, allow)
+    subjects = [Subject.of(run) for run in graded]
     tasks, plans, left, budget = (
         list[TaskResults](),
         dict[str, Plan](),
@@ -249,7 +270,7 @@ def all_(
             results = protocol.results(material, Findings(EngineIdentity("", "")))
         tasks.append(TaskResults.of(task, protocol, results, done))
         if not (as_json or calls.dry_run):
-            show_tables(results.tables)
+            show_tables(results.tables, overridden)
     if calls.dry_run:
         if plans:
             print_plans(plans, budget, as_json)
@@ -268,8 +289,8 @@ def all_(
     print_result(
         whole.model_dump(mode="json"),
         as_json,
-        lambda: show_tables(whole.tables),
-        notes=[f"page: {page}"],
+        lambda: show_tables(whole.tables, overridden),
+        notes=[*(objection.why for objection in overridden), f"page: {page}"],
     )
     check_complete(left, "questions are ungraded")
 
@@ -338,6 +359,7 @@ def _report(
     results: "Results",
     done: "QuestionsAsked | None",
     as_json: bool,
+    overridden: "list[Objection]",
 ) -> None:
     from medlive.evaluation.protocols.portfolio import TaskResults
 
@@ -348,15 +370,18 @@ def _report(
     print_result(
         value.model_dump(mode="json"),
         as_json,
-        lambda: show_tables(results.tables),
-        notes=[*value.notes, *ungraded],
+        lambda: show_tables(results.tables, overridden),
+        notes=[*(objection.why for objection in overridden), *value.notes, *ungraded],
     )
 
 
-def show_tables(tables: "Sequence[Table]") -> None:
-    """Print tables, each interval drawn as well."""
+def show_tables(
+    tables: "Sequence[Table]", overridden: "Sequence[Objection]" = ()
+) -> None:
+    """Print tables, each interval drawn as well, and in each title what was overridden."""
     from medlive.charts import Interval, interval_lines
     from medlive.evaluation.protocols.model import format_cell
+    from medlive.evaluation.scoring.refusals import marked
 
     for table in tables:
         rows = [list(map(format_cell, row)) for row in table.rows]
@@ -368,7 +393,7 @@ def show_tables(tables: "Sequence[Table]") -> None:
             columns.append("95 % interval")
             for row, line in zip(rows, interval_lines(drawn), strict=True):
                 row.append(line)
-        print_table(columns, rows, title=table.title)
+        print_table(columns, rows, title=marked(table.title, overridden))
         if table.note:
             echo(table.note)
             echo()

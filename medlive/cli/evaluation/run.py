@@ -20,6 +20,7 @@ from medlive.cli.evaluation.options import (
     print_plan,
     read_mode,
     read_parameters,
+    read_price,
 )
 from medlive.cli.options import (
     CaseFilter,
@@ -106,6 +107,8 @@ class Asking:
                 "max_tokens, max_completion_tokens: one limit by two names, give one",
                 hint=hint,
             )
+        if (price := read_price(calls.price)) is not None:
+            chosen = chosen.model_copy(update={"price": price})
         check_priced(calls.max_usd, {self.model: chosen.price})
         return chosen
 
@@ -156,7 +159,7 @@ def run(
         settings, load_set(settings, cases, unverified), part, limit, asking
     )
     _check_batch(out, batch, replace_, calls.dry_run)
-    budget = calls.budget()
+    budget = calls.budget(out)
     found = wait_for(
         ask_model(case_set, out, asking, chosen, book, arm, calls, budget, batch)
     )

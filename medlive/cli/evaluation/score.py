@@ -1,6 +1,6 @@
 """`medlive eval score`, `report` and `contamination`: runs side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,6 +12,7 @@ from medlive.cli.evaluation.options import (
     Scoring,
     SignedErrata,
     load_runs,
+    read_allowed,
 )
 from medlive.cli.evaluation.records import print_records
 from medlive.cli.options import (
@@ -31,6 +32,7 @@ from medlive.cli.output import (
     say,
 )
 from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.log import some
 from medlive.printable import printable_json
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
         ContaminationTable,
         ModelContamination,
     )
-    from medlive.evaluation.scoring.fresh import FreshRanking
+    from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
     from medlive.evaluation.scoring.graded import GradedRun
     from medlive.evaluation.scoring.score import ModelScore, Rates, ScoreTable
     from medlive.statistics.contamination import Drop
@@ -82,7 +84,6 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable"
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         say(f"{how.models}: {len(idle)} models have no run here: {names}")
     use = use_errata([run.run for run in graded], mode, search)
-    how_many = {"draws": how.draws, "seed": how.seed}
     return score_runs(
         graded,
         metric=metric,
@@ -90,7 +91,9 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable"
         basis=basis,
         registry=registry,
         window=window,
-        **how_many,
+        allow=read_allowed(how.allow),
+        draws=how.draws,
+        seed=how.seed,
     )
 
 
@@ -128,6 +131,7 @@ def score(
         Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
     replace: ReplaceOption = False,
+    as_json: JsonOption = False,
     errata: SignedErrata,
 ) -> None:
     """Score runs side by side, with intervals, bounds and what is missing. Exit status 1 where none has a score.
@@ -137,6 +141,10 @@ def score(
     """
     from medlive.report.tables import WRITERS, write_whole
 
+    if as_json and format_ not in (None, "json"):
+        raise UsageError(f"--json and --format {format_} exclude each other")
+    if as_json:
+        format_ = "json"
     kind = _slice_kind(slice_)
     form = _form(format_, out, kind)
     if out is not None:
@@ -209,12 +217,11 @@ def check_scored(table: "ScoreTable") -> None:
 
 def print_scores(table: "ScoreTable") -> None:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
-    if table.fresh is not None:
-        _print_fresh(table.fresh)
+    _print_fresh(table)
     columns: dict[str, Callable[[ModelScore], object]] = {
         "model": lambda m: m.label,
         "score %": lambda m: _percent(m.overall.mean),
-        "95 % interval": lambda m: _interval(m.overall.low, m.overall.high),
+        "95 % interval": lambda m: _interval_of(m.overall),
     }
     for metric in table.companion_metrics:
         columns[f"{metric.value} %"] = partial(_companion, metric.value)
@@ -230,11 +237,18 @@ def print_scores(table: "ScoreTable") -> None:
     if table.drops:
         columns["drop past its cutoff"] = lambda m: _drop_flag(table.drops.get(m.label))
     print_records(_title(table), table.models, columns)
+    _print_few((model.label, model.overall.why) for model in table.models)
+    _print_few(
+        (f"{pair.first} and {pair.second}", pair.why) for pair in table.comparisons
+    )
     _print_beside(table)
     differing = [one for one in table.coverage if one.missing]
     if differing:
         print_records(
-            f"models scored on differing cases; --cases common takes the {table.common} common ones",
+            _marked(
+                f"models scored on differing cases; --cases common takes the {table.common} common ones",
+                table,
+            ),
             differing,
             {
                 "model": lambda c: c.label,
@@ -256,14 +270,15 @@ def _print_beside(table: "ScoreTable") -> None:
     from medlive.evaluation.scoring.metrics import CORE_POINTS
 
     print_records(
-        f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
+        _marked(
+            f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
+            table,
+        ),
         table.models,
         {
             "model": lambda m: m.label,
             "core %": lambda m: _percent(m.companions.core.mean),
-            "95 % interval": lambda m: _interval(
-                m.companions.core.low, m.companions.core.high
-            ),
+            "95 % interval": lambda m: _interval_of(m.companions.core),
             "n": lambda m: m.companions.core.n,
             "characters": lambda m: _whole(m.companions.characters),
         },
@@ -272,7 +287,7 @@ def _print_beside(table: "ScoreTable") -> None:
     beside = table.beside
     if beside.agreement:
         print_records(
-            "the complete score against the paper score",
+            _marked("the complete score against the paper score", table),
             beside.agreement,
             {
                 "over": lambda a: a.over,
@@ -282,7 +297,10 @@ def _print_beside(table: "ScoreTable") -> None:
             },
         )
     print_records(
-        "scores against the answers' length in characters; partial: given model and case",
+        _marked(
+            "scores against the answers' length in characters; partial: given model and case",
+            table,
+        ),
         beside.lengths,
         {
             "score": lambda c: c.figure,
@@ -302,16 +320,22 @@ def _r(correlation: float | None) -> str | None:
     return None if correlation is None else f"{correlation:z.3f}"
 
 
-def _print_fresh(fresh: "FreshRanking") -> None:
+def _print_fresh(table: "ScoreTable") -> None:
+    fresh = table.fresh
+    if fresh is None:
+        return
     which = f"after {fresh.after}, the latest cutoff ({', '.join(fresh.set_by)})"
     if fresh.models:
         print_records(
-            f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
+            _marked(
+                f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
+                table,
+            ),
             fresh.models,
             {
                 "model": lambda m: m.label,
                 "score %": lambda m: _percent(m.overall.mean),
-                "95 % interval": lambda m: _interval(m.overall.low, m.overall.high),
+                "95 % interval": lambda m: _interval_of(m.overall),
                 "n": lambda m: m.overall.n,
                 "tie group": lambda m: m.standing and m.standing.group,
             },
@@ -333,7 +357,7 @@ def _drop_flag(drop: "Drop | None") -> str | None:
 
 def print_slice(table: "ScoreTable", kind: str) -> None:
     """One kind of slice for people, value by value; a slice under 30 cases is dim."""
-    from medlive.evaluation.scoring.estimates import CUTOFF, FEW
+    from medlive.evaluation.scoring.estimates import AXES_DIFFER, AXIS, CUTOFF, FEW
 
     if kind == ERRORS:
         _print_errors(table)
@@ -350,9 +374,7 @@ def print_slice(table: "ScoreTable", kind: str) -> None:
             kind: lambda row: row[1].value,
             "model": lambda row: row[0],
             "%": lambda row: _percent(row[1].estimate.mean),
-            "95 % interval": lambda row: _interval(
-                row[1].estimate.low, row[1].estimate.high
-            ),
+            "95 % interval": lambda row: _interval_of(row[1].estimate),
             "n": lambda row: row[1].estimate.n,
             "bounds %": lambda row: _interval(
                 row[1].estimate.least, row[1].estimate.most
@@ -360,6 +382,9 @@ def print_slice(table: "ScoreTable", kind: str) -> None:
         },
         dim=lambda row: row[1].estimate.few,
     )
+    if kind == AXIS:
+        echo(AXES_DIFFER)
+    _print_few((f"{one.value}, {label}", one.estimate.why) for label, one in slices)
     if kind == CUTOFF:
         for model in table.models:
             if model.cutoff is None:
@@ -367,6 +392,9 @@ def print_slice(table: "ScoreTable", kind: str) -> None:
 
 
 def _print_errors(table: "ScoreTable") -> None:
+    """The error rates by axis."""
+    from medlive.evaluation.scoring.estimates import AXES_DIFFER
+
     axes = []
     for model in table.models:
         axes += [(model.label, axis) for axis in model.axes]
@@ -378,10 +406,12 @@ def _print_errors(table: "ScoreTable") -> None:
             "axis": lambda row: row[1].axis,
             "model": lambda row: row[0],
             "error rate %": lambda row: _percent(row[1].rate),
-            "95 % interval": lambda row: _interval(row[1].low, row[1].high),
+            "95 % interval": lambda row: _interval_of(row[1]),
             "graded criteria": lambda row: row[1].n,
         },
     )
+    echo(AXES_DIFFER)
+    _print_few((f"{axis.axis}, {label}", axis.why) for label, axis in axes)
 
 
 def _title(table: "ScoreTable") -> str:
@@ -389,10 +419,18 @@ def _title(table: "ScoreTable") -> str:
     # Where no criterion was added, the two metrics are one: no finding.
     same = table.beside.advice_only and table.metric.clips_cases
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
-    return (
-        f"{table.metric.value} metric{equal} on {rests_on([m.run for m in table.models])}; {table.basis.value} cases "
-        f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}"
+    graders = rests_on([m.run for m in table.models])
+    return _marked(
+        f"{table.metric.value} metric{equal} on {graders}; {table.basis.value} cases "
+        f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}",
+        table,
     )
+
+
+def _marked(title: str, table: Any) -> str:
+    from medlive.evaluation.scoring.refusals import marked
+
+    return marked(title, table.overridden)
 
 
 def rests_on(runs: "Sequence[GradedRun]") -> str:
@@ -411,6 +449,25 @@ def _percent(share: float | None) -> str | None:
 
 def _interval(low: float | None, high: float | None) -> str | None:
     return None if low is None else f"{_percent(low)} to {_percent(high)}"
+
+
+def _interval_of(estimate: "Estimate | AxisErrors") -> str | None:
+    """The interval, or that there is too little for one; `_print_few` gives the reason."""
+    from medlive.statistics.intervals import TOO_FEW
+
+    if estimate.low is None and estimate.why:
+        return TOO_FEW
+    return _interval(estimate.low, estimate.high)
+
+
+def _print_few(reasons: Iterable[tuple[str, str]]) -> None:
+    """Why figures have no interval, those of one reason together."""
+    names_by_reason: dict[str, list[str]] = {}
+    for name, why in reasons:
+        if why:
+            names_by_reason.setdefault(why, []).append(name)
+    for why, names in names_by_reason.items():
+        echo(f"{why}: {some(names)}")
 
 
 def _count(rates: "Rates", count: int, name: str) -> str:
@@ -529,7 +586,8 @@ def contamination(
     for model in found.models:
         if model.cutoff:
             notes += [f"{model.label}: {note}" for note in model.notes]
-    show = partial(_print, found, arms, rests_on([m.run for m in table.models]))
+    on = _marked(rests_on([model.run for model in table.models]), table)
+    show = partial(_print, found, arms, on)
     print_result(plain, as_json, show, notes=notes)
 
 
@@ -573,7 +631,8 @@ def _print(
             "n",
         ],
         map(_more_cells, known),
-        title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure",
+        title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
+        f"on {cases_and_graders}",
     )
     if (pooled := found.pooled) is not None:
         effect = f"{_points(pooled.effect)} {_rests(pooled)}"

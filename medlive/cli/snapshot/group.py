@@ -29,7 +29,7 @@ from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
 from medlive.printable import printable
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
-from medlive.snapshot.load import load_snapshot
+from medlive.snapshot.load import open_snapshot
 
 if TYPE_CHECKING:
     from medlive.snapshot.manifest import Manifest
@@ -70,7 +70,7 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
     """Show what a snapshot holds and how it was made, from its manifest."""
     from medlive.service.paths import snapshot_folder
 
-    snapshot = load_snapshot(snapshot_folder(load_settings().settings, path))
+    snapshot = open_snapshot(snapshot_folder(load_settings().settings, path))
     manifest = snapshot.manifest
     print_result(manifest.model_dump(mode="json"), as_json, lambda: _print(manifest))
 
@@ -259,7 +259,7 @@ def export(
             f"{out.name!r} has no known suffix",
             hint="--format livemedbench, jsonl, csv or parquet",
         )
-    loaded = load_snapshot(snapshot, verify=not unverified, public_key=public_key)
+    loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
     done = export_slice(loaded.filter(**part.given()), out, chosen_format)
     manifest = loaded.manifest
     value = attributes(done, "path format cases criteria digest snapshot_digest=source")
@@ -326,6 +326,8 @@ def fetch(
             else ", but steps were skipped: medlive snapshot verify names them"
         )
     )
+    if done.why_not:
+        say("not publishable: " + "; ".join(done.why_not))
     if done.errata_kept is not None:
         say(f"the errata here were kept: {done.errata_kept}")
     if done.errata:

@@ -56,10 +56,10 @@ def prove(
     call was answered.
     """
     from medlive.service.paths import snapshot_folder
-    from medlive.snapshot.load import load_snapshot
+    from medlive.snapshot.load import open_snapshot
 
     folder = snapshot_folder(read_settings(), snapshot)
-    loaded = load_snapshot(folder, verify=not unverified)
+    loaded = open_snapshot(folder, verify=not unverified)
     budget = calls.budget()
     work = _prove(loaded, out, (prober, prober_url, prober_key_env), by, calls, budget)
     found = wait_for(work)

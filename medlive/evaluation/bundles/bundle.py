@@ -6,7 +6,7 @@ in canonical form, so the same run gives the same bytes (docs/leaderboard.md).
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, astuple, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
@@ -51,6 +51,7 @@ from medlive.evaluation.scoring.errata import (
 )
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import Estimate, ScoreTable, score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.errata import Errata
@@ -61,8 +62,9 @@ if TYPE_CHECKING:
 
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
-SCORES_VERSION: Final = 3
-"""The `format_version` of `scores.json`; version 1 had other intervals, version 2 no complete and no core score."""
+SCORES_VERSION: Final = 4
+"""The `format_version` of `scores.json`; version 1 had other intervals, version 2 no complete and no core score,
+version 3 intervals of too few cases."""
 _METRICS: Final = (Metric.COMPLETE, Metric.PAPER, Metric.PUBLISHED)
 """Those that a bundle holds; rates, errors and warnings are of the first, over criteria of every origin."""
 _NOWHERE: Final = Path(os.devnull, "bundle")
@@ -314,7 +316,9 @@ def bundle_scores(
     """
     run = scored_part(run, errata)
     tables = {
-        metric: score_runs([run], metric=metric, draws=draws, seed=seed)
+        metric: score_runs(
+            [run], metric=metric, draws=draws, seed=seed, allow=EVERYTHING
+        )
         for metric in _METRICS
     }
     found = {metric.value: _metric_scores(table) for metric, table in tables.items()}
@@ -378,8 +382,15 @@ def errata_of(
 
 
 def _estimate(one: Estimate) -> dict[str, Any]:
-    names = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over")
-    return dict(zip(names, astuple(one), strict=True))
+    return {
+        "n": one.n,
+        "mean": one.mean,
+        "ci_low": one.low,
+        "ci_high": one.high,
+        "least": one.least,
+        "most": one.most,
+        "bounds_over": one.of,
+    }
 
 
 def case_digests(cases: tuple[EvaluationCase, ...]) -> list[list[str]]:

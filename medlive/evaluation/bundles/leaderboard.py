@@ -1,7 +1,7 @@
 """Rank verified bundles: one ranking for each set of cases, template and grader, each model once."""
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from medlive.evaluation.runs.folder import GRADES, TemplateUse
 from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import ScoreTable, score_runs
 from medlive.integrity.checks import Trust
 
@@ -63,12 +64,16 @@ def rank_bundles(
     seed: int = 0,
     errata: ErrataMode = ErrataMode.WARN,
     most_unscored: float = MOST_UNSCORED,
+    allow: Collection[Allow] = (),
 ) -> Leaderboard:
     """Rank verified bundles, those with the same cases, template and grader together.
 
     A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn is left out for
     all entries of its ranking. With `errata` "apply" what locally known errata withdraw is left out too; bundles
     with a larger share of cases without a score than `most_unscored` are not ranked.
+
+    Raises:
+        Misleading: If bundles must not be published, and `allow` does not override it.
     """
     unranked: list[tuple[BundleReport, str]] = []
     seen: dict[object, tuple[str, object]] = {}
@@ -88,7 +93,7 @@ def rank_bundles(
         listed = [report for report, _ in entries]
         left_out = _left_out(listed, errata)
         runs = [_named(report, run, left_out) for report, run in entries]
-        table = score_runs(runs, metric=metric, draws=draws, seed=seed)
+        table = score_runs(runs, metric=metric, draws=draws, seed=seed, allow=allow)
         notes = tuple(_notes(listed, left_out, errata))
         rankings.append(Ranking(conditions, table, tuple(listed), left_out, notes))
     return Leaderboard(tuple(rankings), tuple(unranked))

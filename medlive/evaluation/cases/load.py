@@ -12,7 +12,7 @@ from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmar
 from medlive.evaluation.cases.livemedbench import read_cases
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.integrity.folder import TooLong, read_small
-from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import SnapshotCase
 from medlive.threads.model import Role, Thread
@@ -28,7 +28,7 @@ def load_cases(
     """
     place = Path(path)
     if place.is_dir():
-        return from_snapshot(load_snapshot(place, verify=verify))
+        return from_snapshot(open_snapshot(place, verify=verify))
     if place.is_file():
         if (chosen := format_ or format_of(place)) is not Format.LIVEMEDBENCH:
             return read_benchmark(place, chosen)

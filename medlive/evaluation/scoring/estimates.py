@@ -17,8 +17,10 @@ from medlive.statistics.bootstrap import (
     bootstrap_ratios,
     bounds_of,
     cluster_counts,
+    cluster_sums,
+    support,
 )
-from medlive.statistics.intervals import mean_bounds
+from medlive.statistics.intervals import mean_bounds, support_of
 
 Places = NDArray[np.int_]
 
@@ -38,6 +40,11 @@ SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
 _TIERS: Final = ("low", "medium", "high")
 AXIS: Final = "axis"
 """Slices that score cases only by one axis's criteria; cases without positive points on it are left out."""
+AXES_DIFFER: Final = (
+    "Axes cannot be compared with one another: an answer that says nothing errs on 100 % of Completeness and on "
+    "68 % of Safety, because axes differ in how many of their criteria are penalties. Compare models within an axis."
+)
+"""What a reader of figures by axis must know; the shares are those of a snapshot's criteria with points above 0."""
 CUTOFF: Final = "cutoff"
 """Slices of a model's cases by its cutoff: `UP_TO` and `AFTER`."""
 UP_TO: Final = "up to the cutoff"
@@ -63,6 +70,8 @@ class Estimate:
     most: float
     of: int
     """The number of cases in the bounds: n and those without a point score."""
+    why: str = ""
+    """Why there is no interval, where there is a mean and none."""
 
     @property
     def few(self) -> bool:
@@ -89,6 +98,8 @@ class AxisErrors:
     low: float | None = None
     """The 95 % interval of the rate; cases are drawn, with all their criteria."""
     high: float | None = None
+    why: str = ""
+    """Why there is no interval."""
 
     @property
     def rate(self) -> float | None:
@@ -309,6 +320,10 @@ class Grid:
                 rates = wrong.sum(axis=0) / np.maximum(graded.sum(axis=0), 1)
                 counts = cluster_counts(graded > 0, self.clusters)
                 ends = np.stack(mean_bounds(rates, drawn[:, 0].std(axis=0), counts))
+                rarer = np.where(rates <= 0.5, wrong, graded - wrong)
+                based_on = support_of(cluster_sums(rarer, self.clusters), counts)
+                ends = np.where(based_on.enough(), ends, np.nan)
+                reasons = based_on.reasons()
                 for column, place in enumerate(batch.models):
                     n, errors = (
                         int(graded[:, column].sum()),
@@ -316,7 +331,14 @@ class Grid:
                     )
                     if n:
                         out[place].append(
-                            AxisErrors(axis, n, errors, *map(_end, ends[:, column]))
+                            AxisErrors(
+                                axis=axis,
+                                n=n,
+                                errors=errors,
+                                low=_end(ends[0, column]),
+                                high=_end(ends[1, column]),
+                                why=reasons[column],
+                            )
                         )
         return [tuple(found) for found in out]
 
@@ -361,16 +383,18 @@ class Grid:
             clusters = None if self.clusters is None else self.clusters[rows]
             ends = np.stack(bounds_of(points[0][rows], drawn[:, group], clusters))
             ends = np.clip(ends, 0.0, 1.0) if self._clips_mean else ends
+            reasons = support(points[0][rows], clusters).reasons()
             out.append(
                 [
                     Estimate(
-                        int(n[i]),
-                        float(mean[i]) if n[i] else None,
-                        _end(ends[0, i]),
-                        _end(ends[1, i]),
-                        float(least[i]),
-                        float(most[i]),
-                        int(of[i]),
+                        n=int(n[i]),
+                        mean=float(mean[i]) if n[i] else None,
+                        low=_end(ends[0, i]),
+                        high=_end(ends[1, i]),
+                        least=float(least[i]),
+                        most=float(most[i]),
+                        of=int(of[i]),
+                        why=reasons[i] if n[i] else "",
                     )
                     for i in range(points[0].shape[1])
                 ]

@@ -16,7 +16,13 @@ from medlive.evaluation.model import (
     grade_keys,
     kind_of,
 )
-from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    SETTLED,
+    RunFolder,
+    grades_of,
+    open_run,
+)
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score
 
 _NAMED: Final = 5
@@ -53,6 +59,8 @@ class GradedRun:
     notes: tuple[str, ...]
     met: Mapping[str, Mapping[str, bool | None]] | None = None
     """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
+    rivals: tuple[str, ...] = ()
+    """Other judges with current verdicts, where nobody chose one; none where people settled the verdicts."""
 
     def verdicts(self, case_id: str) -> Mapping[str, bool | None]:
         """Criterion id → verdict, for one case."""
@@ -128,17 +136,10 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     answers, answer_notes = run.answers()
     grade_notes: list[str] = []
     judges = _read_judges(path / GRADES, grade_notes)
-    notes = []
-    for found in (answer_notes, grade_notes):
-        more = len(found) - _NAMED
-        notes += [
-            *found[:_NAMED],
-            *([f"and {more} more of this kind"] if more > 0 else []),
-        ]
+    notes = [*_first_notes(answer_notes), *_first_notes(grade_notes)]
     if not judges:
-        if judge is not None and any(
-            case.criteria for case, _ in gradable(run.cases, answers)
-        ):
+        graded = gradable(run.cases, answers)
+        if judge is not None and any(case.criteria for case, _ in graded):
             raise UsageError(
                 f"{path}: no judge matches {judge!r}", hint="nothing is graded"
             )
@@ -148,30 +149,14 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
         one: _current(run.cases, answers, one, judges[one].verdicts)
         for one in candidates
     }
-    counts = {
-        one: sum(
-            verdict is not None
-            for by_criterion in met.values()
-            for verdict in by_criterion.values()
-        )
-        for one, met in current.items()
-    }
+    counts = {name: _count_verdicts(met) for name, met in current.items()}
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
     chosen = fullest(counts)
     notes += _judge_notes(judges, counts, chosen)
     log, last = judges[chosen], judges[chosen].last
     reasons = _current(run.cases, answers, chosen, log.reasons) if log.reasons else {}
     met = current[chosen]
-    ungraded = Counter(
-        why
-        for case, of in reasons.items()
-        for cid, why in of.items()
-        if met[case][cid] is None
-    )
-    notes += [
-        f"{n} criteria are ungraded: {reason}"
-        for reason, n in ungraded.most_common(_NAMED)
-    ]
+    notes += _ungraded_notes(reasons, met)
     grader = Grader(
         last.engine,
         last.model,
@@ -180,9 +165,57 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
         last.prompt,
         chosen,
     )
-    grades = _GradeBook(run, answers, chosen)
     return GradedRun(
-        run, run.info.model, answers, grades, grader, tuple(notes), current[chosen]
+        run=run,
+        label=run.info.model,
+        answers=answers,
+        grades=_GradeBook(run, answers, chosen),
+        grader=grader,
+        notes=tuple(notes),
+        met=met,
+        rivals=_rivals(judges, counts, chosen),
+    )
+
+
+def _first_notes(notes: list[str]) -> list[str]:
+    """The first notes of a kind, and how many more there are."""
+    more = len(notes) - _NAMED
+    if more <= 0:
+        return notes
+    return [*notes[:_NAMED], f"and {more} more of this kind"]
+
+
+def _count_verdicts(met: Mapping[str, Mapping[str, bool | None]]) -> int:
+    total = 0
+    for verdicts in met.values():
+        total += sum(verdict is not None for verdict in verdicts.values())
+    return total
+
+
+def _ungraded_notes(
+    reasons: Mapping[str, Mapping[str, str]],
+    met: Mapping[str, Mapping[str, bool | None]],
+) -> list[str]:
+    """The commonest reasons why criteria have no verdict."""
+    counts: Counter[str] = Counter()
+    for case_id, by_criterion in reasons.items():
+        for criterion_id, reason in by_criterion.items():
+            if met[case_id][criterion_id] is None:
+                counts[reason] += 1
+    return [
+        f"{n} criteria are ungraded: {reason}"
+        for reason, n in counts.most_common(_NAMED)
+    ]
+
+
+def _rivals(
+    judges: Mapping[str, _JudgeLog], counts: Mapping[str, int], chosen: str
+) -> tuple[str, ...]:
+    """The other judges with current verdicts; settling two judges is a choice already."""
+    if judges[chosen].last.engine == SETTLED:
+        return ()
+    return tuple(
+        judges[judge].name for judge, n in counts.items() if judge != chosen and n
     )
 
 

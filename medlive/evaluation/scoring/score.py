@@ -1,7 +1,7 @@
 """Score runs in one table: every figure with its n, its 95 % interval and its bounds, and with warnings."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
@@ -48,6 +48,13 @@ from medlive.evaluation.scoring.published import (
     MonthTable,
     scores_of_files,
     table_of_figures,
+)
+from medlive.evaluation.scoring.refusals import (
+    Allow,
+    Objection,
+    check_figures,
+    judge_of,
+    unpublishable_reasons,
 )
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -178,6 +185,8 @@ class ScoreTable:
     drops: Mapping[str, Drop] = field(default_factory=dict)
     """Label → the drop past the model's cutoff where it survives Holm's correction, which p holds."""
     window: Window = ALWAYS
+    overridden: tuple[Objection, ...] = ()
+    """What would mislead and was allowed, to be printed with every figure."""
 
     @property
     def companion_metrics(self) -> tuple[Metric, ...]:
@@ -201,6 +210,7 @@ def score_runs(
     basis: CaseBasis = CaseBasis.OWN,
     registry: Registry = EMPTY,
     window: Window = ALWAYS,
+    allow: Collection[Allow] = (),
 ) -> ScoreTable:
     """Score runs in one table, with the same bootstrap draws of cases for all of them.
 
@@ -214,25 +224,19 @@ def score_runs(
         basis: Score each model on its own cases, or all on their common cases.
         registry: The models' knowledge cutoffs, for the slices before and after them.
         window: The days of posting that are scored.
+        allow: What would make figures mislead and is overridden; the table says so.
 
     Raises:
+        Misleading: If the figures would mislead, and `allow` does not override why.
         UsageError: If there is no run, the runs' graders are of different engines, or the models have no case in
             common.
         CheckFailed: If errata leave no case of a run.
     """
     if not runs:
         raise UsageError("expected at least one run to score")
-    # Who made imported verdicts is unknown, so no engine is.
-    engines = sorted(
-        {run.grader.engine for run in runs if run.grader and _known(run.grader)}
-    )
-    if len(engines) > 1:
-        hint = "score them apart, or choose one grader with --judge"
-        raise UsageError(
-            f"the runs were graded by different engines: {', '.join(engines)}",
-            hint=hint,
-        )
+    _check_engines(runs)
     runs = labelled(runs)
+    overridden = tuple(check_figures(runs, allow))
     whole = [run.run.cases for run in runs]
     runs = runs if errata is None else _after_errata(runs, errata)
     if window != ALWAYS:
@@ -255,11 +259,7 @@ def score_runs(
     )
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
     overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
-    means = {
-        label: e.mean
-        for label, e in zip(labels, overall, strict=True)
-        if e.mean is not None
-    }
+    means = _means(labels, overall)
     standings = {s.name: s for s in tie_groups(means, comparisons)}
     companions = beside(runs, scored, metric, draws=draws, seed=seed)
     models = [
@@ -302,7 +302,28 @@ def score_runs(
         fresh=rank_fresh(labels, scored, cutoffs, metric, draws=draws, seed=seed),
         drops=significant_drops(labels, scored, cutoffs, draws=draws, seed=seed),
         window=window,
+        overridden=overridden,
     )
+
+
+def _check_engines(runs: Sequence[GradedRun]) -> None:
+    """Raise UsageError for graders of several engines; who made imported verdicts is unknown."""
+    engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
+    if len(engines) > 1:
+        names = ", ".join(sorted(engines))
+        raise UsageError(
+            f"the runs were graded by different engines: {names}",
+            hint="score them apart, or choose one grader with --judge",
+        )
+
+
+def _means(labels: Sequence[str], overall: Sequence[Estimate]) -> dict[str, float]:
+    """The means by label, of models that have one."""
+    means = {}
+    for label, estimate in zip(labels, overall, strict=True):
+        if estimate.mean is not None:
+            means[label] = estimate.mean
+    return means
 
 
 def _rank(model: ModelScore) -> tuple[bool, float, str]:
@@ -471,15 +492,7 @@ def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
     for what, values in (
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         ("cases", {r.run.info.cases.rows for r in runs}),
-        # The graders of imported verdicts are unknown: their judge only names the file.
-        (
-            "graders",
-            {
-                r.grader.judge if _known(r.grader) else IMPORTED
-                for r in runs
-                if r.grader
-            },
-        ),
+        ("graders", {judge_of(r.grader) for r in runs if r.grader}),
         ("prompt templates", {r.run.info.template.name for r in runs}),
     ):
         if len(values) > 1:
@@ -505,10 +518,8 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
     yield from note_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
-    elif run.grader.engine == "rules":
-        yield "not publishable: graded by the rules engine"
-    if run.run.info.engine == "rules":
-        yield "not publishable: answered by the rules engine"
+    for why in unpublishable_reasons(run):
+        yield f"not publishable: {why}"
     if run.grader is not None and any(
         name != run.grader.model for name in run.grader.answered_by
     ):
@@ -517,17 +528,13 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
 
 def _case_warnings(run: GradedRun) -> Iterator[str]:
     cases = run.run.info.cases
-    if cases.publishable is False:
-        yield f"not publishable: the snapshot {cases.name} is not ({'; '.join(cases.notes) or 'no reason given'})"
-    elif cases.notes:
+    if cases.publishable is not False and cases.notes:
         more = (
             f"; and {len(cases.notes) - 1} more in its run.json"
             if len(cases.notes) > 1
             else ""
         )
         yield f"noted when {cases.name} was read: {cases.notes[0][:200]}{more}"
-    if cases.verified is False:
-        yield f"not publishable: the snapshot {cases.name} was not verified"
     if cases.selection is not None:
         values = {
             k: v if isinstance(v, list | tuple) else [v]

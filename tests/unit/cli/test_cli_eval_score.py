@@ -67,6 +67,10 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         ).out
         == printed.out
     )
+    assert (
+        instance.here("eval", "score", *runs, *few, "--json").out
+        == instance.here("eval", "score", *runs, *few, "--format", "json").out
+    )
     for name in ("json", "csv", "tsv"):
         file = folder / f"out.{name}"
         done = instance.here("eval", "score", *runs, *few, "--out", str(file))
@@ -98,6 +102,7 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
     [
         (("--slice", "colour"), "choose month"),
         (("--format", "xlsx"), "choose table"),
+        (("--format", "csv", "--json"), "exclude each other"),
         (("--format", "parquet"), "--out"),
         (("--format", "json", "--slice", "month"), "--slice"),
         (("--out", "x.xlsx"), "ending names no format"),

@@ -414,7 +414,7 @@ def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
         for note in report.notes
     )
     scores = json.loads(files[SCORES])
-    scores["paper"]["overall"]["ci_low"] += 0.01
+    scores["paper"]["overall"]["mean"] += 0.01
     spoilt = room.verify(
         sealed(files | {SCORES: encode_document(scores), BUNDLE: encode_document(info)})
     )
@@ -431,7 +431,7 @@ def test_scores_of_another_version_are_refused_in_plain_words(room: Room) -> Non
     assert numbers(report) == [4]
     (finding,) = report.failed[0].findings
     assert (finding.expected, finding.got) == (
-        "format_version 3; make the bundle again",
+        "format_version 4; make the bundle again",
         "1",
     )
     assert "earlier step" in report.steps[11].why

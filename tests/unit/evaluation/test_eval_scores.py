@@ -26,6 +26,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
+from medlive.evaluation.scoring.refusals import Allow, Misleading
 from medlive.evaluation.scoring.score import load_graded, month_table, score_runs
 from tests.support.published import published_table
 from tests.unit.evaluation.conftest import (
@@ -176,9 +177,8 @@ async def test_scores_carry_n_interval_bounds_slices_and_axis_errors(
         assert overall.n == overall.of == len(scores) == 24
         assert overall.few
         assert overall.mean == pytest.approx(sum(scores) / 24)
-        assert overall.low is not None
-        assert overall.high is not None
-        assert overall.low <= (overall.mean or 0) <= overall.high
+        assert (overall.low, overall.high) == (None, None)
+        assert "24 threads" in overall.why
         assert overall.least == pytest.approx(overall.most)
         kinds = {s.kind for s in model.slices}
         assert kinds == {
@@ -357,8 +357,11 @@ def test_responses_come_as_list_or_dict_and_a_failure_is_no_answer(
 
 async def test_what_may_not_be_published_is_said(tmp_path: Path) -> None:
     run = await graded(tmp_path / "r", 0.5, "cand-1", n=3, engine="rules")
-    table = score_runs([load_graded(run)], draws=10)
+    with pytest.raises(Misleading):
+        score_runs([load_graded(run)], draws=10)
+    table = score_runs([load_graded(run)], draws=10, allow=[Allow.NOT_PUBLISHABLE])
     assert any("rules engine" in w for w in table.warnings)
+    assert [objection.allow for objection in table.overridden] == ["not-publishable"]
     with pytest.raises(UsageError):
         score_runs([])
 

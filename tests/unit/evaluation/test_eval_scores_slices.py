@@ -29,6 +29,7 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import RunInfo
 from medlive.evaluation.scoring.graded import Grader, load_graded
 from medlive.evaluation.scoring.metrics import Metric, case_score
+from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (
     AFTER,
     AXIS,
@@ -220,7 +221,7 @@ def test_a_part_of_the_cases_and_a_snapshot_that_nobody_verified_are_said() -> N
         part,
         run=replace(part.run, info=part.run.info.model_copy(update={"cases": use})),
     )
-    said = score_runs([whole, part], draws=2).warnings
+    said = score_runs([whole, part], draws=2, allow=EVERYTHING).warnings
     assert "b: only on 40 cases of 2026.W47, by source dxy, sdn, limit 40" in said
     assert "b: not publishable: the snapshot 2026.W47 was not verified" in said
     assert (
@@ -236,7 +237,8 @@ def test_what_holds_of_many_models_is_said_once_and_what_is_tied_only_where_it_s
     runs = [
         replace(run_of(name, CASES[:4], [0.5] * 4), grader=rules) for name in "abcdefg"
     ]
-    said = [w for w in score_runs(runs, draws=2).warnings if "publishable" in w]
+    table = score_runs(runs, draws=2, allow=EVERYTHING)
+    said = [w for w in table.warnings if "publishable" in w]
     assert said == [
         "a, b, c, d, e and 2 more: not publishable: graded by the rules engine"
     ]
@@ -548,7 +550,7 @@ def test_who_graded_imported_verdicts_is_unknown_and_not_another_for_each_file()
     assert "a, b: the grader is unknown" in said
     known = replace(runs[1], grader=replace(by_file, engine="openai"))
     assert "differ in their graders" in " ".join(
-        score_runs([runs[0], known], draws=10).warnings
+        score_runs([runs[0], known], draws=10, allow=EVERYTHING).warnings
     )
 
 

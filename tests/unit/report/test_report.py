@@ -27,6 +27,7 @@ from medlive.evaluation.scoring.errata import (
     FoundErrata,
     RunErrata,
 )
+from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (
     GradedRun,
     ScoreTable,
@@ -82,7 +83,7 @@ def table_of(
         for k in range(models)
     ]
     graded = [edit(load_graded(path)) for path in paths]
-    return score_runs(graded, draws=50, registry=registry)
+    return score_runs(graded, draws=50, registry=registry, allow=EVERYTHING)
 
 
 class Checker(HTMLParser):
@@ -286,7 +287,7 @@ def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
 
 
 def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
-    table = table_of(tmp_path)
+    table = table_of(tmp_path, n=80)
     out = write_report(table, tmp_path / "out").page.parent
     scores = json.loads((out / "scores.json").read_text("utf-8"))
     assert (scores["metric"], scores["advice_only"]) == ("complete", True)

@@ -83,7 +83,7 @@ def test_a_handful_of_cases_proves_nothing() -> None:
     assert (lonely.n, lonely.difference, lonely.p_holm) == (0, None, 1.0)
 
 
-@pytest.mark.parametrize("n", [6, 9, 40, 400])
+@pytest.mark.parametrize("n", [40, 400])
 def test_p_of_a_pair_is_the_paired_t_tests_down_to_what_signs_can_show(n: int) -> None:
     rng = np.random.default_rng(n)
     # Beyond [0, 1] the interval is Student's; within, it comes to the same for many items.

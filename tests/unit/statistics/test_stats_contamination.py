@@ -234,10 +234,12 @@ def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
 def test_an_adjustment_by_one_stratum_is_the_drop(seed: int) -> None:
     rng = np.random.default_rng(seed)
     # Beyond [0, 1] both intervals are percentiles of the same draws.
-    values, sides = 10 * rng.random(30), np.where(rng.random(30) < 0.5, 0, 1)
+    values, sides = 10 * rng.random(120), np.where(rng.random(120) < 0.5, 0, 1)
     sides[:2] = 0, 1
     plain = drop(values, sides, draws=40, seed=seed)
-    same = adjusted_drop(values, sides, np.zeros(30, dtype=int), 1, draws=40, seed=seed)
+    same = adjusted_drop(
+        values, sides, np.zeros(120, dtype=int), 1, draws=40, seed=seed
+    )
     assert same.difference == pytest.approx(plain.difference)
     assert (same.low, same.high) == (
         pytest.approx(plain.low),

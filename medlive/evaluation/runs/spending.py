@@ -1,0 +1,56 @@
+"""What a run folder has cost so far, by its logs."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from medlive.evaluation.log import Lines, rows_of
+from medlive.evaluation.model import Origin
+from medlive.llm.wire import Price
+
+LOGS: Final = ("responses.jsonl", "grades.jsonl", "repeats.jsonl", "direct.jsonl")
+"""The logs of a run folder whose rows hold the usage of calls."""
+_SHARED: Final = (Origin.CACHE.value, Origin.IMPORT.value)
+
+
+class Spent(NamedTuple):
+    """What the calls on record cost."""
+
+    usd: float
+    unpriced: int
+    """Calls whose cost is not on record and that no price was given for."""
+
+
+def spent_of(run_dir: Path, price: Price | None = None) -> Spent:
+    """Sum up what a run folder cost.
+
+    Args:
+        run_dir: The run folder; without one, nothing is spent.
+        price: For calls whose cost is not on record.
+
+    Raises:
+        BadInput: If a log cannot be read.
+    """
+    usd, unpriced = 0.0, 0
+    for usage in _usages(run_dir):
+        cost = usage.get("cost_usd")
+        if cost is None and price is not None:
+            cost = price.cost(
+                usage.get("input_tokens", 0),
+                usage.get("cached_tokens", 0),
+                usage.get("output_tokens", 0),
+            )
+        if cost is None:
+            unpriced += 1
+        else:
+            usd += cost
+    return Spent(usd, unpriced)
+
+
+def _usages(run_dir: Path) -> Iterator[Mapping[str, Any]]:
+    """The usage of each call that this folder paid for."""
+    for name in LOGS:
+        for _, row in rows_of(run_dir / name, Lines()):
+            usage = row.get("usage")
+            if usage and row.get("origin") not in _SHARED:
+                yield usage

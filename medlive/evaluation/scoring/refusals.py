@@ -1,0 +1,157 @@
+"""What would make a figure mislead, and so is refused unless the user allows it by name."""
+
+from collections.abc import Collection, Iterator, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from medlive.errors import CheckFailed
+from medlive.evaluation.log import some
+from medlive.evaluation.model import CaseSet
+from medlive.evaluation.runs.folder import IMPORTED, CasesUse
+from medlive.evaluation.scoring.graded import GradedRun, Grader
+
+
+class Allow(StrEnum):
+    """A reason against a figure that `--allow` overrides."""
+
+    MIXED_GRADERS = "mixed-graders"
+    """Runs of different graders in one table."""
+    NOT_PUBLISHABLE = "not-publishable"
+    """Cases, answers or verdicts that must not be published."""
+    SEVERAL_JUDGES = "several-judges"
+    """A run that several judges graded, where nobody chose one."""
+
+
+class Misleading(CheckFailed):
+    """A figure would mislead."""
+
+
+class Objection(NamedTuple):
+    """A reason against a figure."""
+
+    allow: Allow
+    """What overrides it."""
+    why: str
+
+
+EVERYTHING: Final = frozenset(Allow)
+"""Overrides every objection."""
+
+
+def check_figures(
+    runs: Sequence[GradedRun], allowed: Collection[Allow]
+) -> list[Objection]:
+    """Check that figures of these runs, side by side, do not mislead.
+
+    Args:
+        runs: The runs of one table.
+        allowed: The objections that are overridden.
+
+    Returns:
+        What is overridden, to be printed with the figures.
+
+    Raises:
+        Misleading: If an objection is not overridden; the hint names the options that would.
+    """
+    return override(list(objections(runs)), allowed)
+
+
+def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> None:
+    """Check before money is spent that figures on these cases would not mislead.
+
+    Args:
+        cases: What is asked about.
+        grader: The engine that will grade.
+        allowed: The objections that are overridden.
+
+    Raises:
+        Misleading: If an objection is not overridden.
+    """
+    reasons = [*_case_reasons(cases), *_grader_reasons(grader)]
+    override([_unpublishable(why) for why in reasons], allowed)
+
+
+def override(found: Sequence[Objection], allowed: Collection[Allow]) -> list[Objection]:
+    """Return the objections, all of them allowed. Raises Misleading for any that is not."""
+    refused = [objection for objection in found if objection.allow not in allowed]
+    if refused:
+        names = dict.fromkeys(objection.allow for objection in refused)
+        options = " ".join(f"--allow {name}" for name in names)
+        hint = f"{options} shows the figures all the same, marked with the reason"
+        if Allow.SEVERAL_JUDGES in names or Allow.MIXED_GRADERS in names:
+            hint = f"choose one grader with --judge; or {hint}"
+        reasons = "; ".join(objection.why for objection in refused)
+        raise Misleading(f"the figures would mislead: {reasons}", hint=hint)
+    return list(found)
+
+
+def marked(title: str, overridden: Sequence[Objection]) -> str:
+    """A table's title with what was overridden to show it."""
+    names = dict.fromkeys(objection.allow for objection in overridden)
+    if not names:
+        return title
+    return f"{title}; MISLEADING, shown by --allow {', '.join(names)}"
+
+
+def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
+    """All that makes a table of these runs mislead."""
+    judges = {judge_of(run.grader) for run in runs if run.grader}
+    if len(judges) > 1:
+        graders = sorted({_name(run.grader) for run in runs if run.grader})
+        why = f"the runs were graded by {len(judges)} graders ({'; '.join(graders)})"
+        yield Objection(
+            Allow.MIXED_GRADERS, f"{why}, and their scores cannot be ranked together"
+        )
+    labels_by_reason: dict[Objection, list[str]] = {}
+    for run in runs:
+        for objection in _objections_to(run):
+            labels_by_reason.setdefault(objection, []).append(run.label)
+    for objection, labels in labels_by_reason.items():
+        yield objection._replace(why=f"{some(labels)}: {objection.why}")
+
+
+def judge_of(grader: Grader) -> str:
+    """What makes two graders one; the graders of imported verdicts are unknown."""
+    return grader.judge if grader.engine != IMPORTED else IMPORTED
+
+
+def _name(grader: Grader) -> str:
+    return f"{grader.model}, {grader.mode} mode, {grader.judge[:19]}"
+
+
+def _objections_to(run: GradedRun) -> Iterator[Objection]:
+    if run.rivals:
+        assert run.grader is not None  # rivals are judges beside the chosen one
+        yield Objection(
+            Allow.SEVERAL_JUDGES,
+            f"several judges graded this run and --judge chooses none: "
+            f"{_name(run.grader)}; {'; '.join(run.rivals)}",
+        )
+    for why in unpublishable_reasons(run):
+        yield _unpublishable(why)
+
+
+def _unpublishable(why: str) -> Objection:
+    return Objection(Allow.NOT_PUBLISHABLE, f"not publishable: {why}")
+
+
+def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:
+    if cases.publishable is False:
+        reasons = "; ".join(cases.notes) or "no reason given"
+        yield f"the snapshot {cases.name} is not ({reasons})"
+    if cases.verified is False:
+        yield f"the snapshot {cases.name} was not verified"
+
+
+def _grader_reasons(engine: str) -> Iterator[str]:
+    if engine == "rules":
+        yield "graded by the rules engine"
+
+
+def unpublishable_reasons(run: GradedRun) -> Iterator[str]:
+    """Why a run's figures must not be published."""
+    yield from _case_reasons(run.run.info.cases)
+    if run.grader is not None:
+        yield from _grader_reasons(run.grader.engine)
+    if run.run.info.engine == "rules":
+        yield "answered by the rules engine"
