@@ -3,7 +3,7 @@
 Scores of made-up rubrics by Equation 1 (six criteria of 3 to 10 points, a quarter of them negative; ability set so
 that the mean is as stated) and, as the hardest case, scores of 0 or 1; each case alone, or in clusters of 1, 2 and
 3 cases with half of their variance in common. Beside each the percentile of the same draws. Prints the tables of
-docs/intervals.md; exits 1 where a mean or a difference of rubric scores is covered less than .93 times.
+docs/measurements/intervals.md; exits 1 where a mean or a difference of rubric scores is covered less than .93 times.
 Run: `python benchmarks/intervals.py [--experiments 4000]`, about a minute.
 """
 

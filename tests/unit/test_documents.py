@@ -19,9 +19,10 @@ from medlive.config import DATABASE_PARTS  # noqa: E402
 
 _WRITTEN = sorted(
     file
-    for pattern in ("*.md", "docs/*.md", "docs/reference/*.md", "deploy/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "deploy/*.md")
     for file in ROOT.glob(pattern)
-    if file.name != "CHANGELOG.md"  # what was so then
+    # What was so then
+    if file.name != "CHANGELOG.md" and file.parent.name != "decisions"
 )
 _COMMAND = re.compile(
     r"(?:(?<![\w./=-])|(?<=/bin/))(?<!--owner )(?<!install )"
@@ -252,3 +253,12 @@ def test_every_test_that_documents_name_exists(code: list[Place]) -> None:
             if file is None or (test and f"def {test}" not in file.read_text()):
                 faults.append(f"{place.where}: {name}::{test}")
     assert faults == []
+
+
+def test_every_measurement_names_its_date_and_commit() -> None:
+    folder = ROOT / "docs" / "measurements"
+    pages = [file for file in folder.glob("*.md") if file.name != "README.md"]
+    assert pages
+    line = re.compile(r"^Measured on \d{4}-\d\d-\d\d at commit `[0-9a-f]{7,}`\.$", re.M)
+    undated = [file.name for file in pages if not line.search(file.read_text())]
+    assert undated == []
