@@ -12,7 +12,7 @@ test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units clean
+.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -35,6 +35,10 @@ $(VENV)/.integrations: $(VENV)/.dev
 
 $(VENV)/.bench: $(VENV)/.dev
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) bench
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.service
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) docs
 	@touch $@
 
 PYTEST = tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/integrations
@@ -104,6 +108,11 @@ containers: $(VENV)/.dev ## as root: the image and every service of docker-compo
 
 units: $(VENV)/.dev ## as root: the units of deploy/systemd in a container with systemd, by deploy/README.md's lines
 	@$(BIN)/python -m tests.containers.units
+
+docs: $(VENV)/.docs ## the documents as a site in .medlive/docs, which `medlive serve` shows at /docs ([web] docs_folder)
+	@$(BIN)/python docs/references.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built .medlive/docs: open .medlive/docs/index.html, or MEDLIVE_WEB__DOCS_FOLDER=$(CURDIR)/.medlive/docs $(BIN)/medlive serve"
 
 clean: ## stop the demo's database and remove what was made here
 	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop
