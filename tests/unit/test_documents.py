@@ -35,7 +35,7 @@ _PROSE = re.compile(
 """What follows the program's name in sentences that name no command."""
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z/_]*")
 _SPAN = re.compile(r"`([^`\n]+)`")
-_FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.M | re.S)
+_FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.M | re.S)
 _FOLDERS = ("medlive", "docs", "tests", "config", "deploy", "benchmarks", "migrations")
 _PATH = re.compile(rf"(?<![\w/@.-])(?:{'|'.join(_FOLDERS)})/[\w./@-]*\w/?")
 _NO_FILES = {
