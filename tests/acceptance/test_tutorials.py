@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from medlive.db import embedded
 from tests.support.instance import REPOSITORY
 from tests.support.server import own_database
 
@@ -87,7 +89,9 @@ Run = Callable[[list[str]], None]
 @pytest.fixture
 def run(server: str, tmp_path: Path) -> Iterator[Run]:
     """Runs pages one after another in one shell, in a copy of what a clone holds."""
-    clone = tmp_path / "clone"
+    # The embedded server runs as another user, who must get in.
+    clone = Path(tempfile.mkdtemp(prefix="medlive-tutorial-"))
+    clone.chmod(0o755)
     for name in ("medlive", "config", "migrations"):
         shutil.copytree(
             REPOSITORY / name,
@@ -116,9 +120,13 @@ def run(server: str, tmp_path: Path) -> Iterator[Run]:
             for name in names:
                 page = (TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
                 steps += steps_of(page)
+            if any(step.command == "medlive demo" for step in steps):
+                del environment["MEDLIVE_DATABASE_URL"]  # the demo has its own
             check_steps(steps, run_steps(steps, clone, environment))
 
         yield run_pages
+    embedded.stop(clone / "home")
+    shutil.rmtree(clone, ignore_errors=True)
 
 
 def run_steps(steps: list[Step], folder: Path, environment: dict[str, str]) -> str:
