@@ -62,7 +62,7 @@ class RoleSettings(_Section):
     engine: Literal["rules", "recorded", "openai"] = "rules"
     """An OpenAI-compatible endpoint, a file of recorded replies, or rules in code, whose cases are not publishable."""
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
-    base_url: str | None = None
+    base_url: str | None = None  # The endpoint up to /v1, for engine "openai"
     model: str | None = None
     """The model as the endpoint names it."""
     # The environment variable with the key; None for an endpoint without one
@@ -361,7 +361,7 @@ class OidcSection(_Section):
     client_id: str
     """The name that the provider knows medlive by."""
     client_secret_env: str  # The environment variable with the client's secret
-    scope: str = "openid profile email"
+    scope: str = "openid profile email"  # What is asked of the provider
     name_claim: str = "preferred_username"
     """The claim that holds the account's name."""
     # A claim's name, or a path into it, as `realm_access.roles`
