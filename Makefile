@@ -77,6 +77,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry medlive
+	$(BIN)/python deploy/accent.py
 	@large=$$(find medlive migrations benchmarks -name '*.py' | xargs wc -l | awk '$$1 > 750 && $$2 != "total"'); \
 	  [ -z "$$large" ] || { echo "split these files of more than 750 lines:"; echo "$$large"; exit 1; } >&2
 	@deploy/check_migrations.sh $(BIN)/medlive

@@ -153,7 +153,7 @@ def say(text: str) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None
 ) -> None:
-    """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
+    """A table for people on stdout; numbers on the right. A cell's text is never read as markup; a `Text` keeps its
     style."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     heading = None if title is None else Text(printable(title))
@@ -303,7 +303,7 @@ class Tick(Protocol):
 def progress(what: str, spent: object = "") -> Iterator[Tick]:
     """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends.
 
-    `spent`, such as a budget, is shown beside it as it stands then.
+    `spent`, such as a budget, is shown beside it with its value then.
     """
     if stderr.is_terminal and logs.for_people():
         what = printable(what)

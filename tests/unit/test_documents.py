@@ -11,8 +11,10 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
+for _folder in ("docs", "deploy"):
+    sys.path.insert(0, str(ROOT / _folder))
 
+import accent  # noqa: E402
 import references  # noqa: E402
 
 from medlive.config import DATABASE_PARTS  # noqa: E402
@@ -262,3 +264,11 @@ def test_every_measurement_names_its_date_and_commit() -> None:
     line = re.compile(r"^Measured on \d{4}-\d\d-\d\d at commit `[0-9a-f]{7,}`\.$", re.M)
     undated = [file.name for file in pages if not line.search(file.read_text())]
     assert undated == []
+
+
+def test_the_accent_is_refused() -> None:
+    texts = ["It is told what it rests on.", "The rules engine stands in for a model."]
+    places = [accent.Text(f"page:{n}", text) for n, text in enumerate(texts)]
+    assert [fault.split(":")[1] for fault in accent.faults(iter(places))] == ["0", "0"]
+    assert accent.faults(accent.documents()) == []
+    assert accent.faults(accent.messages()) == []
