@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 STYLE = ROOT / "docs" / "style.md"
@@ -69,13 +69,16 @@ def messages() -> Iterator[Text]:
             elif of_cli and isinstance(node, ast.keyword) and node.arg == "help":
                 for words in _constants(node.value):
                     yield Text(f"{file.relative_to(ROOT)}:{node.value.lineno}", words)
-            elif of_cli and _is_public(node):
+            elif (
+                of_cli
+                and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+                and _is_public(node.name)
+            ):
                 yield Text(where, ast.get_docstring(node) or "")
 
 
-def _is_public(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
-    is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    return is_function and not node.name.startswith("_")
+def _is_public(name: str) -> bool:
+    return not name.startswith("_")
 
 
 def _constants(node: ast.AST) -> Iterator[str]:
