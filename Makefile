@@ -12,7 +12,7 @@ test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units clean
+.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -35,6 +35,10 @@ $(VENV)/.integrations: $(VENV)/.dev
 
 $(VENV)/.bench: $(VENV)/.dev
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) bench
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.service
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) docs
 	@touch $@
 
 PYTEST = tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/integrations
@@ -73,6 +77,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry medlive
+	$(BIN)/python deploy/accent.py
 	@large=$$(find medlive migrations benchmarks -name '*.py' | xargs wc -l | awk '$$1 > 750 && $$2 != "total"'); \
 	  [ -z "$$large" ] || { echo "split these files of more than 750 lines:"; echo "$$large"; exit 1; } >&2
 	@deploy/check_migrations.sh $(BIN)/medlive
@@ -86,17 +91,17 @@ monitors: $(VENV)/.dev ## a real Prometheus reads the real metrics: every query,
 	@tests/in_memory.sh $(BIN)/python -m tests.monitors $(MONITORS)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
-	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/scale.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \
+	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/measured.py benchmarks/scale.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \
 	  [ $$? -eq 3 ] || missed="$$missed $$file"; done; \
 	  [ -z "$$missed" ] || { echo "a target was missed in:$$missed" >&2; exit 1; }
 
 bench-curation: $(VENV)/.dev ## how far the configured engine decides as a careful reader of sixty real threads does
 	@$(BIN)/python benchmarks/curation_agreement.py
 
-bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/scale.md
+bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/measurements/scale.md
 	@$(BIN)/python benchmarks/scale.py
 
-year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/year.md. YEAR="--weeks 3": those alone
+year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/measurements/year.md. YEAR="--weeks 3": those alone
 	@PYTHONPATH=benchmarks $(BIN)/python -m year $(YEAR)
 
 containers: $(VENV)/.dev ## as root: the image and every service of docker-compose.yml, a week under faults, nginx, a restore
@@ -104,6 +109,11 @@ containers: $(VENV)/.dev ## as root: the image and every service of docker-compo
 
 units: $(VENV)/.dev ## as root: the units of deploy/systemd in a container with systemd, by deploy/README.md's lines
 	@$(BIN)/python -m tests.containers.units
+
+docs: $(VENV)/.docs ## the documents as a site in .medlive/docs, which `medlive serve` shows at /docs ([web] docs_folder)
+	@$(BIN)/python docs/references.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built .medlive/docs: open .medlive/docs/index.html, or MEDLIVE_WEB__DOCS_FOLDER=$(CURDIR)/.medlive/docs $(BIN)/medlive serve"
 
 clean: ## stop the demo's database and remove what was made here
 	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop

@@ -1,4 +1,4 @@
-"""The threads that curators read and what they decided (docs/yardstick.md), for curation_agreement.py."""
+"""The threads that curators read and what they decided (docs/measurements/yardstick.md), for curation_agreement.py."""
 
 import hashlib
 import json
@@ -76,7 +76,7 @@ class ValidatorDecision(_Part):
 
 
 class Decision(_Part):
-    """A reader's line on one thread (docs/yardstick.md)."""
+    """A reader's line on one thread (docs/measurements/yardstick.md)."""
 
     file: str
     thread_id: str

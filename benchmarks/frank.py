@@ -1,11 +1,11 @@
 """FRANK's metrics, and cross-examination, against people's factuality of summaries.
 
-Run `python benchmarks/frank.py [--scores FILE] [--draws 1000] [--no-write]`; it writes docs/frank.md. The files
-lie beside the repository, in shared/realdata/agreement, and are never copied. `--scores` is what `medlive eval
-protocol run cross-examination --pairs FILE --set lowest=9999 --json` printed of pairs whose id is FRANK's `hash`
+Run `python benchmarks/frank.py [--scores FILE] [--draws 1000] [--no-write]`; it writes docs/measurements/frank.md.
+The files lie beside the repository, in shared/realdata/agreement, and are never copied. `--scores` is what `medlive
+eval protocol run cross-examination --pairs FILE --set lowest=9999 --json` printed of pairs whose id is FRANK's `hash`
 and whose model its `model_name` (docs/protocols.md); that page is printed and not written. Every correlation is
-computed a second time by scikit-learn and scipy in the way of FRANK's authors. Exit status 1 where the two differ,
-3 where the files or those libraries are absent.
+computed a second time by scikit-learn and scipy in the way of FRANK's authors. Exit status 1 where the two differ, 3
+where the files or those libraries are absent.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from measured import measured_line
 
 from medlive.errors import BadInput
 from medlive.evaluation.agreement.humans import factuality, frank_rows
@@ -29,7 +30,7 @@ from medlive.statistics.correlation import Correlation, Kind, correlate, residua
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
-OUT: Final = ROOT / "docs" / "frank.md"
+OUT: Final = ROOT / "docs" / "measurements" / "frank.md"
 FILES: Final = (
     "frank_human_annotations.json",
     "frank_baseline_factuality_metrics_outputs.json",
@@ -258,6 +259,8 @@ def page(items: Sequence[Item], draws: int, scored: bool) -> str:
     )
     body = "\n".join([*texts, *([caught(items)] if scored else [])])
     return f"""# FRANK: metrics against people's factuality
+
+{measured_line()}
 
 Written by `benchmarks/frank.py`; run it to make this page again. {len(items):,} summaries of
 {len({item.article for item in items})} articles by {len({item.model for item in items})} summarisers. People's

@@ -1,6 +1,7 @@
 """Figures that papers print, computed again from what they print or publish elsewhere.
 
-Run `python benchmarks/published.py [--no-write]`; it writes docs/published.md. The papers' texts and LLMEval-Med's
+Run `python benchmarks/published.py [--no-write]`; it writes
+docs/measurements/published.md. The papers' texts and LLMEval-Med's
 dataset lie beside the repository, in shared/, and are never copied. A figure is the same where rounding accounts
 for the difference. Exit status 3 where a file is absent.
 """
@@ -16,11 +17,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
+from measured import measured_line
+
 from medlive.evaluation.protocols.coverage import cacs, threshold
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SHARED: Final = ROOT.parent / "shared"
-OUT: Final = ROOT / "docs" / "published.md"
+OUT: Final = ROOT / "docs" / "measurements" / "published.md"
 SEEDS: Final = {
     "ClinConsensus": "001_*.txt",
     "LLMEval-Med": "003_*.txt",
@@ -459,6 +462,8 @@ def page(checks: Sequence[Check]) -> str:
             + " |"
         )
     return f"""# Published figures, computed again
+
+{measured_line()}
 
 Written by `benchmarks/published.py`; run it to make this page again. Of what ClinConsensus, LLMEval-Med and MEDIC
 print, these figures follow from others that they print or publish. All else needs the answers and verdicts of

@@ -1,6 +1,6 @@
 """Retrieval by words against a naive peer: does it find what it should, how fast? And what vectors add in time.
 
-Run `python benchmarks/retrieval.py [REALDATA_FOLDER] [--out docs/retrieval.md]`; the default folder is
+Run `python benchmarks/retrieval.py [REALDATA_FOLDER] [--out docs/measurements/retrieval.md]`; the default folder is
 `../shared/realdata` beside the checkout. `--out` writes the result there; nothing in that file is typed by hand.
 
 1. Known item (PubMedQA): a question must find its own abstract among 1,000. The question is left out of the
@@ -39,6 +39,7 @@ from zlib import crc32
 
 import numpy as np
 import retrieval_claims
+from measured import measured_line
 from numpy.typing import NDArray
 
 from medlive.cli.evidence import mean_and_interval
@@ -518,9 +519,9 @@ def header(report: Report) -> None:
     """When, where and by which command this was measured."""
     names = ("tantivy", "rjieba", "faiss-cpu", "numpy")
     command = shlex.join(
-        ["python", "benchmarks/retrieval.py", "--out", "docs/retrieval.md"]
+        ["python", "benchmarks/retrieval.py", "--out", "docs/measurements/retrieval.md"]
     )
-    report.say("# Retrieval, measured\n")
+    report.say(f"# Retrieval, measured\n\n{measured_line()}\n")
     report.say(
         f"Written by `{command}` on {now():%Y-%m-%d %H:%M} UTC; edit the command, not this file.\n"
     )

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make the virtual environment $1 and install medlive into it with what $2 needs: "service", "dev", "medcpt",
-# "integrations" or "bench".
+# "integrations", "docs" or "bench".
 # Uses uv when it is there, else venv and pip; the versions are those of constraints.txt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,7 +40,8 @@ case $what in
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip --upgrade >/dev/null
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service,publish,otel,dev,medcpt]'
     ;;
+  docs) install -c constraints.txt -e '.[service,docs]' ;;
   bench) install -c constraints.txt -e '.[service,publish,otel,dev,bench]' ;;
   integrations) install -c constraints.txt -e '.[service,publish,otel,dev,integrations]' ;;
-  *) echo "setup.sh: $what is none of service, dev, medcpt, integrations and bench" >&2; exit 2 ;;
+  *) echo "setup.sh: $what is none of service, dev, medcpt, integrations, docs and bench" >&2; exit 2 ;;
 esac

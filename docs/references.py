@@ -1,6 +1,6 @@
-"""Writes docs/reference/commands.md and settings.md from the program: `python docs/references.py`.
+"""Writes the pages of docs/reference from the program: `python docs/references.py`.
 
-A test compares the two files with what this makes, so that neither can be out of date.
+A test compares the files with what this makes, so that none can be out of date.
 """
 
 import ast
@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+import shapes
 import typer
 from pydantic.fields import FieldInfo
 from typer.core import TyperGroup
@@ -172,10 +173,13 @@ def _inner_section(annotation: object) -> type | None:
 def _declared(module: ModuleType) -> dict[str, dict[str, str]]:
     """Class → field → its docstring, or the comment on it or before it."""
     text = inspect.getsource(module)
-    comments = {}
+    comments: dict[tuple[int, bool], str] = {}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            comments[token.start[0]] = token.string.lstrip("# ")
+            # One beside a field is that field's; one on a line of its own is the next line's.
+            own_line = token.line.lstrip().startswith("#")
+            line = token.start[0] + own_line
+            comments[line, own_line] = token.string.lstrip("# ")
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef):
@@ -183,14 +187,15 @@ def _declared(module: ModuleType) -> dict[str, dict[str, str]]:
     return found
 
 
-def _class_fields(node: ast.ClassDef, comments: dict[int, str]) -> dict[str, str]:
+def _class_fields(
+    node: ast.ClassDef, comments: dict[tuple[int, bool], str]
+) -> dict[str, str]:
     found = {}
     for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
         if not isinstance(statement, ast.AnnAssign):
             continue
-        meaning = comments.get(statement.end_lineno or 0)
-        if meaning is None:
-            meaning = comments.get(statement.lineno - 1, "")
+        beside = comments.get((statement.end_lineno or 0, False))
+        meaning = beside or comments.get((statement.lineno, True), "")
         if isinstance(following, ast.Expr) and isinstance(
             following.value, ast.Constant
         ):
@@ -223,6 +228,8 @@ def pages() -> dict[Path, str]:
     return {
         FOLDER / "commands.md": commands_page(),
         FOLDER / "settings.md": settings_page(),
+        FOLDER / "python.md": shapes.python_page(_WRITTEN),
+        FOLDER / "formats.md": shapes.formats_page(_WRITTEN, _declared),
     }
 
 

@@ -62,7 +62,7 @@ class RoleSettings(_Section):
     engine: Literal["rules", "recorded", "openai"] = "rules"
     """An OpenAI-compatible endpoint, a file of recorded replies, or rules in code, whose cases are not publishable."""
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
-    base_url: str | None = None
+    base_url: str | None = None  # The endpoint up to /v1, for engine "openai"
     model: str | None = None
     """The model as the endpoint names it."""
     # The environment variable with the key; None for an endpoint without one
@@ -361,7 +361,7 @@ class OidcSection(_Section):
     client_id: str
     """The name that the provider knows medlive by."""
     client_secret_env: str  # The environment variable with the client's secret
-    scope: str = "openid profile email"
+    scope: str = "openid profile email"  # What is asked of the provider
     name_claim: str = "preferred_username"
     """The claim that holds the account's name."""
     # A claim's name, or a path into it, as `realm_access.roles`
@@ -399,6 +399,8 @@ class WebSection(_Section):
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none unless named."""
     results: tuple[Path, ...] = ()
     """Bundles, run folders, or folders of them: case pages show how models did. None for MEDLIVE_HOME/runs."""
+    docs_folder: Path | None = None
+    """The site that `make docs` built, served at /docs. None for MEDLIVE_HOME/docs."""
     oidc: OidcSection | None = None  # None where people sign in here alone
 
 

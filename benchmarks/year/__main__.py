@@ -44,7 +44,10 @@ def main() -> int:
         "--home", type=Path, help="keep the instance in this empty folder"
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("docs"), help="where the page is written"
+        "--out",
+        type=Path,
+        default=Path("docs/measurements"),
+        help="where the page is written",
     )
     options = parser.parse_args()
     logging.disable(logging.WARNING)  # its failures are meant

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from measured import measured_line
+
 from medlive.charts import (
     Bar,
     Frame,
@@ -19,6 +21,8 @@ from year.candidates import LEVEL, Outcome
 from year.scenario import Week, Year
 
 _HEAD = """# A year in an hour
+
+{measured}
 
 Written by `make year` (`benchmarks/year`), by a seed. It simulates {weeks} weeks of
 one instance: the real scheduler, two workers, PostgreSQL, harvests over HTTP, gates, signatures and a folder to
@@ -59,7 +63,9 @@ def write_report(year: Year, outcome: Outcome | None, out: Path) -> None:
     (pictures / "year-cases.svg").write_text(_draw_cases(year), encoding="utf-8")
     (pictures / "year-cost.svg").write_text(_draw_cost(year), encoding="utf-8")
     parts = [
-        _HEAD.format(weeks=len(year.weeks), pictures="pictures"),
+        _HEAD.format(
+            measured=measured_line(), weeks=len(year.weeks), pictures="pictures"
+        ),
         *_promises(year),
         *_weeks(year),
     ]

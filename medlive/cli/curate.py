@@ -27,7 +27,7 @@ def command(
     ] = False,
     again: Annotated[
         bool,
-        Option("--again", help="Decide anew what other engines or evidence decided."),
+        Option("--again", help="Decide again what other engines or evidence decided."),
     ] = False,
     parked: Annotated[
         bool,

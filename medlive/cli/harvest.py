@@ -64,7 +64,7 @@ def harvest(
     ] = False,
     restart: Annotated[
         bool,
-        Option("--restart", help="Forget how far this week's came, and begin anew."),
+        Option("--restart", help="Forget how far this week's came, and begin again."),
     ] = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")

@@ -68,7 +68,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "thread": (
         "medlive.cli.audit.thread",
-        "Every decision about a thread, down to the sentence it rests on.",
+        "Every decision about a thread, down to the sentence that it is based on.",
     ),
     "case": ("medlive.cli.audit.case", "The cases: list and filter them, show one."),
     "prompt": (

@@ -63,7 +63,7 @@ def wait_for(work: Coroutine[object, None, T]) -> T:
     """Run a coroutine to its end."""
     # What is imported by now stays to the end: full passes of the garbage collector need not look at it again. A
     # hundred calls under way are some ten thousand objects: at Python's own thresholds the collector goes through
-    # them every few calls, which takes a fifth of grading's throughput (docs/evaluation-speed.md).
+    # them every few calls, which takes a fifth of grading's throughput (docs/measurements/evaluation-speed.md).
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
     return asyncio.run(work)
@@ -200,7 +200,7 @@ def print_table(
     *,
     title: str | None = None,
 ) -> None:
-    """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
+    """A table for people on stdout; numbers on the right. A cell's text is never read as markup; a `Text` keeps its
     style."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     heading = None if title is None else Text(printable(title))
@@ -364,7 +364,7 @@ class Tick(Protocol):
 def progress(what: str, spent: object = "") -> Iterator[Tick]:
     """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends.
 
-    `spent`, such as a budget, is shown beside it as it stands then.
+    `spent`, such as a budget, is shown beside it with its value then.
     """
     if stderr.is_terminal and logs.for_people():
         what = printable(what)

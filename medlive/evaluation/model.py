@@ -318,7 +318,7 @@ class Grade(LogRow):
     case_id: str
     criterion_id: str
     key: str
-    """The digest of all that the verdict rests on; see `grade_keys`."""
+    """The digest of all that the verdict depends on; see `grade_keys`."""
     met: StrictBool | None
     """None is ungraded: neither met nor unmet, with its reason."""
     quote: str

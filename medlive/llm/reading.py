@@ -169,7 +169,7 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> _Object:
         raise ValueError(f"not JSON: {exc}") from exc
     before, after = text[:start], text[end:]
     if _INSIDE.search(before[-200:]) or before.count("[") > before.count("]"):
-        raise ValueError("the JSON object stands inside something else")
+        raise ValueError("the JSON object is inside something else")
     if "{" in after or "}" in after or "}" in before:
         raise ValueError("the reply holds more than one JSON object")
     return _Object(value, text[start:end], after)

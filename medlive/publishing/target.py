@@ -41,6 +41,9 @@ _TYPES: Final = {
     ".jsonl": "application/x-ndjson",
     ".md": "text/markdown; charset=utf-8",
     ".parquet": "application/vnd.apache.parquet",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
     ".svg": "image/svg+xml",
     ".xml": "application/atom+xml; charset=utf-8",
 }

@@ -52,6 +52,11 @@ def report_path(settings: Settings, version: str) -> Path:
     return settings.home / "reports" / version
 
 
+def documents_path(settings: Settings) -> Path:
+    """The built site of the documents, which is served at /docs."""
+    return settings.web.docs_folder or settings.home / "docs"
+
+
 def results_paths(settings: Settings) -> tuple[Path, ...]:
     """Where bundles and run folders lie whose results are shown beside cases."""
     return settings.web.results or (runs_path(settings),)

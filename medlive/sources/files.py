@@ -120,12 +120,12 @@ class _MessageLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    role: Annotated[Role, BeforeValidator(_role)]
-    author: _Line = ""
-    verified: bool | None = None
+    role: Annotated[Role, BeforeValidator(_role)]  # patient, physician or other
+    author: _Line = ""  # Stored as a keyed hash only
+    verified: bool | None = None  # Whether the site shows a verified physician
     text: _Text = ""
     posted_at: _Moment = None
-    media: _Lines = []
+    media: _Lines = []  # image, video, audio, file
 
 
 class _ThreadLine(BaseModel):
@@ -136,13 +136,15 @@ class _ThreadLine(BaseModel):
     source: Annotated[
         str, BeforeValidator(_lowered), Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")
     ]
-    thread_id: _Line | int = ""
+    """The community, in lower case."""
+    thread_id: _Line | int = ""  # Unique within the source
     url: _Line = ""
     title: _Line = ""
-    language: Annotated[_Line, BeforeValidator(_lowered)] = ""
+    language: Annotated[_Line, BeforeValidator(_lowered)] = ""  # "en", "zh" or empty
     tags: _Lines = []
     posted_at: _Moment = None
-    messages: Annotated[list[_MessageLine], _listed] = []
+    """ISO 8601; where it is missing, `--assume-posted-at` gives it."""
+    messages: Annotated[list[_MessageLine], _listed] = []  # In order, the opening first
 
 
 _REASONS: Final = {"role": "bad_role", "source": "bad_source", "posted_at": "bad_date"}

@@ -19,7 +19,7 @@ from medlive import __version__
 from medlive.bounds import FORM_BYTES
 from medlive.db.session import UnusableValue, ping
 from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
-from medlive.web import static_files
+from medlive.web import documents, static_files
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
@@ -71,6 +71,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
     app.include_router(static_files.router)
+    app.include_router(documents.router)
     app.add_api_route(
         "/healthz", _live, methods=["GET", "HEAD"], include_in_schema=False
     )

@@ -68,6 +68,8 @@ NOT_PAGES = {
         "/errata.json",
         "/errata.json.minisig",
         "/report/{version}/{name:path}",
+        "/docs",
+        "/docs/{name:path}",
         "/medlive-{version}",
         "/medlive-{version}/{name:path}",
         "/sign-in/provider",

@@ -12,17 +12,21 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
+for _folder in ("docs", "deploy"):
+    sys.path.insert(0, str(ROOT / _folder))
 
+import accent  # noqa: E402
 import references  # noqa: E402
 
 from medlive.config import DATABASE_PARTS  # noqa: E402
+from medlive.errors import MedliveError  # noqa: E402
 
 _WRITTEN = sorted(
     file
-    for pattern in ("*.md", "docs/*.md", "docs/reference/*.md", "deploy/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "deploy/*.md")
     for file in ROOT.glob(pattern)
-    if file.name != "CHANGELOG.md"  # what was so then
+    # What was so then
+    if file.name != "CHANGELOG.md" and file.parent.name != "decisions"
 )
 _COMMAND = re.compile(
     r"(?:(?<![\w./=-])|(?<=/bin/))(?<!--owner )(?<!install )"
@@ -35,7 +39,7 @@ _PROSE = re.compile(
 """What follows the program's name in sentences that name no command."""
 _PLACEHOLDER = re.compile(r"[A-Z][A-Z/_]*")
 _SPAN = re.compile(r"`([^`\n]+)`")
-_FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.M | re.S)
+_FENCE = re.compile(r"^```[^\n]*\n(.*?)^```", re.M | re.S)
 _FOLDERS = ("medlive", "docs", "tests", "config", "deploy", "benchmarks", "migrations")
 _PATH = re.compile(rf"(?<![\w/@.-])(?:{'|'.join(_FOLDERS)})/[\w./@-]*\w/?")
 _NO_FILES = {
@@ -44,8 +48,24 @@ _NO_FILES = {
     "medlive/medlive",  # Inspect's name of the task
     "medlive/ungraded_rate",
 }
-_FILES = ("closed", "env", "sql", "service", "jsonl", "key", "pub", "py", "sh", "yaml")
+_FILES = (
+    "closed",
+    "toml",
+    "env",
+    "sql",
+    "service",
+    "jsonl",
+    "key",
+    "pub",
+    "py",
+    "sh",
+    "yaml",
+)
 _EXAMPLES = {"MEDLIVE_A__B", "MEDLIVE_OIDC_SECRET"}
+_STATUS = re.compile(r"\b(?:[Ee]xit status(?:es)?|status) (\d)\b(?!\d)")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+_OTHERS_OPTIONS = {"--lock", "--no-deps"}  # Of programs that messages name
+_DOTTED = re.compile(r"(?<![\w./`-])([a-z_]+(?:\.[a-z_]+)+)(?![\w./(-])")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\bMEDLIVE_[A-Z][A-Z_]*[A-Z]\b")
 _TARGET = re.compile(r"\bmake ([a-z][a-z-]+)\b")
@@ -266,3 +286,82 @@ def test_every_test_that_documents_name_exists(code: list[Place]) -> None:
             if file is None or (test and f"def {test}" not in file.read_text()):
                 faults.append(f"{place.where}: {name}::{test}")
     assert faults == []
+
+
+def test_every_measurement_names_its_date_and_commit() -> None:
+    folder = ROOT / "docs" / "measurements"
+    pages = [file for file in folder.glob("*.md") if file.name != "README.md"]
+    assert pages
+    line = re.compile(r"^Measured on \d{4}-\d\d-\d\d at commit `[0-9a-f]{7,}`\.$", re.M)
+    undated = [file.name for file in pages if not line.search(file.read_text())]
+    assert undated == []
+
+
+def test_the_accent_is_refused() -> None:
+    texts = ["It is told what it rests on.", "The rules engine stands in for a model."]
+    places = [accent.Text(f"page:{n}", text) for n, text in enumerate(texts)]
+    assert [fault.split(":")[1] for fault in accent.faults(iter(places))] == ["0", "0"]
+    assert accent.faults(accent.documents()) == []
+    assert accent.faults(accent.messages()) == []
+
+
+def test_every_option_that_messages_name_exists() -> None:
+    known = {name for command in _commands().values() for name in command.names}
+    faults = []
+    for place in _raised():
+        for option in _OPTION.findall(place.text):
+            if option not in known | _OTHERS_OPTIONS:
+                faults.append(f"{place.where}: {option}")
+    assert faults == []
+
+
+def test_every_setting_that_messages_name_exists() -> None:
+    known = {setting.name for setting in references.settings()} | _tasks()
+    roles = {name.partition(".")[0] for name in known if "." in name}
+    faults = []
+    for place in _raised():
+        for name in _DOTTED.findall(place.text):
+            ending = name.rpartition(".")[2]
+            if name.partition(".")[0] not in roles or ending in _FILES:
+                continue
+            if not _is_setting(name, known):
+                faults.append(f"{place.where}: {name}")
+    assert faults == []
+
+
+def test_every_exit_status_that_is_named_is_one_of_the_program(
+    code: list[Place],
+) -> None:
+    known = {0, *_statuses(MedliveError)}
+    texts = [Place(f.name, f.read_text(encoding="utf-8")) for f in _WRITTEN]
+    helps = [Place(c.path, c.help) for c in _commands().values()]
+    faults = []
+    for place in [*texts, *helps, *_raised()]:
+        for status in _STATUS.findall(place.text):
+            if int(status) not in known:
+                faults.append(f"{place.where}: exit status {status}")
+    assert faults == []
+
+
+def _statuses(error: type[MedliveError]) -> Iterator[int]:
+    """The exit status of an error, and those of its kinds."""
+    yield error.exit_status
+    for kind in error.__subclasses__():
+        yield from _statuses(kind)
+
+
+@cache
+def _raised() -> tuple[Place, ...]:
+    """The help of commands, and the texts of the errors that the program raises."""
+    return tuple(Place(text.where, text.words) for text in accent.messages())
+
+
+def test_a_renamed_command_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = dict(_commands())
+    page = known.pop("medlive review approve")
+    monkeypatch.setattr(
+        f"{__name__}._commands", lambda: {**known, "medlive review accept": page}
+    )
+    named = [Place("page", "medlive review approve CASE")]
+    with pytest.raises(AssertionError, match="has no approve"):
+        test_every_command_that_documents_name_exists(named)

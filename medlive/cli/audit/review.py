@@ -277,7 +277,7 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
 @app.command()
 def redact(
     case_id: CaseArgument,
-    words: Annotated[str, Argument(help="The words, as they stand in the case.")],
+    words: Annotated[str, Argument(help="The words, as the case has them.")],
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
@@ -314,7 +314,7 @@ def curate_again(
     stage: Annotated[
         str | None,
         Option(
-            help="Ask screener, validator or controller, and the later stages, anew."
+            help="Ask screener, validator or controller, and the later stages, again."
         ),
     ] = None,
     by: ByOption = None,
@@ -351,7 +351,7 @@ def drop_element(
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
-    """Write a held case anew without one of its advice elements; the engines of config/models.toml are asked."""
+    """Write a held case again without one of its advice elements; the engines of config/models.toml are asked."""
     from medlive.curation.model import Curation
     from medlive.service.curation.pipeline import open_pipeline
     from medlive.service.curation.review import drop_element
@@ -397,7 +397,7 @@ def resolve(
     number: Annotated[
         int, Argument(min=1, max=2**31 - 1, help="The dispute's number.")
     ],
-    resolution: Annotated[str, Option(help="What came of it.")],
+    resolution: Annotated[str, Option(help="How it was resolved.")],
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -41,7 +41,7 @@ _COLUMNS: Final = (
 @app.command("list")
 @grouped
 def list_(places: Places, window: Window, view: View) -> None:
-    """List threads by where they stand, the latest decision first, with what their claims were contradicted by."""
+    """List threads by where they are, the latest decision first, with what their claims were contradicted by."""
     from medlive.db.audit.threads import THREADS
 
     print_list(

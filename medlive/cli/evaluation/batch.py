@@ -181,7 +181,7 @@ def submit(
     api_key_env: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand files of calls in to the endpoint's batch API; `batch status` says how they stand."""
+    """Hand files of calls in to the endpoint's batch API; `batch status` shows their state."""
     from medlive.evaluation.asking.batch import batch_kind, submit_batch
     from medlive.evaluation.runs.folder import read_info
     from medlive.service.wiring import open_batches
@@ -206,7 +206,7 @@ def submit(
 
 @app.command()
 def status(run_dir: RunArgument, as_json: JsonOption = False) -> None:
-    """Ask how the batches of a run stand. Exit status 1 while one is under way."""
+    """Ask for the state of the batches of a run. Exit status 1 while one is under way."""
     from medlive.evaluation.asking.batch import read_batch_log
 
     submitted = read_batch_log(run_dir).submitted

@@ -208,7 +208,7 @@ def leaderboard(
 ) -> None:
     """Rank bundles after verifying each: those of one snapshot, template and grader together, each model once.
 
-    The others stand apart with why. Exit status 1 where none can be ranked; 4 where one that is ranked is
+    The others are listed apart, with the reason. Exit status 1 where none can be ranked; 4 where one that is ranked is
     unsigned.
     """
     from medlive.evaluation.bundles.leaderboard import rank_bundles

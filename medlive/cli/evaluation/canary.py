@@ -43,7 +43,7 @@ def check(
 ) -> None:
     """Ask a model for a snapshot's canary GUID; exit status 1 when digits come back that it was not given.
 
-    Each probe stands beside a control: the same words for a release that never was, or for a decoy GUID, made
+    Each probe has a control: the same words for a release that never was, or for a decoy GUID, made
     from the canary by uuid5. A model that can search the web or run tools may look the canary up; this says
     nothing about its training then.
     """

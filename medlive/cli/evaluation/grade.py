@@ -63,7 +63,7 @@ def grade_answers(
     repeats: int = 1,
     as_json: bool = False,
 ) -> None:
-    """Grade, or plan it, and print how the grades stand. Raises CheckFailed, EndpointUnavailable."""
+    """Grade, or plan it, and print the state of the grades. Raises CheckFailed, EndpointUnavailable."""
     from medlive.evaluation.grading.grade import grade_run
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.plan import plan_grading

@@ -46,7 +46,7 @@ def compare(
     """Compare judges on criteria, and the order of models under each.
 
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
-    they stand in the same order under every two judges.
+    they are in the same order under every two judges.
     """
     from medlive.evaluation.agreement.judges import compare_judges
 

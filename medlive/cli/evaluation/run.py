@@ -177,7 +177,7 @@ def run(
 def report_answers(
     found: "RunResult", cases: "CaseSet", budget: "Budget", as_json: bool = False
 ) -> None:
-    """Print how a run stands. Raises CheckFailed or EndpointUnavailable where answers are missing."""
+    """Print the state of a run. Raises CheckFailed or EndpointUnavailable where answers are missing."""
     done = replace(found, notes=(*cases.notes, *found.notes))
     open_ = _print_answers(done, as_json, budget)
     check_complete(

@@ -136,7 +136,7 @@ def score(
 ) -> None:
     """Score runs side by side, with intervals, bounds and what is missing. Exit status 1 where none has a score.
 
-    What was withdrawn since a run's snapshot was frozen stands in the errata.json beside it; without one there, in
+    What was withdrawn since a run's snapshot was frozen is in the errata.json beside it; without one there, in
     that of the snapshots frozen here.
     """
     from medlive.report.tables import WRITERS, write_whole
@@ -434,7 +434,7 @@ def _marked(title: str, table: Any) -> str:
 
 
 def rests_on(runs: "Sequence[GradedRun]") -> str:
-    """The cases and the graders that a table's figures rest on, for its title."""
+    """The cases and the graders of a table's figures, for its title."""
     cases = sorted({run.run.info.cases.name for run in runs})
     graders = set()
     for run in runs:
@@ -560,7 +560,7 @@ def contamination(
 ) -> None:
     """Compare each model on what it may have seen in training with what it cannot have seen.
 
-    The cutoffs stand in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
+    The cutoffs are in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
     docs/contamination.md defines every figure.
     """
     from medlive.evaluation.scoring.contamination import contamination as analyse

@@ -276,7 +276,7 @@ async def _open_app(
 
 
 def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
-    """A row for each step; what is overdue or has failed stands in red."""
+    """A row for each step; what is overdue or has failed is red."""
     columns = [
         "step",
         "last run (UTC)",

@@ -116,7 +116,7 @@ class Candidate(BaseModel):
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Fields that the client's library does not know."""
     parameters: dict[str, Any] = Field(default_factory=dict)
-    """Anything else that is sent as it stands."""
+    """Anything else that is sent unchanged."""
 
     @field_validator("temperature", mode="before")
     @classmethod

@@ -466,7 +466,7 @@ def _one_value(text: str, key: str) -> tuple[Any, str]:
     if thinking_lasts(before):
         raise Unusable("the reply's thinking does not end")
     if refused_before(before):
-        raise Unusable("a refusal stands before the JSON object")
+        raise Unusable("a refusal precedes the JSON object")
     if taken_back(before):
         raise Unusable("the words before the JSON object deny it")
     return value, before

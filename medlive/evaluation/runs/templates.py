@@ -130,7 +130,7 @@ class PromptTemplate:
         if case.turns:
             if self.name != AS_IS:
                 raise UsageError(
-                    f"a conversation is sent as it stands: --template {AS_IS}, not {self.name}"
+                    f"a conversation is sent unchanged: --template {AS_IS}, not {self.name}"
                 )
             return [{"role": turn.role, "content": turn.content} for turn in case.turns]
         if self.without is not None and not evidence:

@@ -1,4 +1,4 @@
-"""LiveMedBench's published metric, figure for figure, its quirks included (docs/metric-parity.md lists them)."""
+"""LiveMedBench's published metric, figure for figure, quirks included (docs/measurements/metric-parity.md)."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -376,7 +376,7 @@ class _Freeze:
         async with self.database.begin() as session:
             if await holds_withdrawn(session, version):
                 raise snapshots.MembersGone(
-                    hint="run this again: it selects the cases anew"
+                    hint="run this command again: it selects the cases again"
                 )
             return await snapshots.freeze_snapshot(
                 session,

@@ -261,7 +261,7 @@ async def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
         first.question
         == "system: Be brief.\n\nuser: $query hurts\n\nassistant: Where?\n\nuser: Here."
     )
-    with pytest.raises(UsageError, match="as it stands: --template as-is, not open"):
+    with pytest.raises(UsageError, match="sent unchanged: --template as-is, not open"):
         await run_model(
             cases, complete, tmp_path / "other", use=USE, created_at=AT, template="open"
         )
