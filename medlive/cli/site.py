@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from medlive.cli.options import DrawsOption, JsonOption, SeedOption, read_settings
+from medlive.cli.evaluation.options import DrawsOption, SeedOption
+from medlive.cli.options import JsonOption, read_settings
 from medlive.cli.output import print_result, say
 
 app = typer.Typer(no_args_is_help=True)
@@ -50,6 +51,9 @@ def build(
             help="Show what is not publishable, marked on every page.",
         ),
     ] = False,
+    most_unscored: Annotated[
+        float, Option(min=0, max=1, help="Share of cases that may lack a score.")
+    ] = 0.05,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -75,6 +79,7 @@ def build(
         registry=registry_of(models),
         public_keys=keys,
         allow_not_publishable=allow_not_publishable,
+        most_unscored=most_unscored,
         draws=draws,
         seed=seed,
     )

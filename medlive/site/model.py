@@ -24,7 +24,10 @@ class Week:
     publishable: bool
     why_not: tuple[str, ...]
     signed: bool
-    release: Release
+    digest: str
+    """Of SHA256SUMS."""
+    release: Release | None
+    """For the feed; None leaves the week out of it."""
     files: tuple[tuple[str, int, str], ...]
     """Name, bytes and SHA-256 of each file."""
 

@@ -92,7 +92,7 @@ def site_files(
         yield SiteFile(f"data/{board.slug}.json", board_json(board))
         yield SiteFile(f"data/{board.slug}.bin", verdict_bytes(board))
     yield SiteFile("data/cases.json", _search_index(content))
-    releases = [week.release for week in content.weeks]
+    releases = [week.release for week in content.weeks if week.release is not None]
     if releases:
         yield SiteFile("feed.xml", feed_xml(releases, Place(None), content.errata))
     else:
@@ -140,7 +140,7 @@ class _Site:
         yield self._page("method.html", "method.html", "The method", steps=_STEPS)
         citation = _CITATION.format(
             version=newest.version if newest else "…",
-            digest=newest.release.digest if newest else "…",
+            digest=newest.digest if newest else "…",
         )
         yield self._page(
             "downloads.html",

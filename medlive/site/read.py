@@ -10,7 +10,11 @@ from medlive.digest import digest_bytes
 from medlive.errors import CheckFailed, MedliveError
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.bundles.files import BUNDLE, read_bundle
-from medlive.evaluation.bundles.leaderboard import Ranking, rank_bundles
+from medlive.evaluation.bundles.leaderboard import (
+    MOST_UNSCORED,
+    Ranking,
+    rank_bundles,
+)
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.cases.selection import day_of
@@ -66,8 +70,12 @@ class Inputs:
     public_keys: "Sequence[PublicKey]" = ()
     allow_not_publishable: bool = False
     """Whether to show, marked on every page, what is not publishable."""
+    leave_out_not_publishable: bool = False
+    """Whether boards that are not publishable are left out, and listed, instead of refused."""
     versions: frozenset[str] | None = None
     """The snapshots that may be shown; None: all."""
+    most_unscored: float = MOST_UNSCORED
+    """The highest share of cases without a score that a ranked bundle may have."""
     draws: int = 1000
     seed: int = 0
 
@@ -88,7 +96,11 @@ def read_content(inputs: Inputs) -> Content:
     errata = load_errata(errata_file, given=True) if known else Errata()
     reports = _reports(inputs, snapshots, errata_file if known else None, left_out)
     board = rank_bundles(
-        reports, draws=inputs.draws, seed=inputs.seed, errata=ErrataMode.APPLY
+        reports,
+        draws=inputs.draws,
+        seed=inputs.seed,
+        errata=ErrataMode.APPLY,
+        most_unscored=inputs.most_unscored,
     )
     left_out += [(report.path.name, why) for report, why in board.unranked]
     boards = []
@@ -112,6 +124,11 @@ def read_content(inputs: Inputs) -> Content:
                 seed=inputs.seed,
             )
         )
+    if inputs.leave_out_not_publishable:
+        for one in boards:
+            if one.not_publishable:
+                left_out.append((one.title, "; ".join(one.not_publishable)))
+        boards = [one for one in boards if not one.not_publishable]
     content = Content(
         weeks=[_week(inputs.snapshots, one) for one in snapshots],
         cases=_cases(snapshots, errata),
@@ -231,6 +248,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
         publishable=manifest.publishable,
         why_not=manifest.why_not,
         signed=manifest.signing is not None,
+        digest=snapshot.digest,
         release=read_release(FolderTarget(root), snapshot.version, sums),
         files=tuple(
             (name, entry.size, entry.sha256)

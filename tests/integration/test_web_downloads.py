@@ -311,7 +311,7 @@ async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
             "not publishable: made by rules"
             in (await http.get(f"/medlive-{PREVIEW}/")).text
         )
-        assert DRAFT not in (await http.get("/")).text
+        assert DRAFT not in (await http.get("/snapshots")).text
 
 
 async def test_a_damaged_file_is_not_given_out(served: Served) -> None:
@@ -459,7 +459,7 @@ async def test_downloads_are_counted_by_file_and_day_alone(served: Served) -> No
         (NEW, "data/cases.jsonl", 2),
     ]
     assert "3 downloads of files in all, 3 in the last seven days" in " ".join(
-        (await get("/")).text.split()
+        (await get("/snapshots")).text.split()
     )
     files = (await get("/api/v1/snapshots/latest")).json()["files"]
     assert {f["name"]: f["downloads"] for f in files if f["downloads"]} == {

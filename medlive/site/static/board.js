@@ -78,22 +78,29 @@ export class Board {
     return { items, clusters, clusterCount: numbers.size, keep, weights };
   }
 
-  /** Each draw's mean of the items' values by their cluster: sums over known items, by cluster. */
-  drawnMeans(selection, sums, counts) {
-    const { weights, clusterCount } = selection;
+  /** Each draw's sum of values by cluster. */
+  drawnSums(selection, values) {
+    const { weights } = selection;
     const draws = this.draws;
-    const [above, below] = [new Float64Array(draws), new Float64Array(draws)];
-    for (let cluster = 0; cluster < clusterCount; cluster++) {
-      const [sum, count] = [sums[cluster], counts[cluster]];
-      if (!count) continue;
-      const first = cluster * draws;
+    const total = new Float64Array(draws);
+    const used = [];
+    values.forEach((value, cluster) => value && used.push(cluster));
+    let place = 0;
+    // Four at a time: the running totals are read and written a quarter as often.
+    for (; place + 4 <= used.length; place += 4) {
+      const [a, b, c, d] = [0, 1, 2, 3].map((i) => used[place + i]);
+      const [va, vb, vc, vd] = [values[a], values[b], values[c], values[d]];
+      const [ia, ib, ic, id] = [a * draws, b * draws, c * draws, d * draws];
       for (let draw = 0; draw < draws; draw++) {
-        const weight = weights[first + draw];
-        above[draw] += weight * sum;
-        below[draw] += weight * count;
+        total[draw] +=
+          weights[ia + draw] * va + weights[ib + draw] * vb + weights[ic + draw] * vc + weights[id + draw] * vd;
       }
     }
-    return above.map((sum, draw) => sum / below[draw]);
+    for (; place < used.length; place++) {
+      const [start, value] = [used[place] * draws, values[used[place]]];
+      for (let draw = 0; draw < draws; draw++) total[draw] += weights[start + draw] * value;
+    }
+    return total;
   }
 
   /** A model's mean over a selection: {n, mean, low, high}. */
@@ -112,7 +119,9 @@ export class Board {
       counts[selection.clusters[place]]++;
     });
     if (!n) return { n, mean: null, low: null, high: null };
-    const { spread } = meanAndSpread(this.drawnMeans(selection, sums, counts));
+    const below = this.drawnCounts(selection, counts);
+    const drawn = this.drawnSums(selection, sums).map((sum, draw) => sum / below[draw]);
+    const { spread } = meanAndSpread(drawn);
     const clusters = counts.filter((count) => count > 0).length;
     let mean = total / n;
     const ends = meanBounds(mean, spread, clusters, unit);
@@ -125,8 +134,7 @@ export class Board {
   /** Two models on the cases that both have: {difference, p}. */
   comparePair(first, second, metric, selection) {
     const [a, b] = [this.scores(first, metric), this.scores(second, metric)];
-    const { clusterCount, weights } = selection;
-    const draws = this.draws;
+    const { clusterCount } = selection;
     const [gained, lost] = [new Float64Array(clusterCount), new Float64Array(clusterCount)];
     const [counts, differing] = [new Float64Array(clusterCount), new Uint8Array(clusterCount)];
     let [n, gains, losses, squares, unit] = [0, 0, 0, 0, true];
@@ -149,21 +157,13 @@ export class Board {
       }
     });
     if (!n) return { difference: null, p: 1 };
-    const totals = [0, 1, 2].map(() => new Float64Array(draws));
     const below = this.drawnCounts(selection, counts);
-    for (let cluster = 0; cluster < clusterCount; cluster++) {
-      const start = cluster * draws;
-      for (const [values, total] of [[gained, totals[0]], [lost, totals[1]]]) {
-        const value = values[cluster];
-        if (!value) continue;
-        for (let draw = 0; draw < draws; draw++) total[draw] += weights[start + draw] * value;
-      }
-    }
+    const drawn = this.drawnSides(first, second, metric, selection, gained, lost);
     const p = pairedP({
       gain: gains / n,
       loss: losses / n,
       size: gains + losses > 0 ? Math.min(squares / (gains + losses), 1) : 1,
-      drawn: [totals[0].map((x, i) => x / below[i]), totals[1].map((x, i) => x / below[i])],
+      drawn: drawn.map((sums) => sums.map((sum, draw) => sum / below[draw])),
       clusters: counts.filter((count) => count > 0).length,
       differing: differing.filter((one) => one).length,
       unit,
@@ -171,18 +171,48 @@ export class Board {
     return { difference: gains / n - losses / n, p };
   }
 
+  /** The gains and losses of each draw. The rarer is summed; the other follows from the models' own sums. */
+  drawnSides(first, second, metric, selection, gained, lost) {
+    const filled = (values) => values.reduce((n, value) => n + (value !== 0), 0);
+    const [a, b] = [this.scores(first, metric), this.scores(second, metric)];
+    const net = this.drawnTotals(first, metric, selection).slice();
+    const other = this.drawnTotals(second, metric, selection);
+    const { clusterCount } = selection;
+    const alone = new Float64Array(clusterCount);
+    selection.items.forEach((item, place) => {
+      if (!selection.keep[place] || Number.isNaN(a[item]) === Number.isNaN(b[item])) return;
+      alone[selection.clusters[place]] += Number.isNaN(a[item]) ? -b[item] : a[item];
+    });
+    const extra = this.drawnSums(selection, alone);
+    for (let draw = 0; draw < net.length; draw++) net[draw] -= other[draw] + extra[draw];
+    if (filled(gained) <= filled(lost)) {
+      const gains = this.drawnSums(selection, gained);
+      return [gains, gains.map((gain, draw) => gain - net[draw])];
+    }
+    const losses = this.drawnSums(selection, lost);
+    return [losses.map((loss, draw) => loss + net[draw]), losses];
+  }
+
+  /** Each draw's sum of a model's scores; kept for the selection. */
+  drawnTotals(model, metric, selection) {
+    selection.totals ??= new Map();
+    const key = `${model} ${metric}`;
+    if (!selection.totals.has(key)) {
+      const scores = this.scores(model, metric);
+      const sums = new Float64Array(selection.clusterCount);
+      selection.items.forEach((item, place) => {
+        if (selection.keep[place] && !Number.isNaN(scores[item])) sums[selection.clusters[place]] += scores[item];
+      });
+      selection.totals.set(key, this.drawnSums(selection, sums));
+    }
+    return selection.totals.get(key);
+  }
+
   /** How many known items each draw takes; kept, since most pairs know the same items. */
   drawnCounts(selection, counts) {
     const key = counts.join("");
     if (selection.countsKey === key) return selection.drawnCounts;
-    const out = new Float64Array(this.draws);
-    for (let cluster = 0; cluster < counts.length; cluster++) {
-      if (!counts[cluster]) continue;
-      const start = cluster * this.draws;
-      for (let draw = 0; draw < this.draws; draw++) {
-        out[draw] += selection.weights[start + draw] * counts[cluster];
-      }
-    }
+    const out = this.drawnSums(selection, counts);
     selection.countsKey = key;
     selection.drawnCounts = out;
     return out;

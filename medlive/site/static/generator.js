@@ -73,7 +73,7 @@ let kept = { count: -1, draws: -1, weights: null };
 export function resamplingWeights(start, count, draws) {
   if (kept.count === count && kept.draws === draws) return kept.weights;
   const generator = new Pcg64(start);
-  const weights = new Uint16Array(count * draws);
+  const weights = new Float64Array(count * draws);
   for (let draw = 0; draw < draws; draw++) {
     for (let i = 0; i < count; i++) weights[generator.below(count) * draws + draw]++;
   }
