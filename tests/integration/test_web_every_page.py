@@ -56,10 +56,16 @@ axe = pytest.importorskip(
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = "2026.W46", "2026.W47"
+SITE_PAGES = ("leaderboard", "cases", "weeks", "method", "downloads", "enter")
 NOT_PAGES = {
     f"GET {path}"
     for path in (
         "/index.html",
+        "/assets/{name}",
+        "/data/{name}",
+        # Of the site, whose own tests look at them
+        "/cases/{name}",
+        "/models/{name}",
         "/latest",
         "/latest/{name:path}",
         "/latest.json",
@@ -374,6 +380,8 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
         diff = f"/diff?old={OLD}&new={NEW}"
         pages = {
             "/": ("/",),
+            **{f"/{name}.html": (f"/{name}.html",) for name in SITE_PAGES},
+            "/snapshots": ("/snapshots",),
             "/errata": ("/errata",),
             "/leaderboard": ("/leaderboard",),
             "/api": ("/api",),

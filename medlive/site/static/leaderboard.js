@@ -157,7 +157,7 @@ function drawTimeline(choice) {
     if (day) bins[Math.min(59, Math.floor((60 * (x(day) - 10)) / 980))]++;
   }
   const most = Math.max(...bins, 1);
-  const drawn = element("svg", { viewBox: "0 0 1000 70", class: "timeline", role: "img" });
+  const drawn = element("svg", { viewBox: "0 0 1000 70", preserveAspectRatio: "none", class: "timeline", role: "img" });
   drawn.setAttribute("aria-label", `Cases by day of posting, ${days[0]} to ${days.at(-1)}, with the models' cutoffs`);
   const [from, to] = [x(choice.since ?? days[0]), x(choice.until ?? days.at(-1))];
   drawn.append(element("rect", { x: from, y: 0, width: Math.max(to - from, 2), height: 60, class: "window" }));
