@@ -86,7 +86,8 @@ def _packed(cases: Sequence[BoardCase], model: ModelEntry) -> bytes:
     codes += [0] * (-len(codes) % 4)
     fours = np.array(codes, dtype=np.uint8).reshape(-1, 4)
     shifted = fours << np.array([0, 2, 4, 6], dtype=np.uint8)
-    return np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes()
+    packed: bytes = np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes()
+    return packed
 
 
 def _code(met: bool | None, answered: bool) -> int:

@@ -73,6 +73,8 @@ class ModelEntry:
     """The last day whose texts it may have seen, `YYYY-MM-DD`; None: unknown."""
     overall: Figure
     paper: Figure
+    drop: Figure | None
+    """The mean up to its cutoff less that after it, where significant after Holm's correction."""
     group: int | None
     rank_best: int | None
     rank_worst: int | None
@@ -128,6 +130,8 @@ class BoardEntry:
     entered: tuple[str, ...]
     """Names in the order in which the bundles were given."""
     cases: tuple[BoardCase, ...]
+    ranked_after: str | None
+    """The latest cutoff, after which the ranked cases were posted; None: no cutoff is known, and all are ranked."""
     notes: tuple[str, ...]
     not_publishable: tuple[str, ...]
 

@@ -45,6 +45,7 @@ from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, LedgerFault, read_ledger
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.snapshot.model import SnapshotCase
+from medlive.statistics.bootstrap import Standing
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -317,6 +318,7 @@ def board_of(
         models=_models(table, trust or {}),
         entered=table.labels,
         cases=tuple(_board_case(case) for case in first.run.cases),
+        ranked_after=table.fresh.after.isoformat() if table.fresh else None,
         notes=warnings,
         not_publishable=tuple(w for w in warnings if "not publishable" in w),
     )
@@ -338,14 +340,25 @@ def _board_case(case: EvaluationCase) -> BoardCase:
 
 
 def _models(table: ScoreTable, trust: Mapping[str, str]) -> tuple[ModelEntry, ...]:
-    return tuple(
-        _model(model, f"m{place}", trust)
-        for place, model in enumerate(table.models, start=1)
-    )
+    standings = {model.label: model.standing for model in table.models}
+    if table.fresh is not None:
+        # Ranked is what no model can have seen.
+        standings = {one.label: one.standing for one in table.fresh.models}
+    models = []
+    for place, model in enumerate(table.models, start=1):
+        entry = _model(model, f"m{place}", standings.get(model.label))
+        drop = table.drops.get(model.label)
+        if drop is not None:
+            n = drop.n_pre + drop.n_post
+            figure = Figure(n, drop.difference, drop.low, drop.high)
+            entry = replace(entry, drop=figure)
+        name = model.run.run.info.model
+        models.append(replace(entry, trust=trust.get(name, "")))
+    return tuple(models)
 
 
-def _model(model: ModelScore, slug: str, trust: Mapping[str, str]) -> ModelEntry:
-    run, standing = model.run, model.standing
+def _model(model: ModelScore, slug: str, standing: Standing | None) -> ModelEntry:
+    run = model.run
     scored = [(c.case.case_id, c.score) for c in model.cases if c.score is not None]
     scored.sort(key=lambda one: (one[1], one[0]))
     return ModelEntry(
@@ -354,6 +367,7 @@ def _model(model: ModelScore, slug: str, trust: Mapping[str, str]) -> ModelEntry
         cutoff=None if model.cutoff is None else model.cutoff.day.isoformat(),
         overall=_figure(model.overall),
         paper=_figure(model.companions.paper),
+        drop=None,
         group=None if standing is None else standing.group,
         rank_best=None if standing is None else standing.rank_best,
         rank_worst=None if standing is None else standing.rank_worst,
@@ -365,7 +379,7 @@ def _model(model: ModelScore, slug: str, trust: Mapping[str, str]) -> ModelEntry
         worst=tuple(scored[:WORST]),
         unanswered=model.rates.unanswered,
         tokens=_tokens(run),
-        trust=trust.get(run.run.info.model, ""),
+        trust="",
         answered=frozenset(a.case_id for a in run.answers.values() if a.gradable),
         verdicts={case.case_id: run.verdicts(case.case_id) for case in run.run.cases},
     )

@@ -179,6 +179,9 @@ def test_ranks_come_from_cases_after_every_cutoff_shown(
     with static_server(tmp_path / "out") as url:
         page.goto(f"{url}/leaderboard.html")
         cells = shown(page)
+        board = made_board(site.runs, registry)
+        written = {m.name: [str(m.group)] for m in board.models if m.group}
+        assert written == wanted
         assert {n: c[3:4] for n, c in cells.items() if c[3] != "–"} == wanted
         assert cells["model-3"][3] == "–"
         # Without the model of the latest cutoff, more cases are fresh.
