@@ -104,7 +104,7 @@ def read_content(inputs: Inputs) -> Content:
         most_unscored=inputs.most_unscored,
     )
     left_out += [(report.path.name, why) for report, why in board.unranked]
-    boards = []
+    boards: list[BoardEntry] = []
     for ranking in board.rankings:
         trust = {
             report.run.run.info.model: report.trust.value
