@@ -9,7 +9,7 @@ from typer import Option
 
 from medlive.cli.evaluation.options import DrawsOption, SeedOption
 from medlive.cli.options import JsonOption, read_settings
-from medlive.cli.output import print_result, say
+from medlive.cli.output import echo, print_result, say
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -100,7 +100,7 @@ def build(
 
 
 def _print(row: dict[str, object]) -> None:
-    typer.echo(
+    echo(
         f"{row['folder']}: {row['snapshots']} snapshots, {row['cases']} cases, "
         f"{row['models']} models on {row['boards']} boards; {row['bytes']:,} bytes in {row['seconds']} s"
     )

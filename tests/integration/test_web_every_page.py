@@ -84,7 +84,10 @@ NOT_PAGES = {
     )
 }
 """Files, redirections and the JSON API."""
-INJECTED = "[data-xss], iframe, base, main style, main svg:not(.picture, .bar, .timeline), main script, form[action^='//']"
+INJECTED = (
+    "[data-xss], iframe, base, main style, main svg:not(.picture, .bar, .timeline), "
+    "main script, form[action^='//']"
+)
 LEADS_TO_SCRIPT = "document.querySelectorAll('a[href^=\"javascript:\" i]').length"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 WHITE, DARK = "rgb(255, 255, 255)", "rgb(20, 22, 26)"

@@ -25,6 +25,7 @@ _READ: Final = ["GET", "HEAD"]
 _LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"), ("/api", "API"))
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
+    "svg": "image/svg+xml",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "json": "application/json",
