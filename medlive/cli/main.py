@@ -112,6 +112,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Evaluate a model: run, grade, score, report, audit, bundle.",
     ),
     "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),
+    "site": (
+        "medlive.cli.site",
+        "The public site: build its static pages.",
+    ),
     "llm": (
         "medlive.cli.llm",
         "Serve the rules engine as an OpenAI-compatible endpoint.",

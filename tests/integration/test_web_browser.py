@@ -41,7 +41,7 @@ async def read_moments(served: Served, browser: Any) -> None:
             timezone_id="Asia/Shanghai", locale="en-US", java_script_enabled=script
         )
         page = await context.new_page()
-        await page.goto(served.url)
+        await page.goto(f"{served.url}/snapshots")
         assert text in await page.locator("time").first.inner_text()
         await context.close()
 
@@ -52,7 +52,7 @@ async def compare_and_save(served: Served, browser: Any) -> None:
         java_script_enabled=False, viewport={"width": 390, "height": 900}
     )
     page = await context.new_page()
-    await page.goto(served.url)
+    await page.goto(f"{served.url}/snapshots")
     await page.get_by_role("link", name="Differences").click()
     await page.get_by_label("From").select_option(MIDDLE)
     await page.get_by_label("To").select_option(NEW)

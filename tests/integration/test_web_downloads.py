@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -288,9 +289,26 @@ async def test_nothing_else_is_served(served: Served) -> None:
         assert (answer.status_code, b"secret" in answer.content) == (404, False), path
 
 
+async def test_the_front_shows_the_site_of_what_is_given_out(served: Served) -> None:
+    front = await served.http.get("/")
+    assert NEW in front.text
+    assert 'href="assets/site.css"' in front.text
+    listed = (await served.http.get("/cases.html")).text
+    page = re.search(r'href="(cases/[^"]+)"', listed)
+    assert page is not None
+    assert "Rubric" in (await served.http.get(f"/{page[1]}")).text
+    style = await served.http.get("/assets/site.css")
+    assert style.headers["Content-Type"].startswith("text/css")
+    assert (await served.http.get("/cases/other.html")).status_code == 404
+
+
 async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
     pages = (
         "/",
+        "/weeks.html",
+        "/cases.html",
+        "/downloads.html",
+        "/snapshots",
         "/latest.json",
         "/feed.xml",
         "/diff",
@@ -311,7 +329,7 @@ async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
             "not publishable: made by rules"
             in (await http.get(f"/medlive-{PREVIEW}/")).text
         )
-        assert DRAFT not in (await http.get("/")).text
+        assert DRAFT not in (await http.get("/snapshots")).text
 
 
 async def test_a_damaged_file_is_not_given_out(served: Served) -> None:
@@ -459,7 +477,7 @@ async def test_downloads_are_counted_by_file_and_day_alone(served: Served) -> No
         (NEW, "data/cases.jsonl", 2),
     ]
     assert "3 downloads of files in all, 3 in the last seven days" in " ".join(
-        (await get("/")).text.split()
+        (await get("/snapshots")).text.split()
     )
     files = (await get("/api/v1/snapshots/latest")).json()["files"]
     assert {f["name"]: f["downloads"] for f in files if f["downloads"]} == {

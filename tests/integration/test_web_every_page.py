@@ -56,10 +56,16 @@ axe = pytest.importorskip(
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = "2026.W46", "2026.W47"
+SITE_PAGES = ("leaderboard", "cases", "weeks", "method", "downloads", "enter")
 NOT_PAGES = {
     f"GET {path}"
     for path in (
         "/index.html",
+        "/assets/{name}",
+        "/data/{name}",
+        # Of the site, whose own tests look at them
+        "/cases/{name}",
+        "/models/{name}",
         "/latest",
         "/latest/{name:path}",
         "/latest.json",
@@ -81,7 +87,8 @@ NOT_PAGES = {
 }
 """Files, redirections and the JSON API."""
 INJECTED = (
-    "[data-xss], iframe, base, main style, main svg, main script, form[action^='//']"
+    "[data-xss], iframe, base, main style, main svg:not(.picture, .bar, .timeline), "
+    "main script, form[action^='//']"
 )
 LEADS_TO_SCRIPT = "document.querySelectorAll('a[href^=\"javascript:\" i]').length"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
@@ -376,6 +383,8 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
         diff = f"/diff?old={OLD}&new={NEW}"
         pages = {
             "/": ("/",),
+            **{f"/{name}.html": (f"/{name}.html",) for name in SITE_PAGES},
+            "/snapshots": ("/snapshots",),
             "/errata": ("/errata",),
             "/leaderboard": ("/leaderboard",),
             "/api": ("/api",),

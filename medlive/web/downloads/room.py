@@ -24,7 +24,7 @@ from medlive.service.paths import report_path
 from medlive.snapshot.describe.feed import FEED, LATEST, Place, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
-from medlive.web.downloads import api
+from medlive.web.downloads import api, public_site
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import (
     Catalog,
@@ -62,7 +62,7 @@ router: Final = APIRouter(include_in_schema=False)
 _READ: Final = ["GET", "HEAD"]
 
 
-@router.api_route("/", methods=_READ)
+@router.api_route("/snapshots", methods=_READ)
 async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     today = now().date()
@@ -279,13 +279,14 @@ async def api_page(request: Request) -> Response:
 
 _router: Final = APIRouter()
 _router.include_router(router)
+_router.include_router(public_site.router)
 _router.include_router(api.router)
 DOWNLOADS: Final = Room(
     "downloads",
     True,
     _router,
     (
-        Section("Snapshots", "/"),
+        Section("Snapshots", "/snapshots"),
         Section("Differences", "/diff"),
         Section("Errata", "/errata"),
         Section("Leaderboard", "/leaderboard"),

@@ -1,0 +1,114 @@
+"""`medlive site`: the public site as static pages; no database needed."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from medlive.cli.evaluation.options import DrawsOption, SeedOption
+from medlive.cli.options import JsonOption, read_settings
+from medlive.cli.output import echo, print_result, say
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """The public site."""
+
+
+@app.command()
+def build(
+    out: Annotated[
+        Path, Option("--out", metavar="FOLDER", help="Where the pages are written.")
+    ],
+    snapshots: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="The snapshots [those frozen here]."),
+    ] = None,
+    bundles: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="The bundles [bundles/ under MEDLIVE_HOME]."),
+    ] = None,
+    errata: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="The errata [errata.json beside the snapshots]."),
+    ] = None,
+    models: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="The models' cutoffs [config/models.toml]."),
+    ] = None,
+    public_key: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE", help="A key that must have signed bundles; repeatable."),
+    ] = None,
+    allow_not_publishable: Annotated[
+        bool,
+        Option(
+            "--allow-not-publishable",
+            help="Show what is not publishable, marked on every page.",
+        ),
+    ] = False,
+    most_unscored: Annotated[
+        float, Option(min=0, max=1, help="Share of cases that may lack a score.")
+    ] = 0.05,
+    draws: DrawsOption = 1000,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the public site from verified snapshots, bundles and errata: static pages for any web server.
+
+    A folder that holds a site is replaced. The same inputs make the same bytes.
+    """
+    from medlive.cli.evaluation.score import registry_of
+    from medlive.integrity.signing import public_key_of
+    from medlive.service.paths import snapshots_path
+    from medlive.site.build import write_site
+    from medlive.site.pages import site_files
+    from medlive.site.read import BUNDLES, Inputs, read_content
+
+    started = time.monotonic()
+    settings = read_settings()
+    keys = [key for file in public_key or () if (key := public_key_of(file))]
+    inputs = Inputs(
+        snapshots=snapshots or snapshots_path(settings),
+        bundles=bundles or settings.home / BUNDLES,
+        errata=errata,
+        registry=registry_of(models),
+        public_keys=keys,
+        allow_not_publishable=allow_not_publishable,
+        most_unscored=most_unscored,
+        draws=draws,
+        seed=seed,
+    )
+    content = read_content(inputs)
+    size = write_site(site_files(content), out)
+    row = {
+        "folder": str(out),
+        "bytes": size,
+        "snapshots": len(content.weeks),
+        "cases": len(content.cases),
+        "boards": len(content.boards),
+        "models": sum(len(board.models) for board in content.boards),
+        "left_out": [{"name": name, "why": why} for name, why in content.left_out],
+        "not_publishable": list(content.not_publishable),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    print_result(row, as_json, lambda: _print(row))
+
+
+def _print(row: dict[str, object]) -> None:
+    echo(
+        f"{row['folder']}: {row['snapshots']} snapshots, {row['cases']} cases, "
+        f"{row['models']} models on {row['boards']} boards; {row['bytes']:,} bytes in {row['seconds']} s"
+    )
+    left_out = row["left_out"]
+    assert isinstance(left_out, list)
+    for one in left_out:
+        say(f"left out: {one['name']}: {one['why']}")
+    not_publishable = row["not_publishable"]
+    assert isinstance(not_publishable, list)
+    for why in not_publishable:
+        say(f"not publishable, as every page says: {why}")

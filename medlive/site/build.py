@@ -1,0 +1,44 @@
+"""Write the site into a folder."""
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from medlive.errors import UsageError
+from medlive.site.pages import SiteFile
+
+MARK: Final = "assets/site.css"
+"""The file by which a folder is known as a site, which a new one may replace."""
+
+
+def write_site(files: Iterable[SiteFile], out: Path) -> int:
+    """Write the files into a folder, replacing a site that lies there; return their size in bytes.
+
+    The folder is complete or not there: it is written beside its place and then renamed.
+
+    Raises:
+        UsageError: If `out` holds something that is not a site.
+    """
+    if out.exists() and any(out.iterdir()) and not (out / MARK).is_file():
+        raise UsageError(
+            f"{out} holds something other than a site", hint="choose an empty folder"
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    size = 0
+    try:
+        for file in files:
+            path = fresh / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(file.data)
+            size += len(file.data)
+        fresh.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        fresh.rename(out)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    return size

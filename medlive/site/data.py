@@ -1,0 +1,98 @@
+"""What the browser scores: a board's cases as JSON, and its verdicts at two bits a criterion."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from medlive.digest import canonical_json
+from medlive.site.model import BoardCase, BoardEntry, ModelEntry
+
+NOT_MET, MET, UNGRADED, UNANSWERED = range(4)
+FILTERS: Final = ("language", "specialty", "theme", "difficulty")
+_VALUE_OF: Final[dict[str, Callable[[BoardCase], str | None]]] = {
+    "language": lambda case: case.language,
+    "specialty": lambda case: case.specialty,
+    "theme": lambda case: case.theme,
+    "difficulty": lambda case: case.difficulty,
+}
+
+
+def board_json(board: BoardEntry) -> bytes:
+    """The board's description: models, cases and the generator's start, without the verdicts."""
+    by_name = {model.name: model for model in board.models}
+    models = [by_name[name] for name in board.entered]
+    cases: dict[str, Any] = {"days": [case.day for case in board.cases]}
+    values: dict[str, list[str]] = {}
+    for kind in FILTERS:
+        of_cases = [_VALUE_OF[kind](case) for case in board.cases]
+        values[kind] = sorted({value for value in of_cases if value is not None})
+        places = {value: place for place, value in enumerate(values[kind])}
+        cases[kind] = [places.get(value or "", -1) for value in of_cases]
+    cases["clusters"] = _clusters(board.cases)
+    criteria = [c for case in board.cases for c in case.criteria]
+    return canonical_json(
+        {
+            "title": board.title,
+            "verdicts": f"{board.slug}.bin",
+            "draws": board.draws,
+            "seed": board.seed,
+            "start": generator_start(board.seed),
+            "models": [
+                {
+                    "name": model.name,
+                    "cutoff": model.cutoff,
+                    "page": f"models/{board.slug}-{model.slug}.html",
+                }
+                for model in models
+            ],
+            "cases": cases,
+            "values": values,
+            "criteria": {
+                "counts": [len(case.criteria) for case in board.cases],
+                "points": [c.points for c in criteria],
+                "advice": [int(c.advice) for c in criteria],
+            },
+        }
+    ).encode("utf-8")
+
+
+def _clusters(cases: Sequence[BoardCase]) -> list[int] | None:
+    """Each case's cluster as a number; None where every case is its own."""
+    names = [(case.cluster is None, case.cluster or case.id) for case in cases]
+    places: dict[tuple[bool, str], int] = {}
+    numbers = [places.setdefault(name, len(places)) for name in names]
+    return None if len(places) == len(cases) else numbers
+
+
+def generator_start(seed: int) -> dict[str, str]:
+    """The state and increment, in hexadecimal, with which NumPy's generator of this seed starts."""
+    state: Any = np.random.PCG64(seed).state["state"]
+    return {"state": f"{state['state']:x}", "increment": f"{state['inc']:x}"}
+
+
+def verdict_bytes(board: BoardEntry) -> bytes:
+    """Each model's verdicts, in the order of `entered`, four to a byte, the first in the lowest bits."""
+    by_name = {model.name: model for model in board.models}
+    return b"".join(_packed(board.cases, by_name[name]) for name in board.entered)
+
+
+def _packed(cases: Sequence[BoardCase], model: ModelEntry) -> bytes:
+    codes: list[int] = []
+    for case in cases:
+        met = model.verdicts.get(case.id, {})
+        for criterion in case.criteria:
+            codes.append(_code(met.get(criterion.id), case.id in model.answered))
+    codes += [0] * (-len(codes) % 4)
+    fours = np.array(codes, dtype=np.uint8).reshape(-1, 4)
+    shifted = fours << np.array([0, 2, 4, 6], dtype=np.uint8)
+    packed: bytes = np.bitwise_or.reduce(shifted, axis=1).astype(np.uint8).tobytes()
+    return packed
+
+
+def _code(met: bool | None, answered: bool) -> int:
+    if not answered:
+        return UNANSWERED
+    if met is None:
+        return UNGRADED
+    return MET if met else NOT_MET

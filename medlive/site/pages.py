@@ -1,0 +1,315 @@
+"""The pages: templates with everything escaped, and the files beside them."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from medlive import __version__
+from medlive.digest import canonical_json
+from medlive.site.data import FILTERS, board_json, verdict_bytes
+from medlive.site.model import (
+    AxisRate,
+    BoardEntry,
+    Content,
+    Figure,
+    ModelEntry,
+    SliceFigure,
+)
+from medlive.snapshot.describe.feed import Place, feed_xml
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+
+SECTIONS: Final = (
+    ("index.html", "Start"),
+    ("leaderboard.html", "Leaderboard"),
+    ("cases.html", "Cases"),
+    ("weeks.html", "Weeks"),
+    ("method.html", "Method"),
+    ("downloads.html", "Downloads"),
+    ("enter.html", "Enter a result"),
+)
+_HEADINGS: Final = {"month": "By month of posting", "cutoff": "Past its cutoff"}
+_KINDS: Final = (
+    "cutoff",
+    "month",
+    "first release",
+    "axis",
+    "theme",
+    "specialty",
+    "language",
+    "difficulty",
+)
+_STEPS: Final = (
+    ("Thread", "as posted"),
+    ("Screener", "facts, advice"),
+    ("Validator", "enough? sound?"),
+    ("Controller", "nothing invented"),
+    ("Rubric", "proved"),
+    ("Snapshot", "frozen weekly"),
+)
+_CITATION: Final = (
+    "medlive: a weekly, checksummed benchmark of real clinical questions.\n"
+    "Snapshot {version}, {digest}."
+)
+
+
+class SiteFile(NamedTuple):
+    """A file of the site."""
+
+    name: str
+    data: bytes
+
+
+class Mark(NamedTuple):
+    """How a model did on a criterion."""
+
+    kind: str
+    sign: str
+    label: str
+
+
+def site_files(
+    content: Content,
+    *,
+    links: Sequence[tuple[str, str]] = (),
+    downloads: str = "",
+) -> Iterator[SiteFile]:
+    """Every file of the site; the same content makes the same bytes.
+
+    Args:
+        content: What it shows.
+        links: Further entries of the navigation: address and text.
+        downloads: The address before the folders of snapshots; "" where they lie beside the pages.
+    """
+    site = _Site(content, links, downloads)
+    for path in sorted(files("medlive.site").joinpath("static").iterdir(), key=str):
+        yield SiteFile(f"assets/{path.name}", path.read_bytes())
+    for board in content.boards:
+        yield SiteFile(f"data/{board.slug}.json", board_json(board))
+        yield SiteFile(f"data/{board.slug}.bin", verdict_bytes(board))
+    yield SiteFile("data/cases.json", _search_index(content))
+    releases = [week.release for week in content.weeks if week.release is not None]
+    if releases:
+        yield SiteFile("feed.xml", feed_xml(releases, Place(None), content.errata))
+    else:
+        yield SiteFile("feed.xml", _EMPTY_FEED)
+    yield from site.pages()
+
+
+_EMPTY_FEED: Final = (
+    b'<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">'
+    b"<id>urn:medlive:empty</id><title>medlive</title>"
+    b"<updated>1970-01-01T00:00:00Z</updated></feed>\n"
+)
+
+
+class _Site:
+    """Renders the pages of one content."""
+
+    def __init__(
+        self, content: Content, links: Sequence[tuple[str, str]], downloads: str
+    ) -> None:
+        self.content = content
+        self.links = links
+        self.downloads = downloads
+
+    def pages(self) -> Iterator[SiteFile]:
+        """Every page."""
+        content = self.content
+        names = {model.name for board in content.boards for model in board.models}
+        criteria = sum(len(case.criteria) for case in content.cases.values())
+        newest = content.weeks[0] if content.weeks else None
+        yield self._page(
+            "index.html",
+            "front.html",
+            "A living benchmark of clinical questions",
+            criteria=criteria,
+            models=len(names),
+        )
+        yield self._page(
+            "leaderboard.html", "leaderboard.html", "Leaderboard", filters=FILTERS
+        )
+        yield self._page(
+            "cases.html", "cases.html", "Cases", choices=_choices(content.cases)
+        )
+        yield self._page("weeks.html", "weeks.html", "Week by week")
+        yield self._page("method.html", "method.html", "The method", steps=_STEPS)
+        citation = _CITATION.format(
+            version=newest.version if newest else "…",
+            digest=newest.digest if newest else "…",
+        )
+        yield self._page(
+            "downloads.html",
+            "downloads.html",
+            "Downloads and citation",
+            citation=citation,
+            downloads=self.downloads,
+        )
+        yield self._page("enter.html", "enter.html", "Enter a result")
+        for board in content.boards:
+            for model in board.models:
+                yield self._model(board, model)
+        for case in content.cases.values():
+            yield self._case(case)
+
+    def _page(
+        self,
+        name: str,
+        template: str,
+        title: str,
+        *,
+        section: str | None = None,
+        **values: Any,
+    ) -> SiteFile:
+        text = TEMPLATES.get_template(template).render(
+            content=self.content,
+            links=self.links,
+            root="../" * name.count("/"),
+            section=section or name,
+            sections=SECTIONS,
+            title=title,
+            version=__version__,
+            **values,
+        )
+        return SiteFile(name, text.encode("utf-8"))
+
+    def _model(self, board: BoardEntry, model: ModelEntry) -> SiteFile:
+        worst = [
+            (case_id, score, self.content.cases.get(case_id))
+            for case_id, score in model.worst
+        ]
+        return self._page(
+            f"models/{board.slug}-{model.slug}.html",
+            "model.html",
+            model.name,
+            section="leaderboard.html",
+            board=board,
+            model=model,
+            parts=_parts(model.slices),
+            headings=_HEADINGS,
+            worst=worst,
+        )
+
+    def _case(self, case: SnapshotCase) -> SiteFile:
+        results = [
+            (board, rows)
+            for board in self.content.boards
+            if (rows := _rows(board, case))
+        ]
+        return self._page(
+            case_page(case),
+            "case.html",
+            case.case_id,
+            section="cases.html",
+            case=case,
+            results=results,
+        )
+
+
+def _parts(slices: Sequence[SliceFigure]) -> list[tuple[str, list[SliceFigure]]]:
+    parts = []
+    for kind in _KINDS:
+        own = [part for part in slices if part.kind == kind]
+        if own:
+            parts.append((kind, own))
+    return parts
+
+
+def _rows(board: BoardEntry, case: SnapshotCase) -> list[tuple[ModelEntry, list[Mark]]]:
+    """How each model did on the case's criteria; no mark where it did not answer."""
+    rows = []
+    for model in board.models:
+        met = model.verdicts.get(case.case_id)
+        if met is None:
+            continue
+        answered = case.case_id in model.answered
+        marks = [_mark(c, met) for c in case.criteria] if answered else []
+        rows.append((model, marks))
+    return rows
+
+
+def _mark(criterion: SnapshotCriterion, met: Mapping[str, bool | None]) -> Mark:
+    verdict = met.get(criterion.criterion_id)
+    if verdict is None:
+        return Mark("", "?", "ungraded")
+    if not verdict:
+        return Mark("unmet", "–", "not met")
+    if criterion.points < 0:
+        return Mark("error", "✗", "unwanted criterion met")
+    return Mark("met", "✓", "met")
+
+
+def case_page(case: SnapshotCase) -> str:
+    """The address of a case's page; ids that are no plain file names become digests."""
+    plain = case.case_id.replace("-", "").replace("_", "")
+    if plain.isascii() and plain.isalnum() and len(case.case_id) <= 100:
+        return f"cases/{case.case_id}.html"
+    digest = hashlib.sha256(case.case_id.encode("utf-8")).hexdigest()
+    return f"cases/x-{digest[:32]}.html"
+
+
+def _choices(cases: Mapping[str, SnapshotCase]) -> list[tuple[str, list[str]]]:
+    choices = []
+    for kind in FILTERS:
+        values = {str(getattr(case, kind)) for case in cases.values()}
+        choices.append((kind, sorted(values)))
+    return choices
+
+
+def _search_index(content: Content) -> bytes:
+    entries = []
+    for case in content.cases.values():
+        criteria = " ".join(c.criterion for c in case.criteria)
+        text = " ".join(
+            (case.case_id, case.query, case.narrative, case.advice, criteria)
+        )
+        fields = {kind: str(getattr(case, kind)) for kind in FILTERS}
+        entries.append({"id": case.case_id, "text": text, **fields})
+    return canonical_json(entries).encode("utf-8")
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:z.1f}"
+
+
+def _interval(figure: Figure | AxisRate) -> str:
+    if figure.low is None:
+        return "–"
+    return f"{_percent(figure.low)} to {_percent(figure.high)}"
+
+
+def _bar(figure: Figure) -> Markup:
+    """A mean and its interval from 0 to 100 %, drawn."""
+    if figure.mean is None:
+        return Markup("")
+    line = '<line class="axis" x1="0" x2="200" y1="8" y2="8"></line>'
+    if figure.low is not None and figure.high is not None:
+        low, high = 200 * figure.low, 200 * figure.high
+        line += (
+            f'<line class="range" x1="{low:.1f}" x2="{high:.1f}" y1="8" y2="8"></line>'
+        )
+    # S704: nothing but numbers is written into it.
+    return Markup(
+        f'<svg class="bar" viewBox="0 0 200 16" aria-hidden="true">{line}'
+        f'<circle cx="{200 * figure.mean:.1f}" cy="8" r="4"></circle></svg>'
+    )
+
+
+TEMPLATES: Final = Environment(
+    loader=PackageLoader("medlive.site"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters |= {
+    "bar": _bar,
+    "case_page": case_page,
+    "interval": _interval,
+    "percent": _percent,
+    "urlencode": lambda text: quote(str(text), safe="/"),
+}

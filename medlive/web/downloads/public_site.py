@@ -1,0 +1,116 @@
+"""The public site at `/`: the pages of `medlive site build`, made of what is given out here."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+from medlive.errors import MedliveError
+from medlive.evaluation.asking.registry import load_registry
+from medlive.publishing.target import MUTABLE
+from medlive.site.model import Content
+from medlive.site.pages import site_files
+from medlive.site.read import BUNDLES, Inputs, read_content
+from medlive.web.downloads.catalog import Catalog, errata_name
+from medlive.web.downloads.find import TheCatalog, TheSite
+from medlive.web.site import Site
+
+_log: Final = logging.getLogger(__name__)
+_READ: Final = ["GET", "HEAD"]
+_LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"), ("/api", "API"))
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "svg": "image/svg+xml",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "json": "application/json",
+    "bin": "application/octet-stream",
+}
+_PAGES: Final = ("leaderboard", "cases", "weeks", "method", "downloads", "enter")
+router: Final = APIRouter(include_in_schema=False)
+
+
+class _Built:
+    """The site's files as they were last made, and what of."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.of: object = None
+        self.files: Mapping[str, bytes] = {}
+
+    def read(self, site: Site, catalog: Catalog) -> Mapping[str, bytes]:
+        """The files, made again where snapshots, errata or bundles changed."""
+        with self.lock:
+            of = _state(site, catalog)
+            if of != self.of:
+                files = site_files(_content(site, catalog), links=_LINKS, downloads="/")
+                self.files = {file.name: file.data for file in files}
+                self.of = of
+            return self.files
+
+
+_BUILT: Final[WeakKeyDictionary[object, _Built]] = WeakKeyDictionary()
+
+
+def _state(site: Site, catalog: Catalog) -> object:
+    digests = tuple(shown.release.digest for shown in catalog.given_out)
+    bundles = sorted((site.settings.home / BUNDLES).glob("*"))
+    errata = site.snapshots / errata_name(site)
+    return digests, *(_stamp(path) for path in (errata, *bundles))
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    try:
+        found = path.stat()
+    except OSError:
+        return path.name, 0, 0
+    return path.name, found.st_size, found.st_mtime_ns
+
+
+def _content(site: Site, catalog: Catalog) -> Content:
+    """What is given out; without the bundles where these cannot be read."""
+    errata = site.snapshots / errata_name(site)
+    inputs = Inputs(
+        snapshots=site.snapshots,
+        bundles=site.settings.home / BUNDLES,
+        errata=errata if errata.is_file() else None,
+        registry=load_registry(site.settings.candidates),
+        allow_not_publishable=site.preview,
+        leave_out_not_publishable=not site.preview,
+        versions=frozenset(shown.version for shown in catalog.given_out),
+    )
+    try:
+        return read_content(inputs)
+    except MedliveError as exc:
+        _log.warning("the site is shown without its content: %s", exc.message)
+        return Content()
+
+
+async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Response:
+    built = _BUILT.setdefault(request.app, _Built())
+    data = (await asyncio.to_thread(built.read, site, catalog)).get(name)
+    if data is None:
+        raise HTTPException(404)
+    media = _TYPES[name.rpartition(".")[2]]
+    return Response(data, media_type=media, headers={"Cache-Control": MUTABLE})
+
+
+@router.api_route("/", methods=_READ)
+async def front(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+    """What the benchmark is."""
+    return await _send(request, site, catalog, "index.html")
+
+
+async def _page(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+    return await _send(request, site, catalog, request.url.path.removeprefix("/"))
+
+
+for _name in _PAGES:
+    router.add_api_route(f"/{_name}.html", _page, methods=_READ)
+for _folder in ("assets", "cases", "data", "models"):
+    router.add_api_route(f"/{_folder}/{{name}}", _page, methods=_READ)

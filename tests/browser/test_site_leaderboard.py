@@ -1,0 +1,203 @@
+"""The site's leaderboard in a real browser: its figures are those of `eval score`, whatever the window."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from medlive.evaluation.asking.registry import load_registry
+from medlive.evaluation.scoring.fresh import Window
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.score import GradedRun, score_runs
+from medlive.site.build import write_site
+from tests.support.site import files_of, made_board, made_graded, static_server
+
+WINDOWS = [
+    ("2024-12-01", "2026-12-01"),
+    ("2025-01-05", "2025-03-09"),
+    ("2025-02-01", "2026-02-01"),
+    ("2025-06-10", "2025-12-24"),
+    ("2025-08-01", "2026-06-30"),
+    ("2026-01-01", "2026-03-31"),
+    ("2025-03-15", "2025-04-20"),
+    (None, "2025-07-01"),
+    ("2026-02-02", None),
+    (None, None),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A served site and its runs."""
+
+    url: str
+    runs: list[GradedRun]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("site")
+    runs = made_graded(root / "runs")
+    write_site(files_of(made_board(runs)), root / "out")
+    with static_server(root / "out") as url:
+        yield Served(url, runs)
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    opened = browser.new_page()
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on(
+        "console",
+        lambda line: faults.append(line.text) if line.type == "error" else None,
+    )
+    yield opened
+    opened.close()
+    assert [f for f in faults if "favicon" not in f and "404" not in f] == []
+
+
+def settle(page: Any) -> None:
+    """Wait until the ranking is worked out."""
+    page.wait_for_selector("#ranking[aria-busy=false]")
+
+
+def shown(page: Any) -> dict[str, list[str]]:
+    """Model → score, interval, n, tie group and rank range, as printed."""
+    settle(page)
+    rows = page.locator("#ranking tbody tr").evaluate_all(
+        "rows => rows.map(r => [...r.cells].map(c => c.textContent))"
+    )
+    return {cells[1]: [*cells[2:4], *cells[5:8]] for cells in rows}
+
+
+def printed(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:z.1f}"
+
+
+def expected(runs: list[GradedRun], **how: Any) -> dict[str, list[str]]:
+    found = {}
+    for model in score_runs(runs, **how).models:
+        one, place = model.overall, model.standing
+        ends = f"{printed(one.low)} to {printed(one.high)}"
+        found[model.label] = [
+            printed(one.mean),
+            "–" if one.low is None else ends,
+            str(one.n),
+            str(place.group) if place else "–",
+            f"{place.rank_best} to {place.rank_worst}" if place else "–",
+        ]
+    return found
+
+
+def window_of(since: str | None, until: str | None) -> Window:
+    return Window(
+        date.fromisoformat(since) if since else None,
+        date.fromisoformat(until) if until else None,
+    )
+
+
+@pytest.mark.parametrize(("since", "until"), WINDOWS)
+def test_a_window_has_the_figures_of_eval_score(
+    site: Served, page: Any, since: str | None, until: str | None
+) -> None:
+    query = urlencode({k: v for k, v in (("since", since), ("until", until)) if v})
+    page.goto(f"{site.url}/leaderboard.html?{query}")
+    assert shown(page) == expected(site.runs, window=window_of(since, until))
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_a_metric_has_the_figures_of_eval_score(
+    site: Served, page: Any, metric: Metric
+) -> None:
+    page.goto(f"{site.url}/leaderboard.html?until=2025-11-11")
+    settle(page)
+    page.get_by_label("Metric").select_option(metric.value)
+    window = window_of(None, "2025-11-11")
+    assert shown(page) == expected(site.runs, metric=metric, window=window)
+
+
+def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
+    page.goto(f"{site.url}/leaderboard.html?language=zh")
+    table = score_runs(site.runs)
+    for label, cells in shown(page).items():
+        (model,) = [m for m in table.models if m.label == label]
+        part = model.slice("language", "zh")
+        ends = f"{printed(part.low)} to {printed(part.high)}"
+        assert cells[:3] == [printed(part.mean), ends, str(part.n)]
+
+
+def test_the_window_moves_by_keyboard_and_mouse_and_the_address_keeps_it(
+    site: Served, page: Any
+) -> None:
+    page.goto(f"{site.url}/leaderboard.html")
+    settle(page)
+    since = page.locator("input[name=since]")
+    since.focus()
+    for _ in range(3):
+        since.press("PageUp")
+    after_keys = page.locator("#since-day").inner_text()
+    assert f"since={after_keys}" in page.url
+    assert shown(page) == expected(site.runs, window=window_of(after_keys, None))
+    box = page.locator("input[name=until]").bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] - 8, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, middle, steps=5)
+    page.mouse.up()
+    day = page.locator("#until-day").inner_text()
+    assert f"until={day}" in page.url
+    wanted = expected(site.runs, window=window_of(after_keys, day))
+    assert shown(page) == wanted
+    page.reload()
+    assert shown(page) == wanted
+
+
+def test_ranks_come_from_cases_after_every_cutoff_shown(
+    site: Served, page: Any, tmp_path: Path
+) -> None:
+    cutoffs = {
+        "model-0": "2025-03",
+        "model-1": "2025-09",
+        "model-2": "2025-02",
+    }
+    registry = load_registry(
+        {
+            name: {"cutoff": day, "cutoff_source": "its card", "confidence": "stated"}
+            for name, day in cutoffs.items()
+        }
+    )
+    write_site(files_of(made_board(site.runs, registry)), tmp_path / "out")
+    fresh = score_runs(site.runs, registry=registry).fresh
+    wanted = {
+        one.label: [str(one.standing.group)] for one in fresh.models if one.standing
+    }
+    with static_server(tmp_path / "out") as url:
+        page.goto(f"{url}/leaderboard.html")
+        cells = shown(page)
+        board = made_board(site.runs, registry)
+        written = {m.name: [str(m.group)] for m in board.models if m.group}
+        assert written == wanted
+        assert {n: c[3:4] for n, c in cells.items() if c[3] != "–"} == wanted
+        assert cells["model-3"][3] == "–"
+        # Without the model of the latest cutoff, more cases are fresh.
+        page.get_by_label("Show model-1", exact=True).uncheck()
+        settle(page)
+        assert "2025-03-31" in page.locator("#status").inner_text()
+
+
+def test_without_scripts_the_page_is_a_table_of_the_same_figures(
+    site: Served, browser: Any
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site.url}/leaderboard.html")
+    rows = page.locator("#ranking tbody tr").all_inner_texts()
+    for model, (score, *_) in expected(site.runs).items():
+        assert any(row.startswith(model) and score in row for row in rows)
+    assert not page.locator("#choice").is_visible()
+    context.close()

@@ -1,0 +1,73 @@
+"""The site's other pages in a real browser: search, width, both themes, and axe-core's rules."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.site.build import write_site
+from medlive.site.model import Content
+from medlive.site.pages import site_files
+from tests.support.releases import case
+from tests.support.site import made_board, made_graded, static_server
+
+axe = pytest.importorskip(
+    "axe_playwright_python.sync_playwright", reason="axe-core is not installed"
+)
+PAGES = (
+    "index.html",
+    "leaderboard.html",
+    "cases.html",
+    "cases/case-0001.html",
+    "models/board-1-m1.html",
+    "method.html",
+    "weeks.html",
+)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("site")
+    board = made_board(made_graded(root / "runs", models=2, cases=12))
+    cases = {one.id: case(one.id) for one in board.cases}
+    cases["case-0003"] = case("case-0003", query="Why does the ankle swell?")
+    content = Content(boards=[board], cases=cases, not_publishable=("a reason",))
+    write_site(site_files(content), root / "out")
+    with static_server(Path(root / "out")) as address:
+        yield address
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1920, "dark")])
+def test_pages_fit_and_axe_finds_nothing(
+    url: str, browser: Any, width: int, scheme: str
+) -> None:
+    page = browser.new_page(
+        viewport={"width": width, "height": 900}, color_scheme=scheme
+    )
+    for name in PAGES:
+        page.goto(f"{url}/{name}")
+        if name == "leaderboard.html":
+            page.wait_for_selector("#ranking[aria-busy=false]")
+        wider = "document.documentElement.scrollWidth - innerWidth"
+        assert page.evaluate(wider) <= 0, name
+        found = axe.Axe().run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], name
+    page.close()
+
+
+def test_cases_are_searched_and_the_address_keeps_the_words(
+    url: str, browser: Any
+) -> None:
+    page = browser.new_page()
+    page.goto(f"{url}/cases.html")
+    page.get_by_label("Words").fill("ankle SWELL")
+    rows = page.locator("#cases tbody tr:visible")
+    assert rows.count() == 1
+    assert "case-0003" in rows.first.inner_text()
+    page.reload()
+    page.wait_for_selector("#search:visible")
+    assert page.locator("#cases tbody tr:visible").count() == 1
+    page.get_by_role("link", name="case-0003").click()
+    assert "Why does the ankle swell?" in page.locator("main").inner_text()
+    page.close()

@@ -1,0 +1,162 @@
+"""The site of real snapshots and bundles: what it shows, what it leaves out and why, and that it says so."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.files import archive
+from medlive.site.build import write_site
+from medlive.site.model import Content
+from medlive.site.pages import site_files
+from medlive.site.read import Inputs, read_content
+from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
+from tests.support.bundles import DRAWS, graded
+from tests.support.hostile import TEXTS
+from tests.support.releases import case, release
+from tests.support.site import made_board, made_graded
+
+VERSION = "2026.W47"
+IDS = tuple(f"ml-{n:016d}" for n in range(5, 9))
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Inputs:
+    """A snapshot of four cases, one with hostile texts, and the bundles of two models."""
+    held = [case(case_id, first_release=VERSION) for case_id in IDS]
+    held[0] = replace(held[0], narrative=HOSTILE, query=HOSTILE, advice=TEXTS[0])
+    root = tmp_path / "snapshots"
+    folder = root / f"medlive-{VERSION}"
+    release(root, VERSION, held)
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    for name in ("first", "x" * 200):
+        run = graded(folder, tmp_path / name[:9], name)
+        files = make_bundle(run, draws=DRAWS)
+        (bundles / f"{name[:9]}.zip").write_bytes(archive(files))
+    return Inputs(snapshots=root, bundles=bundles, draws=DRAWS)
+
+
+def built(content: Content) -> dict[str, str]:
+    return {
+        file.name: file.data.decode("utf-8")
+        for file in site_files(content)
+        if not file.name.endswith(".bin")
+    }
+
+
+def withdraw(inputs: Inputs, *case_ids: str) -> None:
+    entries = tuple(
+        Erratum(
+            id=number,
+            issued_at=datetime(2026, 11, 22, tzinfo=UTC),
+            kind=WithdrawalKind.ERRATUM,
+            case_id=case_id,
+            criterion_id=None,
+            reason="The advice is wrong",
+            revision=None,
+            snapshots=(VERSION,),
+            fixed_in=None,
+        )
+        for number, case_id in enumerate(case_ids, start=1)
+    )
+    (inputs.snapshots / "errata.json").write_text(Errata(entries=entries).text())
+
+
+def test_models_and_cases_are_shown_and_nothing_of_theirs_is_markup(
+    inputs: Inputs,
+) -> None:
+    content = read_content(inputs)
+    (board,) = content.boards
+    assert {model.name for model in board.models} == {"first", "x" * 200}
+    pages = built(content)
+    for name, text in pages.items():
+        if name.endswith(".html"):
+            assert HOSTILE not in text, name
+            assert "<script>" not in text, name
+            assert " style=" not in text, name
+    assert "&lt;script&gt;" in pages[f"cases/{IDS[0]}.html"]
+
+
+def test_the_same_inputs_make_the_same_bytes(inputs: Inputs) -> None:
+    first, second = (list(site_files(read_content(inputs))) for _ in range(2))
+    assert first == second
+
+
+def test_a_withdrawn_case_is_on_no_page(inputs: Inputs) -> None:
+    withdraw(inputs, IDS[1])
+    content = read_content(inputs)
+    assert IDS[1] not in content.cases
+    assert [case.id for case in content.boards[0].cases] == [
+        IDS[0],
+        *IDS[2:],
+    ]
+    pages = built(content)
+    # The list of errata alone names it.
+    assert [name for name, text in pages.items() if IDS[1] in text] == [
+        "feed.xml",
+        "weeks.html",
+    ]
+
+
+def test_bundles_of_a_withdrawn_snapshot_are_left_out(inputs: Inputs) -> None:
+    withdraw(inputs, *IDS)
+    content = read_content(inputs)
+    assert (content.boards, len(content.cases)) == ([], 0)
+    assert {why for _, why in content.left_out} == {
+        "every case of its snapshot was withdrawn"
+    }
+
+
+def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
+    inputs: Inputs,
+) -> None:
+    bundles = inputs.bundles
+    data = (bundles / "first.zip").read_bytes()
+    (bundles / "second.zip").write_bytes(data)
+    (bundles / "torn.zip").write_bytes(data[: len(data) // 2])
+    content = read_content(inputs)
+    assert [name for name, _ in content.left_out] == ["torn.zip", "second.zip"]
+    assert "the same run as first.zip" in built(content)["leaderboard.html"]
+
+
+def test_what_is_not_publishable_is_refused_or_said_on_every_page(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "snapshots"
+    held = [case(IDS[0], first_release=VERSION)]
+    release(root, VERSION, held, why_not=("made by rules",))
+    with pytest.raises(CheckFailed, match="made by rules"):
+        read_content(Inputs(snapshots=root))
+    content = read_content(Inputs(snapshots=root, allow_not_publishable=True))
+    for name, text in built(content).items():
+        if name.endswith(".html"):
+            assert "made by rules" in text, name
+
+
+def test_an_empty_folder_makes_a_site_that_says_so(tmp_path: Path) -> None:
+    content = read_content(Inputs(snapshots=tmp_path))
+    assert "Nothing has been published yet" in built(content)["index.html"]
+
+
+def test_a_board_of_one_model_is_shown(tmp_path: Path) -> None:
+    board = made_board(made_graded(tmp_path, models=1, cases=20))
+    page = built(Content(boards=[board]))["leaderboard.html"]
+    assert "model-0" in page
+    assert "1 to 1" in page
+
+
+def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):
+        write_site(site_files(Content()), out)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("keep")
+    with pytest.raises(UsageError):
+        write_site(site_files(Content()), mine)
+    assert (mine / "notes.txt").read_text() == "keep"
