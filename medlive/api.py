@@ -4,7 +4,7 @@ Everything here is also an attribute of the package: `import medlive; medlive.sc
 what the command of the same name does; `medlive.frames` makes data frames of the results and `medlive.plot` figures.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import date
@@ -31,6 +31,7 @@ from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_erra
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, Window
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import EVERYTHING, Allow
 from medlive.evaluation.scoring.score import (
     CaseBasis,
     ScoreTable,
@@ -127,6 +128,7 @@ def score(
     models: Models = None,
     errata: str = ErrataMode.WARN.value,
     errata_file: str | Path | None = None,
+    allow: Collection[str] = (),
     draws: int = 1000,
     seed: int = 0,
 ) -> ScoreTable:
@@ -141,10 +143,13 @@ def score(
         models: The models' cutoffs, for what was posted before and after them.
         errata: "warn", "apply" or "ignore" what was withdrawn since the snapshot was frozen.
         errata_file: Where that stands; None: beside the snapshot.
+        allow: What would make figures mislead and is overridden: "mixed-graders", "not-publishable",
+            "several-judges".
         draws: Bootstrap draws of threads, the same for all models.
         seed: Their seed.
 
     Raises:
+        Misleading: If figures would mislead, and `allow` does not override why.
         UsageError: If there is no run, or the runs cannot be compared.
     """
     graded = load_runs(runs)
@@ -164,6 +169,7 @@ def score(
         basis=CaseBasis.COMMON if common else CaseBasis.OWN,
         registry=_registry(models),
         window=Window(_day("since", since), _day("until", until)),
+        allow=[_choose("allow", Allow, name) for name in allow],
     )
 
 
@@ -233,7 +239,7 @@ def power(
     seen: Spread | None = Spread(deviation * sqrt(2 - 2 * correlation), deviation)
     graded = load_runs(runs) if runs else []
     if graded:
-        cases, values = score_matrix(score_runs(graded, draws=1))
+        cases, values = score_matrix(score_runs(graded, draws=1, allow=EVERYTHING))
         seen = spread_of(values, cluster_numbers(cases))
     if seen is None:
         raise UsageError("expected runs with at least two scored cases")
