@@ -150,7 +150,7 @@ class Result(Protocol):
         """The result for people, on stdout."""
 
     def remarks(self) -> Iterable[str]:
-        """What people are told on stderr beside the tables, and machines are not."""
+        """Notes for people on stderr beside the tables; machines get none."""
 
 
 def render(
