@@ -102,6 +102,8 @@ async def test_no_file_of_a_home_can_be_read_by_others(
                     "--out",
                     results,
                     "--yes",
+                    "--allow",
+                    "not-publishable",
                 ),
             ):
                 assert await asyncio.to_thread(program, *command) == 0, command
