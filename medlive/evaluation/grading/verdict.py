@@ -217,29 +217,31 @@ def read_rubric(
     """
     echoes = echoes or {}
     value, before = _one_value(text, "grades")
-    if (
-        isinstance(value, dict)
-        and "question" in value
-        and (echo := next(iter(echoes.values()), None))
-    ):
-        _check_echo({"question": value["question"]}, echo)
+    _check_question(value, echoes)
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
     given = [_id(item) for item in items]
-    times = Counter(one for one in given if one in ids)
+    times = Counter(name for name in given if name in ids)
     astray = len(given) > len(times)
     if astray and len(ids) > 1 and len(times) < len(set(ids)):
         raise Unusable("the ids of the reply are not those that were asked for")
-    found = {
-        one: "the reply grades it more than once"
-        if times[one] > 1
-        else _read_item(one, item, answer, echoes.get(one, {}))
-        for one, item in zip(given, items, strict=True)
-        if one in times
-    }
-    _check_said(before, found.values())
-    return {one: found.get(one, "the reply does not grade it") for one in ids}
+    verdicts: dict[str, Verdict | str] = {}
+    for name, item in zip(given, items, strict=True):
+        if times[name] > 1:
+            verdicts[name] = "the reply grades it more than once"
+        elif name in times:
+            verdicts[name] = _read_item(name, item, answer, echoes.get(name, {}))
+    _check_said(before, verdicts.values())
+    return {name: verdicts.get(name, "the reply does not grade it") for name in ids}
+
+
+def _check_question(value: object, echoes: Mapping[str, Echo]) -> None:
+    """Raises Unusable where a list of grades repeats another question than the one asked."""
+    if isinstance(value, dict) and "question" in value:
+        echo = next(iter(echoes.values()), None)
+        if echo:
+            _check_echo({"question": value["question"]}, echo)
 
 
 def _check_said(before: str, found: Collection[Verdict | str]) -> None:
