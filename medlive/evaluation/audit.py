@@ -480,13 +480,11 @@ def plan_audit(
             candidates, found, identity, allow_unpinned=allow_unpinned
         )
         todo += [calls[candidate.key] for candidate in left]
-        record += [
-            Sample(calls[one.key], one.usage)
-            for one in found
-            if one.key in calls
-            and one.auditor == auditor
-            and one.usage.get("calls") == 1
-        ]
+        for finding in found:
+            if finding.key not in calls or finding.auditor != auditor:
+                continue
+            if finding.usage.get("calls") == 1:
+                record.append(Sample(calls[finding.key], finding.usage))
         n += len(candidates)
     return plan_calls(
         todo,
@@ -570,12 +568,16 @@ def load_audit(
 
 def _choose_auditor(found: Sequence[Finding], keys: Set[str]) -> tuple[str, list[str]]:
     """The auditor with the most causes of these candidates, of equals the last; a note where there are several."""
-    causes = {(f.auditor, f.key): f.cause is not None for f in found if f.key in keys}
-    # The one that wrote last at the end.
-    order = reversed(dict.fromkeys(f.auditor for f in reversed(found)))
-    counts = {
-        one: sum(n for (who, _), n in causes.items() if who == one) for one in order
-    }
+    causes: dict[tuple[str, str], bool] = {}
+    # The auditor that wrote last at the end.
+    counts: dict[str, int] = {}
+    for finding in found:
+        counts.pop(finding.auditor, None)
+        counts[finding.auditor] = 0
+        if finding.key in keys:
+            causes[finding.auditor, finding.key] = finding.cause is not None
+    for (auditor, _), has_cause in causes.items():
+        counts[auditor] += has_cause
     chosen = fullest(counts)
     if len(counts) == 1:
         return chosen, []
