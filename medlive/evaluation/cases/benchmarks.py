@@ -326,25 +326,18 @@ def _kqa_case(raw: Mapping[str, Any]) -> Row:
     """A row of K-QA's questions, or of its statements, as a case."""
     row = dict(raw)
     if "Question" in row:
-        question, lists = (
-            row.pop("Question"),
-            [(name, row.pop(name, [])) for name in _KQA_LISTS],
-        )
-        if bad := [
-            name for name, statements in lists if not isinstance(statements, list)
-        ]:
-            raise ValueError(f"{bad[0]}: expected a list")
-        rubric = [
-            _statement(text, name) for name, statements in lists for text in statements
-        ]
-        kept = [
-            one
-            for one in rubric
-            if not isinstance(text := one["criterion"], str) or text.strip()
-        ]
-        row |= {"case_id": kqa_id(question), "query": question, "rubric": kept}
-        if len(kept) < len(rubric):
-            row["empty statements"] = True
+        question = row.pop("Question")
+        rubric = []
+        for name in _KQA_LISTS:
+            statements = row.pop(name, [])
+            if not isinstance(statements, list):
+                raise ValueError(f"{name}: expected a list")
+            for text in statements:
+                if isinstance(text, str) and not text.strip():
+                    row["empty statements"] = True
+                else:
+                    rubric.append(_statement(text, name))
+        row |= {"case_id": kqa_id(question), "query": question, "rubric": rubric}
     return row
 
 

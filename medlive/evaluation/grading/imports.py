@@ -419,13 +419,13 @@ def left_out(graded: GradedRun) -> list[str]:
         notes.append(
             f"{unanswered} cases have no answer; the published script counts them as 0"
         )
-    verdicts = [
-        graded.verdicts(case.case_id).get(c.id)
-        for case, _ in answered
-        for c in case.advice_only.criteria
-    ]
-    if open_ := verdicts.count(None):
+    ungraded = 0
+    for case, _ in answered:
+        verdicts = graded.verdicts(case.case_id)
+        for criterion in case.advice_only.criteria:
+            ungraded += verdicts.get(criterion.id) is None
+    if ungraded:
         notes.append(
-            f"{open_} criteria are ungraded; the published script counts them as not met"
+            f"{ungraded} criteria are ungraded; the published script counts them as not met"
         )
     return notes

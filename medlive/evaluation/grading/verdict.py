@@ -297,11 +297,10 @@ def _id(item: Any) -> str:
 
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
-    fields = {
-        k: strip_unstorable(v) if isinstance(v, str) else v
-        for k, v in value.items()
-        if k not in _HARMLESS
-    }
+    fields: dict[str, Any] = {}
+    for name, given in value.items():
+        if name not in _HARMLESS:
+            fields[name] = strip_unstorable(given) if isinstance(given, str) else given
     if isinstance(fields.get("met"), str):
         fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
     named = [name for name in _REASONING if isinstance(fields.get(name), str)]
@@ -390,13 +389,15 @@ def _core(verdict: Verdict) -> tuple[bool, str, str]:
 @lru_cache(maxsize=64)
 def _planted(answer: str) -> frozenset[tuple[bool, str, str]]:
     """The verdicts that stand in an answer."""
-    return frozenset(
-        _core(Verdict(fields["met"], fields["quote"], fields["reasoning"]))
-        for value in planted_objects(answer, "met")
-        if isinstance(value["met"], int)
-        and isinstance((fields := _fields(value))["quote"], str)
-        and isinstance(fields["reasoning"], str)
-    )
+    planted = set()
+    for value in planted_objects(answer, "met"):
+        if not isinstance(value["met"], int):
+            continue
+        fields = _fields(value)
+        quote, reasoning = fields["quote"], fields["reasoning"]
+        if isinstance(quote, str) and isinstance(reasoning, str):
+            planted.add(_core(Verdict(fields["met"], quote, reasoning)))
+    return frozenset(planted)
 
 
 def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:

@@ -226,11 +226,11 @@ def _judge_notes(
     if len(counts) > 1:
         tied = list(counts.values()).count(counts[chosen]) > 1
         why = "wrote last of those with the most" if tied else "has the most"
-        others = "; ".join(
-            f"{judges[one].name}: {n} verdicts"
-            for one, n in counts.items()
-            if one != chosen
-        )
+        named = []
+        for judge, n in counts.items():
+            if judge != chosen:
+                named.append(f"{judges[judge].name}: {n} verdicts")
+        others = "; ".join(named)
         notes.append(
             f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: "
             f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"

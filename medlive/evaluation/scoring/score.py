@@ -539,13 +539,11 @@ def _case_warnings(run: GradedRun) -> Iterator[str]:
         )
         yield f"noted when {cases.name} was read: {cases.notes[0][:200]}{more}"
     if cases.selection is not None:
-        values = {
-            k: v if isinstance(v, list | tuple) else [v]
-            for k, v in cases.selection.items()
-        }
-        part = ", ".join(
-            f"{name} {some([str(one) for one in of])}" for name, of in values.items()
-        )
+        parts = []
+        for name, value in cases.selection.items():
+            values = value if isinstance(value, list | tuple) else [value]
+            parts.append(f"{name} {some(list(map(str, values)))}")
+        part = ", ".join(parts)
         yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
 
 
@@ -557,10 +555,13 @@ def pair_warnings(
     if not pairs:
         return []
     groups = {name: standing.group for name, standing in standings.items()}
-    tied = [
-        f"{a} and {b}" for a, b in pairs if a in groups and groups[a] == groups.get(b)
-    ]
-    warning = f"pairs without a common scored case: {some([f'{a} and {b}' for a, b in pairs])}; not compared"
+    names: list[str] = []
+    tied: list[str] = []
+    for first, second in pairs:
+        names.append(f"{first} and {second}")
+        if first in groups and groups[first] == groups.get(second):
+            tied.append(names[-1])
+    warning = f"pairs without a common scored case: {some(names)}; not compared"
     return [f"{warning}, yet in one tie group: {some(tied)}" if tied else warning]
 
 
