@@ -289,19 +289,22 @@ class AuditTable:
             "audited": self.audited,
             "unaudited": self.unaudited,
             "reasons": self.reasons,
-            "causes": [
-                {
-                    "cause": cause.value,
-                    "n": len(found := self.of(cause)),
-                    "share": len(found) / self.audited if self.audited else None,
-                    "examples": [
-                        {name: f.row()[name] for name in _IN_EXAMPLES}
-                        for f in found[:examples]
-                    ],
-                }
-                for cause in RootCause
-            ],
+            "causes": [self._cause_json(cause, examples) for cause in RootCause],
             "notes": list(self.notes),
+        }
+
+    def _cause_json(self, cause: RootCause, examples: int) -> dict[str, Any]:
+        """How often a cause was named, with its first examples."""
+        findings = self.of(cause)
+        shown = []
+        for finding in findings[:examples]:
+            row = finding.row()
+            shown.append({name: row[name] for name in _IN_EXAMPLES})
+        return {
+            "cause": cause.value,
+            "n": len(findings),
+            "share": len(findings) / self.audited if self.audited else None,
+            "examples": shown,
         }
 
 

@@ -191,11 +191,12 @@ async def grade_run(
         cached = list(find_cached(cache, run.cases, answers, judge, record))
         for grade in cached:
             log.add(grade.row())
-        graded = [
-            (case, judge.keys(case, answer))
-            for case, answer in gradable(run.cases, answers)
-        ]
-        keys = [key for _, of_case in graded for key in of_case.values()]
+        graded: list[tuple[EvaluationCase, Mapping[str, str]]] = []
+        keys: list[str] = []
+        for case, answer in gradable(run.cases, answers):
+            of_case = judge.keys(case, answer)
+            graded.append((case, of_case))
+            keys += of_case.values()
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 

@@ -191,7 +191,7 @@ def significant_drops(
 
     `how`: draws and seed. Both sides need 30 cases. p is by permutation, only where the interval leaves 0 out.
     """
-    found: dict[str, Drop] = {}
+    drops: dict[str, Drop] = {}
     for label, cases, cutoff in zip(labels, scored, cutoffs, strict=True):
         if cutoff is None:
             continue
@@ -203,14 +203,14 @@ def significant_drops(
             "clusters": cluster_numbers(c.case for c in cases),
         }
         sides = sides_of(cutoff, (c.case for c in cases))
-        one = drop(values, sides, **of_cases)
-        if min(one.n_pre, one.n_post) >= FEW:
-            if one.low is not None and one.low > 0:
-                one = drop(values, sides, permutations=PERMUTATIONS, **of_cases)
-            found[label] = one
-    corrected = holm([1.0 if one.p is None else one.p for one in found.values()])
-    return {
-        label: replace(one, p=p)
-        for (label, one), p in zip(found.items(), corrected, strict=True)
-        if p < ALPHA
-    }
+        own = drop(values, sides, **of_cases)
+        if min(own.n_pre, own.n_post) >= FEW:
+            if own.low is not None and own.low > 0:
+                own = drop(values, sides, permutations=PERMUTATIONS, **of_cases)
+            drops[label] = own
+    corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])
+    significant = {}
+    for label, p in zip(drops, corrected, strict=True):
+        if p < ALPHA:
+            significant[label] = replace(drops[label], p=p)
+    return significant
