@@ -71,13 +71,14 @@ audit: $(VENV)/.dev ## known vulnerabilities of the pinned versions; needs pypi.
 coverage: $(VENV)/.dev ## which lines the unit tests reach
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --cov=medlive --cov-report=term:skip-covered tests/unit tests/golden
 
-check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, file sizes, migrations, deployment, audit
+check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, complexity, file sizes, migrations, deployment, audit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry medlive
 	$(BIN)/python deploy/accent.py
+	$(BIN)/python deploy/complexity.py
 	@large=$$(find medlive migrations benchmarks -name '*.py' | xargs wc -l | awk '$$1 > 750 && $$2 != "total"'); \
 	  [ -z "$$large" ] || { echo "split these files of more than 750 lines:"; echo "$$large"; exit 1; } >&2
 	@deploy/check_migrations.sh $(BIN)/medlive

@@ -289,19 +289,22 @@ class AuditTable:
             "audited": self.audited,
             "unaudited": self.unaudited,
             "reasons": self.reasons,
-            "causes": [
-                {
-                    "cause": cause.value,
-                    "n": len(found := self.of(cause)),
-                    "share": len(found) / self.audited if self.audited else None,
-                    "examples": [
-                        {name: f.row()[name] for name in _IN_EXAMPLES}
-                        for f in found[:examples]
-                    ],
-                }
-                for cause in RootCause
-            ],
+            "causes": [self._cause_json(cause, examples) for cause in RootCause],
             "notes": list(self.notes),
+        }
+
+    def _cause_json(self, cause: RootCause, examples: int) -> dict[str, Any]:
+        """How often a cause was named, with its first examples."""
+        findings = self.of(cause)
+        shown = []
+        for finding in findings[:examples]:
+            row = finding.row()
+            shown.append({name: row[name] for name in _IN_EXAMPLES})
+        return {
+            "cause": cause.value,
+            "n": len(findings),
+            "share": len(findings) / self.audited if self.audited else None,
+            "examples": shown,
         }
 
 
@@ -480,13 +483,11 @@ def plan_audit(
             candidates, found, identity, allow_unpinned=allow_unpinned
         )
         todo += [calls[candidate.key] for candidate in left]
-        record += [
-            Sample(calls[one.key], one.usage)
-            for one in found
-            if one.key in calls
-            and one.auditor == auditor
-            and one.usage.get("calls") == 1
-        ]
+        for finding in found:
+            if finding.key not in calls or finding.auditor != auditor:
+                continue
+            if finding.usage.get("calls") == 1:
+                record.append(Sample(calls[finding.key], finding.usage))
         n += len(candidates)
     return plan_calls(
         todo,
@@ -570,12 +571,16 @@ def load_audit(
 
 def _choose_auditor(found: Sequence[Finding], keys: Set[str]) -> tuple[str, list[str]]:
     """The auditor with the most causes of these candidates, of equals the last; a note where there are several."""
-    causes = {(f.auditor, f.key): f.cause is not None for f in found if f.key in keys}
-    # The one that wrote last at the end.
-    order = reversed(dict.fromkeys(f.auditor for f in reversed(found)))
-    counts = {
-        one: sum(n for (who, _), n in causes.items() if who == one) for one in order
-    }
+    causes: dict[tuple[str, str], bool] = {}
+    # The auditor that wrote last at the end.
+    counts: dict[str, int] = {}
+    for finding in found:
+        counts.pop(finding.auditor, None)
+        counts[finding.auditor] = 0
+        if finding.key in keys:
+            causes[finding.auditor, finding.key] = finding.cause is not None
+    for (auditor, _), has_cause in causes.items():
+        counts[auditor] += has_cause
     chosen = fullest(counts)
     if len(counts) == 1:
         return chosen, []

@@ -116,11 +116,10 @@ class EvaluationCase:
 
     def row(self) -> dict[str, Any]:
         """The case as JSON; what not every case has is left out where it is empty."""
-        row = {
-            name: value
-            for name, value in asdict(self).items()
-            if value or name not in _OPTIONAL
-        }
+        row = asdict(self)
+        for name in _OPTIONAL:
+            if not row[name]:
+                del row[name]
         row["criteria"] = [criterion.row() for criterion in self.criteria]
         return row
 
@@ -268,11 +267,9 @@ class Answer(LogRow):
     def row(self) -> dict[str, Any]:
         """The answer as JSON; `thinking` only where there is some."""
         row = super(Answer, self).row()
-        return (
-            row
-            if self.thinking
-            else {name: value for name, value in row.items() if name != "thinking"}
-        )
+        if not self.thinking:
+            del row["thinking"]
+        return row
 
 
 class Mode(StrEnum):
@@ -344,11 +341,9 @@ class Grade(LogRow):
     def row(self) -> dict[str, Any]:
         """The grade as JSON; `whole` only where it is true."""
         row = super(Grade, self).row()
-        return (
-            row
-            if self.whole
-            else {name: value for name, value in row.items() if name != "whole"}
-        )
+        if not self.whole:
+            del row["whole"]
+        return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,11 +142,7 @@ def rank_agreement(
 ) -> tuple[int, float | None, float | None, float | None]:
     """How alike two judges rank the models: how many both have matches of, a rank correlation, as `kendall`, of
     their ratings, and its 95 % interval over clusters, drawn alike for both; None where there is none."""
-    sides = [
-        {place for m in side for place in (m.first, m.second)}
-        for side in (first, second)
-    ]
-    common = sorted(sides[0] & sides[1])
+    common = sorted(_matched(first) & _matched(second))
     # Equal ratings differ by rounding.
     value = of(
         *(elo(points(side, models))[common].round(6) for side in (first, second))
@@ -164,6 +160,14 @@ def rank_agreement(
     ]
     bounds = interval(np.array([np.nan if one is None else one for one in found]))
     return len(common), value, *(bounds or (None, None))
+
+
+def _matched(matches: Iterable[Match]) -> set[int]:
+    """The models that the matches are of."""
+    places: set[int] = set()
+    for match in matches:
+        places.update((match.first, match.second))
+    return places
 
 
 def uncertainty(won: Floats) -> NDArray[np.float64]:

@@ -202,14 +202,16 @@ def _similar_names(raters: Iterable[str]) -> list[str]:
     """Notes on names that differ only in case, width or spaces and may be one person."""
     groups: dict[str, list[str]] = {}
     for name in raters:
-        groups.setdefault(
-            "".join(unicodedata.normalize("NFKC", name).casefold().split()), []
-        ).append(name)
-    return [
-        f"raters {', '.join(map(repr, names))} count as {len(names)} people: their names differ only in spelling"
-        for names in groups.values()
-        if len(names) > 1
-    ]
+        folded = unicodedata.normalize("NFKC", name).casefold()
+        groups.setdefault("".join(folded.split()), []).append(name)
+    notes = []
+    for names in groups.values():
+        if len(names) > 1:
+            named = ", ".join(map(repr, names))
+            notes.append(
+                f"raters {named} count as {len(names)} people: their names differ only in spelling"
+            )
+    return notes
 
 
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:

@@ -174,11 +174,11 @@ def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, b
     places = list(ratings.verdicts)
     decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]
     found = agreed_codes(codes_of(ratings, places, ratings.raters), decisions)
-    return {
-        place: bool(code == MET)
-        for place, code in zip(places, found.tolist(), strict=True)
-        if code != ABSENT
-    }
+    settled = {}
+    for place, code in zip(places, found.tolist(), strict=True):
+        if code != ABSENT:
+            settled[place] = bool(code == MET)
+    return settled
 
 
 def _add(run_dir: Path, judge: str, rows: Sequence[Grade]) -> int:

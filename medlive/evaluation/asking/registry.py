@@ -145,10 +145,10 @@ class Candidate(BaseModel):
             raise ValueError(
                 "max_tokens and max_completion_tokens are one limit by two names: give one"
             )
-        named = [name for name in _SENT if getattr(self, name) is not None]
-        given = Counter([*named, *self.parameters, *self.extra_body])
-        if twice := sorted(name for name, n in given.items() if n > 1):
-            raise ValueError(f"{', '.join(twice)}: given twice")
+        times = Counter([*self._named(), *self.parameters, *self.extra_body])
+        twice = [name for name, n in times.items() if n > 1]
+        if twice:
+            raise ValueError(f"{', '.join(sorted(twice))}: given twice")
         if self.cutoff is not None and not (self.cutoff_source and self.confidence):
             raise ValueError(
                 "a cutoff needs cutoff_source and confidence (stated or inferred)"
@@ -157,10 +157,16 @@ class Candidate(BaseModel):
 
     def sent(self) -> dict[str, Any]:
         """What a request holds beside model and messages."""
-        named = {
-            name: value for name in _SENT if (value := getattr(self, name)) is not None
-        }
-        return {**named, **self.parameters, **self.extra_body}
+        return {**self._named(), **self.parameters, **self.extra_body}
+
+    def _named(self) -> dict[str, Any]:
+        """The parameters that have a field of their own here, where they are given."""
+        named = {}
+        for name in _SENT:
+            value = getattr(self, name)
+            if value is not None:
+                named[name] = value
+        return named
 
     def known_cutoff(self) -> Cutoff | None:
         """The cutoff, or the release date where it is undisclosed; None where neither is known."""
@@ -197,11 +203,11 @@ class Registry:
 
     def without_run(self, models: Iterable[str]) -> list[str]:
         """The candidates' names that none of these models is found under."""
-        found = [self.find(model) for model in models]
+        with_run = {id(self.find(model)) for model in models}
         return [
             name
             for name, candidate in self.candidates.items()
-            if not any(c is candidate for c in found)
+            if id(candidate) not in with_run
         ]
 
     def cutoff(self, model: str) -> Cutoff | None:

@@ -295,9 +295,12 @@ def _turns(
 def unanswered(run: RunFolder) -> list[EvaluationCase]:
     """The cases that a run asks about when it is started again: no answer yet, or a failed or an empty one."""
     answers, _ = run.answers()
-    return [
-        c for c in run.cases if c.case_id not in answers or _again(answers[c.case_id])
-    ]
+    left = []
+    for case in run.cases:
+        answer = answers.get(case.case_id)
+        if answer is None or _again(answer):
+            left.append(case)
+    return left
 
 
 def _again(answer: Answer) -> bool:
@@ -327,33 +330,36 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
 
 def summarise(run: RunFolder, asked: int = 0) -> RunResult:
     """How the answers on record stand; in the notes why some failed, and which other model the endpoint named."""
-    found, notes = run.answers()
-    answers = list(found.values())
-    states = {state: sum(a.state is state for a in answers) for state in AnswerState}
-    reasons = Counter(
-        " ".join(a.reason.split())[:200] or "no reason given"
-        for a in answers
-        if a.state is AnswerState.FAILED
-    )
+    by_case, notes = run.answers()
+    states = dict.fromkeys(AnswerState, 0)
+    reasons: Counter[str] = Counter()
+    cut = 0
+    for answer in by_case.values():
+        states[answer.state] += 1
+        if answer.state is AnswerState.FAILED:
+            reason = " ".join(answer.reason.split())[:200]
+            reasons[reason or "no reason given"] += 1
+        if answer.state is AnswerState.EMPTY and answer.finish_reason == "length":
+            cut += 1
+    waiting = 0
+    for case in run.cases:
+        if case.after is not None and not {case.case_id, case.after} & by_case.keys():
+            waiting += 1
     notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
         notes.append(
             f"and {len(reasons) - _REASONS} other reasons ({RESPONSES} has them all)"
         )
-    if cut := sum(
-        a.state is AnswerState.EMPTY and a.finish_reason == "length" for a in answers
-    ):
+    if cut:
         notes.append(
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
             "a run with a higher one is another run"
         )
-    if waiting := sum(
-        c.after is not None and c.case_id not in found and c.after not in found
-        for c in run.cases
-    ):
+    if waiting:
         notes.append(
             f"{waiting} questions go on from an answer that is not there, and were not asked"
         )
+    answers = list(by_case.values())
     notes += [*note_thinking(answers), *_note_models(run, answers)]
     return RunResult(
         path=run.path,

@@ -69,13 +69,13 @@ class CaseResults:
     def refresh(self) -> None:
         """Read what is new or has changed since; a fault of one source is its `problem`."""
         with self._lock:
-            found = {
-                path: mark for place in self._places for path, mark in _sources(place)
-            }
+            marks: dict[Path, _Mark] = {}
+            for place in self._places:
+                marks.update(_sources(place))
             self._sources = {
-                path: one for path, one in self._sources.items() if path in found
+                path: source for path, source in self._sources.items() if path in marks
             }
-            for path, mark in found.items():
+            for path, mark in marks.items():
                 known = self._sources.get(path)
                 if known is None or known.mark != mark:
                     self._sources = {**self._sources, path: self._read(path, mark)}
@@ -91,25 +91,27 @@ class CaseResults:
 
     def of_case(self, case_id: str) -> list[RubricResults]:
         """The results on a case; the newest snapshot first, the best score first."""
-        found: dict[tuple[str, tuple[EvaluationCriterion, ...]], list[CaseResult]] = {}
+        by_rubric: dict[
+            tuple[str, tuple[EvaluationCriterion, ...]], list[CaseResult]
+        ] = {}
         for source in self._sources.values():
             if source.results is not None and case_id in source.results:
                 criteria, result = source.results[case_id]
-                found.setdefault((source.cases, criteria), []).append(result)
-        return [
-            RubricResults(cases, criteria, tuple(sorted(results, key=_rank)))
-            for (cases, criteria), results in sorted(
-                found.items(), key=lambda item: item[0][0], reverse=True
-            )
-        ]
+                by_rubric.setdefault((source.cases, criteria), []).append(result)
+        newest_first = sorted(by_rubric, key=lambda rubric: rubric[0], reverse=True)
+        out = []
+        for cases, criteria in newest_first:
+            results = sorted(by_rubric[cases, criteria], key=_rank)
+            out.append(RubricResults(cases, criteria, tuple(results)))
+        return out
 
     def problems(self) -> list[tuple[str, str]]:
         """(name, why) of what is not shown, such as a bundle that does not verify."""
-        return [
-            (printable(path.name), one.problem)
-            for path, one in self._sources.items()
-            if one.problem
-        ]
+        problems = []
+        for path, source in self._sources.items():
+            if source.problem:
+                problems.append((printable(path.name), source.problem))
+        return problems
 
     def _read(self, path: Path, mark: _Mark) -> _Source:
         try:
@@ -139,22 +141,24 @@ class CaseResults:
     ) -> dict[str, tuple[tuple[EvaluationCriterion, ...], CaseResult]]:
         model, grader = printable(run.run.info.model)[:_LONGEST], run.grader
         name = printable(grader.model)[:_LONGEST] if grader else ""
-        return {
-            one.case.case_id: (
-                self._rubrics.setdefault(one.case.criteria, one.case.criteria),
-                CaseResult(
-                    model,
-                    name,
-                    verified,
-                    one.state,
-                    one.score,
-                    tuple(one.met.get(c.id) for c in one.case.criteria)
-                    if one.met
-                    else (),
-                ),
+        results = {}
+        for score in run.case_scores(Metric.COMPLETE):
+            criteria = score.case.criteria
+            met: list[bool | None] = []
+            if score.met:
+                met = [score.met.get(criterion.id) for criterion in criteria]
+            result = CaseResult(
+                model=model,
+                grader=name,
+                verified=verified,
+                state=score.state,
+                score=score.score,
+                met=tuple(met),
             )
-            for one in run.case_scores(Metric.COMPLETE)
-        }
+            # Runs of the same cases share their rubrics.
+            shared = self._rubrics.setdefault(criteria, criteria)
+            results[score.case.case_id] = (shared, result)
+        return results
 
 
 def _rank(result: CaseResult) -> tuple[float, str]:

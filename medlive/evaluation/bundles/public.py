@@ -89,10 +89,10 @@ def public_finding(finding: Finding) -> Finding:
 
 
 def _public_reason(reason: str) -> str:
-    return next(
-        (text for prefix, text in _NO_REPLY.items() if reason.startswith(prefix)),
-        reason,
-    )
+    for prefix, text in _NO_REPLY.items():
+        if reason.startswith(prefix):
+            return text
+    return reason
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,17 +121,12 @@ def find_secret(
     files: Mapping[str, bytes], environ: Mapping[str, str]
 ) -> tuple[str, str] | None:
     """The first file with the value of a secret environment variable, and the variable's name; None if none."""
-    secrets = {
-        name: v
-        for name, v in environ.items()
-        if _SECRET_VARIABLE.search(name) and len(v) >= _LONG
-    }
-    return next(
-        (
-            (file, name)
-            for file, data in files.items()
-            for name, v in secrets.items()
-            if os.fsencode(v) in data
-        ),
-        None,
-    )
+    secrets: dict[str, bytes] = {}
+    for name, value in environ.items():
+        if _SECRET_VARIABLE.search(name) and len(value) >= _LONG:
+            secrets[name] = os.fsencode(value)
+    for file, data in files.items():
+        for name, secret in secrets.items():
+            if secret in data:
+                return file, name
+    return None

@@ -1,6 +1,6 @@
 """Verify a bundle in numbered steps, each failure with file, expected and found; and unpack what verified."""
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -91,17 +91,7 @@ def errata(state: Verification, out: Faults) -> None:
     left_out = RunErrata("", known.found)
     if declared is not None and applied:
         left_out = errata_from_record(cases, declared.model_dump(mode="json"))
-    without = [
-        f"case {printable(case_id)[:100]}"
-        for case_id in left_out.cases
-        if case_id not in known.cases
-    ]
-    without += [
-        f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]}"
-        for case_id, criterion_id in left_out.criteria
-        if (case_id, criterion_id) not in known.criteria and case_id not in known.cases
-    ]
-    for what in without:
+    for what in _without_erratum(left_out, known):
         out.add(
             SCORES, "the errata of the snapshot", f"{what} left out without an erratum"
         )
@@ -111,6 +101,17 @@ def errata(state: Verification, out: Faults) -> None:
         state.add_note(
             f"{cases_scored} cases and {criteria_scored} criteria were withdrawn but are scored"
         )
+
+
+def _without_erratum(left_out: RunErrata, known: RunErrata) -> Iterator[str]:
+    """The cases and criteria that were left out of the scores, and that no erratum withdraws."""
+    for case_id in left_out.cases:
+        if case_id not in known.cases:
+            yield f"case {printable(case_id)[:100]}"
+    for case_id, criterion_id in left_out.criteria:
+        if case_id in known.cases or (case_id, criterion_id) in known.criteria:
+            continue
+        yield f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]}"
 
 
 def scores(state: Verification, out: Faults) -> None:
@@ -351,23 +352,21 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
     if report.run is None:
         raise UsageError(f"{report.path} cannot be unpacked: {report.why_not}")
     run = report.run
-    grades = (
-        run.grades.get(case.case_id, {}).get(c.id)
-        for case in run.run.cases
-        for c in case.criteria
-    )
-    files = {
-        "cases.jsonl": cases_jsonl(run.run.cases),
-        **({} if report.book is None else {EVIDENCE_FILE: report.book}),
-        RESPONSES: b"".join(
-            encode_row(answer.row()) for answer in run.answers.values()
-        ),
-        GRADES: b"".join(
-            encode_row(grade.row()) for grade in grades if grade is not None
-        ),
-        # Last, since it makes the folder a run.
-        "run.json": encode_document(run.run.info.model_dump(mode="json")),
-    }
+    answers = [encode_row(answer.row()) for answer in run.answers.values()]
+    grades = []
+    for case in run.run.cases:
+        of_case = run.grades.get(case.case_id, {})
+        for criterion in case.criteria:
+            grade = of_case.get(criterion.id)
+            if grade is not None:
+                grades.append(encode_row(grade.row()))
+    files = {"cases.jsonl": cases_jsonl(run.run.cases)}
+    if report.book is not None:
+        files[EVIDENCE_FILE] = report.book
+    files[RESPONSES] = b"".join(answers)
+    files[GRADES] = b"".join(grades)
+    # Last, since it makes the folder a run.
+    files["run.json"] = encode_document(run.run.info.model_dump(mode="json"))
     with writing(out):
         if out.is_symlink() or (
             out.exists() and (not out.is_dir() or any(out.iterdir()))

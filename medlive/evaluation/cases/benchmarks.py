@@ -271,24 +271,34 @@ def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     yield from repeat_notes(
         [(f"{where}: case {case.case_id!r}", case) for where, case in found]
     )
-    for what, without in {
-        "criterion; they are asked and have no score": [
-            w for w, c in found if not c.criteria
-        ],
-        "positive points; they are asked and have no score": [
-            w
-            for w, c in found
-            if c.criteria and all(one.points <= 0 for one in c.criteria)
-        ],
-        "post_time that can be read; they are in no month": [
-            w for w, c in found if c.post_time and not c.month
-        ],
-        "cluster, as others have; each stands for itself": [
-            w for w, c in found if c.cluster is None
-        ],
-    }.items():
-        if without and (len(without) < len(found) or not what.startswith("cluster")):
+    unscored: list[str] = []
+    unweighted: list[str] = []
+    undated: list[str] = []
+    alone: list[str] = []
+    for where, case in found:
+        if not case.criteria:
+            unscored.append(where)
+        elif not _has_weight(case):
+            unweighted.append(where)
+        if case.post_time and not case.month:
+            undated.append(where)
+        if case.cluster is None:
+            alone.append(where)
+    lacks = {
+        "criterion; they are asked and have no score": unscored,
+        "positive points; they are asked and have no score": unweighted,
+        "post_time that can be read; they are in no month": undated,
+    }
+    if len(alone) < len(found):
+        lacks["cluster, as others have; each stands for itself"] = alone
+    for what, without in lacks.items():
+        if without:
             yield f"{len(without)} of {len(found)} cases have no {what} (first: {without[0]})"
+
+
+def _has_weight(case: EvaluationCase) -> bool:
+    """Whether a criterion of the case has positive points."""
+    return not all(criterion.points <= 0 for criterion in case.criteria)
 
 
 def _case_rows(
@@ -316,25 +326,18 @@ def _kqa_case(raw: Mapping[str, Any]) -> Row:
     """A row of K-QA's questions, or of its statements, as a case."""
     row = dict(raw)
     if "Question" in row:
-        question, lists = (
-            row.pop("Question"),
-            [(name, row.pop(name, [])) for name in _KQA_LISTS],
-        )
-        if bad := [
-            name for name, statements in lists if not isinstance(statements, list)
-        ]:
-            raise ValueError(f"{bad[0]}: expected a list")
-        rubric = [
-            _statement(text, name) for name, statements in lists for text in statements
-        ]
-        kept = [
-            one
-            for one in rubric
-            if not isinstance(text := one["criterion"], str) or text.strip()
-        ]
-        row |= {"case_id": kqa_id(question), "query": question, "rubric": kept}
-        if len(kept) < len(rubric):
-            row["empty statements"] = True
+        question = row.pop("Question")
+        rubric = []
+        for name in _KQA_LISTS:
+            statements = row.pop(name, [])
+            if not isinstance(statements, list):
+                raise ValueError(f"{name}: expected a list")
+            for text in statements:
+                if isinstance(text, str) and not text.strip():
+                    row["empty statements"] = True
+                else:
+                    rubric.append(_statement(text, name))
+        row |= {"case_id": kqa_id(question), "query": question, "rubric": rubric}
     return row
 
 
@@ -439,39 +442,48 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
     if format_ is Format.MEDIQA:
         return [given for _, _, given in mediqa_rows(text, path.name)]
     if format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
-        answers = {
-            place[0]: row["answer"] for _, place, row in kqa_rows(text, path.name)
-        }
-        return [
-            {"case_id": case_id, "response": answer}
-            for case_id, answer in answers.items()
-        ]
-    rows: list[Row] = []
-    for where, row in _json(text, path.name):
-        if isinstance(row, str):
-            raise BadInput(f"{path.name}, {where}: {row}")
-        if format_ is Format.KQA:
-            rows.append(
-                {"case_id": kqa_id(row.get("Question")), "response": row.get("result")}
-            )
-            continue
-        # simple-evals' file is one object, with a row for each example.
-        listed = (
-            row["metadata"].get("example_level_metadata")
-            if isinstance(row.get("metadata"), dict)
-            else [row]
-        )
-        for place, one in enumerate(
-            listed if isinstance(listed, list) else (), start=1
-        ):
-            if not isinstance(one, dict):
-                raise BadInput(
-                    f"{path.name}, {where}, example {place}: expected an object"
-                )
-            rows.append(_result(one, field))
-    if not (answered := [row for row in rows if row["response"] is not None]):
+        return _kqa_answers(text, path.name)
+    answered = []
+    for row in _json_answers(text, path.name, format_, field):
+        if row["response"] is not None:
+            answered.append(row)
+    if not answered:
         raise BadInput(f"{path.name} has no answer in {format_.value}'s format")
     return answered
+
+
+def _kqa_answers(text: str, name: str) -> list[Row]:
+    """The answers of K-QA's table, the last of each question."""
+    answers: dict[str, object] = {}
+    for _, (case_id, _), row in kqa_rows(text, name):
+        answers[case_id] = row["answer"]
+    return [
+        {"case_id": case_id, "response": answer} for case_id, answer in answers.items()
+    ]
+
+
+def _json_answers(text: str, name: str, format_: Format, field: str) -> Iterator[Row]:
+    """The answers of a file of JSON objects, K-QA's or HealthBench's."""
+    for where, row in _json(text, name):
+        if isinstance(row, str):
+            raise BadInput(f"{name}, {where}: {row}")
+        if format_ is Format.KQA:
+            case_id = kqa_id(row.get("Question"))
+            yield {"case_id": case_id, "response": row.get("result")}
+            continue
+        for place, example in enumerate(_examples(row), start=1):
+            if not isinstance(example, dict):
+                raise BadInput(f"{name}, {where}, example {place}: expected an object")
+            yield _result(example, field)
+
+
+def _examples(row: Mapping[str, Any]) -> Sequence[object]:
+    """The results in a row of HealthBench's: simple-evals' file is one object, with a row for each example."""
+    metadata = row.get("metadata")
+    if not isinstance(metadata, dict):
+        return [row]
+    listed = metadata.get("example_level_metadata")
+    return listed if isinstance(listed, list) else ()
 
 
 def _result(row: Mapping[str, Any], field: str) -> Row:
@@ -519,30 +531,48 @@ def gradings_of(
 
     Verdicts on what is not a criterion of the cases are kept, for `import_run` to name.
     """
-    raters = list(
-        dict.fromkeys(rater for given in verdicts.values() for rater in given)
-    )
+    raters: dict[str, None] = {}
+    for given in verdicts.values():
+        raters.update(dict.fromkeys(given))
+    by_rater: dict[str, dict[str, Row]] = {rater: {} for rater in raters}
     if len(raters) > 2:
-        raters.append("majority")
-        votes = {
-            at: sum(2 * met - 1 for met in by.values() if met is not None)
-            for at, by in verdicts.items()
-        }
-        verdicts = {
-            at: {**by, "majority": votes[at] > 0 if votes[at] else None}
-            for at, by in verdicts.items()
-        }
-    texts = {(case.case_id, c.id): c.criterion for case in cases for c in case.criteria}
-    out: dict[str, dict[str, Row]] = {rater: {} for rater in raters}
-    for (case_id, criterion_id), given in verdicts.items():
+        by_rater["majority"] = {}
+        verdicts = _with_majority(verdicts)
+    texts = _criterion_texts(cases)
+    for place, given in verdicts.items():
+        case_id, criterion_id = place
         for rater, met in given.items():
             if met is not None:
-                entry = {"criterion": texts.get((case_id, criterion_id)), "score": met}
-                out[rater].setdefault(case_id, {})[criterion_id] = entry
-    return {
-        rater: [
-            {"case_id": case_id, "evaluations": evaluations}
-            for case_id, evaluations in rows.items()
-        ]
-        for rater, rows in out.items()
-    }
+                entry = {"criterion": texts.get(place), "score": met}
+                by_rater[rater].setdefault(case_id, {})[criterion_id] = entry
+    return {rater: _gradings(rows) for rater, rows in by_rater.items()}
+
+
+def _gradings(evaluations: Mapping[str, Row]) -> list[Row]:
+    """A rater's gradings from the evaluations of each case."""
+    return [
+        {"case_id": case_id, "evaluations": given}
+        for case_id, given in evaluations.items()
+    ]
+
+
+def _criterion_texts(cases: Sequence[EvaluationCase]) -> dict[Place, str]:
+    texts: dict[Place, str] = {}
+    for case in cases:
+        for criterion in case.criteria:
+            texts[case.case_id, criterion.id] = criterion.criterion
+    return texts
+
+
+def _with_majority(
+    verdicts: Mapping[Place, Mapping[str, bool | None]],
+) -> dict[Place, Mapping[str, bool | None]]:
+    """The verdicts with those of the raters' majority; None where as many say yes as no."""
+    out: dict[Place, Mapping[str, bool | None]] = {}
+    for place, given in verdicts.items():
+        lead = 0
+        for met in given.values():
+            if met is not None:
+                lead += 1 if met else -1
+        out[place] = {**given, "majority": lead > 0 if lead else None}
+    return out

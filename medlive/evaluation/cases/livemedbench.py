@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from medlive.digest import digest_file
 from medlive.errors import BadInput
@@ -85,47 +85,76 @@ def read_cases(path: Path) -> CaseSet:
         raise BadInput(
             f"{path}: expected a list of cases, found a {type(data).__name__}"
         )
-    notes: list[str] = []
-    cases: dict[str, EvaluationCase] = {}
-    unknown: dict[str, list[str]] = {}
-    for place, entry in enumerate(data, start=1):
-        if not isinstance(entry, dict) or entry.get("case_id") in (None, ""):
-            notes.append(f"entry {place}: no object with a case_id; left out")
-            continue
-        case = _case(entry, notes)
-        if case.case_id in cases:
-            notes.append(
-                f"case {case.case_id!r}: given more than once; the last one counts"
-            )
-        cases[case.case_id] = case
-        for name in _unknown(entry):
-            unknown.setdefault(name, []).append(f"entry {place}")
-    notes += unread_notes(unknown)
-    if silent := [case.case_id for case in cases.values() if not case.question.strip()]:
-        notes.append(
-            f"{len(silent)} cases ask nothing ({some(silent)}): narrative and core_request are empty"
-        )
-    notes += repeat_notes(
-        [(f"case {case_id!r}", case) for case_id, case in cases.items()]
-    )
-    if bare := [case.case_id for case in cases.values() if not case.criteria]:
-        notes.append(
-            f"{len(bare)} cases have no criterion ({some(bare)}); they are asked and have no score"
-        )
-    if undated := [case.case_id for case in cases.values() if case.month is None]:
-        notes.append(
-            f"{len(undated)} cases have no post_time that can be read ({some(undated)}); they are in no month"
-        )
-    if not cases:
+    entries = _entries_of(data)
+    notes = [*entries.notes, *unread_notes(entries.unknown)]
+    notes += _case_notes(entries.cases)
+    if not entries.cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
     return CaseSet(
-        tuple(cases.values()),
-        "livemedbench",
-        path.name,
-        digest_file(path),
-        None,
-        tuple(notes),
+        cases=tuple(entries.cases.values()),
+        origin="livemedbench",
+        name=path.name,
+        digest=digest_file(path),
+        publishable=None,
+        notes=tuple(notes),
     )
+
+
+class _Entries(NamedTuple):
+    """What the entries of a benchmark file hold."""
+
+    cases: dict[str, EvaluationCase]
+    """By id."""
+    unknown: dict[str, list[str]]
+    """By a field that the benchmark does not have, the places of its entries."""
+    notes: list[str]
+
+
+def _entries_of(data: Sequence[Any]) -> _Entries:
+    """The cases of a file's entries; the last of those with the same id."""
+    read = _Entries(cases={}, unknown={}, notes=[])
+    for place, entry in enumerate(data, start=1):
+        if not isinstance(entry, dict) or entry.get("case_id") in (None, ""):
+            read.notes.append(f"entry {place}: no object with a case_id; left out")
+            continue
+        case = _case(entry, read.notes)
+        if case.case_id in read.cases:
+            read.notes.append(
+                f"case {case.case_id!r}: given more than once; the last one counts"
+            )
+        read.cases[case.case_id] = case
+        for name in _unknown(entry):
+            read.unknown.setdefault(name, []).append(f"entry {place}")
+    return read
+
+
+def _case_notes(cases: Mapping[str, EvaluationCase]) -> Iterator[str]:
+    """Notes on cases that lack something, or are there more than once."""
+    silent: list[str] = []
+    bare: list[str] = []
+    undated: list[str] = []
+    for case_id, case in cases.items():
+        if not case.question.strip():
+            silent.append(case_id)
+        if not case.criteria:
+            bare.append(case_id)
+        if case.month is None:
+            undated.append(case_id)
+    if silent:
+        yield (
+            f"{len(silent)} cases ask nothing ({some(silent)}): narrative and core_request are empty"
+        )
+    yield from repeat_notes(
+        [(f"case {case_id!r}", case) for case_id, case in cases.items()]
+    )
+    if bare:
+        yield (
+            f"{len(bare)} cases have no criterion ({some(bare)}); they are asked and have no score"
+        )
+    if undated:
+        yield (
+            f"{len(undated)} cases have no post_time that can be read ({some(undated)}); they are in no month"
+        )
 
 
 def _unknown(entry: Mapping[str, Any]) -> Iterable[str]:

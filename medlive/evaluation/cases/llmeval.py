@@ -58,33 +58,42 @@ def llmeval_rows(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] 
             yield where, row
 
 
+_TAGS: Final = {
+    "category": "category2",
+    "scene": "scene",
+    "difficulty": "difficulty",
+}
+"""The fields that become tags, by the tag's kind."""
+
+
 def _row(category: str, raw: Mapping[str, Any]) -> dict[str, Any]:
     group, turn = int(raw["groupCode"]), int(raw["round"])
     theme = (
         CATEGORIES.get(category) or CATEGORIES.get(str(raw["category1"])) or category
     )
     short = "".join(word[0] for word in theme.split() if word[0].isupper()).lower()
-    tags = {
-        "category": raw.get("category2"),
-        "scene": raw.get("scene"),
-        "difficulty": raw.get("difficulty"),
-    }
+    rubric = []
+    for level, items in requirements(_text(raw.get("checklist"))).items():
+        for n, item in enumerate(items, start=1):
+            criterion_id = f"{level}_{n}"
+            rubric.append(
+                {"criterion": item, "points": 1.0, "axis": level, "id": criterion_id}
+            )
+    tags = []
+    for kind, field in _TAGS.items():
+        value = raw.get(field)
+        if isinstance(value, str):
+            tags.append(f"{kind}:{value}")
     return {
         "case_id": f"llmeval-{short}-{group}-{turn}",
         "query": str(raw["problem"]),
         "advice": _text(raw.get("sanswer")),
-        "rubric": [
-            {"criterion": item, "points": 1.0, "axis": level, "id": f"{level}_{n}"}
-            for level, items in requirements(_text(raw.get("checklist"))).items()
-            for n, item in enumerate(items, start=1)
-        ],
+        "rubric": rubric,
         "language": "zh",
         "theme": theme,
         "cluster": f"llmeval-{short}-{group}",
         "after": f"llmeval-{short}-{group}-{turn - 1}" if turn > 1 else None,
-        "tags": [
-            f"{kind}:{value}" for kind, value in tags.items() if isinstance(value, str)
-        ],
+        "tags": tags,
     }
 
 

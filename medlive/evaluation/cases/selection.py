@@ -52,25 +52,22 @@ class Selection:
 
     def as_json(self) -> dict[str, Any] | None:
         """What is asked for, without what is not; None when all cases are in."""
-        given = {
-            name: value
-            for name, value in asdict(self).items()
-            if value not in (None, ())
-        }
-        return {
-            k: sorted(v) if isinstance(v, tuple) else v for k, v in given.items()
-        } or None
+        wanted: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            if value not in (None, ()):
+                wanted[name] = sorted(value) if isinstance(value, tuple) else value
+        return wanted or None
 
 
 def in_words(selection: Mapping[str, Any] | None) -> str:
     """Which cases a run asks about, by what stands in its `run.json`."""
     if not selection:
         return "all cases"
-    given = (
-        f"{name.replace('_', ' ')} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
-        for name, value in selection.items()
-    )
-    return f"the cases of {'; '.join(given)}"
+    parts = []
+    for name, value in selection.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        parts.append(f"{name.replace('_', ' ')} {', '.join(map(str, values))}")
+    return f"the cases of {'; '.join(parts)}"
 
 
 def select(cases: CaseSet, selection: Selection) -> CaseSet:

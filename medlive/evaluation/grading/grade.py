@@ -73,11 +73,14 @@ class Record:
 
     def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
         """How many of these keys are met, not met and ungraded, and why they are ungraded."""
-        found = [self.latest.get(key) or _NOT_ASKED for key in keys]
-        reasons = Counter(
-            kind_of(verdict.reason) for verdict in found if verdict.met is None
-        )
-        return Counter(verdict.met for verdict in found), dict(reasons.most_common())
+        counts: Counter[bool | None] = Counter()
+        reasons: Counter[str] = Counter()
+        for key in keys:
+            verdict = self.latest.get(key) or _NOT_ASKED
+            counts[verdict.met] += 1
+            if verdict.met is None:
+                reasons[kind_of(verdict.reason)] += 1
+        return counts, dict(reasons.most_common())
 
     def evidence_notes(
         self, answers: Iterable[tuple[EvaluationCase, Mapping[str, str]]]
@@ -85,11 +88,11 @@ class Record:
         """What is odd about the quotes of answers, each a case with the keys of its criteria."""
         same, bare = list[str](), 0
         for case, keys in answers:
-            quotes = [
-                one.quote
-                for key in keys.values()
-                if (one := self.latest.get(key)) and one.met
-            ]
+            quotes = []
+            for key in keys.values():
+                verdict = self.latest.get(key)
+                if verdict and verdict.met:
+                    quotes.append(verdict.quote)
             bare += quotes.count(0)
             most = max(Counter(filter(None, quotes)).values(), default=0)
             if most > max(_SAME_QUOTE, len(keys) / 2):
@@ -120,13 +123,13 @@ def open_work(
     of a case after each other."""
     for case, answer in gradable(cases, answers):
         keys = judge.keys(case, answer)
-        open_ = [
-            c for c in case.criteria if not judge.settles(record.latest.get(keys[c.id]))
-        ]
-        for part in judge.parts(open_):
-            yield Work(
-                case, answer, part, max(record.unusable[keys[c.id]] for c in part)
-            )
+        unsettled = []
+        for criterion in case.criteria:
+            if not judge.settles(record.latest.get(keys[criterion.id])):
+                unsettled.append(criterion)
+        for part in judge.parts(unsettled):
+            unusable = [record.unusable[keys[criterion.id]] for criterion in part]
+            yield Work(case, answer, part, max(unusable))
 
 
 def find_cached(
@@ -137,19 +140,22 @@ def find_cached(
     record: Record,
 ) -> Iterator[Grade]:
     """The verdicts of the cache that are open on record; they are put there."""
-    for case, answer in gradable(cases, answers) if cache else ():
-        keys = judge.keys(case, answer)
-        keys = {
-            cid: key
-            for cid, key in keys.items()
-            if not judge.settles(record.latest.get(key))
-        }
-        cached = cache.find(case, answer, judge.digest) if cache and keys else {}
-        for cid, key in keys.items():
-            if (grade := cached.get(key)) is not None and judge.settles(grade):
-                found = replace(grade, criterion_id=cid)
-                record.put(found)
-                yield found
+    if not cache:
+        return
+    for case, answer in gradable(cases, answers):
+        unsettled: dict[str, str] = {}
+        for criterion_id, key in judge.keys(case, answer).items():
+            if not judge.settles(record.latest.get(key)):
+                unsettled[criterion_id] = key
+        if not unsettled:
+            continue
+        cached = cache.find(case, answer, judge.digest)
+        for criterion_id, key in unsettled.items():
+            grade = cached.get(key)
+            if grade is not None and judge.settles(grade):
+                own = replace(grade, criterion_id=criterion_id)
+                record.put(own)
+                yield own
 
 
 async def grade_run(
@@ -185,11 +191,12 @@ async def grade_run(
         cached = list(find_cached(cache, run.cases, answers, judge, record))
         for grade in cached:
             log.add(grade.row())
-        graded = [
-            (case, judge.keys(case, answer))
-            for case, answer in gradable(run.cases, answers)
-        ]
-        keys = [key for _, of_case in graded for key in of_case.values()]
+        graded: list[tuple[EvaluationCase, Mapping[str, str]]] = []
+        keys: list[str] = []
+        for case, answer in gradable(run.cases, answers):
+            of_case = judge.keys(case, answer)
+            graded.append((case, of_case))
+            keys += of_case.values()
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 

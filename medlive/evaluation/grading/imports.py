@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput, UsageError
@@ -87,51 +87,80 @@ def import_run(
     for responses to none of the cases that come without grades; UsageError for a template that is not there.
     Importing the same files again adds nothing.
     """
-    found = cases if isinstance(cases, CaseSet) else load_cases(cases)
+    case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
     rows = answer_rows(responses, format_, response_field)
-    answers, notes = _read_answers(found, responses, model, response_field, rows)
+    answers, notes = _read_answers(case_set, responses, model, response_field, rows)
     if not answers and grades is None:
-        wanted = f", such as {found.cases[0].case_id!r}"
+        wanted = f", such as {case_set.cases[0].case_id!r}"
         raise BadInput(
-            f"{responses} answers none of the cases of {found.name}{wanted}",
+            f"{responses} answers none of the cases of {case_set.name}{wanted}",
             hint="; ".join(notes[:1]),
         )
-    torn: list[str] = []
-    if grades and ratings == {}:
-        raise BadInput(f"{grades} has no verdicts on criteria, only scores of answers")
-    by_rater: Mapping[str, Sequence[Mapping[str, Any]]] = ratings or {}
-    if grades and ratings is None:
-        graded = answer_rows(grades, format_, "")
-        by_rater = {"": read_grade_entries(grades, torn) if graded is None else graded}
-    prompt = load_template(template) if template else None
+    gradings = _Gradings({}, [])
+    if grades is not None:
+        gradings = _read_gradings(grades, format_, ratings)
     result = import_answers(
         out,
-        found,
+        case_set,
         answers,
         model,
         created_at,
         parameters=parameters,
         arm=arm,
-        template=TemplateUse(name=prompt.name, digest=prompt.digest)
-        if prompt
-        else None,
+        template=_template_use(template),
     )
-    notes = [*found.notes, *notes, *torn]
+    notes = [*case_set.notes, *notes, *gradings.torn]
     if grades is None:
         return Imported(result, 0, (*notes, *result.notes))
+    # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+    published: Path | None = None
+    if format_ is Format.LIVEMEDBENCH and judge is None and not gradings.torn:
+        published = benchmark or _benchmark_of(cases)
     new: list[Grade] = []
-    for rater, gradings in by_rater.items():
+    for rater, entries in gradings.by_rater.items():
         claim = _claim(grades, judge, rater)
-        new += _read_verdicts(open_run(out), grades.name, gradings, claim, notes)
-        # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-        file = (
-            (benchmark or _benchmark_of(cases))
-            if format_ is Format.LIVEMEDBENCH
-            else None
-        )
-        if judge is None and not torn and file and file.is_file():
-            keep_files(out, claim.digest, file, grades)
+        new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
+        if published and published.is_file():
+            keep_files(out, claim.digest, published, grades)
     return Imported(result, _add(out, new), (*notes, *result.notes))
+
+
+class _Gradings(NamedTuple):
+    """What a file of grades holds."""
+
+    by_rater: Mapping[str, Sequence[Mapping[str, Any]]]
+    torn: list[str]
+    """Notes on the parts that were cut off."""
+
+
+def _read_gradings(
+    path: Path,
+    format_: Format,
+    ratings: Mapping[str, Sequence[Mapping[str, Any]]] | None,
+) -> _Gradings:
+    """The gradings of a file by rater: `ratings` where they were read before, else those of a rater without name.
+
+    Raises:
+        BadInput: If the file cannot be read, or has scores of answers alone.
+    """
+    if ratings is not None:
+        if not ratings:
+            raise BadInput(
+                f"{path} has no verdicts on criteria, only scores of answers"
+            )
+        return _Gradings(ratings, [])
+    torn: list[str] = []
+    graded: Sequence[Mapping[str, Any]] | None = answer_rows(path, format_, "")
+    if graded is None:
+        graded = read_grade_entries(path, torn)
+    return _Gradings({"": graded}, torn)
+
+
+def _template_use(template: str | None) -> TemplateUse | None:
+    if not template:
+        return None
+    prompt = load_template(template)
+    return TemplateUse(name=prompt.name, digest=prompt.digest)
 
 
 def _read_answers(
@@ -256,33 +285,18 @@ def _grades(
 ) -> dict[str, Grade]:
     """The verdicts of one case by key; criteria of the same text share one."""
     by_text = {criterion.criterion: criterion for criterion in case.criteria}
-    verdicts: dict[str, bool | None] = {}
-    for name, entry in evaluations.items():
-        where = f"case {case.case_id!r}, {name}"
-        entry = entry if isinstance(entry, dict) else {}
-        text, score, points = (
-            entry.get("criterion"),
-            entry.get("score"),
-            entry.get("points"),
-        )
-        known = {c.points for c in case.criteria if c.criterion == text}
-        if known and points is not None and points not in known:
-            notes.append(
-                f"{where}: graded at {points!r:.80} points; the rubric's count"
-            )
-        if not isinstance(text, str) or text not in by_text:
-            notes.append(f"{where}: no criterion of the case; left out")
-        elif score not in (0, 1):
-            notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
-        elif verdicts.setdefault(text, bool(score)) is not bool(score):
-            notes.append(f"{where}: graded both ways; left ungraded")
-            verdicts[text] = None
+    verdicts = _verdicts_by_text(case, evaluations, notes)
     keys = grade_keys(case, answer, claim.digest)
-    grades = [
-        Grade(
+    grades: dict[str, Grade] = {}
+    for text, met in verdicts.items():
+        if met is None:
+            continue
+        criterion_id = by_text[text].id
+        key = keys[criterion_id]
+        grades[key] = Grade(
             case_id=case.case_id,
-            criterion_id=by_text[text].id,
-            key=keys[by_text[text].id],
+            criterion_id=criterion_id,
+            key=key,
             met=met,
             quote="",
             reasoning="",
@@ -296,10 +310,39 @@ def _grades(
             judge=claim.digest,
             origin=claim.origin,
         )
-        for text, met in verdicts.items()
-        if met is not None
-    ]
-    return {grade.key: grade for grade in grades}
+    return grades
+
+
+def _verdicts_by_text(
+    case: EvaluationCase, evaluations: Mapping[str, Any], notes: list[str]
+) -> dict[str, bool | None]:
+    """The verdicts of one case by their criterion's text; None for a criterion that is graded both ways."""
+    points_by_text: dict[str, set[float]] = {}
+    for criterion in case.criteria:
+        points_by_text.setdefault(criterion.criterion, set()).add(criterion.points)
+    verdicts: dict[str, bool | None] = {}
+    for name, given in evaluations.items():
+        where = f"case {case.case_id!r}, {name}"
+        entry = given if isinstance(given, dict) else {}
+        text, score, points = (
+            entry.get("criterion"),
+            entry.get("score"),
+            entry.get("points"),
+        )
+        if not isinstance(text, str) or text not in points_by_text:
+            notes.append(f"{where}: no criterion of the case; left out")
+            continue
+        # Not `in` alone: what a file gives as points may be of any type.
+        if points is not None and points not in list(points_by_text[text]):
+            notes.append(
+                f"{where}: graded at {points!r:.80} points; the rubric's count"
+            )
+        if score not in (0, 1):
+            notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
+        elif verdicts.setdefault(text, bool(score)) is not bool(score):
+            notes.append(f"{where}: graded both ways; left ungraded")
+            verdicts[text] = None
+    return verdicts
 
 
 def export_run(
@@ -376,13 +419,13 @@ def left_out(graded: GradedRun) -> list[str]:
         notes.append(
             f"{unanswered} cases have no answer; the published script counts them as 0"
         )
-    verdicts = [
-        graded.verdicts(case.case_id).get(c.id)
-        for case, _ in answered
-        for c in case.advice_only.criteria
-    ]
-    if open_ := verdicts.count(None):
+    ungraded = 0
+    for case, _ in answered:
+        verdicts = graded.verdicts(case.case_id)
+        for criterion in case.advice_only.criteria:
+            ungraded += verdicts.get(criterion.id) is None
+    if ungraded:
         notes.append(
-            f"{open_} criteria are ungraded; the published script counts them as not met"
+            f"{ungraded} criteria are ungraded; the published script counts them as not met"
         )
     return notes

@@ -319,14 +319,17 @@ def plan_questions(
     while _take_cached(_unique(source, found), cache, found):
         pass
     questions = _unique(source, found).values()
-    todo = [_call(question) for question in questions if not found.settled(question)]
+    todo: list[Call] = []
+    record: list[Sample] = []
+    for question in questions:
+        if not found.settled(question):
+            todo.append(_call(question))
+        finding = found.find(question)
+        if finding:
+            record.append(Sample(_call(question), finding.usage))
     return plan_calls(
         todo,
-        [
-            Sample(_call(question), one.usage)
-            for question in questions
-            if (one := found.find(question))
-        ],
+        record,
         about={"questions": len(questions), "answered": len(questions) - len(todo)},
         price=price,
         concurrency=concurrency,

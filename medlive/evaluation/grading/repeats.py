@@ -109,11 +109,11 @@ async def repeat_run(
             todo, ask, concurrency, done=0, total=total, progress=progress
         )
     rounds = read_rounds(run_dir, judge=judge.digest)
-    graded = [
-        verdicts for verdicts in rounds.verdicts.values() if verdicts[0] is not None
-    ]
-    have = sum(met is not None for verdicts in graded for met in verdicts[1:repeats])
-    missing = len(graded) * (repeats - 1) - have
+    missing = 0
+    for verdicts in rounds.verdicts.values():
+        if verdicts[0] is not None:
+            again = verdicts[1:repeats]
+            missing += repeats - 1 - len(again) + again.count(None)
     return RepeatResult(
         stability=stability(rounds),
         missing=missing,
@@ -154,18 +154,24 @@ def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
 def stability(rounds: Rounds) -> Stability:
     """How far a grader agrees with itself, over the criteria that have a verdict in at least two rounds."""
     table = list(rounds.verdicts.values())
-    several = [
-        row
-        for verdicts in table
-        if len(row := [met for met in verdicts if met is not None]) > 1
-    ]
-    pairs = [one is other for row in several for one, other in combinations(row, 2)]
-    by_round = [[row[place] for row in table] for place in range(rounds.n)]
+    criteria = unanimous = pairs = agreeing = 0
+    for verdicts in table:
+        given = [met for met in verdicts if met is not None]
+        if len(given) < 2:
+            continue
+        criteria += 1
+        unanimous += len(set(given)) == 1
+        for first, second in combinations(given, 2):
+            pairs += 1
+            agreeing += first is second
+    by_round = []
+    for place in range(rounds.n):
+        by_round.append([verdicts[place] for verdicts in table])
     return Stability(
         rounds=rounds.n,
-        criteria=len(several),
-        unanimous=sum(len(set(row)) == 1 for row in several),
-        agreement=sum(pairs) / len(pairs) if pairs else None,
+        criteria=criteria,
+        unanimous=unanimous,
+        agreement=agreeing / pairs if pairs else None,
         invalid=sum(row.count(None) for row in by_round),
         met=tuple(_share(row) for row in by_round),
     )
@@ -187,16 +193,14 @@ def _on_record(
         return Grade.from_row(row), row["round"]
 
     notes: list[str] = []
-    first = {
-        grade.key: grade
-        for grade in read_grades(run_dir / GRADES)[0]
-        if grade.judge == judge
-    }
-    later = {
-        (grade.key, round_): grade
-        for grade, round_ in values_of(run_dir / REPEATS, parse, notes)
-        if grade.judge == judge
-    }
+    first: dict[str, Grade] = {}
+    for grade in read_grades(run_dir / GRADES)[0]:
+        if grade.judge == judge:
+            first[grade.key] = grade
+    later: dict[tuple[str, int], Grade] = {}
+    for grade, round_ in values_of(run_dir / REPEATS, parse, notes):
+        if grade.judge == judge:
+            later[grade.key, round_] = grade
     return first, later, notes
 
 
@@ -217,11 +221,12 @@ def _rounds(
     that an endpoint's prefix cache holds what they share."""
     for case, answer in gradable(run.cases, run.answers()[0]):
         keys = judge.keys(case, answer)
-        graded = [c for c in case.criteria if counts(keys[c.id])]
         for round_ in range(2, repeats + 1):
-            open_ = [
-                c for c in graded if not judge.settles(later.get((keys[c.id], round_)))
-            ]
-            for part in judge.parts(open_):
+            unsettled = []
+            for criterion in case.criteria:
+                key = keys[criterion.id]
+                if counts(key) and not judge.settles(later.get((key, round_))):
+                    unsettled.append(criterion)
+            for part in judge.parts(unsettled):
                 # A store of replies is asked past the rounds before.
                 yield round_, Work(case, answer, part, 1000 * round_)

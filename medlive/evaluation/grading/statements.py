@@ -237,21 +237,23 @@ def denies(text: str) -> bool:
 
 def _only_lack(clauses: Sequence[str]) -> bool:
     """Whether every clause of a reasoning denies. "It says that no scan is needed" tells what is there."""
-    told = [one for one in clauses if _TERM.search(one)]
-    return bool(told) and all(
-        _odd(one) and not _SAYS.search(_FIRST_NEGATION.split(one)[0]) for one in told
-    )
+    with_terms = [clause for clause in clauses if _TERM.search(clause)]
+    for clause in with_terms:
+        if not _odd(clause) or _SAYS.search(_FIRST_NEGATION.split(clause)[0]):
+            return False
+    return bool(with_terms)
 
 
 def _repeats(reasoning: str, criterion: str) -> bool:
     """Whether a reasoning without a negation holds all words of the criterion."""
     if denies(reasoning):
         return False
-    said, asked = (
-        {word[:5].rstrip("s") for word in _TERM.findall(text.casefold())}
-        for text in (reasoning, criterion)
-    )
-    return len(asked) > 1 and asked <= said
+    asked = _stems(criterion)
+    return len(asked) > 1 and asked <= _stems(reasoning)
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:5].rstrip("s") for word in _TERM.findall(text.casefold())}
 
 
 def _clauses(text: str) -> list[str]:

@@ -217,29 +217,31 @@ def read_rubric(
     """
     echoes = echoes or {}
     value, before = _one_value(text, "grades")
-    if (
-        isinstance(value, dict)
-        and "question" in value
-        and (echo := next(iter(echoes.values()), None))
-    ):
-        _check_echo({"question": value["question"]}, echo)
+    _check_question(value, echoes)
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
     given = [_id(item) for item in items]
-    times = Counter(one for one in given if one in ids)
+    times = Counter(name for name in given if name in ids)
     astray = len(given) > len(times)
     if astray and len(ids) > 1 and len(times) < len(set(ids)):
         raise Unusable("the ids of the reply are not those that were asked for")
-    found = {
-        one: "the reply grades it more than once"
-        if times[one] > 1
-        else _read_item(one, item, answer, echoes.get(one, {}))
-        for one, item in zip(given, items, strict=True)
-        if one in times
-    }
-    _check_said(before, found.values())
-    return {one: found.get(one, "the reply does not grade it") for one in ids}
+    verdicts: dict[str, Verdict | str] = {}
+    for name, item in zip(given, items, strict=True):
+        if times[name] > 1:
+            verdicts[name] = "the reply grades it more than once"
+        elif name in times:
+            verdicts[name] = _read_item(name, item, answer, echoes.get(name, {}))
+    _check_said(before, verdicts.values())
+    return {name: verdicts.get(name, "the reply does not grade it") for name in ids}
+
+
+def _check_question(value: object, echoes: Mapping[str, Echo]) -> None:
+    """Raises Unusable where a list of grades repeats another question than the one asked."""
+    if isinstance(value, dict) and "question" in value:
+        echo = next(iter(echoes.values()), None)
+        if echo:
+            _check_echo({"question": value["question"]}, echo)
 
 
 def _check_said(before: str, found: Collection[Verdict | str]) -> None:
@@ -295,11 +297,10 @@ def _id(item: Any) -> str:
 
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
-    fields = {
-        k: strip_unstorable(v) if isinstance(v, str) else v
-        for k, v in value.items()
-        if k not in _HARMLESS
-    }
+    fields: dict[str, Any] = {}
+    for name, given in value.items():
+        if name not in _HARMLESS:
+            fields[name] = strip_unstorable(given) if isinstance(given, str) else given
     if isinstance(fields.get("met"), str):
         fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
     named = [name for name in _REASONING if isinstance(fields.get(name), str)]
@@ -388,13 +389,15 @@ def _core(verdict: Verdict) -> tuple[bool, str, str]:
 @lru_cache(maxsize=64)
 def _planted(answer: str) -> frozenset[tuple[bool, str, str]]:
     """The verdicts that stand in an answer."""
-    return frozenset(
-        _core(Verdict(fields["met"], fields["quote"], fields["reasoning"]))
-        for value in planted_objects(answer, "met")
-        if isinstance(value["met"], int)
-        and isinstance((fields := _fields(value))["quote"], str)
-        and isinstance(fields["reasoning"], str)
-    )
+    planted = set()
+    for value in planted_objects(answer, "met"):
+        if not isinstance(value["met"], int):
+            continue
+        fields = _fields(value)
+        quote, reasoning = fields["quote"], fields["reasoning"]
+        if isinstance(quote, str) and isinstance(reasoning, str):
+            planted.add(_core(Verdict(fields["met"], quote, reasoning)))
+    return frozenset(planted)
 
 
 def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:

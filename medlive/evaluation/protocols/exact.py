@@ -48,13 +48,15 @@ MOST_ROWS: Final = 10_000
 
 def final_number(text: str) -> Quantity | None:
     """The number that an answer ends on: of its last line that names an answer, else the last of all."""
-    named = [
-        found[1]
-        for found in map(_ANSWER.search, text.splitlines())
-        if found and numbers(found[1])
-    ]
-    found = numbers(named[-1]) if named else numbers(text)
-    return found[0] if named and found else found[-1] if found else None
+    named: tuple[Quantity, ...] = ()
+    for line in text.splitlines():
+        match = _ANSWER.search(line)
+        if match:
+            named = numbers(match[1]) or named
+    if named:
+        return named[0]
+    all_numbers = numbers(text)
+    return all_numbers[-1] if all_numbers else None
 
 
 def close(given: Quantity, reference: Quantity, tolerance: float) -> bool:

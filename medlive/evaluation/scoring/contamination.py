@@ -135,11 +135,10 @@ def contamination(
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     study = _Study(table, registry, permutations)
     found = [study.model(place) for place in range(len(table.models))]
-    p_values = {
-        i: one.drop.p
-        for i, one in enumerate(found)
-        if one.drop and one.drop.p is not None
-    }
+    p_values: dict[int, float] = {}
+    for place, model in enumerate(found):
+        if model.drop and model.drop.p is not None:
+            p_values[place] = model.drop.p
     for place, p in zip(p_values, holm(list(p_values.values())), strict=True):
         found[place] = replace(found[place], p_holm=p)
     unknown = [one.label for one in found if one.cutoff is None]
@@ -181,13 +180,15 @@ class _Study:
         self._sides = np.stack(
             [sides_of(cutoff, self._cases) for cutoff in self._cutoffs], axis=1
         )
-        days = [_day(case) for case in self._cases]
-        self._days = np.array(
-            [0 if day is None else day.toordinal() for day in days], dtype=np.int_
-        )
-        self._months = sorted(
-            {_month_end(day).toordinal() for day in days if day is not None}
-        )
+        days: list[int] = []
+        months: set[int] = set()
+        for case in self._cases:
+            day = _day(case)
+            days.append(0 if day is None else day.toordinal())
+            if day is not None:
+                months.add(_month_end(day).toordinal())
+        self._days = np.array(days, dtype=np.int_)
+        self._months = sorted(months)
 
     def model(self, column: int) -> ModelContamination:
         label, cutoff = self._labels[column], self._cutoffs[column]
@@ -219,13 +220,19 @@ class _Study:
         found = drop(values, sides, permutations=permutations, **self._how)
         undated = int((scored & (sides < 0)).sum())
         effect, against = self._did(column)
-        notes = {
-            f"the cutoff is undisclosed: split by the release date, {cutoff.text}": cutoff.basis
-            is Basis.RELEASED,
-            f"fewer than {FEW} cases on a side: no p-value is computed": not enough,
-            f"{undated} cases without a date are on neither side": undated > 0,
-            "no other model has an earlier cutoff: no comparison of the drop": not against,
-        }
+        notes = []
+        if cutoff.basis is Basis.RELEASED:
+            notes.append(
+                f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
+            )
+        if not enough:
+            notes.append(f"fewer than {FEW} cases on a side: no p-value is computed")
+        if undated:
+            notes.append(f"{undated} cases without a date are on neither side")
+        if not against:
+            notes.append(
+                "no other model has an earlier cutoff: no comparison of the drop"
+            )
         return ModelContamination(
             label,
             cutoff,
@@ -240,7 +247,7 @@ class _Study:
             tuple(self._mixes(column)) if found.difference is not None else (),
             newer,
             newer_than,
-            tuple(note for note, holds in notes.items() if holds),
+            tuple(notes),
         )
 
     def _paper(self, values: Floats, sides: Sides) -> PaperFigure:
@@ -257,18 +264,7 @@ class _Study:
     def _did(self, column: int) -> tuple[Effect | None, tuple[str, ...]]:
         """The model's own cells, and of models with an earlier cutoff, asked the same way, those that they cannot
         have seen."""
-        info, cutoff = self._infos[column], self._cutoffs[column]
-        others = [
-            place
-            for place, (other, of) in enumerate(
-                zip(self._infos, self._cutoffs, strict=True)
-            )
-            if of is not None
-            and cutoff is not None
-            and of.day < cutoff.day
-            and other.model != info.model
-            and (other.raw, other.open_book) == (info.raw, info.open_book)
-        ]
+        others = self._with_earlier_cutoff(column)
         if not others:
             return None, ()
         own = np.where(self._sides[:, column] >= 0, self._values[:, column], np.nan)
@@ -278,6 +274,19 @@ class _Study:
         seen[:, 0] = self._sides[:, column] == 0
         effect = seen_effect(cells, seen, **self._how)
         return effect, tuple(self._labels[place] for place in others)
+
+    def _with_earlier_cutoff(self, column: int) -> list[int]:
+        """The runs of other models with an earlier cutoff, asked the same way."""
+        info, cutoff = self._infos[column], self._cutoffs[column]
+        others = []
+        for place, other in enumerate(self._infos):
+            own = self._cutoffs[place]
+            if own is None or cutoff is None or own.day >= cutoff.day:
+                continue
+            alike = (other.raw, other.open_book) == (info.raw, info.open_book)
+            if alike and other.model != info.model:
+                others.append(place)
+        return others
 
     def pooled(self) -> Effect | None:
         """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
@@ -295,9 +304,8 @@ class _Study:
     ) -> PlaceboTable | None:
         if found.difference is None:
             return None
-        dates = [
-            day for day in self._months if day != _month_end(cutoff.day).toordinal()
-        ]
+        own = _month_end(cutoff.day).toordinal()
+        dates = [day for day in self._months if day != own]
         drops = placebos(values, sides, self._days, dates, least=FEW)
         return PlaceboTable(
             tuple(drops), sum(p.difference >= found.difference for p in drops)
@@ -453,16 +461,20 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
     A run in the threads' own words is compared with no other kind: it was asked another text.
     """
     infos = [model.run.run.info for model in table.models]
-    arms = [
-        _arm(table, opened, closed, registry.cutoff(info.model))
-        for opened, info in enumerate(infos)
-        for closed, other in enumerate(infos)
-        if info.open_book
-        and not other.open_book
-        and (other.model, other.raw) == (info.model, info.raw)
-    ]
-    with_p = [place for place, arm in enumerate(arms) if arm.p is not None]
-    for place, p in zip(with_p, holm([arms[i].p or 0.0 for i in with_p]), strict=True):
+    arms = []
+    for opened, info in enumerate(infos):
+        if not info.open_book:
+            continue
+        cutoff = registry.cutoff(info.model)
+        for closed, other in enumerate(infos):
+            alike = (other.model, other.raw) == (info.model, info.raw)
+            if alike and not other.open_book:
+                arms.append(_arm(table, opened, closed, cutoff))
+    p_values: dict[int, float] = {}
+    for place, arm in enumerate(arms):
+        if arm.p is not None:
+            p_values[place] = arm.p
+    for place, p in zip(p_values, holm(list(p_values.values())), strict=True):
         arms[place] = replace(arms[place], p_holm=p)
     return tuple(arms)
 

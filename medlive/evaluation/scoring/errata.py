@@ -159,22 +159,25 @@ def use_errata(
     that runs of the same cases stay comparable.
     """
     found = [search.find(run) for run in runs]
-    entries = list(
-        dict.fromkeys(entry for one in found for entry in one.errata.standing)
-    )
-    withdrawn = {
-        entry.case_id
-        for run in runs
-        for entry in entries
-        if entry.criterion_id is None and _is_about(entry, run)
-    }
-    return ErrataUse(
-        mode,
-        tuple(
-            _affected(run, one, entries, withdrawn)
-            for run, one in zip(runs, found, strict=True)
-        ),
-    )
+    unique: dict[Erratum, None] = {}
+    for of_run in found:
+        unique.update(dict.fromkeys(of_run.errata.standing))
+    entries = list(unique)
+    withdrawn = _withdrawn_cases(runs, entries)
+    affected = []
+    for run, of_run in zip(runs, found, strict=True):
+        affected.append(_affected(run, of_run, entries, withdrawn))
+    return ErrataUse(mode, tuple(affected))
+
+
+def _withdrawn_cases(runs: Iterable[RunFolder], entries: Sequence[Erratum]) -> set[str]:
+    """The cases that an entry withdraws whole, for any of the runs."""
+    withdrawn = set()
+    for run in runs:
+        for entry in entries:
+            if entry.criterion_id is None and _is_about(entry, run):
+                withdrawn.add(entry.case_id)
+    return withdrawn
 
 
 def _is_about(entry: Erratum, run: RunFolder) -> bool:
@@ -185,44 +188,35 @@ def _is_about(entry: Erratum, run: RunFolder) -> bool:
 def _affected(
     run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]
 ) -> RunErrata:
-    named = {
-        (entry.case_id, entry.criterion_id)
-        for entry in entries
-        if entry.criterion_id is not None and _is_about(entry, run)
-    }
+    named: set[tuple[str, str]] = set()
+    for entry in entries:
+        if entry.criterion_id is not None and _is_about(entry, run):
+            named.add((entry.case_id, entry.criterion_id))
     cases = tuple(case.case_id for case in run.cases if case.case_id in withdrawn)
     kept = [case for case in run.cases if case.case_id not in withdrawn]
     if run.info.cases.origin != "snapshot":
-        unclear = {case_id for case_id, _ in named}
-        return RunErrata(
-            run.info.cases.name,
-            found,
-            cases,
-            unclear=tuple(c.case_id for c in kept if c.case_id in unclear),
-        )
-    criteria = tuple(
-        (case.case_id, c.id)
-        for case in kept
-        for c in case.criteria
-        if (case.case_id, c.id) in named
-    )
-    return RunErrata(
-        run.info.cases.name, found, cases, criteria, emptied_cases(kept, set(criteria))
-    )
+        doubtful = {case_id for case_id, _ in named}
+        unclear = [case.case_id for case in kept if case.case_id in doubtful]
+        return RunErrata(run.info.cases.name, found, cases, unclear=tuple(unclear))
+    criteria = []
+    for case in kept:
+        for criterion in case.criteria:
+            if (case.case_id, criterion.id) in named:
+                criteria.append((case.case_id, criterion.id))
+    emptied = emptied_cases(kept, set(criteria))
+    return RunErrata(run.info.cases.name, found, cases, tuple(criteria), emptied)
 
 
 def emptied_cases(
     cases: Iterable[EvaluationCase], criteria: set[tuple[str, str]]
 ) -> tuple[str, ...]:
     """The cases that these (case id, criterion id) leave without a criterion with positive points."""
-    return tuple(
-        case.case_id
-        for case in cases
-        if case.positive_points > 0
-        and all(
-            c.points <= 0 or (case.case_id, c.id) in criteria for c in case.criteria
-        )
-    )
+    emptied = []
+    for case in cases:
+        left = [c for c in case.criteria if (case.case_id, c.id) not in criteria]
+        if case.positive_points > 0 and not any(c.points > 0 for c in left):
+            emptied.append(case.case_id)
+    return tuple(emptied)
 
 
 def without(run: RunFolder, errata: RunErrata) -> RunFolder:

@@ -153,6 +153,21 @@ def _batch(
     )
 
 
+def _cases_by_id(
+    scored: Sequence[Sequence[CaseScore]],
+) -> dict[str, EvaluationCase]:
+    """Every model's cases in the order of their first mention, each as the first model has it."""
+    by_id: dict[str, EvaluationCase] = {}
+    for cases in scored:
+        for score in cases:
+            by_id.setdefault(score.case.case_id, score.case)
+    return by_id
+
+
+def _item_rows(cases: Sequence[CaseScore], order: Mapping[str, int]) -> Places:
+    return np.array([order[score.case.case_id] for score in cases], dtype=np.int_)
+
+
 class Grid:
     """Every case's score by every model, and the estimates that one set of draws gives of them."""
 
@@ -165,49 +180,42 @@ class Grid:
     ) -> None:
         """`scored` holds each model's cases, no case twice."""
         self._scored = scored
-        self._published, self._clips_mean = (
-            metric is Metric.PUBLISHED,
-            not metric.clips_cases,
-        )
-        cases_by_id = {c.case.case_id: c.case for m in reversed(scored) for c in m}
-        order = {
-            cid: place
-            for place, cid in enumerate(
-                dict.fromkeys(c.case.case_id for m in scored for c in m)
-            )
-        }
-        self.clusters = cluster_numbers(cases_by_id[cid] for cid in order)
+        self._published = metric is Metric.PUBLISHED
+        self._clips_mean = not metric.clips_cases
+        cases_by_id = _cases_by_id(scored)
+        order = {case_id: place for place, case_id in enumerate(cases_by_id)}
+        self.clusters = cluster_numbers(cases_by_id.values())
         """Of each item; None: each is its own."""
         self._how: dict[str, Any] = {
             "draws": draws,
             "seed": seed,
             "clusters": self.clusters,
         }
-        self._rows = [
-            np.array([order[c.case.case_id] for c in cases], dtype=np.int_)
-            for cases in scored
-        ]
+        self._rows = [_item_rows(cases, order) for cases in scored]
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
         self._points = np.full((3, len(order), len(scored)), np.nan)
         batches: dict[tuple[int, ...], list[int]] = {}
         for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
-            bounded = [
-                c.non_finite is None if self._published else not c.unscorable
-                for c in cases
-            ]
-            self._points[0, rows, place] = [
-                np.nan if c.score is None else c.score for c in cases
-            ]
-            self._points[1, rows, place] = np.where(
-                bounded, [c.low for c in cases], np.nan
-            )
-            self._points[2, rows, place] = np.where(
-                bounded, [c.high for c in cases], np.nan
-            )
+            self._points[:, rows, place] = self._points_of(cases)
             batches.setdefault(tuple(id(c.case) for c in cases), []).append(place)
         self._batches = [
             _batch(models, scored, self._rows[models[0]]) for models in batches.values()
         ]
+
+    def _points_of(self, cases: Sequence[CaseScore]) -> Floats:
+        """(3 x cases): one model's scores, and their lower and upper bounds."""
+        scores: list[float] = []
+        lows: list[float] = []
+        highs: list[float] = []
+        for case in cases:
+            if self._published:
+                bounded = case.non_finite is None
+            else:
+                bounded = not case.unscorable
+            scores.append(np.nan if case.score is None else case.score)
+            lows.append(case.low if bounded else np.nan)
+            highs.append(case.high if bounded else np.nan)
+        return np.array([scores, lows, highs], dtype=np.float64)
 
     @property
     def score(self) -> Floats:

@@ -105,53 +105,80 @@ def rank_fresh(
     seed: int,
 ) -> FreshRanking | None:
     """The ranking on the cases after every model's cutoff; None where none is known."""
-    known = {
-        place: cutoff for place, cutoff in enumerate(cutoffs) if cutoff is not None
-    }
-    if not known:
+    ranked = [place for place, cutoff in enumerate(cutoffs) if cutoff is not None]
+    last = _latest(cutoffs)
+    if last is None:
         return None
-    last = max(known.values(), key=lambda cutoff: cutoff.day)
-    names = [labels[place] for place in known]
-    cases = [
-        tuple(
-            c
-            for c in scored[place]
-            if last.before(c.case.post_time, c.case.month) is False
-        )
-        for place in known
-    ]
-    about = (
-        last.day,
-        tuple(
-            labels[place] for place, cutoff in known.items() if cutoff.day == last.day
-        ),
-        tuple(
-            label
-            for label, cutoff in zip(labels, cutoffs, strict=True)
-            if cutoff is None
-        ),
+    ranking = FreshRanking(
+        after=last.day,
+        set_by=_labels_with(labels, cutoffs, last.day),
+        unknown=_labels_with(labels, cutoffs, None),
+        models=(),
+        comparisons=(),
+        common=0,
     )
+    cases = [_cases_after(last, scored[place]) for place in ranked]
     if not any(cases):
-        return FreshRanking(*about, (), (), 0)
+        return ranking
+    names = [labels[place] for place in ranked]
     grid = Grid(cases, metric, draws, seed)
     comparisons = compare(
         names, grid.score, draws=draws, seed=seed, clusters=grid.clusters
     )
     overall = dict(zip(names, grid.overall(), strict=True))
-    means = {
-        name: estimate.mean
-        for name, estimate in overall.items()
-        if estimate.mean is not None
-    }
+    return replace(
+        ranking,
+        models=_in_order(overall, comparisons),
+        comparisons=tuple(comparisons),
+        common=int((~np.isnan(grid.score)).all(axis=1).sum()),
+    )
+
+
+def _latest(cutoffs: Sequence[Cutoff | None]) -> Cutoff | None:
+    """The first of the cutoffs with the latest day; None where none is known."""
+    last: Cutoff | None = None
+    for cutoff in cutoffs:
+        if cutoff is not None and (last is None or cutoff.day > last.day):
+            last = cutoff
+    return last
+
+
+def _labels_with(
+    labels: Sequence[str], cutoffs: Sequence[Cutoff | None], day: date | None
+) -> tuple[str, ...]:
+    """The models whose cutoff is that day; None: those without a cutoff."""
+    out = []
+    for label, cutoff in zip(labels, cutoffs, strict=True):
+        own = None if cutoff is None else cutoff.day
+        if own == day:
+            out.append(label)
+    return tuple(out)
+
+
+def _cases_after(cutoff: Cutoff, cases: Sequence[CaseScore]) -> tuple[CaseScore, ...]:
+    """The cases that were certainly posted after a cutoff."""
+    after = []
+    for score in cases:
+        if cutoff.before(score.case.post_time, score.case.month) is False:
+            after.append(score)
+    return tuple(after)
+
+
+def _in_order(
+    overall: Mapping[str, Estimate], comparisons: Sequence[Comparison]
+) -> tuple[FreshScore, ...]:
+    """The models, best first; those without a score last, by name."""
+    means: dict[str, float] = {}
+    for name, estimate in overall.items():
+        if estimate.mean is not None:
+            means[name] = estimate.mean
     standings = {standing.name: standing for standing in tie_groups(means, comparisons)}
-    order = sorted(
-        names, key=lambda name: (name not in means, -means.get(name, 0.0), name)
+    scored = sorted(means, key=lambda name: (-means[name], name))
+    unscored = sorted(overall.keys() - means.keys())
+    return tuple(
+        FreshScore(name, overall[name], standings.get(name))
+        for name in (*scored, *unscored)
     )
-    models = tuple(
-        FreshScore(name, overall[name], standings.get(name)) for name in order
-    )
-    common = int((~np.isnan(grid.score)).all(axis=1).sum())
-    return FreshRanking(*about, models, tuple(comparisons), common)
 
 
 def significant_drops(
@@ -164,7 +191,7 @@ def significant_drops(
 
     `how`: draws and seed. Both sides need 30 cases. p is by permutation, only where the interval leaves 0 out.
     """
-    found: dict[str, Drop] = {}
+    drops: dict[str, Drop] = {}
     for label, cases, cutoff in zip(labels, scored, cutoffs, strict=True):
         if cutoff is None:
             continue
@@ -176,14 +203,14 @@ def significant_drops(
             "clusters": cluster_numbers(c.case for c in cases),
         }
         sides = sides_of(cutoff, (c.case for c in cases))
-        one = drop(values, sides, **of_cases)
-        if min(one.n_pre, one.n_post) >= FEW:
-            if one.low is not None and one.low > 0:
-                one = drop(values, sides, permutations=PERMUTATIONS, **of_cases)
-            found[label] = one
-    corrected = holm([1.0 if one.p is None else one.p for one in found.values()])
-    return {
-        label: replace(one, p=p)
-        for (label, one), p in zip(found.items(), corrected, strict=True)
-        if p < ALPHA
-    }
+        own = drop(values, sides, **of_cases)
+        if min(own.n_pre, own.n_post) >= FEW:
+            if own.low is not None and own.low > 0:
+                own = drop(values, sides, permutations=PERMUTATIONS, **of_cases)
+            drops[label] = own
+    corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])
+    significant = {}
+    for label, p in zip(drops, corrected, strict=True):
+        if p < ALPHA:
+            significant[label] = replace(drops[label], p=p)
+    return significant

@@ -87,11 +87,10 @@ class _GradeBook(Mapping[str, Mapping[str, Grade]]):
 
     @cached_property
     def _grades(self) -> dict[str, dict[str, Grade]]:
-        latest = {
-            g.key: g
-            for g in grades_of(self._run.path / GRADES, [])
-            if g.judge == self._judge
-        }
+        latest: dict[str, Grade] = {}
+        for grade in grades_of(self._run.path / GRADES, []):
+            if grade.judge == self._judge:
+                latest[grade.key] = grade
         return _current(self._run.cases, self._answers, self._judge, latest)
 
     def __getitem__(self, case_id: str) -> Mapping[str, Grade]:
@@ -227,11 +226,11 @@ def _judge_notes(
     if len(counts) > 1:
         tied = list(counts.values()).count(counts[chosen]) > 1
         why = "wrote last of those with the most" if tied else "has the most"
-        others = "; ".join(
-            f"{judges[one].name}: {n} verdicts"
-            for one, n in counts.items()
-            if one != chosen
-        )
+        named = []
+        for judge, n in counts.items():
+            if judge != chosen:
+                named.append(f"{judges[judge].name}: {n} verdicts")
+        others = "; ".join(named)
         notes.append(
             f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: "
             f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
@@ -286,11 +285,10 @@ def _current(
     by_key: Mapping[str, T],
 ) -> dict[str, dict[str, T]]:
     """Case id → criterion id → the value under the grade's key, for every case with an answer to grade."""
-    return {
-        case.case_id: {
-            criterion: by_key[key]
-            for criterion, key in grade_keys(case, answer, judge).items()
-            if key in by_key
-        }
-        for case, answer in gradable(cases, answers)
-    }
+    current: dict[str, dict[str, T]] = {}
+    for case, answer in gradable(cases, answers):
+        of_case = current[case.case_id] = {}
+        for criterion, key in grade_keys(case, answer, judge).items():
+            if key in by_key:
+                of_case[criterion] = by_key[key]
+    return current

@@ -56,18 +56,19 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     for row, case in enumerate(cases):
         if (value := SLICES[kind](case)) is not None:
             rows.setdefault(value, []).append(row)
-    kept = [
-        v
-        for v in sorted(rows)
-        if ((~np.isnan(scores[rows[v]])).sum(axis=0) >= LEAST).all()
-    ]
-    means = np.array([np.nanmean(scores[rows[v]], axis=0) for v in kept]).reshape(
-        len(kept), scores.shape[1]
-    )
-    left_out = tuple(value for value in sorted(rows) if value not in kept)
+    kept: list[str] = []
+    left_out: list[str] = []
+    for value in sorted(rows):
+        scored = (~np.isnan(scores[rows[value]])).sum(axis=0)
+        (kept if (scored >= LEAST).all() else left_out).append(value)
+    means = np.array(
+        [np.nanmean(scores[rows[value]], axis=0) for value in kept]
+    ).reshape(len(kept), scores.shape[1])
     labels = tuple(model.label for model in table.models)
     shown = tuple(tuple(float(x) for x in row) for row in means)
-    return Profiles(kind, tuple(kept), left_out, labels, shown, pearson_matrix(means.T))
+    return Profiles(
+        kind, tuple(kept), tuple(left_out), labels, shown, pearson_matrix(means.T)
+    )
 
 
 def worst_cases(table: ScoreTable) -> WorstCases:

@@ -30,21 +30,11 @@ class MonthTable:
 
     def tsv(self) -> str:
         """`Date`, the models, `# case`; a row a month, then `Overall`; four decimals."""
-
-        def row(name: str, scores: Sequence[float | None], n: int) -> str:
-            return (
-                "\t".join(
-                    [name, *("NA" if s is None else f"{s:.4f}" for s in scores), str(n)]
-                )
-                + "\n"
-            )
-
-        head = "\t".join(["Date", *self.models, "# case"]) + "\n"
-        return (
-            head
-            + "".join(row(*r) for r in self.rows)
-            + row("Overall", self.overall, self.cases)
-        )
+        lines = ["\t".join(["Date", *self.models, "# case"])]
+        for month, scores, n in (*self.rows, ("Overall", self.overall, self.cases)):
+            cells = ["NA" if score is None else f"{score:.4f}" for score in scores]
+            lines.append("\t".join([month, *cells, str(n)]))
+        return "\n".join(lines) + "\n"
 
 
 CaseFigure = tuple[str, str | None, float]
@@ -60,19 +50,33 @@ def table_of_figures(
     system lists). Scores are neither clipped by case nor marked where a model lacks a month.
     """
     models = tuple(sorted(figures))
+    by_month = {name: _by_month(figures[name]) for name in figures}
+    months: set[str] = set()
+    for of_model in by_month.values():
+        months.update(month for month in of_model if month is not None)
+    counted = next(iter(by_month.values()), {})
     rows = []
-    for month in sorted(
-        {month for cases in figures.values() for month, _ in cases if month is not None}
-    ):
-        by_model = {
-            name: [s for m, s in cases if m == month] for name, cases in figures.items()
-        }
-        n = len(next(iter(by_model.values())))
-        rows.append(
-            (month, tuple(published_mean(by_model[name]) for name in models), n)
-        )
-    overall = tuple(published_mean([s for _, s in figures[name]]) for name in models)
-    return MonthTable(models, tuple(rows), overall, sum(n for *_, n in rows))
+    for month in sorted(months):
+        means = [published_mean(by_month[name].get(month, ())) for name in models]
+        rows.append((month, tuple(means), len(counted.get(month, ()))))
+    overall = []
+    for name in models:
+        overall.append(published_mean([figure for _, figure in figures[name]]))
+    return MonthTable(
+        models=models,
+        rows=tuple(rows),
+        overall=tuple(overall),
+        cases=sum(n for _, _, n in rows),
+    )
+
+
+def _by_month(
+    figures: Sequence[tuple[str | None, float]],
+) -> dict[str | None, list[float]]:
+    by_month: dict[str | None, list[float]] = {}
+    for month, figure in figures:
+        by_month.setdefault(month, []).append(figure)
+    return by_month
 
 
 def published_mean(figures: Sequence[float]) -> float:
@@ -89,12 +93,12 @@ def case_figures(
     1 and "1" are two cases, of one benchmark entry; 1 and 1.0 are one, and the entry is the later one's. What the
     published script ends in a traceback over is left out.
     """
-    rubrics = {
-        str(case["case_id"]): (case.get("post_time", ""), case.get("rubric_items", []))
-        for case in benchmark
-        if isinstance(case, dict) and case.get("case_id") is not None
-    }
-    found: dict[Any, CaseFigure] = {}
+    rubrics: dict[str, tuple[object, object]] = {}
+    for case in benchmark:
+        if isinstance(case, dict) and case.get("case_id") is not None:
+            rubric = (case.get("post_time", ""), case.get("rubric_items", []))
+            rubrics[str(case["case_id"])] = rubric
+    figures: dict[Any, CaseFigure] = {}
     for entry in entries:
         case_id, evaluations = entry.get("case_id"), entry.get("evaluations", {})
         if (
@@ -104,27 +108,28 @@ def case_figures(
         ):
             post_time, items = rubrics.get(str(case_id), ("", []))
             value = _figure(evaluations, items if isinstance(items, list) else [])
-            found[case_id] = (str(case_id), month_of(post_time), value)
-    return list(found.values())
+            figures[case_id] = (str(case_id), month_of(post_time), value)
+    return list(figures.values())
 
 
 def _figure(evaluations: Mapping[str, Any], rubric: Sequence[Any]) -> float:
     # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the script:
     # 5, 5.0 and "5" are two.
     items = [item for item in rubric if isinstance(item, dict)]
-    known = {item["criterion"] for item in items if _has_text(item)}
-    graded = [
-        one for one in evaluations.values() if isinstance(one, dict) and _has_text(one)
-    ]
-    total = sum(
-        _number(one.get("weighted_score", 0))
-        for one in graded
-        if one["criterion"] in known
-    )
-    most = sum(
-        points for item in items if (points := _number(item.get("points", 0))) > 0
-    )
-    return total / most if most > 0 else 0.0
+    known = set()
+    positive = []
+    for item in items:
+        if _has_text(item):
+            known.add(item["criterion"])
+        positive.append(max(0.0, _number(item.get("points", 0))))
+    weighted = []
+    for graded in evaluations.values():
+        if not isinstance(graded, dict) or not _has_text(graded):
+            continue
+        if graded["criterion"] in known:
+            weighted.append(_number(graded.get("weighted_score", 0)))
+    most = sum(positive)
+    return sum(weighted) / most if most > 0 else 0.0
 
 
 def _has_text(item: Mapping[str, Any]) -> bool:
@@ -170,12 +175,11 @@ def kept_files(
     if len(places) != 1 or not places[0].is_file():
         return None
     content = read_json(places[0], given=False)
-    valid = isinstance(content, dict) and all(
-        isinstance(content.get(k), list) for k in ("benchmark", "gradings")
-    )
-    if not valid or judge not in (None, content.get("judge")):
-        raise BadInput(f"{places[0]} does not contain LiveMedBench files")
-    return content["benchmark"], content["gradings"]
+    if isinstance(content, dict) and judge in (None, content.get("judge")):
+        benchmark, gradings = content.get("benchmark"), content.get("gradings")
+        if isinstance(benchmark, list) and isinstance(gradings, list):
+            return benchmark, gradings
+    raise BadInput(f"{places[0]} does not contain LiveMedBench files")
 
 
 def _place(run: Path, judge: str) -> Path:

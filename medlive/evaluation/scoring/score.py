@@ -343,7 +343,11 @@ def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRu
 def _only(
     shared: set[str], scored: Sequence[Sequence[CaseScore]]
 ) -> list[tuple[CaseScore, ...]]:
-    return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
+    out = []
+    for cases in scored:
+        kept = [score for score in cases if score.case.case_id in shared]
+        out.append(tuple(kept))
+    return out
 
 
 def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
@@ -363,10 +367,11 @@ def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
 
 
 def _scored_ids(scored: Sequence[Sequence[CaseScore]]) -> list[dict[str, None]]:
-    return [
-        dict.fromkeys(c.case.case_id for c in cases if c.score is not None)
-        for cases in scored
-    ]
+    ids = []
+    for cases in scored:
+        own = [score.case.case_id for score in cases if score.score is not None]
+        ids.append(dict.fromkeys(own))
+    return ids
 
 
 def _coverage(
@@ -375,16 +380,14 @@ def _coverage(
     scored: Sequence[Sequence[CaseScore]],
 ) -> tuple[Coverage, ...]:
     have = _scored_ids(scored)
-    anyone = dict.fromkeys(case_id for own in have for case_id in own)
-    return tuple(
-        Coverage(
-            run.label,
-            len(cases),
-            len(own),
-            tuple(case_id for case_id in anyone if case_id not in own),
-        )
-        for run, cases, own in zip(runs, in_runs, have, strict=True)
-    )
+    anyone: dict[str, None] = {}
+    for own in have:
+        anyone.update(own)
+    coverage = []
+    for run, cases, own in zip(runs, in_runs, have, strict=True):
+        lacking = [case_id for case_id in anyone if case_id not in own]
+        coverage.append(Coverage(run.label, len(cases), len(own), tuple(lacking)))
+    return tuple(coverage)
 
 
 def _common_ids(
@@ -393,10 +396,8 @@ def _common_ids(
     have = _scored_ids(scored)
     shared = set.intersection(*map(set, have))
     if not shared:
-        empty = ", ".join(
-            label for label, own in zip(labels, have, strict=True) if not own
-        )
-        without = f"without any scored case: {empty}; " if empty else ""
+        empty = [label for label, own in zip(labels, have, strict=True) if not own]
+        without = f"without any scored case: {', '.join(empty)}; " if empty else ""
         raise UsageError(
             "no case is scored for every model",
             hint=f"{without}--cases own scores each on its own cases",
@@ -425,32 +426,34 @@ def month_table(table: ScoreTable) -> MonthTable:
     Under the published metric it is the published script's own, of the files that the runs were imported from,
     else of the runs as such files would hold them; under the paper's a month that a model lacks is NA.
     """
-    found = {model.label: model for model in table.models}
+    by_label = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
         return table_of_figures(
-            {label: _figures(found[label]) for label in table.labels or found}
+            {label: _figures(by_label[label]) for label in table.labels or by_label}
         )
-    models = [found[label] for label in sorted(found)]
+    models = [by_label[label] for label in sorted(by_label)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
-    cases = {c.case.case_id: c.case.month for model in models for c in model.cases}
-    rows = [
-        (
-            month,
-            tuple(
-                s.mean if (s := model.slice("month", month)) else None
-                for model in models
-            ),
-            n,
-        )
-        for month, n in sorted(
-            Counter(month for month in cases.values() if month).items()
-        )
-    ]
-    overall = tuple(model.overall.mean for model in models)
+    months: dict[str, str | None] = {}
+    for model in models:
+        for score in model.cases:
+            months[score.case.case_id] = score.case.month
+    counts = Counter(month for month in months.values() if month)
+    rows = []
+    for month in sorted(counts):
+        means = tuple(_month_mean(model, month) for model in models)
+        rows.append((month, means, counts[month]))
     return MonthTable(
-        tuple(model.label for model in models), tuple(rows), overall, len(cases)
+        models=tuple(model.label for model in models),
+        rows=tuple(rows),
+        overall=tuple(model.overall.mean for model in models),
+        cases=len(months),
     )
+
+
+def _month_mean(model: ModelScore, month: str) -> float | None:
+    estimate = model.slice("month", month)
+    return estimate.mean if estimate else None
 
 
 def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
@@ -536,13 +539,11 @@ def _case_warnings(run: GradedRun) -> Iterator[str]:
         )
         yield f"noted when {cases.name} was read: {cases.notes[0][:200]}{more}"
     if cases.selection is not None:
-        values = {
-            k: v if isinstance(v, list | tuple) else [v]
-            for k, v in cases.selection.items()
-        }
-        part = ", ".join(
-            f"{name} {some([str(one) for one in of])}" for name, of in values.items()
-        )
+        parts = []
+        for name, value in cases.selection.items():
+            values = value if isinstance(value, list | tuple) else [value]
+            parts.append(f"{name} {some(list(map(str, values)))}")
+        part = ", ".join(parts)
         yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
 
 
@@ -554,10 +555,13 @@ def pair_warnings(
     if not pairs:
         return []
     groups = {name: standing.group for name, standing in standings.items()}
-    tied = [
-        f"{a} and {b}" for a, b in pairs if a in groups and groups[a] == groups.get(b)
-    ]
-    warning = f"pairs without a common scored case: {some([f'{a} and {b}' for a, b in pairs])}; not compared"
+    names: list[str] = []
+    tied: list[str] = []
+    for first, second in pairs:
+        names.append(f"{first} and {second}")
+        if first in groups and groups[first] == groups.get(second):
+            tied.append(names[-1])
+    warning = f"pairs without a common scored case: {some(names)}; not compared"
     return [f"{warning}, yet in one tie group: {some(tied)}" if tied else warning]
 
 
