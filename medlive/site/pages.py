@@ -278,7 +278,7 @@ def _percent(share: float | None) -> str:
 
 def _interval(figure: Figure | AxisRate) -> str:
     if figure.low is None:
-        return "–"
+        return figure.why or "–"
     return f"{_percent(figure.low)} to {_percent(figure.high)}"
 
 
