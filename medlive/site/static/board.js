@@ -121,7 +121,7 @@ export class Board {
     });
     if (!n) return { n, mean: null, low: null, high: null, why: "" };
     const clusters = counts.filter((count) => count > 0).length;
-    const nearZero = above || total <= n / 2;
+    const nearZero = above || total <= n / 2 + 1e-9;
     const why = whyNone(this.distances(scores, selection, nearZero), clusters);
     const clips = metric === "published" || metric === "healthbench";
     const bounded = (x) => (clips ? Math.min(Math.max(x, 0), 1) : x);

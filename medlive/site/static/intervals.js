@@ -72,6 +72,9 @@ function quantile(freedom) {
   return quantiles.get(freedom);
 }
 
+/** To nine decimals, so that the order of a sum does not decide at a limit. */
+const nine = (value) => Math.round(value * 1e9) / 1e9;
+
 /** Why a mean has no interval, "" where it has one; `sums`: what each cluster adds, from 0 up, of `clusters` known. */
 export function whyNone(sums, clusters, least = LEAST_CLUSTERS) {
   const few = "too few to say";
@@ -81,10 +84,11 @@ export function whyNone(sums, clusters, least = LEAST_CLUSTERS) {
     points += sum;
     squares += sum * sum;
   }
+  const units = nine(squares > 0 ? (points * points) / squares : 0);
+  points = nine(points);
   if (points < LEAST_POINTS) {
     return `${few}: all that differs adds up to ${twoDigits(points)} full scores, an interval needs ${LEAST_POINTS}`;
   }
-  const units = (points * points) / squares;
   if (units < LEAST_UNITS) {
     return `${few}: ${oneDecimal(units)} threads in effect make the figure, an interval needs ${LEAST_UNITS}`;
   }
