@@ -80,7 +80,7 @@ def support_of(sums: Floats, known: NDArray[Any]) -> Support:
     total, squares = sums.sum(axis=0), (sums**2).sum(axis=0)
     units = np.where(squares > 0, total**2 / np.maximum(squares, 1e-300), 0.0)
     # Rounded, so that the order of a sum does not decide at a limit: the site's pages add up as well.
-    return Support(known, np.round(units, 9), np.round(total, 9))
+    return Support(known, units.round(9), total.round(9))
 
 
 def sign_p(sums: Floats, seed: int = 0) -> float:
