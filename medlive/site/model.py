@@ -40,6 +40,8 @@ class Figure:
     mean: float | None
     low: float | None
     high: float | None
+    why: str
+    """Why there is no interval; "" where there is one, or no mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class AxisRate:
     rate: float | None
     low: float | None
     high: float | None
+    why: str
+    """Why there is no interval; "" where there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -277,8 +277,10 @@ def _percent(share: float | None) -> str:
 
 
 def _interval(figure: Figure | AxisRate) -> str:
+    """The interval; where there is none why, in two lines in a table, as leaderboard.js has it."""
     if figure.low is None:
-        return "–"
+        short, _, reason = figure.why.partition(": ")
+        return Markup("{}: <small>{}</small>").format(short, reason) if reason else "–"
     return f"{_percent(figure.low)} to {_percent(figure.high)}"
 
 

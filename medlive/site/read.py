@@ -20,6 +20,7 @@ from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import ADVICE, CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import ErrataMode
+from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
     Estimate,
     GradedRun,
@@ -43,7 +44,7 @@ from medlive.site.model import (
 )
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, LedgerFault, read_ledger
-from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.model import SnapshotCase
 from medlive.statistics.bootstrap import Standing
 
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 BUNDLES: Final = "bundles"
 """The folder of entered bundles under MEDLIVE_HOME."""
+_ALLOWED: Final = (Allow.NOT_PUBLISHABLE,)
+"""`read_content` itself refuses or marks what is not publishable, of snapshots and boards together."""
 WORST: Final = 10
 """Cases listed as a model's worst."""
 
@@ -102,6 +105,7 @@ def read_content(inputs: Inputs) -> Content:
         seed=inputs.seed,
         errata=ErrataMode.APPLY,
         most_unscored=inputs.most_unscored,
+        allow=_ALLOWED,
     )
     left_out += [(report.path.name, why) for report, why in board.unranked]
     boards: list[BoardEntry] = []
@@ -164,7 +168,7 @@ def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot
     for manifest in folders:
         folder = manifest.parent
         try:
-            snapshot = load_snapshot(folder)
+            snapshot = open_snapshot(folder)
         except MedliveError as exc:
             left_out.append((folder.name, exc.message.replace(str(folder), "it")[:300]))
             continue
@@ -302,10 +306,11 @@ def board_of(
         draws: Bootstrap draws.
         seed: Their seed.
     """
-    table = score_runs(runs, draws=draws, seed=seed, registry=registry)
+    table = score_runs(runs, draws=draws, seed=seed, registry=registry, allow=_ALLOWED)
+    overridden = tuple(objection.why for objection in table.overridden)
     first = runs[0]
     info, grader = first.run.info, first.grader
-    warnings = tuple(dict.fromkeys((*notes, *table.warnings)))
+    warnings = tuple(dict.fromkeys((*overridden, *notes, *table.warnings)))
     evidence = info.evidence
     return BoardEntry(
         slug=slug,
@@ -320,7 +325,7 @@ def board_of(
         cases=tuple(_board_case(case) for case in first.run.cases),
         ranked_after=table.fresh.after.isoformat() if table.fresh else None,
         notes=warnings,
-        not_publishable=tuple(w for w in warnings if "not publishable" in w),
+        not_publishable=overridden,
     )
 
 
@@ -350,7 +355,7 @@ def _models(table: ScoreTable, trust: Mapping[str, str]) -> tuple[ModelEntry, ..
         drop = table.drops.get(model.label)
         if drop is not None:
             n = drop.n_pre + drop.n_post
-            figure = Figure(n, drop.difference, drop.low, drop.high)
+            figure = Figure(n, drop.difference, drop.low, drop.high, why="")
             entry = replace(entry, drop=figure)
         name = model.run.run.info.model
         models.append(replace(entry, trust=trust.get(name, "")))
@@ -375,7 +380,9 @@ def _model(model: ModelScore, slug: str, standing: Standing | None) -> ModelEntr
             SliceFigure(s.kind, s.value, _figure(s.estimate), s.estimate.few)
             for s in model.slices
         ),
-        axes=tuple(AxisRate(a.axis, a.n, a.rate, a.low, a.high) for a in model.axes),
+        axes=tuple(
+            AxisRate(a.axis, a.n, a.rate, a.low, a.high, a.why) for a in model.axes
+        ),
         worst=tuple(scored[:WORST]),
         unanswered=model.rates.unanswered,
         tokens=_tokens(run),
@@ -386,7 +393,13 @@ def _model(model: ModelScore, slug: str, standing: Standing | None) -> ModelEntr
 
 
 def _figure(estimate: Estimate) -> Figure:
-    return Figure(estimate.n, estimate.mean, estimate.low, estimate.high)
+    return Figure(
+        n=estimate.n,
+        mean=estimate.mean,
+        low=estimate.low,
+        high=estimate.high,
+        why=estimate.why,
+    )
 
 
 def _tokens(run: GradedRun) -> tuple[int, int] | None:

@@ -188,7 +188,8 @@ def support(values: Floats, clusters: Places | None = None) -> Support:
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
     n = np.maximum(known.sum(axis=0), 1)
-    low_half = (filled.sum(axis=0) <= n / 2) | (filled > 1).any(axis=0)
+    # As in `support_of`, the order of a sum must not decide.
+    low_half = (filled.sum(axis=0) <= n / 2 + 1e-9) | (filled > 1).any(axis=0)
     distance = np.where(low_half, np.abs(filled), np.where(known, 1 - filled, 0.0))
     sums = cluster_sums(distance, clusters)
     return support_of(sums, cluster_counts(known, clusters))

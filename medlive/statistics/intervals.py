@@ -79,7 +79,8 @@ def support_of(sums: Floats, known: NDArray[Any]) -> Support:
     """The support of columns by what each cluster adds, (clusters x columns), from 0 up; `known` counts clusters."""
     total, squares = sums.sum(axis=0), (sums**2).sum(axis=0)
     units = np.where(squares > 0, total**2 / np.maximum(squares, 1e-300), 0.0)
-    return Support(known, units, total)
+    # Rounded, so that the order of a sum does not decide at a limit: the site's pages add up as well.
+    return Support(known, units.round(9), total.round(9))
 
 
 def sign_p(sums: Floats, seed: int = 0) -> float:

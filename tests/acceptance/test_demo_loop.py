@@ -9,11 +9,18 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from medlive.demo.samples import SampleThread
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.refusals import Allow
+from medlive.site.build import write_site
+from tests.support.browser import chromium
 from tests.support.instance import Done, Instance
+from tests.support.leaderboard import expected, shown, watched_page, window_of
+from tests.support.site import files_of, made_board, static_server
 
 TABLES = (
     "threads",
@@ -308,3 +315,29 @@ def test_every_cell_of_the_notebook_runs_on_the_demo(loop: Loop) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.thorough
+def test_ten_windows_of_the_site_have_the_figures_of_eval_score(
+    loop: Loop, tmp_path: Path
+) -> None:
+    runs = [load_graded(Path(run)) for run in loop.first.json["paths"]["runs"]]
+    board = made_board(runs)
+    days = sorted(case.day for case in board.cases if case.day)
+    windows: list[tuple[str | None, str | None]] = [(None, None)]
+    windows += [(days[n * len(days) // 10], None) for n in range(3)]
+    windows += [(None, days[-1 - n * len(days) // 10]) for n in range(3)]
+    windows += [(days[n], days[-1 - n]) for n in range(1, 4)]
+    assert len(windows) == 10
+    write_site(files_of(board), tmp_path / "out")
+    with static_server(tmp_path / "out") as url, chromium() as browser:
+        for since, until in windows:
+            chosen = {"since": since or "", "until": until or ""}
+            with watched_page(browser) as page:
+                page.goto(f"{url}/leaderboard.html?{urlencode(chosen)}")
+                wanted = expected(
+                    runs,
+                    window=window_of(since, until),
+                    allow=[Allow.NOT_PUBLISHABLE],
+                )
+                assert shown(page) == wanted, (since, until)

@@ -1,30 +1,15 @@
 """A real browser for the tests of this folder."""
 
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-CHROMIUM = (
-    shutil.which("chromium")
-    or shutil.which("chromium-browser")
-    or shutil.which("google-chrome")
-)
+from tests.support.browser import chromium
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium; skips where there is none (`apt-get install chromium`) or no Playwright to drive it."""
-    sync_api = pytest.importorskip(
-        "playwright.sync_api",
-        reason="playwright is not installed: no browser is driven",
-    )
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine: the report is not looked at")
-    with sync_api.sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"]
-        )
+    """Chromium; skips where there is none."""
+    with chromium() as launched:
         yield launched
-        launched.close()

@@ -2,31 +2,44 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 import pytest
 
 from medlive.evaluation.asking.registry import load_registry
-from medlive.evaluation.scoring.fresh import Window
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import GradedRun, score_runs
 from medlive.site.build import write_site
+from medlive.site.data import generator_start
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.intervals import sign_p, support_of
+from tests.support.leaderboard import (
+    expected,
+    interval,
+    printed,
+    settle,
+    shown,
+    watched_page,
+    window_of,
+)
 from tests.support.site import files_of, made_board, made_graded, static_server
 
 WINDOWS = [
-    ("2024-12-01", "2026-12-01"),
-    ("2025-01-05", "2025-03-09"),
     ("2025-02-01", "2026-02-01"),
+    ("2025-01-05", "2025-03-09"),
+    (None, None),
+]
+FURTHER = [
+    ("2024-12-01", "2026-12-01"),
+    ("2025-03-15", "2025-04-20"),
     ("2025-06-10", "2025-12-24"),
     ("2025-08-01", "2026-06-30"),
     ("2026-01-01", "2026-03-31"),
-    ("2025-03-15", "2025-04-20"),
     (None, "2025-07-01"),
     ("2026-02-02", None),
-    (None, None),
 ]
 
 
@@ -49,59 +62,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    opened = browser.new_page()
-    faults: list[str] = []
-    opened.on("pageerror", lambda error: faults.append(str(error)))
-    opened.on(
-        "console",
-        lambda line: faults.append(line.text) if line.type == "error" else None,
-    )
-    yield opened
-    opened.close()
-    assert [f for f in faults if "favicon" not in f and "404" not in f] == []
+    with watched_page(browser) as opened:
+        yield opened
 
 
-def settle(page: Any) -> None:
-    """Wait until the ranking is worked out."""
-    page.wait_for_selector("#ranking[aria-busy=false]")
-
-
-def shown(page: Any) -> dict[str, list[str]]:
-    """Model → score, interval, n, tie group and rank range, as printed."""
-    settle(page)
-    rows = page.locator("#ranking tbody tr").evaluate_all(
-        "rows => rows.map(r => [...r.cells].map(c => c.textContent))"
-    )
-    return {cells[1]: [*cells[2:4], *cells[5:8]] for cells in rows}
-
-
-def printed(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:z.1f}"
-
-
-def expected(runs: list[GradedRun], **how: Any) -> dict[str, list[str]]:
-    found = {}
-    for model in score_runs(runs, **how).models:
-        one, place = model.overall, model.standing
-        ends = f"{printed(one.low)} to {printed(one.high)}"
-        found[model.label] = [
-            printed(one.mean),
-            "–" if one.low is None else ends,
-            str(one.n),
-            str(place.group) if place else "–",
-            f"{place.rank_best} to {place.rank_worst}" if place else "–",
-        ]
-    return found
-
-
-def window_of(since: str | None, until: str | None) -> Window:
-    return Window(
-        date.fromisoformat(since) if since else None,
-        date.fromisoformat(until) if until else None,
-    )
-
-
-@pytest.mark.parametrize(("since", "until"), WINDOWS)
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [*WINDOWS, *(pytest.param(*ends, marks=pytest.mark.thorough) for ends in FURTHER)],
+)
 def test_a_window_has_the_figures_of_eval_score(
     site: Served, page: Any, since: str | None, until: str | None
 ) -> None:
@@ -121,14 +89,39 @@ def test_a_metric_has_the_figures_of_eval_score(
     assert shown(page) == expected(site.runs, metric=metric, window=window)
 
 
+def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) -> None:
+    """Of few differences, all signs are tried; of many, the same random ones are drawn."""
+    rng = np.random.default_rng(5)
+    columns: list[Floats] = []
+    for n in (0, 1, 9, 12, 30, 31, 64, 150):
+        columns.append(rng.choice([-1.0, -0.5, 0.0, 0.25, 1.0], n))
+        columns.append(rng.normal(0.02, 0.2, n))
+        columns.append(rng.normal(0.0, 1.0, n) ** 5)
+        columns.append(np.zeros(n))
+        columns.append(np.full(n, 1.25 / max(n, 1)))
+    page.goto(f"{site.url}/leaderboard.html")
+    seed = 3
+    given = [[column.tolist() for column in columns], generator_start(seed)]
+    found = page.evaluate(
+        """async ([columns, start]) => {
+          const { signP, whyNone } = await import("./assets/intervals.js");
+          return columns.map((own) => [signP(own, start), whyNone(own.map(Math.abs), own.length)]);
+        }""",
+        given,
+    )
+    for column, (p, why) in zip(columns, found, strict=True):
+        assert p == pytest.approx(sign_p(column, seed), abs=1e-12)
+        sums = np.abs(column)[:, None]
+        assert why == support_of(sums, np.array([len(column)])).reasons()[0]
+
+
 def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
     page.goto(f"{site.url}/leaderboard.html?language=zh")
     table = score_runs(site.runs)
     for label, cells in shown(page).items():
         (model,) = [m for m in table.models if m.label == label]
         part = model.slice("language", "zh")
-        ends = f"{printed(part.low)} to {printed(part.high)}"
-        assert cells[:3] == [printed(part.mean), ends, str(part.n)]
+        assert cells[:3] == [printed(part.mean), interval(part), str(part.n)]
 
 
 def test_the_window_moves_by_keyboard_and_mouse_and_the_address_keeps_it(

@@ -1,7 +1,7 @@
 // A board's figures, from verdicts: scores by case, means with intervals, and paired comparisons.
 
 import { resamplingWeights } from "./generator.js";
-import { holm, meanAndSpread, meanBounds, pairedP, tieGroups } from "./intervals.js";
+import { holm, meanAndSpread, meanBounds, pairHolds, pairedP, signP, tieGroups, whyNone } from "./intervals.js";
 
 const [MET, UNGRADED, UNANSWERED] = [1, 2, 3];
 
@@ -103,39 +103,54 @@ export class Board {
     return total;
   }
 
-  /** A model's mean over a selection: {n, mean, low, high}. */
+  /** A model's mean over a selection: {n, mean, low, high, why}, `why` where there is no interval. */
   estimate(model, metric, selection) {
     const scores = this.scores(model, metric);
     const sums = new Float64Array(selection.clusterCount);
     const counts = new Float64Array(selection.clusterCount);
-    let [n, total, unit] = [0, 0, true];
+    let [n, total, unit, above] = [0, 0, true, false];
     selection.items.forEach((item, place) => {
       const score = scores[item];
       if (!selection.keep[place] || Number.isNaN(score)) return;
       n++;
       total += score;
       unit &&= score >= 0 && score <= 1;
+      above ||= score > 1;
       sums[selection.clusters[place]] += score;
       counts[selection.clusters[place]]++;
     });
-    if (!n) return { n, mean: null, low: null, high: null };
+    if (!n) return { n, mean: null, low: null, high: null, why: "" };
+    const clusters = counts.filter((count) => count > 0).length;
+    const nearZero = above || total <= n / 2 + 1e-9;
+    const why = whyNone(this.distances(scores, selection, nearZero), clusters);
+    const clips = metric === "published" || metric === "healthbench";
+    const bounded = (x) => (clips ? Math.min(Math.max(x, 0), 1) : x);
+    const mean = total / n;
+    if (why) return { n, mean: bounded(mean), low: null, high: null, why };
     const below = this.drawnCounts(selection, counts);
     const drawn = this.drawnSums(selection, sums).map((sum, draw) => sum / below[draw]);
     const { spread } = meanAndSpread(drawn);
-    const clusters = counts.filter((count) => count > 0).length;
-    let mean = total / n;
-    const ends = meanBounds(mean, spread, clusters, unit);
-    const clips = metric === "published" || metric === "healthbench";
-    const bounded = (x) => (clips ? Math.min(Math.max(x, 0), 1) : x);
-    mean = bounded(mean);
-    return { n, mean, low: ends && bounded(ends[0]), high: ends && bounded(ends[1]) };
+    const [low, high] = meanBounds(mean, spread, clusters, unit).map(bounded);
+    return { n, mean: bounded(mean), low, high, why };
   }
 
-  /** Two models on the cases that both have: {difference, p}. */
+  /** By cluster, how far the scores lie from the nearer end of [0, 1]. */
+  distances(scores, selection, nearZero) {
+    const sums = new Float64Array(selection.clusterCount);
+    selection.items.forEach((item, place) => {
+      const score = scores[item];
+      if (!selection.keep[place] || Number.isNaN(score)) return;
+      sums[selection.clusters[place]] += nearZero ? Math.abs(score) : 1 - score;
+    });
+    return sums;
+  }
+
+  /** Two models on the cases that both have: {difference, p, holds}, `holds`: whether it has an interval. */
   comparePair(first, second, metric, selection) {
     const [a, b] = [this.scores(first, metric), this.scores(second, metric)];
     const { clusterCount } = selection;
     const [gained, lost] = [new Float64Array(clusterCount), new Float64Array(clusterCount)];
+    const net = new Float64Array(clusterCount);
     const [counts, differing] = [new Float64Array(clusterCount), new Uint8Array(clusterCount)];
     let [n, gains, losses, squares, unit] = [0, 0, 0, 0, true];
     selection.items.forEach((item, place) => {
@@ -146,6 +161,7 @@ export class Board {
       counts[cluster]++;
       if (!difference) return;
       differing[cluster] = 1;
+      net[cluster] += difference;
       squares += difference * difference;
       unit &&= Math.abs(difference) <= 1;
       if (difference > 0) {
@@ -156,7 +172,11 @@ export class Board {
         lost[cluster] -= difference;
       }
     });
-    if (!n) return { difference: null, p: 1 };
+    if (!n) return { difference: null, p: 1, holds: false };
+    const clusters = counts.filter((count) => count > 0).length;
+    const mean = gains / n - losses / n;
+    const sizes = gained.map((gain, cluster) => gain + lost[cluster]);
+    if (!pairHolds(sizes, clusters)) return { difference: mean, p: signP(net, this.start), holds: false };
     const below = this.drawnCounts(selection, counts);
     const drawn = this.drawnSides(first, second, metric, selection, gained, lost);
     const p = pairedP({
@@ -164,11 +184,11 @@ export class Board {
       loss: losses / n,
       size: gains + losses > 0 ? Math.min(squares / (gains + losses), 1) : 1,
       drawn: drawn.map((sums) => sums.map((sum, draw) => sum / below[draw])),
-      clusters: counts.filter((count) => count > 0).length,
+      clusters,
       differing: differing.filter((one) => one).length,
       unit,
     });
-    return { difference: gains / n - losses / n, p };
+    return { difference: mean, p, holds: true };
   }
 
   /** The gains and losses of each draw. The rarer is summed; the other follows from the models' own sums. */

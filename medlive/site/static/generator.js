@@ -80,3 +80,17 @@ export function resamplingWeights(start, count, draws) {
   kept = { count, draws, weights };
   return weights;
 }
+
+const drawn = { start: null, generator: null, signs: new Uint8Array(0), count: 0 };
+
+/** The first `count` random signs, 1 for plus: the same for every shape that NumPy fills with them. */
+export function randomSigns(start, count) {
+  if (drawn.start !== start) Object.assign(drawn, { start, generator: new Pcg64(start), count: 0 });
+  if (drawn.signs.length < count) {
+    const longer = new Uint8Array(count);
+    longer.set(drawn.signs);
+    drawn.signs = longer;
+  }
+  for (; drawn.count < count; drawn.count++) drawn.signs[drawn.count] = drawn.generator.below(2);
+  return drawn.signs;
+}

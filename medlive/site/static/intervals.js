@@ -1,7 +1,16 @@
 // Intervals of means and of paired differences, Holm's correction and tie groups, as medlive.statistics has them.
 
+import { randomSigns } from "./generator.js";
+import { oneDecimal, twoDigits } from "./format.js";
+
 const DOUBT = 0.1;
 const LEAST_PAIRED = 6;
+const LEAST_CLUSTERS = 30;
+const LEAST_PAIRS = 10;
+const LEAST_UNITS = 10;
+const LEAST_POINTS = 2;
+const EXACT_SIGNS = 16;
+const RANDOM_SIGNS = 4999;
 
 function logGamma(x) {
   let shift = 0;
@@ -61,6 +70,58 @@ function quantile(freedom) {
     quantiles.set(freedom, high);
   }
   return quantiles.get(freedom);
+}
+
+/** To nine decimals, so that the order of a sum does not decide at a limit. */
+const nine = (value) => Math.round(value * 1e9) / 1e9;
+
+/** Why a mean has no interval, "" where it has one; `sums`: what each cluster adds, from 0 up, of `clusters` known. */
+export function whyNone(sums, clusters, least = LEAST_CLUSTERS) {
+  const few = "too few to say";
+  if (clusters < least) return `${few}: ${clusters} threads, an interval needs ${least}`;
+  let [points, squares] = [0, 0];
+  for (const sum of sums) {
+    points += sum;
+    squares += sum * sum;
+  }
+  const units = nine(squares > 0 ? (points * points) / squares : 0);
+  points = nine(points);
+  if (points < LEAST_POINTS) {
+    return `${few}: all that differs adds up to ${twoDigits(points)} full scores, an interval needs ${LEAST_POINTS}`;
+  }
+  if (units < LEAST_UNITS) {
+    return `${few}: ${oneDecimal(units)} threads in effect make the figure, an interval needs ${LEAST_UNITS}`;
+  }
+  return "";
+}
+
+/** Whether a mean difference has an interval; `sizes`: what each cluster's differences add up to, without signs. */
+export const pairHolds = (sizes, clusters) => whyNone(sizes, clusters, LEAST_PAIRS) === "";
+
+/** p of a sum of differences by permutation of the clusters' signs; `start`: of the generator of random signs. */
+export function signP(sums, start) {
+  const differing = sums.filter((sum) => Math.abs(sum) > 1e-12);
+  const n = differing.length;
+  if (!n) return 1;
+  let [total, largest] = [0, 0];
+  for (const one of differing) {
+    total += one;
+    largest = Math.max(largest, Math.abs(one));
+  }
+  const observed = Math.abs(total) - 1e-9 * largest;
+  const exact = n <= EXACT_SIGNS;
+  const rows = exact ? 2 ** (n - 1) : RANDOM_SIGNS;
+  const signs = exact ? null : randomSigns(start, rows * n);
+  let hits = 0;
+  for (let row = 0; row < rows; row++) {
+    let sum = 0;
+    for (let i = 0; i < n; i++) {
+      const up = exact ? !((row >> i) & 1) : signs[row * n + i];
+      sum += up ? differing[i] : -differing[i];
+    }
+    if (Math.abs(sum) >= observed) hits++;
+  }
+  return exact ? hits / rows : (1 + hits) / (1 + rows);
 }
 
 const clip = (x, low, high) => Math.min(Math.max(x, low), high);
@@ -151,11 +212,12 @@ export function holm(values) {
   return corrected;
 }
 
-/** Each model's tie group and the range of its rank; `scores`: [{name, mean}], `pairs`: {first, second, difference, p}. */
+/** Each model's tie group and the range of its rank; `scores`: [{name, mean}], `pairs`: {first, second, difference, p, holds}. */
 export function tieGroups(scores, pairs) {
   const below = new Set();
   for (const pair of pairs) {
-    if (!pair.difference || pair.p >= 0.05) continue;
+    // Signs alone show that two models differ, not which mean is higher.
+    if (!pair.difference || !pair.holds || pair.p >= 0.05) continue;
     const [low, high] = pair.difference > 0 ? [pair.second, pair.first] : [pair.first, pair.second];
     below.add(`${low} ${high}`);
   }

@@ -1,6 +1,7 @@
 // The leaderboard: controls, the address that holds their choice, and the table.
 
 import { loadBoard } from "./board.js";
+import { percent } from "./format.js";
 
 const FILTERS = ["language", "specialty", "theme", "difficulty"];
 const form = document.querySelector("#choice");
@@ -13,19 +14,6 @@ let hidden = new Set();
 // Whether an end of the window was chosen: a case without a date is in no chosen window.
 let bounded = { since: false, until: false };
 let round = 0;
-
-/** A share as a percentage with one decimal, ties to the even digit, as the command prints it. */
-export function percent(share) {
-  if (share === null) return "–";
-  const value = 100 * share;
-  const quarters = value * 4;
-  let text = value.toFixed(1);
-  if (Number.isInteger(quarters) && Math.abs(quarters % 2) === 1) {
-    const tenths = Math.floor(value * 10);
-    text = ((tenths % 2 ? tenths + 1 : tenths) / 10).toFixed(1);
-  }
-  return text === "-0.0" ? "0.0" : text;
-}
 
 function element(name, attributes = {}, ...children) {
   const drawn = ["svg", "line", "circle", "rect", "text", "title"].includes(name);
@@ -123,6 +111,14 @@ function bar(row) {
   return drawn;
 }
 
+/** An interval, or in two lines why there is none. */
+function interval(row) {
+  if (row.low !== null) return [`${percent(row.low)} to ${percent(row.high)}`];
+  if (!row.why) return ["–"];
+  const [short, reason] = row.why.split(": ");
+  return [`${short}: `, element("small", {}, reason)];
+}
+
 function tableRow(row, standing, choice) {
   const model = board.models[row.place];
   const box = element("input", { type: "checkbox", "aria-label": `Show ${model.name}`, value: row.place });
@@ -134,7 +130,7 @@ function tableRow(row, standing, choice) {
     element("td", { class: "pick" }, box),
     element("th", { scope: "row" }, element("a", { href: model.page }, model.name)),
     element("td", { class: "n" }, percent(row.mean)),
-    element("td", { class: "n" }, row.low === null ? "–" : `${percent(row.low)} to ${percent(row.high)}`),
+    element("td", { class: "n" }, ...interval(row)),
     element("td", { class: "drawn" }, bar(row)),
     element("td", { class: "n" }, String(row.n)),
     element("td", { class: "n" }, standing ? String(standing.group) : "–"),

@@ -44,6 +44,7 @@ class Score(_Read):
     mean: float | None
     ci_low: float | None = None
     ci_high: float | None = None
+    why: str = ""  # Why there is no interval; not in files of earlier versions
 
 
 class Model(_Read):

@@ -130,12 +130,23 @@ def test_what_is_not_publishable_is_refused_or_said_on_every_page(
     root = tmp_path / "snapshots"
     held = [case(IDS[0], first_release=VERSION)]
     release(root, VERSION, held, why_not=("made by rules",))
-    with pytest.raises(CheckFailed, match="made by rules"):
-        read_content(Inputs(snapshots=root))
-    content = read_content(Inputs(snapshots=root, allow_not_publishable=True))
+    run = graded(root / f"medlive-{VERSION}", tmp_path / "run", "model-a")
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    (bundles / "a.zip").write_bytes(archive(make_bundle(run, draws=DRAWS)))
+    inputs = Inputs(snapshots=root, bundles=bundles, draws=DRAWS)
+    with pytest.raises(CheckFailed, match="model-a: not publishable: the snapshot"):
+        read_content(inputs)
+    content = read_content(replace(inputs, allow_not_publishable=True))
+    (board,) = content.boards
+    assert [why for why in board.not_publishable if "made by rules" in why]
     for name, text in built(content).items():
         if name.endswith(".html"):
             assert "made by rules" in text, name
+    pages = built(content)
+    reason = "too few to say: <small>1 threads, an interval needs 30</small>"
+    assert reason in pages["leaderboard.html"]
+    assert reason in pages["models/board-1-m1.html"]
 
 
 def test_an_empty_folder_makes_a_site_that_says_so(tmp_path: Path) -> None:
