@@ -14,14 +14,17 @@ if [ -n "$(git status --porcelain)" ]; then
 fi
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" medlive/COMMIT' EXIT
 "$python" -m venv "$work/build"
 "$work/build/bin/pip" install --quiet --disable-pip-version-check build twine cyclonedx-bom
 rm -rf dist
 # The same commit makes the same bytes.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
+# Runs and bundles name it (medlive/build.py).
+git rev-parse HEAD > medlive/COMMIT
 "$work/build/bin/python" -m build --outdir dist .
+rm medlive/COMMIT
 "$work/build/bin/twine" check --strict dist/*
 
 # A stranger's machine: the wheel alone, in a fresh environment.

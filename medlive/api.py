@@ -142,7 +142,7 @@ def score(
         common: Score all models on the cases that all of them have a score for.
         models: The models' cutoffs, for what was posted before and after them.
         errata: "warn", "apply" or "ignore" what was withdrawn since the snapshot was frozen.
-        errata_file: The file of errata; None: beside the snapshot.
+        errata_file: The file of errata; None: the one beside the snapshot.
         allow: What would make figures mislead and is overridden: "mixed-graders", "not-publishable",
             "several-judges".
         draws: Bootstrap draws of threads, the same for all models.

@@ -23,7 +23,6 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -37,6 +36,7 @@ from rich.table import Table
 from rich.text import Text
 
 from medlive import logs
+from medlive.cli.fitting import Fitted, arrange
 from medlive.errors import MedliveError, UsageError
 from medlive.printable import printable, printable_json, printable_lines
 
@@ -201,69 +201,51 @@ def print_table(
     title: str | None = None,
 ) -> None:
     """A table for people on stdout; numbers on the right. A cell's text is never read as markup; a `Text` keeps its
-    style."""
+    style.
+
+    No word is cut: a table that is too wide has its columns as rows, or else comes in parts, each with the first
+    column.
+    """
     cells = [[_cell(cell) for cell in row] for row in rows]
-    heading = None if title is None else Text(printable(title))
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
     names = [Text(printable(name)) for name in columns]
-    widths, padding = _column_widths([names, *cells], console.width)
+    parts = arrange([names, *cells], console.width)
+    for number, part in enumerate(parts, start=1):
+        heading = None if title is None else printable(title)
+        if len(parts) > 1:
+            counted = f"columns, part {number} of {len(parts)}"
+            heading = counted if heading is None else f"{heading} ({counted})"
+        console.print(_table(part, heading))
+
+
+def _table(part: Fitted, heading: str | None) -> Table:
     table = Table(
-        title=heading,
+        title=None if heading is None else Text(heading),
         title_justify="left",
         show_edge=False,
         pad_edge=False,
-        padding=(0, padding),
+        padding=(0, part.padding),
     )
+    names, *cells = part.rows
     for i, name in enumerate(names):
         numeric = _is_numeric([row[i].plain for row in cells])
         table.add_column(
             name,
             justify="right" if numeric else "left",
             overflow="fold",
-            width=widths[i] if widths else None,
+            width=part.widths[i] if part.widths else None,
         )
     for row in cells:
         table.add_row(*row)
-    console.print(table)
+    return table
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers alone, besides cells that hold nothing or say that it is not known."""
     known = [cell for cell in cells if cell not in ("–", "unknown")]
     return bool(known) and all(_NUMBER.fullmatch(cell) for cell in known)
-
-
-def _column_widths(
-    rows: Sequence[Sequence[Text]], width: int
-) -> tuple[list[int] | None, int]:
-    """The widths by which a table fits without breaking a word, None where it fits anyway, and its padding.
-
-    What is too much is taken from the widest columns; where that is not enough the padding goes, and then words
-    are broken.
-    """
-    columns = list(zip(*rows, strict=True))
-    natural = [max(cell.cell_len for cell in column) for column in columns]
-    least = [max(_longest_word(cell.plain) for cell in column) for column in columns]
-    for padding in (1, 0):
-        room = width - (2 * padding + 1) * (len(columns) - 1)
-        if sum(natural) <= room:
-            return None, padding
-        if sum(least) <= room:
-            widths = list(natural)
-            while sum(widths) > room:
-                slack = [
-                    have - need and have
-                    for have, need in zip(widths, least, strict=True)
-                ]
-                widths[slack.index(max(slack))] -= 1
-            return widths, padding
-    return None, 0
-
-
-def _longest_word(text: str) -> int:
-    return max((cell_len(word) for word in text.split()), default=0)
 
 
 def pick(records: Iterable[Any], names: str) -> list[list[Any]]:

@@ -9,7 +9,6 @@ import io
 import os
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,12 +18,21 @@ from pydantic import BaseModel, ValidationError
 from medlive.bounds import FETCH_BYTES
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.integrity.checks import Trust
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync, writing_to
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import UnsafePath, create_below, open_below
 from medlive.integrity.signing import PublicKey, check_signature
 from medlive.publishing.errata_update import ErrataUpdate, Offered, update_errata
-from medlive.publishing.reading import Budget, Network, Pace, Read, open_source
+from medlive.publishing.reading import (
+    Budget,
+    Meter,
+    Network,
+    Pace,
+    Progress,
+    Read,
+    open_source,
+)
 from medlive.snapshot.describe.feed import LATEST
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
@@ -39,9 +47,6 @@ NETWORK: Final = Network()
 _MOST_SMALL: Final = 64 * 1024 * 1024
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  (\S+)")
 _LOCK: Final = ".fetch.lock"
-
-Progress = Callable[[int, int], None]
-"""(bytes done, bytes in all)."""
 
 
 class _Latest(BaseModel):
@@ -66,6 +71,10 @@ class Fetched:
     errata: int | None
     # Why the errata that were here already were not replaced
     errata_kept: str | None = None
+    # The steps of the verification that were skipped, each with the reason
+    skipped: tuple[str, ...] = ()
+    # What its signature proves
+    trust: Trust = Trust.NOT_SIGNED
     # Why the snapshot is not publishable; empty where it is
     why_not: tuple[str, ...] = ()
 
@@ -107,8 +116,9 @@ async def fetch_snapshot(
     with writing_to(out):
         await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
-            async with open_source(source, network, budget) as read:
-                fetch = _Fetch(read, source, out, public_key, progress, budget)
+            meter = Meter(progress)
+            async with open_source(source, network, budget, meter) as read:
+                fetch = _Fetch(read, source, out, public_key, meter, budget)
                 return await fetch.run(version, allow_older=allow_older)
 
 
@@ -118,7 +128,7 @@ class _Fetch:
     source: str
     out: Path
     key: PublicKey | None
-    progress: Progress
+    meter: Meter
     budget: Budget
     fetched: int = 0
 
@@ -154,6 +164,8 @@ class _Fetch:
             bytes_fetched=self.fetched,
             errata=None if update is None else len(update.errata.affecting(version)),
             errata_kept=None if update is None else update.kept,
+            skipped=report.skipped,
+            trust=report.trust,
             why_not=report.manifest.why_not if report.manifest else (),
         )
 
@@ -213,15 +225,14 @@ class _Fetch:
         (self.out / partial / SIGNATURE).unlink(missing_ok=True)
         if manifest.signing is not None:
             self._write(f"{partial}/{SIGNATURE}", await self._signature(version))
-        done, total = 0, sum(entry.size for entry in manifest.files.values())
-        self.budget.allow(total)
+        self.meter.total = sum(entry.size for entry in manifest.files.values())
+        self.budget.allow(self.meter.total)
         for name, entry in sorted(manifest.files.items()):
             if _digest(self.out, f"{partial}/{name}") != digests[name]:
                 data = await self._file(f"{root}/{name}", digests[name], entry.size)
                 self._write(f"{partial}/{name}", data)
                 self.fetched += len(data)
-            done += entry.size
-            self.progress(done, total)
+            self.meter.whole(entry.size)
         return self.out / partial
 
     def _write(self, name: str, data: bytes) -> None:

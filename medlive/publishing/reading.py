@@ -87,13 +87,36 @@ class Budget:
         self.left_s += size / self.pace.least_rate
 
 
+Progress = Callable[[int, int], None]
+"""(bytes done, bytes in all)."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """How many of the bytes in all have come, also while a file is being read."""
+
+    tell: Progress
+    done: int = 0  # Of files that are whole
+    total: int = 0  # 0 until it is known
+
+    def received(self, size: int) -> None:
+        """Tell that so much of the next file has come."""
+        if self.total:
+            self.tell(min(self.done + size, self.total), self.total)
+
+    def whole(self, size: int) -> None:
+        """Tell that a file of this size is there."""
+        self.done += size
+        self.received(0)
+
+
 @asynccontextmanager
 async def open_source(
-    source: str, network: Network, budget: Budget
+    source: str, network: Network, budget: Budget, meter: Meter
 ) -> AsyncIterator[Read]:
     """Open an http(s) address or a folder for reading. Raises UsageError."""
     if "://" not in source:
-        yield _folder_reader(Path(source))
+        yield _folder_reader(Path(source), meter)
         return
     parts = urlsplit(source)
     if (
@@ -118,11 +141,11 @@ async def open_source(
     async with ClientSession(
         timeout=timeout, headers=headers, connector=connector
     ) as session:
-        site = _Site(session, gate, budget)
+        site = _Site(session, gate, budget, meter)
         yield lambda name, most: site.read(f"{base}/{quote(name)}", most)
 
 
-def _folder_reader(root: Path) -> Read:
+def _folder_reader(root: Path, meter: Meter) -> Read:
     if not root.is_dir():
         raise UsageError(
             f"{root} is not a folder",
@@ -132,7 +155,7 @@ def _folder_reader(root: Path) -> Read:
     async def read(name: str, most: int) -> bytes | None:
         try:
             with open_below(root, name) as handle:
-                return _read_at_most(handle.read, most)
+                return _read_at_most(handle.read, most, meter)
         except UnsafePath as exc:
             raise BadInput(
                 f"{root}: {exc.message}", hint="published files are plain ones"
@@ -143,10 +166,11 @@ def _folder_reader(root: Path) -> Read:
     return read
 
 
-def _read_at_most(read: Callable[[int], bytes], most: int) -> bytes:
+def _read_at_most(read: Callable[[int], bytes], most: int, meter: Meter) -> bytes:
     data = bytearray()
     while len(data) <= most and (block := read(min(_BLOCK, most + 1 - len(data)))):
         data += block
+        meter.received(len(data))
     return bytes(data)
 
 
@@ -221,6 +245,7 @@ class _Site:
     session: "ClientSession"
     gate: _Gate
     budget: Budget
+    meter: Meter
     _problem: str = field(default="", init=False)
 
     async def read(self, url: str, most: int) -> bytes | None:
@@ -292,6 +317,7 @@ class _Site:
         data, started = bytearray(), loop.time()
         async for block in answer.content.iter_any():
             data += block
+            self.meter.received(len(data))
             if len(data) > most:
                 break
             if loop.time() - started > pace.grace_s + len(data) / pace.least_rate:

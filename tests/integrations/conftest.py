@@ -205,6 +205,17 @@ def place(
         home=work,
     )
     table = json.loads(
-        run(medlive, "eval", "score", out, "--format", "json", check=True, home=work)
+        run(
+            medlive,
+            "eval",
+            "score",
+            out,
+            "--format",
+            "json",
+            "--allow",
+            "not-publishable",
+            check=True,
+            home=work,
+        )
     )
     return Place(harness_bin, snapshot, endpoint, grader, table["models"][0], work)

@@ -84,6 +84,30 @@ def test_a_log_becomes_a_run_and_a_run_a_log(place: Place) -> None:
         logs.import_log(place.work / "absent.eval", cases, imported)
 
 
+def test_the_commands_take_logs_and_write_them(place: Place) -> None:
+    pytest.importorskip("inspect_ai")
+    log, imported = place.work / "by-command.eval", place.work / "by-command"
+    run = place.work / "run"
+    place.run("medlive", "eval", "export", run, "--format", "inspect", "--out", log)
+    place.run(
+        "medlive",
+        "eval",
+        "import",
+        "--format",
+        "inspect",
+        "--cases",
+        place.snapshot,
+        "--responses",
+        log,
+        "--out",
+        imported,
+    )
+    first, second = load_graded(run), load_graded(imported)
+    assert second.run.info.model == first.run.info.model
+    before = [s.score for s in first.case_scores(Metric.COMPLETE)]
+    assert [s.score for s in second.case_scores(Metric.COMPLETE)] == before
+
+
 def test_verdicts_are_shared_with_eval_grade(place: Place) -> None:
     case, answer = _first(place)
     cache = GradeCache(place.work / "shared")

@@ -1,11 +1,11 @@
 """`medlive eval run|import|export`: answers, from a model or from files."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
 
@@ -33,6 +33,7 @@ from medlive.cli.options import (
 from medlive.cli.output import (
     attributes,
     echo,
+    new_file,
     print_result,
     print_table,
     progress,
@@ -58,6 +59,7 @@ UnverifiedOption = Annotated[
 ArmOption = Annotated[
     str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")
 ]
+INSPECT: Final = "inspect"
 _MOST_NOTES = 40
 
 
@@ -353,14 +355,17 @@ def import_(
         Path,
         Option(help="The answers: the benchmark's own format, JSON, or JSON Lines."),
     ],
-    model: Annotated[str, Option(help="The name of the model that answered.")],
     out: Annotated[Path, Option(help="The run folder to make.")],
     *,
+    model: Annotated[
+        str | None,
+        Option(help="The name of the model that answered [as Inspect's log says]."),
+    ] = None,
     format_: Annotated[
         str | None,
         Option(
             "--format",
-            help="livemedbench, healthbench, kqa, mediqa, jsonl [as the file looks].",
+            help="livemedbench, healthbench, kqa, mediqa, jsonl or inspect [as the file looks].",
         ),
     ] = None,
     grades: Annotated[
@@ -382,8 +387,8 @@ def import_(
     unverified: UnverifiedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, or for
-    HealthBench, K-QA, MEDIQA-2019 or a benchmark of your own (docs/importing.md)."""
+    """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, in a log of
+    Inspect, or for HealthBench, K-QA, MEDIQA-2019 or a benchmark of your own (docs/harnesses.md, docs/importing.md)."""
     from medlive.evaluation.agreement.humans import read_humans
     from medlive.evaluation.cases.benchmarks import Format, gradings_of
     from medlive.evaluation.cases.selection import Selection, select
@@ -392,6 +397,21 @@ def import_(
     from medlive.service.wiring import grader_identity
 
     settings = read_settings()
+    if format_ == INSPECT:
+        own = {
+            "--model": model,
+            "--grades": grades,
+            "--template": template,
+            "--grader": grader,
+            "--arm": arm,
+        }
+        _check_in_log(own)
+        _import_log(
+            load_set(settings, cases, unverified), part, responses, out, as_json
+        )
+        return
+    if model is None:
+        raise UsageError("--model is missing", hint="name the model that answered")
     form = one_of("--format", Format, format_) if format_ else None
     case_set = select(
         load_set(settings, cases, unverified, form), Selection(**part.given())
@@ -433,9 +453,38 @@ def import_(
         )
 
 
+def _check_in_log(given: Mapping[str, object]) -> None:
+    """Raise UsageError for an option whose value is in Inspect's log."""
+    said = [name for name, value in given.items() if value is not None]
+    if said:
+        raise UsageError(
+            f"{', '.join(said)}: --format {INSPECT} takes this from the log",
+            hint="leave it out",
+        )
+
+
+def _import_log(
+    cases: "CaseSet", part: CaseFilter, log: Path, out: Path, as_json: bool
+) -> None:
+    from medlive.evaluation.cases.selection import Selection, select
+    from medlive.integrations import check_inspect
+
+    check_inspect()
+    from medlive.integrations.inspect_logs import import_log
+
+    done = import_log(log, select(cases, Selection(**part.given())), out)
+    if open_ := _print_answers(done, as_json):
+        say(f"{open_} cases have no answer in {log}")
+
+
 def export(
     run_dir: RunArgument,
-    out: Annotated[Path, Option(help="The folder to write.")],
+    out: Annotated[
+        Path, Option(help="The folder to write; for inspect the log, .eval or .json.")
+    ],
+    format_: Annotated[
+        str, Option("--format", help="livemedbench or inspect.")
+    ] = "livemedbench",
     judge: Annotated[
         str | None, Option(metavar="DIGEST", help="The grader, by digest or model.")
     ] = None,
@@ -443,11 +492,32 @@ def export(
         bool, Option("--replace", help="Overwrite files with other contents.")
     ] = False,
 ) -> None:
-    """Write a run as LiveMedBench's responses and evaluation_results files."""
+    """Write a run as LiveMedBench's responses and evaluation_results files, or as a log for `inspect view`."""
     from medlive.evaluation.grading.imports import export_run, left_out
     from medlive.evaluation.scoring.graded import load_graded
 
+    if format_ not in ("livemedbench", INSPECT):
+        raise UsageError(f"--format {format_}: choose livemedbench or {INSPECT}")
+    if format_ == INSPECT:
+        _export_log(run_dir, out, judge, replace_)
+        return
     graded = load_graded(run_dir, judge=judge)
     for path in export_run(graded, out, replace=replace_):
         echo(path)
     _say_all([*graded.notes, *left_out(graded)])
+
+
+def _export_log(run_dir: Path, out: Path, judge: str | None, replace: bool) -> None:
+    from medlive.integrations import check_inspect
+
+    if out.suffix not in (".eval", ".json"):
+        raise UsageError(
+            f"--out {out} is no name of a log",
+            hint="name a file that ends in .eval or .json",
+        )
+    new_file(out, replace)
+    check_inspect()
+    from medlive.integrations.inspect_logs import export_run
+
+    export_run(run_dir, out, judge=judge)
+    echo(out)

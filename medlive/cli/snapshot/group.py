@@ -26,6 +26,7 @@ from medlive.cli.output import (
 from medlive.cli.snapshot import prove, release
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
+from medlive.integrity.checks import Trust
 from medlive.printable import printable
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
@@ -318,14 +319,11 @@ def fetch(
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
     print_result(asdict(done), as_json, lambda: echo(text))
-    say(
-        "it verifies"
-        + (
-            ""
-            if done.complete
-            else ", but steps were skipped: medlive snapshot verify names them"
-        )
-    )
+    say("it verifies" + ("" if done.complete else ", but steps were skipped"))
+    for step in done.skipped:
+        say(f"skipped: {step}")
+    if done.trust is Trust.INTEGRITY:
+        say(_TRUST[done.trust])
     if done.why_not:
         say("not publishable: " + "; ".join(done.why_not))
     if done.errata_kept is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from medlive import __version__
+from medlive.build import code_version
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.bundles.files import (
@@ -110,6 +110,7 @@ class BundleInfo(_Frozen):
     format: Literal["medlive-bundle"] = "medlive-bundle"
     format_version: Literal[1] = 1
     code_version: str
+    """Of medlive; with the commit where it is known: 0.1.0+g0123456789ab."""
     numpy: str
     model: str
     template: TemplateUse
@@ -199,7 +200,7 @@ def describe_bundle(
     for name, data in sorted(files.items()):
         uses[name] = FileUse(bytes=len(data), digest=digest_bytes(data))
     return BundleInfo(
-        code_version=__version__,
+        code_version=code_version(),
         numpy=np.__version__,
         model=info.model,
         template=info.template,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final
 
-from medlive import __version__
+from medlive.build import code_version
 from medlive.evaluation.bundles.contents import Verification, in_order, require
 from medlive.evaluation.bundles.files import BUNDLE
 from medlive.evaluation.grading.quotes import quoted
@@ -64,11 +64,11 @@ def verdicts(state: Verification, out: Faults) -> None:
             out.add(GRADES, what, f"{len(own)} verdicts without one")
     names = [(grade.case_id, grade.criterion_id) for grade in grades]
     in_order(GRADES, names, order, "criterion", out)
-    if out.count and info.code_version != __version__:
+    if out.count and info.code_version != code_version():
         # Another version of medlive may parse a reply differently.
         out.add(
             BUNDLE,
-            f"medlive {__version__}, which parsed the replies here",
+            f"medlive {code_version()}, which parsed the replies here",
             printable(info.code_version)[:40],
         )
     # A missing row counts as ungraded, like a row without a verdict.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from medlive import __version__
+from medlive.build import code_version
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.bundles import contents, verdicts
 from medlive.evaluation.bundles import files as bundle_files
@@ -124,7 +124,7 @@ def scores(state: Verification, out: Faults) -> None:
         recomputed, declared, (recomputed.keys() | declared.keys()) - {"rates"}, out
     )
     info = require(state.info, BUNDLE)
-    made, here = (info.code_version, info.numpy), (__version__, np.__version__)
+    made, here = (info.code_version, info.numpy), (code_version(), np.__version__)
     if made != here:
         # Other versions may draw other random numbers or score differently.
         theirs = f"medlive {printable(made[0])[:40]}, numpy {printable(made[1])[:40]}"

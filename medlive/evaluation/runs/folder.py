@@ -19,8 +19,8 @@ from pydantic import (
     ValidationError,
 )
 
-from medlive import __version__
 from medlive.bounds import RUN_INFO_BYTES
+from medlive.build import code_version
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.cases.selection import in_words
@@ -101,6 +101,7 @@ class RunInfo(_Frozen):
     format_version: Literal[1] = 1
     created_at: AwareDatetime
     code_version: str
+    """Of medlive; with the commit where it is known: 0.1.0+g0123456789ab."""
     model: str
     endpoint: str | None
     """The base URL without credentials or query; None for answers from a file."""
@@ -222,7 +223,7 @@ def create_run(
     arm = None if use.engine == IMPORTED else OPEN_BOOK if evidence else "closed"
     info = RunInfo(
         created_at=created_at.replace(microsecond=0),
-        code_version=__version__,
+        code_version=code_version(),
         model=use.model,
         endpoint=use.endpoint,
         engine=use.engine,

@@ -190,7 +190,7 @@ class ScoreTable:
 
     @property
     def companion_metrics(self) -> tuple[Metric, ...]:
-        """Of the complete and the paper metric those shown beside the headline; none where both are one."""
+        """The complete and the paper metric, where not the headline; none where both are one."""
         if self.beside.advice_only:
             return ()
         return tuple(m for m in (Metric.COMPLETE, Metric.PAPER) if m is not self.metric)

@@ -497,6 +497,12 @@ class VerificationReport:
         return StepState.SKIPPED not in self._states
 
     @property
+    def skipped(self) -> tuple[str, ...]:
+        """The steps that were skipped, each with the reason."""
+        skipped = [step for step in self.steps if step.state is StepState.SKIPPED]
+        return tuple(f"step {s.number} ({s.name}): {s.why}" for s in skipped)
+
+    @property
     def _states(self) -> set[StepState]:
         return {step.state for step in self.steps}
 

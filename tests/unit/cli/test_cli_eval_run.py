@@ -9,6 +9,7 @@ import pytest
 
 from medlive.__main__ import run
 from tests.support.bad_endpoint import bad_endpoint, fails, sends
+from tests.support.runs import made_cases, made_run
 
 
 @pytest.fixture
@@ -219,3 +220,49 @@ def test_a_dry_run_says_which_limit_would_end_it(
     # What is called as the rules are costs nothing on this machine, and who knows what at an address.
     assert run(asked(cases, "--model", "rules-1", "--dry-run", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["usd"] is None
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--format", "inspect"), "pip install inspect-ai"),
+        (("--format", "inspect", "--arm", "a"), "--arm: --format inspect takes"),
+        ((), "--model is missing"),
+    ],
+)
+def test_an_import_of_a_log_says_what_it_lacks(
+    cases: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.setattr("medlive.integrations.find_spec", lambda _: None)
+    files = ("--cases", cases, "--responses", cases, "--out", tmp_path / "run")
+    assert run(["eval", "import", *map(str, files), *more]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--format", "inspekt", "--out", "a.json"), "choose livemedbench or inspect"),
+        (("--format", "inspect", "--out", "a.log"), "ends in .eval or .json"),
+        (("--format", "inspect", "--out", "a.json"), "pip install inspect-ai"),
+    ],
+)
+def test_an_export_as_a_log_says_what_it_lacks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    more: tuple[str, ...],
+    said: str,
+) -> None:
+    monkeypatch.setattr("medlive.integrations.find_spec", lambda _: None)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "run"
+    made_run(made_cases(2), folder, "m", 0.5)
+    assert run(["eval", "export", str(folder), *more]) == 2
+    assert said in capsys.readouterr().err

@@ -20,10 +20,15 @@ from medlive.integrity.folder import SUMS, list_files
 from medlive.integrity.paths import create_below
 from medlive.integrity.signing import SecretKey, generate
 from medlive.publishing.download import fetch_snapshot
+from medlive.publishing.publish import prepare_release, publish
+from medlive.publishing.target import FolderTarget
+from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata
+from medlive.snapshot.freeze import ListedEntries
 from medlive.snapshot.load import load_snapshot
 from tests.support.fetching import NAME, QUICK, VERSION, Web, erratum, found, get, offer
-from tests.support.snapshots import Line
+from tests.support.instance import Instance
+from tests.support.snapshots import Line, added, freeze, small_case
 
 
 def full(folder: Path, name: str, **_: object) -> io.FileIO:
@@ -53,6 +58,54 @@ async def test_the_latest_comes_whole_signed_and_once(
     assert not any("data/" in name for name in server.asked)
     from_folder = await fetch_snapshot(str(server.root), VERSION, tmp_path / "two")
     assert same(from_folder.path, line.last)
+
+
+@pytest.mark.parametrize("over_http", [True, False])
+async def test_progress_grows_within_a_file_to_all_bytes(
+    line: Line, server: Web, tmp_path: Path, over_http: bool
+) -> None:
+    told: list[tuple[int, int]] = []
+    await fetch_snapshot(
+        server.url if over_http else str(server.root),
+        VERSION,
+        tmp_path,
+        progress=lambda done, total: told.append((done, total)),
+        pace=QUICK,
+    )
+    files = load_snapshot(tmp_path / NAME).manifest.files
+    sizes = [files[name].size for name in sorted(files)]
+    ends = {sum(sizes[:n]) for n in range(len(sizes) + 1)}
+    (total,) = {total for _, total in told}
+    done = [done for done, _ in told]
+    assert total == sum(sizes)
+    assert done == sorted(done)
+    assert done[-1] == total
+    assert ends - {0} <= set(done)
+
+
+def test_the_command_names_what_was_not_verified(
+    published: Path, tmp_path: Path
+) -> None:
+    instance = Instance(tmp_path, "postgresql://nobody@127.0.0.1:9/medlive")
+    signed = instance.here(
+        "snapshot", "fetch", VERSION, "--from", published, "--out", tmp_path / "one"
+    )
+    assert "integrity, not origin" in signed.err
+    cases = [small_case("a0", "2026.W43")]
+    entries = ListedEntries(added(cases, "2026.W43"))
+    frozen = freeze(tmp_path / "frozen", "2026.W43", cases, entries)
+    publish(prepare_release(frozen.path), FolderTarget(tmp_path / "public"), Place())
+    unsigned = instance.here(
+        "snapshot",
+        "fetch",
+        "2026.W43",
+        "--from",
+        tmp_path / "public",
+        "--out",
+        tmp_path / "two",
+    )
+    assert "skipped: step 1 (the signature" in unsigned.err
+    assert "unsigned" in unsigned.err
 
 
 async def test_errata_that_could_not_be_written_leave_the_former_ones(

@@ -1,0 +1,71 @@
+"""Tables at every width: no word is cut, and nothing is lost."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
+
+from medlive.cli import output
+from medlive.cli.fitting import arrange
+
+WORDS = st.text("abcdefgh", min_size=1, max_size=12)
+CELLS = st.lists(WORDS, min_size=1, max_size=4).map(" ".join)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[list[str]]:
+    columns = draw(st.integers(1, 12))
+    row = st.lists(CELLS, min_size=columns, max_size=columns)
+    return draw(st.lists(row, min_size=1, max_size=4))
+
+
+def drawn(rows: list[list[str]], width: int) -> str:
+    console = Console(width=width, color_system=None)
+    texts = [[Text(cell) for cell in row] for row in rows]
+    with console.capture() as captured:
+        for part in arrange(texts, width):
+            console.print(output._table(part, None))
+    return captured.get()
+
+
+def words(text: str) -> set[str]:
+    return set(re.split(r"[\s│┃━─╇┼]+", text)) - {""}
+
+
+@given(rows=tables(), width=st.integers(40, 160))
+def test_every_word_is_whole_at_every_width(rows: list[list[str]], width: int) -> None:
+    shown = drawn(rows, width)
+    assert max(map(len, shown.splitlines())) <= width
+    wanted = set()
+    for row in rows:
+        for cell in row:
+            wanted |= words(cell)
+    assert words(shown) == wanted
+
+
+def test_many_columns_become_rows() -> None:
+    names = [f"Specialty{n} and Surgery" for n in range(20)]
+    rows = [["model", *names], ["one", *map(str, range(20))]]
+    lines = drawn(rows, 80).splitlines()
+    assert [line.split("┃")[0].strip() for line in lines[:1]] == ["model"]
+    assert [re.split(" *│ *", line)[0] for line in lines[2:]] == names
+
+
+def test_lines_end_at_hyphens_between_letters_and_nowhere_else() -> None:
+    rows = [["a", "b"], ["evidence-first-model", "2026-11-23 --no-cache"]]
+    lines = drawn(rows, 22).splitlines()
+    shown = [re.split(" *│ *", line) for line in lines[2:]]
+    assert [left for left, _ in shown if left] == ["evidence-", "first-", "model"]
+    rights = [right.strip() for _, right in shown]
+    assert [right for right in rights if right] == ["2026-11-23", "--no-cache"]
+
+
+def test_what_fits_neither_way_comes_in_parts_that_name_their_rows() -> None:
+    rows = [[f"{row}{column}" * 6 for column in "abcdefgh"] for row in "pqrstuvw"]
+    shown = drawn(rows, 60)
+    firsts = [row[0] for row in rows]
+    parts = shown.count(firsts[0])
+    assert parts > 1
+    assert all(shown.count(first) == parts for first in firsts)
