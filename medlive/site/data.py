@@ -20,8 +20,6 @@ _VALUE_OF: Final[dict[str, Callable[[BoardCase], str | None]]] = {
 
 def board_json(board: BoardEntry) -> bytes:
     """The board's description: models, cases and the generator's start, without the verdicts."""
-    by_name = {model.name: model for model in board.models}
-    models = [by_name[name] for name in board.entered]
     cases: dict[str, Any] = {"days": [case.day for case in board.cases]}
     values: dict[str, list[str]] = {}
     for kind in FILTERS:
@@ -30,7 +28,6 @@ def board_json(board: BoardEntry) -> bytes:
         places = {value: place for place, value in enumerate(values[kind])}
         cases[kind] = [places.get(value or "", -1) for value in of_cases]
     cases["clusters"] = _clusters(board.cases)
-    criteria = [c for case in board.cases for c in case.criteria]
     return canonical_json(
         {
             "title": board.title,
@@ -38,23 +35,33 @@ def board_json(board: BoardEntry) -> bytes:
             "draws": board.draws,
             "seed": board.seed,
             "start": generator_start(board.seed),
-            "models": [
-                {
-                    "name": model.name,
-                    "cutoff": model.cutoff,
-                    "page": f"models/{board.slug}-{model.slug}.html",
-                }
-                for model in models
-            ],
+            "models": _models(board),
             "cases": cases,
             "values": values,
-            "criteria": {
-                "counts": [len(case.criteria) for case in board.cases],
-                "points": [c.points for c in criteria],
-                "advice": [int(c.advice) for c in criteria],
-            },
+            "criteria": _criteria(board.cases),
         }
     ).encode("utf-8")
+
+
+def _models(board: BoardEntry) -> list[dict[str, Any]]:
+    """The models in the order in which they were entered."""
+    by_name = {model.name: model for model in board.models}
+    models = []
+    for name in board.entered:
+        model = by_name[name]
+        page = f"models/{board.slug}-{model.slug}.html"
+        models.append({"name": name, "cutoff": model.cutoff, "page": page})
+    return models
+
+
+def _criteria(cases: Sequence[BoardCase]) -> dict[str, Any]:
+    """All criteria in the order of the cases, and how many each case has."""
+    criteria = [criterion for case in cases for criterion in case.criteria]
+    return {
+        "counts": [len(case.criteria) for case in cases],
+        "points": [criterion.points for criterion in criteria],
+        "advice": [int(criterion.advice) for criterion in criteria],
+    }
 
 
 def _clusters(cases: Sequence[BoardCase]) -> list[int] | None:

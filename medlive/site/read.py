@@ -108,27 +108,9 @@ def read_content(inputs: Inputs) -> Content:
         allow=_ALLOWED,
     )
     left_out += [(report.path.name, why) for report, why in board.unranked]
-    boards: list[BoardEntry] = []
-    for ranking in board.rankings:
-        trust = {
-            report.run.run.info.model: report.trust.value
-            for report in ranking.ranked
-            if report.run is not None
-        }
-        runs = [model.run for model in ranking.table.models]
-        order = {report.path: place for place, report in enumerate(ranking.ranked)}
-        runs.sort(key=lambda run: order[run.run.path])
-        boards.append(
-            board_of(
-                runs,
-                inputs.registry,
-                slug=f"board-{len(boards) + 1}",
-                notes=_notes(ranking),
-                trust=trust,
-                draws=inputs.draws,
-                seed=inputs.seed,
-            )
-        )
+    boards = []
+    for place, ranking in enumerate(board.rankings, start=1):
+        boards.append(_board(ranking, inputs, f"board-{place}"))
     if inputs.leave_out_not_publishable:
         for one in boards:
             if one.not_publishable:
@@ -142,6 +124,26 @@ def read_content(inputs: Inputs) -> Content:
         errata=errata,
     )
     return _checked(content, allowed=inputs.allow_not_publishable)
+
+
+def _board(ranking: Ranking, inputs: Inputs, slug: str) -> BoardEntry:
+    """A ranking of bundles as a board of the site."""
+    trust = {}
+    for report in ranking.ranked:
+        if report.run is not None:
+            trust[report.run.run.info.model] = report.trust.value
+    order = {report.path: place for place, report in enumerate(ranking.ranked)}
+    runs = [model.run for model in ranking.table.models]
+    runs.sort(key=lambda run: order[run.run.path])
+    return board_of(
+        runs,
+        inputs.registry,
+        slug=slug,
+        notes=_notes(ranking),
+        trust=trust,
+        draws=inputs.draws,
+        seed=inputs.seed,
+    )
 
 
 def _checked(content: Content, *, allowed: bool) -> Content:
