@@ -36,7 +36,6 @@ from inspect_ai.scorer import (
 from inspect_ai.solver import TaskState, generate
 from inspect_ai.util import JSONSchema, LimitExceededError
 
-from medlive import load_snapshot
 from medlive.errors import EndpointUnavailable
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
@@ -46,9 +45,11 @@ from medlive.evaluation.model import Answer, EvaluationCase, Mode
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
+from medlive.evaluation.scoring.refusals import check_harness
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render, schema_name
 from medlive.llm.wire import strict_schema
+from medlive.snapshot.load import open_snapshot
 
 _FINISH: Final = {
     "stop": Finish.STOP,
@@ -78,6 +79,7 @@ def medlive(
     verify: bool = True,
     mode: str = Mode.RUBRIC.value,
     cache: str | None = None,
+    allow_not_publishable: bool = False,
 ) -> Task:
     """The cases of a verified snapshot with their rubrics.
 
@@ -85,8 +87,9 @@ def medlive(
     for JSON of its schema, False leaves that to the prompt. `allow_unpinned` accepts a grader that names itself
     otherwise than it was asked for (an alias). `mode` is "rubric", a call an answer, or "criterion", a call a
     criterion. `cache` is a folder of verdicts shared with `medlive eval grade --cache`; none are shared without.
+    A snapshot that must not be published is refused but with `allow_not_publishable`, which the log's metadata show.
     """
-    chosen = load_snapshot(snapshot, verify=verify).filter(
+    chosen = open_snapshot(snapshot, verify=verify).filter(
         language=language,
         source=source,
         posted_from=posted_from,
@@ -95,6 +98,7 @@ def medlive(
     )
     prompt = load_template(template)
     cases = from_snapshot(chosen)
+    check_harness(cases, allow_not_publishable, "-T allow_not_publishable=true")
     manifest = chosen.manifest
     samples = [
         Sample(
@@ -110,6 +114,7 @@ def medlive(
         "snapshot_digest": cases.digest,
         "publishable": manifest.publishable,
         "why_not": list(manifest.why_not),
+        "allowed_not_publishable": allow_not_publishable,
         "template": prompt.name,
         "template_digest": prompt.digest,
         "canary": manifest.canary,

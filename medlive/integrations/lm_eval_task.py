@@ -16,7 +16,6 @@ from typing import Any
 
 from datasets import Dataset
 
-from medlive import load_snapshot
 from medlive.config import RoleSettings
 from medlive.digest import canonical_json
 from medlive.errors import ConfigError
@@ -27,7 +26,9 @@ from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
+from medlive.evaluation.scoring.refusals import check_harness
 from medlive.service.wiring import open_endpoint
+from medlive.snapshot.load import open_snapshot
 
 
 def load(
@@ -39,6 +40,7 @@ def load(
     posted_before: str | None = None,
     first_release_after: str | None = None,
     verify: bool = True,
+    allow_not_publishable: bool = False,
     **_: Any,
 ) -> dict[str, Dataset]:
     """The cases of a verified snapshot, one document each.
@@ -48,7 +50,7 @@ def load(
     (`version`, the model's arguments) is left alone.
     """
     _grader_names()
-    chosen = load_snapshot(
+    chosen = open_snapshot(
         snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest", verify=verify
     ).filter(
         language=language,
@@ -59,6 +61,8 @@ def load(
     )
     asked = load_template(template)
     cases = from_snapshot(chosen)
+    option = "allow_not_publishable: true in --metadata"
+    check_harness(cases, allow_not_publishable, option)
     rows = [
         {
             "case_id": case.case_id,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 
 import pytest
 
@@ -13,6 +14,7 @@ from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import Misleading
 from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
 from tests.integrations.conftest import SCORE, UNREADABLE, Place
@@ -133,3 +135,16 @@ class _Counting(RulesEngine):
     async def answer(self, request: Request) -> Reply:
         self.asked += 1
         return await super().answer(request)
+
+
+def test_what_must_not_be_published_is_refused(place: Place) -> None:
+    task = pytest.importorskip("medlive.integrations.inspect_task")
+    copied = place.work / "unpublishable"
+    shutil.copytree(place.snapshot, copied)
+    manifest = copied / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(facts | {"publishable": False, "why_not": ["x"]}))
+    with pytest.raises(Misleading):
+        task.medlive(str(copied), verify=False)
+    allowed = task.medlive(str(copied), verify=False, allow_not_publishable=True)
+    assert allowed.metadata["allowed_not_publishable"] is True

@@ -71,6 +71,24 @@ def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> Non
     override([_unpublishable(why) for why in reasons], allowed)
 
 
+def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
+    """Check in a harness, which prints one figure and no reasons, that the cases may be published.
+
+    Args:
+        cases: What is asked about.
+        allowed: Whether the user allows what must not be published.
+        option: How the user does so.
+
+    Raises:
+        Misleading: If the cases must not be published and it is not allowed.
+    """
+    reasons = "; ".join(_case_reasons(cases))
+    if reasons and not allowed:
+        raise Misleading(
+            f"not publishable: {reasons}", hint=f"{option} asks all the same"
+        )
+
+
 def override(found: Sequence[Objection], allowed: Collection[Allow]) -> list[Objection]:
     """Return the objections, all of them allowed. Raises Misleading for any that is not."""
     refused = [objection for objection in found if objection.allow not in allowed]
