@@ -6,7 +6,9 @@
 import hashlib
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import patch
 
 import medlive
 from tests.support.bundles import made_room
@@ -17,7 +19,12 @@ FILES, PROMPTS = HERE / "files.txt", HERE / "prompts.txt"
 
 def files(root: Path) -> Iterator[str]:
     """A line for each file of a snapshot, of a graded run on it and of its bundle; Parquet names its writer."""
-    room = made_room(root)
+    with ExitStack() as stack:
+        # The commit is part of the version in runs and bundles, and other with each commit.
+        for part in ("runs.folder", "bundles.bundle"):
+            named = f"medlive.evaluation.{part}.code_version"
+            stack.enter_context(patch(named, return_value=medlive.__version__))
+        room = made_room(root)
     for path in sorted(root.rglob("*")):
         if (
             path.is_file()
