@@ -2,9 +2,8 @@
 
 Run: `python benchmarks/instrument.py` prints the figures of benchmarks/data/instrument.jsonl; `--json` as JSON.
 
-The cases are of real threads (`../shared/realdata`) on which no prompt of a rubric was tried before; their texts are not
-copied. Four
-answers to each were written from narrative and question alone by a reader who saw no rubric: excellent short (about
+The cases are of real threads (`../shared/realdata`) on which no prompt of a rubric was tried before; their texts are
+not copied. Four answers to each were written from narrative and question alone by a reader who saw no rubric: excellent short (about
 90 words), excellent long (about 300), vague, and plausibly wrong. Another reader graded them in rubric mode as
 `medlive eval grade` does, two more rated the answers from 0 to 1 and the rubrics on the paper's scales, each blind to
 all that the others made. All readers are language models and none is a physician, so agreement among them is a generous
