@@ -2,12 +2,13 @@
 
 Run: `python benchmarks/instrument.py` prints the figures of benchmarks/data/instrument.jsonl; `--json` as JSON.
 
-The cases are of real threads (`../shared/realdata`) on which no prompt of a rubric was tried before; their texts are
-not copied. Four answers to each were written from narrative and question alone by a reader who saw no rubric: excellent short (about
-90 words), excellent long (about 300), vague, and plausibly wrong. Another reader graded them in rubric mode as
-`medlive eval grade` does, two more rated the answers from 0 to 1 and the rubrics on the paper's scales, each blind to
-all that the others made. All readers are language models and none is a physician, so agreement among them is a generous
-ceiling. `before` is the rubric that earlier prompts made of the same advice, where one is on record.
+The cases are of real threads (`../shared/realdata`) on which no prompt of a rubric was tried before; their
+texts are not copied. Four answers to each were written from narrative and question alone by a reader who saw
+no rubric: excellent short (about 90 words), excellent long (about 300), vague, and plausibly wrong. Another
+reader graded them in rubric mode as `medlive eval grade` does, two more rated the answers from 0 to 1 and the
+rubrics on the paper's scales, each blind to all that the others made. All readers are language models and
+none is a physician, so agreement among them is a generous ceiling. `before` is the rubric that earlier
+prompts made of the same advice, where one is on record.
 """
 
 import argparse
