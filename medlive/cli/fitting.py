@@ -16,7 +16,7 @@ _AT_HYPHENS: Final = re.compile(r"(?<=\s)(?=\S)|(?<=[^\W\d_]-)(?=[^\W\d_])")
 """Hyphens between letters; those of numbers, dates and options stay."""
 
 _NO_WORD: Final = 32
-"""What is longer, such as a digest or a path, is no word and may be cut where nothing else helps."""
+"""Longer tokens, such as digests and paths, may be cut where nothing else helps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,11 @@ from medlive.integrity.paths import (
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 MUTABLE: Final = "public, max-age=300, must-revalidate"
 PUBLIC_FILE: Final = 0o644
-"""Rights of a published file, whatever the umask."""
+"""Rights of a published file, whatever the umask: a web server of another user may show it."""
 PUBLIC_FOLDER: Final = 0o755
 """Rights of a folder that is made for published files."""
 _PARTIAL: Final = ".publish-partial"
 _LOCK: Final = ".publish.lock"
-_PUBLIC_FILE: Final = 0o644
-"""Rights of a published file: a web server of another user may show it."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -197,7 +195,7 @@ class FolderTarget:
                 shutil.rmtree(partial)
             try:
                 with io.BufferedWriter(
-                    create_below(self.root, _PARTIAL, mode=_PUBLIC_FILE)
+                    create_below(self.root, _PARTIAL, mode=PUBLIC_FILE)
                 ) as out:
                     out.write(item.read())
                     out.flush()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import UsageError
+from medlive.publishing.target import PUBLIC_FILE, PUBLIC_FOLDER
 from medlive.site.pages import SiteFile
 
 MARK: Final = "assets/site.css"
@@ -16,7 +17,8 @@ MARK: Final = "assets/site.css"
 def write_site(files: Iterable[SiteFile], out: Path) -> int:
     """Write the files into a folder, replacing a site that lies there; return their size in bytes.
 
-    The folder is complete or not there: it is written beside its place and then renamed.
+    The folder is complete or not there: it is written beside its place and then renamed. A web server of another
+    user may read it, whatever the umask.
 
     Raises:
         UsageError: If `out` holds something that is not a site.
@@ -33,8 +35,10 @@ def write_site(files: Iterable[SiteFile], out: Path) -> int:
             path = fresh / file.name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.data)
+            path.chmod(PUBLIC_FILE)
             size += len(file.data)
-        fresh.chmod(0o755)
+        for folder in (fresh, *fresh.rglob("*/")):
+            folder.chmod(PUBLIC_FOLDER)
         if out.exists():
             shutil.rmtree(out)
         fresh.rename(out)

@@ -408,8 +408,8 @@ def _tokens(run: GradedRun) -> tuple[int, int] | None:
     """The tokens of prompts and answers; None where no answer has both counts."""
     asked, answered, known = 0, 0, False
     for answer in run.answers.values():
-        prompt = answer.usage.get("prompt_tokens")
-        completion = answer.usage.get("completion_tokens")
+        prompt = answer.usage.get("input_tokens")
+        completion = answer.usage.get("output_tokens")
         if isinstance(prompt, int) and isinstance(completion, int):
             asked, answered, known = asked + prompt, answered + completion, True
     return (asked, answered) if known else None

@@ -41,7 +41,7 @@ class Support(NamedTuple):
     points: Floats
 
     def enough(self, least_clusters: int = LEAST_CLUSTERS) -> NDArray[np.bool_]:
-        """Which columns have an interval; docs/intervals.md has the simulations that the limits are from."""
+        """Which columns have an interval; docs/measurements/intervals.md has the simulations."""
         return np.asarray(
             (self.clusters >= least_clusters)
             & (self.units >= LEAST_UNITS)

@@ -36,7 +36,13 @@ from medlive.publishing.target import FolderTarget
 from medlive.report.tables import scores_json
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.describe.feed import Place
-from medlive.snapshot.errata import ERRATA, SIGNATURE, WithdrawalKind, read_errata
+from medlive.snapshot.errata import (
+    ERRATA,
+    PUBLIC_ERRATA,
+    SIGNATURE,
+    WithdrawalKind,
+    read_errata,
+)
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
@@ -300,6 +306,14 @@ async def test_the_front_shows_the_site_of_what_is_given_out(served: Served) -> 
     style = await served.http.get("/assets/site.css")
     assert style.headers["Content-Type"].startswith("text/css")
     assert (await served.http.get("/cases/other.html")).status_code == 404
+
+
+async def test_a_site_that_cannot_be_made_is_no_empty_one(served: Served) -> None:
+    before = await served.http.get("/")
+    (served.line.root / PUBLIC_ERRATA).write_text("damaged")
+    after = await served.http.get("/")
+    assert (before.status_code, after.status_code) == (200, 503)
+    assert "Nothing has been published" not in after.text
 
 
 async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:

@@ -66,6 +66,8 @@ _STATUS = re.compile(r"\b(?:[Ee]xit status(?:es)?|status) (\d)\b(?!\d)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 _OTHERS_OPTIONS = {"--lock", "--no-deps"}  # Of programs that messages name
 _DOTTED = re.compile(r"(?<![\w./`-])([a-z_]+(?:\.[a-z_]+)+)(?![\w./(-])")
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+_TAG = re.compile(r"<[^>]*>")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\bMEDLIVE_[A-Z][A-Z_]*[A-Z]\b")
 _TARGET = re.compile(r"\bmake ([a-z][a-z-]+)\b")
@@ -100,6 +102,10 @@ def _sentences() -> Iterator[Place]:
                 yield Place(f"{file.relative_to(ROOT)}:{node.lineno}", "".join(parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield Place(f"{file.relative_to(ROOT)}:{node.lineno}", node.value)
+    for page in sorted((ROOT / "medlive" / "site" / "templates").glob("*.html")):
+        text = _TEMPLATE.sub("VALUE", page.read_text(encoding="utf-8"))
+        for number, line in enumerate(text.splitlines(), start=1):
+            yield Place(f"{page.relative_to(ROOT)}:{number}", _TAG.sub(" ; ", line))
 
 
 def _part(node: ast.expr) -> str:

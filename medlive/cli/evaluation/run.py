@@ -512,7 +512,7 @@ def _export_log(run_dir: Path, out: Path, judge: str | None, replace: bool) -> N
 
     if out.suffix not in (".eval", ".json"):
         raise UsageError(
-            f"--out {out} is no name of a log",
+            f"--out {out} is not the name of a log",
             hint="name a file that ends in .eval or .json",
         )
     new_file(out, replace)

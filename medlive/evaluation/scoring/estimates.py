@@ -41,10 +41,10 @@ _TIERS: Final = ("low", "medium", "high")
 AXIS: Final = "axis"
 """Slices that score cases only by one axis's criteria; cases without positive points on it are left out."""
 AXES_DIFFER: Final = (
-    "Axes cannot be compared with one another: an answer that says nothing errs on 100 % of Completeness and on "
-    "68 % of Safety, because axes differ in how many of their criteria are penalties. Compare models within an axis."
+    "Axes cannot be compared with one another: an answer that says nothing errs on every criterion that earns points "
+    "and on no penalty, and axes differ in how many of theirs are penalties. Compare models within an axis."
 )
-"""What a reader of figures by axis must know; the shares are those of a snapshot's criteria with points above 0."""
+"""What a reader of figures by axis must know."""
 CUTOFF: Final = "cutoff"
 """Slices of a model's cases by its cutoff: `UP_TO` and `AFTER`."""
 UP_TO: Final = "up to the cutoff"

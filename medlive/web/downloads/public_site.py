@@ -41,17 +41,26 @@ class _Built:
     def __init__(self) -> None:
         self.lock = Lock()
         self.of: object = None
-        self.files: Mapping[str, bytes] = {}
+        self.files: Mapping[str, bytes] | None = {}
 
-    def read(self, site: Site, catalog: Catalog) -> Mapping[str, bytes]:
-        """The files, made again where snapshots, errata or bundles changed."""
+    def read(self, site: Site, catalog: Catalog) -> Mapping[str, bytes] | None:
+        """The files, made again where snapshots, errata or bundles changed; None where they cannot be made."""
         with self.lock:
             of = _state(site, catalog)
             if of != self.of:
-                files = site_files(_content(site, catalog), links=_LINKS, downloads="/")
-                self.files = {file.name: file.data for file in files}
+                self.files = _make(site, catalog)
                 self.of = of
             return self.files
+
+
+def _make(site: Site, catalog: Catalog) -> Mapping[str, bytes] | None:
+    try:
+        content = _content(site, catalog)
+    except MedliveError as exc:
+        _log.error("the public site cannot be made: %s", exc.message)
+        return None
+    files = site_files(content, links=_LINKS, downloads="/")
+    return {file.name: file.data for file in files}
 
 
 _BUILT: Final[WeakKeyDictionary[object, _Built]] = WeakKeyDictionary()
@@ -73,7 +82,7 @@ def _stamp(path: Path) -> tuple[str, int, int]:
 
 
 def _content(site: Site, catalog: Catalog) -> Content:
-    """What is given out; without the bundles where these cannot be read."""
+    """What is given out. Raises MedliveError where errata or the registry cannot be read."""
     errata = site.snapshots / errata_name(site)
     inputs = Inputs(
         snapshots=site.snapshots,
@@ -84,16 +93,15 @@ def _content(site: Site, catalog: Catalog) -> Content:
         leave_out_not_publishable=not site.preview,
         versions=frozenset(shown.version for shown in catalog.given_out),
     )
-    try:
-        return read_content(inputs)
-    except MedliveError as exc:
-        _log.warning("the site is shown without its content: %s", exc.message)
-        return Content()
+    return read_content(inputs)
 
 
 async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Response:
     built = _BUILT.setdefault(request.app, _Built())
-    data = (await asyncio.to_thread(built.read, site, catalog)).get(name)
+    files = await asyncio.to_thread(built.read, site, catalog)
+    if files is None:
+        raise HTTPException(503, "The public site cannot be made; the log says why.")
+    data = files.get(name)
     if data is None:
         raise HTTPException(404)
     media = _TYPES[name.rpartition(".")[2]]

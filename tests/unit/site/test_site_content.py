@@ -1,5 +1,6 @@
 """The site of real snapshots and bundles: what it shows, what it leaves out and why, and that it says so."""
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +48,23 @@ def built(content: Content) -> dict[str, str]:
         for file in site_files(content)
         if not file.name.endswith(".bin")
     }
+
+
+def test_any_web_server_may_read_the_files(inputs: Inputs, tmp_path: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        write_site(site_files(read_content(inputs)), tmp_path / "out")
+    finally:
+        os.umask(umask)
+    for path in (tmp_path / "out", *(tmp_path / "out").rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644)
+
+
+def test_a_model_costs_the_tokens_of_its_answers(inputs: Inputs) -> None:
+    for model in read_content(inputs).boards[0].models:
+        answers = len(model.answered)
+        # As the tests' model counts each answer
+        assert model.tokens == (10 * answers, 2 * answers)
 
 
 def withdraw(inputs: Inputs, *case_ids: str) -> None:
