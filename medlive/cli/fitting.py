@@ -11,9 +11,11 @@ from rich.text import Text
 Rows = Sequence[Sequence[Text]]
 """A table's rows, the first of which holds the columns' names."""
 
-_AT_SPACES: Final = re.compile(r"(?<=\s)(?=\S)")
-_AT_HYPHENS: Final = re.compile(r"(?<=\s)(?=\S)|(?<=[^\W\d_]-)(?=[^\W\d_])")
-"""Hyphens between letters; those of numbers, dates and options stay."""
+_SPACES: Final = r"(?<=\s)(?=\S)|(?<=[\u3001-\u30ff\u4e00-\u9fff\uff01-\uff60])(?=[\u3040-\u30ff\u4e00-\u9fff])"
+_AT_SPACES: Final = re.compile(_SPACES)
+"""Spaces, and between the characters of scripts that have none."""
+_AT_HYPHENS: Final = re.compile(_SPACES + r"|(?<=[^\W\d_]-)(?=[^\W\d_])")
+"""Hyphens between letters too; those of numbers, dates and options stay."""
 
 _NO_WORD: Final = 32
 """Longer tokens, such as digests and paths, may be cut where nothing else helps."""
@@ -31,9 +33,9 @@ class Fitted:
 def arrange(rows: Rows, width: int) -> list[Fitted]:
     """Fit a table into so many columns of characters.
 
-    Lines end at spaces; where that is not enough, the columns become rows; or lines end at hyphens too, and the
-    padding goes; then what is too long for a word is cut; and then the table comes in parts that each begin with
-    the first column.
+    Lines end at spaces, Chinese anywhere; where that is not enough, the columns become rows; or lines end at hyphens
+    too, and the padding goes; then what is too long for a word is cut; and then the table comes in parts that each
+    begin with the first column.
     """
     turned = list(zip(*rows, strict=True))
     fitted = (

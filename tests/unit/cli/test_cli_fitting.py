@@ -69,3 +69,10 @@ def test_what_fits_neither_way_comes_in_parts_that_name_their_rows() -> None:
     parts = shown.count(firsts[0])
     assert parts > 1
     assert all(shown.count(first) == parts for first in firsts)
+
+
+def test_chinese_ends_a_line_anywhere() -> None:
+    rows = [["case", "query"], ["ml-e3d67db7364e32bf", "非布司他之类的降尿酸药" * 4]]
+    lines = drawn(rows, 60).splitlines()
+    assert lines[0].split() == ["case", "┃", "query"]
+    assert "".join(re.findall("[一-鿿]+", "".join(lines))) == rows[1][1]
