@@ -151,6 +151,7 @@ async def test_a_backup_under_load_is_restored_whole(
         embedded.stop(new.home)
 
 
+@pytest.mark.thorough
 async def test_a_week_is_backed_up_where_a_folder_is_named_and_the_oldest_goes(
     new_instance: NewInstance, tmp_path: Path
 ) -> None:

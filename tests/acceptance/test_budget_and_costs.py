@@ -114,6 +114,7 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
         assert "cost unknown" in shown.err
 
 
+@pytest.mark.thorough
 async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes_on(
     instance: Instance,
 ) -> None:

@@ -262,6 +262,7 @@ def test_a_second_run_adds_nothing_and_pays_nothing(loop: Loop) -> None:
     assert second["scores"]["models"] == first["scores"]["models"]
 
 
+@pytest.mark.thorough
 def test_its_snapshot_is_served_as_a_preview_and_fetched_again(
     loop: Loop, tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ NO_ANSWER: dict[str, Step] = {
 }
 
 
+@pytest.mark.thorough
 async def test_an_endpoint_that_gives_no_answer_fails_the_threads_until_it_does(
     instance: Instance,
 ) -> None:
@@ -180,6 +181,7 @@ async def test_a_thread_takes_no_longer_than_it_may(instance: Instance) -> None:
         assert {f["detail"] for f in failures} == {"not decided within 0.5 s"}
 
 
+@pytest.mark.thorough
 async def test_a_rate_limit_is_waited_out_as_long_as_it_asks(
     instance: Instance,
 ) -> None:
@@ -242,6 +244,7 @@ async def test_rubbish_is_kept_repaired_once_and_asked_afresh(
     await _recovers(instance)
 
 
+@pytest.mark.thorough
 async def test_rubbish_without_end_is_retried_only_on_demand(
     instance: Instance,
 ) -> None:
@@ -257,6 +260,7 @@ async def test_rubbish_without_end_is_retried_only_on_demand(
         assert endpoint.asked > asked
 
 
+@pytest.mark.thorough
 async def test_failed_threads_are_finished_by_whichever_engine_comes_next(
     instance: Instance,
 ) -> None:

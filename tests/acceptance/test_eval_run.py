@@ -141,6 +141,7 @@ async def test_a_killed_run_goes_on_and_another_process_is_turned_away(
         assert endpoint.asked == CASES + 2
 
 
+@pytest.mark.thorough
 async def test_a_full_disk_says_so_and_loses_nothing(
     benchmark: Path, command: Command, tmp_path: Path
 ) -> None:

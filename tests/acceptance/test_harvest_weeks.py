@@ -408,6 +408,7 @@ async def test_a_week_that_has_not_come_is_no_limit(instance: Instance) -> None:
     assert "lies ahead" in done.err
 
 
+@pytest.mark.thorough
 async def test_two_harvests_of_one_source_do_not_run_at_once(
     forum: Forum, instance: Instance
 ) -> None:

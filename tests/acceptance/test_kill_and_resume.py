@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from medlive.demo.samples import SampleThread
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
 from tests.support.instance import Instance, write_lines, write_models
@@ -88,6 +90,7 @@ async def _run(instance: Instance, *arguments: str) -> Any:
     return (await asyncio.to_thread(instance.here, *arguments)).json
 
 
+@pytest.mark.thorough
 async def test_a_killed_run_goes_on_with_the_same_cases_and_pays_nothing_twice(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:
@@ -141,6 +144,7 @@ async def test_a_killed_run_goes_on_with_the_same_cases_and_pays_nothing_twice(
         assert endpoint.asked == asked
 
 
+@pytest.mark.thorough
 async def test_two_runs_at_once_share_the_threads(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:

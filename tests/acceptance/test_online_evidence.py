@@ -115,6 +115,7 @@ async def test_a_week_needs_no_index_and_afterwards_no_service(
     assert use["index_digest"].startswith("sha256:")
 
 
+@pytest.mark.thorough
 async def test_a_worker_waits_for_a_service_that_is_away_and_decides_nothing_on_a_part(
     instance: Instance, served: LiteratureServer, samples: list[SampleThread]
 ) -> None:
@@ -145,6 +146,7 @@ async def test_a_worker_waits_for_a_service_that_is_away_and_decides_nothing_on_
     assert instance.one(UNJUDGED) == 0
 
 
+@pytest.mark.thorough
 async def test_a_curation_that_met_a_service_that_is_away_goes_on_later(
     instance: Instance, served: LiteratureServer, samples: list[SampleThread]
 ) -> None:

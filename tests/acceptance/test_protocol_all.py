@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from medlive.evaluation.log import read_log
@@ -51,6 +52,7 @@ def kept(out: Path) -> int:
     )
 
 
+@pytest.mark.thorough
 async def test_a_killed_portfolio_goes_on_and_asks_nothing_twice_that_was_kept(
     tmp_path: Path,
 ) -> None:

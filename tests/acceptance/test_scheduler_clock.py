@@ -110,6 +110,7 @@ async def test_an_open_circuit_is_sent_once_though_no_step_fails(
     assert "status 401: invalid key" in circuit[0]["text"]
 
 
+@pytest.mark.thorough
 async def test_the_next_scheduler_takes_over_from_one_that_was_killed(
     new_instance: NewInstance,
 ) -> None:

@@ -31,6 +31,7 @@ _SETS = (
     ("corpus",),
     ("protocol",),
 )
+_LONG = {"first-release", "held-cases"}
 _MARK = "tutorial-step"
 _LIMIT_S = 300
 
@@ -183,9 +184,7 @@ def test_every_tutorial_is_run() -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(
-            names, marks=[pytest.mark.thorough] if "held-cases" in names else []
-        )
+        pytest.param(names, marks=[pytest.mark.thorough] if _LONG & set(names) else [])
         for names in _SETS
     ],
     ids="-".join,

@@ -58,6 +58,7 @@ def contents(instance: Instance) -> list[object]:
     return found
 
 
+@pytest.mark.thorough
 def test_an_upgrade_is_shown_then_done_then_undone(old: Instance) -> None:
     before = contents(old)
     plan = old.here("db", "upgrade", "--dry-run", "--json").json

@@ -78,6 +78,7 @@ async def queue(instance: Instance, moment: datetime) -> None:
     await database.aclose()
 
 
+@pytest.mark.thorough
 async def test_a_freeze_waits_whoever_is_connected_and_its_limit_makes_a_partial_week(
     new_instance: NewInstance, samples: list[SampleThread]
 ) -> None:

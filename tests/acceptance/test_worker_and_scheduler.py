@@ -204,6 +204,7 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(
     ]
 
 
+@pytest.mark.thorough
 def test_a_step_that_misses_evidence_is_due_again_and_one_that_fails_is_told_and_waits(
     new_instance: NewInstance,
 ) -> None:

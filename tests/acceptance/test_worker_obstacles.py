@@ -123,6 +123,7 @@ async def instance(
     return instance
 
 
+@pytest.mark.thorough
 async def test_a_wrong_model_costs_no_job_and_the_worker_goes_on_when_it_is_the_right_one(
     instance: Instance, endpoint: CountingEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -154,6 +155,7 @@ async def test_a_wrong_model_costs_no_job_and_the_worker_goes_on_when_it_is_the_
     assert instance.one("SELECT count(*) FROM workers") == 0
 
 
+@pytest.mark.thorough
 async def test_a_worker_whose_budget_is_spent_leaves_what_is_queued_to_others(
     instance: Instance,
 ) -> None:
@@ -215,6 +217,7 @@ async def test_what_the_database_refuses_for_a_while_fails_no_thread(
     ]
 
 
+@pytest.mark.thorough
 async def test_threads_that_wait_for_a_turn_when_the_database_is_lost_are_decided_and_stop_ends_the_workers(
     instance: Instance, endpoint: CountingEndpoint
 ) -> None:

@@ -174,6 +174,7 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
             await freeze(database, settings, **arguments)
 
 
+@pytest.mark.thorough
 async def test_what_is_held_out_is_nowhere_until_its_week_and_then_proves_itself(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
@@ -552,6 +553,7 @@ asyncio.run(work())
 """
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_told_and_leaves_nothing(
     database_url: str, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:

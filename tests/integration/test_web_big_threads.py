@@ -72,6 +72,7 @@ def link(page: Html, words: str) -> str:
     )
 
 
+@pytest.mark.thorough
 async def test_a_thread_of_many_messages_is_paged(
     viewer: Browser, database: Database
 ) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from tests.integration.test_web_downloads import MIDDLE, NEW, Served, served
 
 __all__ = ["served"]  # a fixture
@@ -10,6 +12,7 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 DARK = "rgb(20, 22, 26)"
 
 
+@pytest.mark.thorough
 async def test_they_are_read_compared_and_saved_with_and_without_script(
     served: Served, browser: Any
 ) -> None:

@@ -570,6 +570,7 @@ def test_correlations_have_an_interval_and_overlaps_their_mean(tmp_path: Path) -
     assert float(said[1]) == pytest.approx(sum(values) / len(values), abs=0.001)
 
 
+@pytest.mark.thorough
 def test_figures_as_png_are_pictures(tmp_path: Path) -> None:
     pytest.importorskip("resvg_py", reason="the extra report is not installed")
     out = write_report(

@@ -47,6 +47,7 @@ def test_the_same_rows_in_any_zone_make_the_same_bytes(
     assert not first.unchanged
 
 
+@pytest.mark.thorough
 def test_another_process_with_another_clock_zone_and_hash_seed_makes_the_same_bytes(
     tmp_path: Path, freeze: Freeze
 ) -> None:
@@ -353,6 +354,7 @@ def test_a_ledger_is_read_up_to_the_first_wrong_line(
         read_ledger(tmp_path, "changes.json")
 
 
+@pytest.mark.thorough
 def test_a_ledger_may_be_longer_than_other_documents(tmp_path: Path) -> None:
     entries = [change(n, "x" * (SMALL_FILE_BYTES // 5)) for n in range(6)]
     with (tmp_path / "changes.json").open("wb") as out:

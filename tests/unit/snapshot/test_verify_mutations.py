@@ -139,6 +139,7 @@ def test_what_is_missing_linked_swapped_or_does_not_belong_is_caught(
     assert check(place.alone, STRUCTURE) == []
 
 
+@pytest.mark.thorough
 def test_lines_of_the_sums_lead_nowhere(place: Place) -> None:
     assert check(place.alone, SUMS_MUTATIONS) == []
 

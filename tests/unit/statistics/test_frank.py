@@ -85,6 +85,7 @@ def test_the_partial_correlations_are_those_worked_out_by_hand(files: Path) -> N
     assert by_rank.value == pytest.approx(BY_RANK)
 
 
+@pytest.mark.thorough
 def test_the_page_is_checked_by_other_libraries_and_takes_scores(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

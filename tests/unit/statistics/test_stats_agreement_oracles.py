@@ -104,6 +104,7 @@ def test_ac1_is_its_definition(ratings: list[list[str | None]]) -> None:
 @needs_irrcac
 @few
 @given(pairs)
+@pytest.mark.thorough
 def test_two_raters_as_irrcac(rated: list[tuple[str, str]]) -> None:
     first, second = [a for a, _ in rated], [b for _, b in rated]
     assert ac1(first, second, 3) == pytest.approx(

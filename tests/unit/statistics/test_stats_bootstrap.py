@@ -152,6 +152,7 @@ def test_standings_do_not_depend_on_any_order(
     assert all(1 <= s.rank_best <= s.rank_worst <= len(means) for s in found)
 
 
+@pytest.mark.thorough
 def test_false_findings_stay_rare() -> None:
     rng = np.random.default_rng(8)
     hits = 0

@@ -186,6 +186,7 @@ def test_a_pairs_interval_covers_the_difference(
 
 
 @pytest.mark.parametrize(("n", "share"), [(40, 0.1), (100, 0.05)])
+@pytest.mark.thorough
 def test_two_weak_models_that_are_alike_are_seldom_told_apart(
     n: int, share: float
 ) -> None:

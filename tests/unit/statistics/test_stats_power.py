@@ -21,6 +21,7 @@ def models(
 
 @pytest.mark.parametrize("power", [0.5, 0.8, 0.95])
 @pytest.mark.parametrize("gap", [0.03, 0.015])
+@pytest.mark.thorough
 def test_the_cases_for_a_pair_find_it_as_often_as_said(
     power: float, gap: float
 ) -> None:
