@@ -494,15 +494,12 @@ def report(
     case_pages: Annotated[
         bool, Option("--case-pages/--no-case-pages", help="A page for each case.")
     ] = True,
-    png: Annotated[
-        bool,
-        Option("--png", help="Figures as PNG beside the SVG; needs the extra report."),
-    ] = False,
     errata: SignedErrata,
 ) -> None:
-    """Write a report of runs: pages to read offline, figures as SVG, and the numbers as JSON, CSV and TSV.
+    """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
 
-    index.html holds the figures and tables, cases.html a list of cases with filters, cases/ a page for each case.
+    index.html holds the tables, and figures where medlive[plot] is installed; cases.html is a list of cases with
+    filters, and cases/ has a page for each case.
     """
     from medlive.report.meta import read_meta
     from medlive.report.render import write_report
@@ -521,7 +518,6 @@ def report(
         metas=metas,
         portfolio=portfolio,
         case_pages=case_pages,
-        png=png,
     )
     echo(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
