@@ -623,8 +623,6 @@ def _print(
             "lost",
             "placebos as large",
             "full % − post % (the paper's)",
-            "newer than the model %",
-            "n",
         ],
         map(_more_cells, known),
         title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
@@ -643,14 +641,14 @@ def _print(
             {
                 "model": lambda a: a.model,
                 "cases": lambda a: (
-                    "after the cutoff" if a.fresh else "all (cutoff unknown)"
+                    "after the cutoff" if a.cutoff else "all (cutoff unknown)"
                 ),
-                "n": lambda a: a.n,
+                "n": lambda a: a.pair.n,
                 "baseline %": lambda a: _percent(a.baseline.mean),
                 "closed book %": lambda a: _percent(a.closed_score.mean),
                 "open book %": lambda a: _percent(a.open_score.mean),
-                "difference": lambda a: _points(a.difference),
-                "95 % interval": _span,
+                "difference": lambda a: _points(a.pair.difference),
+                "95 % interval": lambda a: _span(a.pair),
                 "p (Holm)": lambda a: _p(a.p_holm),
             },
             dim=lambda a: a.few,
@@ -707,8 +705,6 @@ def _more_cells(m: "ModelContamination") -> list[Any]:
     rest = [
         m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
         m.paper and _points(m.paper.difference),
-        m.newer and _percent(m.newer.mean),
-        m.newer and m.newer.n,
     ]
     if m.few:
         return dimmed([m.label, *beyond, *adjusted, *rest])

@@ -597,7 +597,21 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
             **more,
         }
 
+    def case(method: str, judge: str, r: float, p: float) -> dict[str, Any]:
+        return {
+            "method": method,
+            "judge": judge,
+            "pearson": value(r, p=p, kind="pearson"),
+            "spearman": value(r, p=p, kind="spearman"),
+            "mean": value(0.5),
+            "mean_people": value(0.5),
+            "unscored": 0,
+            "gain": None,
+        }
+
     keys = ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1")
+    criteria: dict[str, Any] = {key: value(0.5 + 0.1 * k) for k, key in enumerate(keys)}
+    criteria |= {"people": [], "grader": [], "majority": None, "majority_ties": 0}
     meta = {
         "format": "medlive-meta",
         "format_version": 1,
@@ -606,20 +620,10 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
         "grader": {"name": "judge", "engine": "openai", "judge": "sha256:a"},
         "human": {"file": "people.csv"},
         "unknown": 1,
-        "criteria": {key: value(0.5 + 0.1 * k) for k, key in enumerate(keys)},
+        "criteria": criteria | {"by_case": None, "strictness": None},
         "cases": [
-            {
-                "method": "rubric",
-                "judge": "j",
-                "pearson": value(0.54, p=0.0001),
-                "unscored": 0,
-            },
-            {
-                "method": "direct",
-                "judge": "d",
-                "pearson": value(0.26, p=0.07),
-                "unscored": 1,
-            },
+            case("rubric", "j", 0.54, 0.0001),
+            case("direct", "d", 0.26, 0.07),
         ],
     }
     (tmp_path / "meta.json").write_text(json.dumps(meta))
