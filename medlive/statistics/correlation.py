@@ -5,7 +5,6 @@ The p-values take items for independent, as the usual tests do; the intervals dr
 
 import math
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -154,20 +153,6 @@ def pearson(first: Floats, second: Floats) -> float | None:
 def spearman(first: Floats, second: Floats) -> float | None:
     """Spearman's rho: Pearson's r of the ranks, over the places where neither is NaN; None as for `pearson`."""
     return _value(_spearman_drawn, first, second)
-
-
-def pearson_matrix(values: Floats) -> tuple[tuple[float | None, ...], ...]:
-    """`pearson` of every pair of columns of (items x columns); 1 on the diagonal of a column that varies."""
-    columns = range(values.shape[1])
-    return tuple(
-        tuple(pearson(values[:, i], values[:, j]) for j in columns) for i in columns
-    )
-
-
-def jaccard(first: AbstractSet[object], second: AbstractSet[object]) -> float | None:
-    """|first ∩ second| / |first ∪ second|; None for two empty sets."""
-    union = len(first | second)
-    return len(first & second) / union if union else None
 
 
 def kendall(first: Floats, second: Floats) -> float | None:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 from markupsafe import Markup
 
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases
@@ -30,12 +31,10 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
         return missing(
             "The models have too few scored cases in common for worst cases to be compared."
         )
-    pairs: list[float] = []
-    for row, values in enumerate(worst.jaccard):
-        pairs += [value for value in values[:row] if value is not None]
+    pairs = worst.jaccard[np.tril_indices(len(worst.jaccard), -1)]
     mean = ""
     if len(pairs) > 1:
-        mean = f"; the mean over {len(pairs)} pairs is {f(sum(pairs) / len(pairs))}"
+        mean = f"; the mean over {len(pairs)} pairs is {f(float(pairs.mean()))}"
     caption = (
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
         f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these."
@@ -47,7 +46,7 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
     matrix = report.render(
         "matrix.html",
         title=f"Jaccard overlap of the bottom {worst.k}",
-        labels=worst.labels,
+        labels=list(worst.cases),
         rows=worst.jaccard,
         least=0,
         in_parts=in_parts,
@@ -58,9 +57,7 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
 
 def _profile(report: Report, found: Profiles) -> Markup:
     plural = {"theme": "themes", "specialty": "specialties"}[found.kind]
-    if len(found.values) < 2 or all(
-        cell is None for row in found.between_values for cell in row
-    ):
+    if len(found.values) < 2 or np.isnan(found.between_values).all():
         least = "three models or more, and two "
         return missing(
             f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
