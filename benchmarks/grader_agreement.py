@@ -294,8 +294,8 @@ def page(meta: Meta, judges: str, draws: int) -> str:
 Written by `benchmarks/grader_agreement.py`; run it to make this page again. The definitions are in
 [meta.md](../meta.md). Every interval is a 95 % percentile interval over {draws:,} bootstrap draws of cases, seed 0.
 The formulas are medlive's own and are checked against irrCAC (AC1 of two and more raters, with gaps), scikit-learn
-(kappa, macro-F1) and scipy (Pearson, Spearman, Kendall, their p-values, and correlations of resampled items) on
-generated input, ties, gaps, single categories and constant columns among it
+(kappa, macro-F1) and scipy (Pearson, Spearman, Kendall, p-values of the first two, and correlations of resampled items)
+on generated input, ties, gaps, single categories and constant columns among it
 (`tests/unit/statistics/test_stats_agreement_oracles.py`).
 
 {judges}

@@ -31,10 +31,10 @@ from audit_tables import measure as ask_pages  # noqa: E402
 from duplicates import drawn  # noqa: E402
 from filter_run import repeated, server_cpu  # noqa: E402
 from filters import made_threads  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
 from snapshot_freeze import CRITERIA, SENTENCES, freeze_week  # noqa: E402
 from throwaway import throwaway_home  # noqa: E402
 
-from medlive.charts import Frame, Line, Point, lines  # noqa: E402
 from medlive.db import embedded  # noqa: E402
 from medlive.db.migrate import upgrade  # noqa: E402
 from medlive.db.session import Database  # noqa: E402
@@ -43,6 +43,7 @@ from medlive.db.threads.threads import load_threads  # noqa: E402
 from medlive.filters.chain import FilterChain  # noqa: E402
 from medlive.filters.codebooks import load_codebook  # noqa: E402
 from medlive.filters.model import FilterSettings  # noqa: E402
+from medlive.plot import svg  # noqa: E402
 from medlive.service.curation.filtering import filter_pending  # noqa: E402
 from medlive.service.harvest.harvest import import_file  # noqa: E402
 from medlive.service.jobs import open_app  # noqa: E402
@@ -281,31 +282,25 @@ def draw(costs: Sequence[Cost], out: Path) -> None:
             ["import", "filter", "audit page", "freeze"],
         ),
     }
-    sizes = sorted({cost.threads for cost in costs})
     for name, (title, value, stages) in curves.items():
-        series = [
-            Line(
-                "all tables of a decided thread"
-                if name == "scale-disk" and stage == "audit page"
-                else stage,
-                [
-                    Point(
-                        next(
-                            value(c)
-                            for c in costs
-                            if (c.stage, c.threads) == (stage, n)
-                        )
-                    )
-                    for n in sizes
-                ],
-            )
-            for stage in stages
-        ]
-        frame = Frame(
-            title, f"{title}, by the number of threads in the database.", width=960
-        )
-        svg = lines(frame, [f"{n:,}" for n in sizes], series)
-        (out / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+        def draw(
+            axes: Axes,
+            title: str = title,
+            value: Callable[[Cost], float] = value,
+            stages: Sequence[str] = stages,
+        ) -> None:
+            for stage in stages:
+                own = sorted((c.threads, value(c)) for c in costs if c.stage == stage)
+                all_tables = title.startswith("Kilobytes") and stage == "audit page"
+                label = "all tables of a decided thread" if all_tables else stage
+                axes.plot(*zip(*own, strict=True), "o-", label=label)
+            axes.set_xscale("log")
+            axes.set_xlabel("threads in the database")
+            axes.set_title(title)
+            axes.legend()
+
+        (out / f"{name}.svg").write_text(svg(draw) or "", encoding="utf-8")
 
 
 def table(costs: Sequence[Cost]) -> str:

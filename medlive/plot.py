@@ -1,56 +1,73 @@
 """The report's figures as matplotlib axes: `pip install 'medlive[plot]'` brings what they need.
 
 Each function draws into `axes`, or into new ones, and returns them. Means are drawn with their 95 % intervals; a
-figure without enough cases for an interval is drawn hollow, and one that is not known is left out.
+figure without enough cases for an interval is drawn hollow, and one that is not known is left out. Scores are in
+per cent, differences in points of 100, and what was overridden to show them is in the title.
 """
 
-from collections.abc import Sequence
+import io
+import warnings
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from medlive.charts import plain
 from medlive.errors import MissingExtra, UsageError
+from medlive.evaluation.scoring.companions import answer_lengths
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.estimates import Estimate, slice_order
-from medlive.evaluation.scoring.score import ScoreTable
+from medlive.evaluation.scoring.refusals import Objection, marked
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+MOST_SERIES: Final = 10
+"""Models in one figure that has a colour for each: as many as can be told apart."""
+_MARKS: Final = "os^vDP*X<>"
+_NAME: Final = 60
+"""Characters of a model's name that a figure shows."""
 
 
 def scores(table: ScoreTable, axes: "Axes | None" = None) -> "Axes":
     """Each model's overall score, the best on top."""
     axes = _axes(axes)
     models = [model for model in table.models if model.overall.mean is not None]
-    for place, model in enumerate(reversed(models)):
+    models.reverse()
+    for place, model in enumerate(models):
         _draw_interval(axes, place, model.overall)
-    axes.set_yticks(range(len(models)), [model.label for model in reversed(models)])
-    axes.set_xlabel(f"{table.metric.value} score, 95 % interval")
+    axes.set_yticks(range(len(models)), _names(models))
+    axes.set_xlabel(f"{table.metric.value} score in %, 95 % interval")
+    _title(axes, "Overall score", table.overridden)
     return axes
 
 
 def slices(table: ScoreTable, kind: str, axes: "Axes | None" = None) -> "Axes":
-    """Each model's score by the values of a slice ("month", "theme", "specialty", "language" …).
+    """Each of the ten best models' scores by the values of a slice ("month", "theme", "specialty" …).
 
     Raises UsageError if there is no such slice.
     """
     axes = _axes(axes)
+    parts = [part for model in table.models for part in model.slices]
     values = sorted(
-        {
-            part.value
-            for model in table.models
-            for part in model.slices
-            if part.kind == kind
-        },
-        key=slice_order,
+        {part.value for part in parts if part.kind == kind}, key=slice_order
     )
     if not values:
-        kinds = sorted({part.kind for model in table.models for part in model.slices})
+        kinds = sorted({part.kind for part in parts})
         raise UsageError(f"no slice {kind!r}: expected one of {', '.join(kinds)}")
-    for model in table.models:
-        estimates = [model.slice(kind, value) for value in values]
-        _draw_line(axes, estimates, model.label)
-    axes.set_xticks(range(len(values)), values, rotation=45, ha="right")
-    axes.set_ylabel(f"{table.metric.value} score")
+    models = table.models[:MOST_SERIES]
+    for model, mark, name in zip(models, _MARKS, _names(models), strict=False):
+        places, means = [], []
+        for place, value in enumerate(values):
+            estimate = model.slice(kind, value)
+            if estimate is not None and estimate.mean is not None:
+                places.append(place)
+                means.append(100 * estimate.mean)
+        axes.plot(places, means, f"{mark}-", label=name)
+    labels = [_name(value) for value in values]
+    axes.set_xticks(range(len(values)), labels, rotation=45, ha="right")
+    axes.set_ylabel(f"{table.metric.value} score in %")
+    _title(axes, f"Score by {kind}{_of(table)}", table.overridden)
     axes.legend()
     return axes
 
@@ -65,34 +82,65 @@ def drops(table: ContaminationTable, axes: "Axes | None" = None) -> "Axes":
             continue
         place = len(labels)
         if drop.low is not None and drop.high is not None:
-            axes.plot([drop.low, drop.high], [place, place], color="C0")
-        axes.plot([drop.difference], [place], "o", color="C0")
-        labels.append(model.label)
+            axes.plot([100 * drop.low, 100 * drop.high], [place, place], color="C0")
+        axes.plot([100 * drop.difference], [place], "o", color="C0")
+        labels.append(_name(model.label))
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(labels)), labels)
-    axes.set_xlabel("score up to the cutoff less score after it, 95 % interval")
+    axes.set_xlabel("score up to the cutoff less score after it, points, 95 % interval")
     return axes
 
 
 def lengths(table: ScoreTable, axes: "Axes | None" = None) -> "Axes":
-    """Each case's score against the length of the answer, in characters, by model."""
+    """Each case's score against the length of the answer, in characters, by model; the ten best."""
     axes = _axes(axes)
-    for model in table.models:
+    models = table.models[:MOST_SERIES]
+    for model, mark, name in zip(models, _MARKS, _names(models), strict=False):
         sizes, values = [], []
-        for found in model.cases:
-            answer = model.run.answers.get(found.case.case_id)
-            if answer is not None and found.score is not None:
-                sizes.append(len(answer.response))
-                values.append(found.score)
-        axes.scatter(sizes, values, s=12, label=model.label)
+        for score, characters in answer_lengths(model.run, model.cases):
+            sizes.append(characters)
+            values.append(100 * (score.score or 0.0))
+        # Hundreds of thousands of points would be a file of as many marks.
+        axes.scatter(sizes, values, s=12, marker=mark, label=name, rasterized=True)
     axes.set_xlabel("characters of the answer")
-    axes.set_ylabel(f"{table.metric.value} score")
+    axes.set_ylabel(f"{table.metric.value} score in %")
+    _title(axes, f"Score by length of the answer{_of(table)}", table.overridden)
     axes.legend()
     return axes
 
 
+def svg(draw: Callable[["Axes"], object], rows: int = 0) -> str | None:
+    """Return a figure as SVG with room for so many rows; None where matplotlib is not installed."""
+    if not available():
+        return None
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    sink = io.StringIO()
+    style = rc_context(
+        {
+            "axes.titlesize": "medium",
+            "font.size": 9,
+            # Text stays text: the viewer has the fonts of characters that matplotlib's own lacks.
+            "svg.fonttype": "none",
+            "svg.hashsalt": "medlive",
+            "text.parse_math": False,
+        }
+    )
+    with style, warnings.catch_warnings(action="ignore"):
+        figure = Figure(figsize=(7, max(3.5, 1.2 + 0.25 * rows)), layout="constrained")
+        draw(figure.subplots())
+        figure.savefig(sink, format="svg", metadata={"Date": None})
+    return sink.getvalue()
+
+
+def available() -> bool:
+    """Whether matplotlib is installed."""
+    return find_spec("matplotlib") is not None
+
+
 def _axes(axes: "Axes | None") -> "Axes":
-    if find_spec("matplotlib") is None:
+    if not available():
         raise MissingExtra(
             "a figure needs matplotlib, which is not installed",
             hint="pip install 'medlive[plot]'",
@@ -104,18 +152,30 @@ def _axes(axes: "Axes | None") -> "Axes":
     return plt.subplots(layout="constrained")[1]
 
 
+def _names(models: Sequence[ModelScore]) -> list[str]:
+    return [_name(model.label) for model in models]
+
+
+def _name(label: str) -> str:
+    """A name that is too long loses its middle: names often differ at their end."""
+    if len(label) > _NAME:
+        label = f"{label[: _NAME - 20]}…{label[-19:]}"
+    return plain(label)
+
+
+def _of(table: ScoreTable) -> str:
+    number = len(table.models)
+    return f", the {MOST_SERIES} best of {number}" if number > MOST_SERIES else ""
+
+
+def _title(axes: "Axes", title: str, overridden: Sequence[Objection]) -> None:
+    axes.set_title(marked(title, overridden), wrap=True)
+
+
 def _draw_interval(axes: "Axes", place: int, estimate: Estimate) -> None:
     if estimate.low is not None and estimate.high is not None:
-        axes.plot([estimate.low, estimate.high], [place, place], color="C0")
+        ends = [100 * estimate.low, 100 * estimate.high]
+        axes.plot(ends, [place, place], color="C0")
     filled = "none" if estimate.few else "C0"
-    mean = 0.0 if estimate.mean is None else estimate.mean
+    mean = 0.0 if estimate.mean is None else 100 * estimate.mean
     axes.plot([mean], [place], "o", color="C0", markerfacecolor=filled)
-
-
-def _draw_line(axes: "Axes", estimates: Sequence[Estimate | None], label: str) -> None:
-    places, means = [], []
-    for place, estimate in enumerate(estimates):
-        if estimate is not None and estimate.mean is not None:
-            places.append(place)
-            means.append(estimate.mean)
-    axes.plot(places, means, "o-", label=label)

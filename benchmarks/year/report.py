@@ -1,22 +1,12 @@
 """The report of the year: a page and its pictures."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from measured import measured_line
 
-from medlive.charts import (
-    Bar,
-    Frame,
-    Interval,
-    IntervalGroup,
-    IntervalRow,
-    Line,
-    Point,
-    columns,
-    intervals,
-    lines,
-)
+from medlive.plot import svg
 from year.candidates import LEVEL, Outcome
 from year.scenario import Week, Year
 
@@ -142,53 +132,50 @@ def _figure(value: float | None) -> str:
 
 
 def _draw_cases(year: Year) -> str:
-    frame = Frame(
-        "Cases in the week's snapshot",
-        "The number of cases in each week's snapshot of the simulated year.",
-        note="The strip under the plot is the number of threads posted.",
-        width=960,
+    return _columns(
+        year, "Cases in the week's snapshot", [w.cases or 0 for w in year.weeks]
     )
-    points = [
-        Point(None if w.cases is None else float(w.cases), n=w.posted)
-        for w in year.weeks
-    ]
-    return lines(frame, [w.name[-3:] for w in year.weeks], [Line("cases", points)])
 
 
 def _draw_cost(year: Year) -> str:
-    frame = Frame(
-        "US dollars of the week's replies",
-        "What the replies of each week cost.",
-        width=960,
+    return _columns(
+        year, "US dollars of the week's replies", [w.usd for w in year.weeks]
     )
-    return columns(frame, [Bar(w.name[-3:], round(w.usd, 2)) for w in year.weeks])
+
+
+def _columns(year: Year, title: str, values: Sequence[float]) -> str:
+    def draw(axes: Axes) -> None:
+        axes.bar([w.name[-3:] for w in year.weeks], values)
+        axes.tick_params(axis="x", rotation=90)
+        axes.set_title(title)
+
+    return _svg(draw)
 
 
 def _draw_drops(outcome: Outcome) -> str:
-    rows: dict[bool, list[IntervalRow]] = {True: [], False: []}
-    for one, found in zip(outcome.candidates, outcome.found, strict=True):
-        drop = found.drop
-        assert drop is not None
-        assert drop.difference is not None
-        interval = Interval(
-            drop.difference, drop.low, drop.high, text=f"{_figure(drop.difference)}"
-        )
-        rows[one.leak > 0].append(
-            IntervalRow(f"{one.name}, {one.cutoff:%B}", [interval])
-        )
-    groups = [
-        IntervalGroup("with planted memory", rows[True]),
-        IntervalGroup("without", rows[False]),
-    ]
-    frame = Frame(
-        "Drop past the cutoff",
-        "Mean score up to the cutoff less that after it, with 95 % intervals.",
-        width=960,
-    )
-    return intervals(
-        frame,
-        ["drop"],
-        groups,
-        origin=0.0,
-        axis="mean up to the cutoff − mean after it",
-    )
+    def draw(axes: Axes) -> None:
+        names = []
+        pairs = zip(outcome.candidates, outcome.found, strict=True)
+        for place, (one, found) in enumerate(pairs):
+            drop = found.drop
+            assert drop is not None
+            assert drop.difference is not None
+            colour = "C1" if one.leak > 0 else "C0"
+            if drop.low is not None and drop.high is not None:
+                axes.plot([drop.low, drop.high], [place, place], color=colour)
+            axes.plot(
+                [drop.difference], [place], "s" if one.leak else "o", color=colour
+            )
+            memory = ", planted" if one.leak else ""
+            names.append(f"{one.name}, {one.cutoff:%B}{memory}")
+        axes.axvline(0, color="grey", linewidth=0.8)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel("mean up to the cutoff − mean after it, 95 % interval")
+
+    return _svg(draw)
+
+
+def _svg(draw: Callable[[Axes], None]) -> str:
+    drawn = svg(draw)
+    assert drawn is not None, "pip install 'medlive[plot]'"
+    return drawn

@@ -104,9 +104,8 @@ def _list(
     selects = {}
     for name in _FIELDS:
         selects[name] = sorted({getattr(e.case, name) or "" for e in part} - {""})
-    body = render(
+    body = report.render(
         "case_list.html",
-        report=report,
         part=part,
         number=number,
         lists=lists,
@@ -253,6 +252,4 @@ def _head(report: Report, entry: Entry) -> Markup:
     for k, (model, score) in enumerate(zip(report.models, entry.scores, strict=True)):
         if score is not None:
             standings.append((k, model, judged(model), score))
-    return render(
-        "case.html", report=report, case=entry.case, about=about, standings=standings
-    )
+    return report.render("case.html", case=entry.case, about=about, standings=standings)

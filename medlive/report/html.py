@@ -3,25 +3,28 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from medlive.charts import WIDE, WIDTH, Frame
 from medlive.evaluation.log import some
 from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.scoring.refusals import marked
+from medlive.plot import svg
 from medlive.report.search import MOST_TEXT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _CONTROLS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff"
 _UNSAFE: Final = re.compile(f"[{_CONTROLS}]")
 """What HTML cannot hold. Line ends and tabs stay."""
 _UNSAFE_OR_TURNING: Final = re.compile(f"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
 """The same, and what would turn the direction of the words that come after it."""
-_STYLES: Final = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
 
 def clean(value: object) -> object:
@@ -144,6 +147,7 @@ TEMPLATES.globals.update(
     f=f,
     around=around,
     format_p=format_p,
+    marked=marked,
     some=some,
 )
 
@@ -160,8 +164,6 @@ def _part(name: str) -> Callable[..., Markup]:
     )
 
 
-row_of: Final = _part("row_of")
-"""(figures): figures side by side where they fit."""
 missing: Final = _part("missing")
 """(sentence): what stands where a figure would: what is lacking and how to have it."""
 soft: Final = _part("soft")
@@ -178,7 +180,7 @@ class Section:
     name: str
     """Its anchor."""
     title: str
-    parts: Sequence[Markup]
+    parts: list[Markup]
 
     @property
     def lacking(self) -> bool:
@@ -189,48 +191,16 @@ class Section:
         )
 
 
-@dataclass(slots=True)
-class Figures:
-    """The figures of a report as they are drawn: file name without its ending → SVG."""
+def picture(title: str, draw: Callable[["Axes"], object], rows: int = 0) -> Markup:
+    """A figure as an image, with room for so many rows; nothing where matplotlib is not installed.
 
-    drawn: dict[str, str] = field(default_factory=dict)
-    png: bool = False
-    """Whether each is there as PNG too, to be linked."""
-    styles: dict[str, None] = field(default_factory=dict)
-    """The figures' CSS, which the page holds once."""
-
-    def add(
-        self,
-        name: str,
-        frame: Frame,
-        draw: Callable[[Frame], str],
-        *,
-        width: int = WIDE,
-    ) -> Markup:
-        """Keep a figure, `width` units wide and with its note, and return it as HTML without the note.
-
-        A wide one is drawn once more for narrow screens, unless it is scrolled there.
-        """
-        self.drawn[name] = draw(replace(frame, width=width))
-        shown = [
-            draw(replace(frame, width=units, note=""))
-            for units in sorted({width, WIDTH}, reverse=True)
-        ]
-        kinds = [f"w{k}" for k in range(len(shown))] if len(shown) > 1 else [""]
-        if _SCROLLED in shown[-1]:
-            shown, kinds = shown[:1], ["scroll"]
-        parts = []
-        for svg in shown:
-            self.styles |= dict.fromkeys(_STYLES.findall(svg))
-            parts.append(_STYLES.sub("", svg))
-        over = int(_WIDTH.findall(parts[0])[0]) > 1.5 * width
-        return _part("figure")(
-            name, frame.title, list(zip(kinds, parts, strict=True)), self.png, over
-        )
-
-
-_WIDTH: Final = re.compile(r'width="(\d+)"')
-_SCROLLED: Final = 'class="mc mc-w"'
+    As an image it runs nothing, whatever its texts are; the table beside it holds the same figures.
+    """
+    drawn = svg(draw, rows)
+    if drawn is None:
+        return Markup()
+    data = base64.b64encode(drawn.encode()).decode("ascii")
+    return _part("picture")(title, f"data:image/svg+xml;base64,{data}")
 
 
 def upper_first(text: str) -> str:
@@ -250,19 +220,18 @@ def page(
     *,
     script: str = "",
     data: str = "",
-    styles: Iterable[str] = (),
 ) -> Markup:
     """A whole page that runs `script` alone, asks for nothing and needs no other file.
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
     would stay dead. `nav`: (address, name) of other pages and parts. `data`: JSON as `json_text` writes it, for
-    the script, which may load other scripts; markup may not all the same. `styles`: CSS beside the pages' own.
+    the script, which may load other scripts; markup may not all the same.
     """
-    style = "".join((resource("style.css"), *styles))
+    style = resource("style.css")
     scripts = f"{_digest(script)} 'strict-dynamic'" if script else "'none'"
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}; base-uri 'none'; "
-        "form-action 'none'; img-src 'none'"
+        "form-action 'none'; img-src data:"
     )
     return render(
         "page.html",

@@ -1,4 +1,4 @@
-"""`meta.json` of `medlive eval meta`, as far as a report shows it."""
+"""`meta.json` of `medlive eval meta`, as a report reads it."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -7,6 +7,8 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
+from medlive.evaluation.agreement.meta import CaseLevel
+from medlive.evaluation.agreement.reliability import Reliability
 from medlive.evaluation.log import read_bytes
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -16,53 +18,6 @@ class Read(BaseModel):
     """What is read of an object; fields that are added later are passed over."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Measure(Read):
-    """A value with its 95 % interval, its n and the cases it comes from; no value says why."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    clusters: int
-    why: str = ""
-    p: float | None = None
-
-
-class ByCase(Read):
-    """Macro-F1 case by case."""
-
-    threshold: float
-    below: Measure
-
-
-class Strictness(Read):
-    """How often a criterion is called met."""
-
-    grader: Measure
-    people: Measure
-    difference: Measure
-
-
-class Criteria(Read):
-    """Agreement criterion by criterion."""
-
-    people_ac1: Measure
-    people_macro_f1: Measure
-    grader_ac1: Measure
-    grader_macro_f1: Measure
-    by_case: ByCase | None = None
-    strictness: Strictness | None = None
-
-
-class CaseMethod(Read):
-    """How one way of scoring goes with people's scores of cases."""
-
-    method: str
-    judge: str
-    pearson: Measure
-    unscored: int
 
 
 class Run(Read):
@@ -95,8 +50,8 @@ class MetaFile(Read):
     run: Run
     grader: Grader
     human: Human | None = None
-    criteria: Criteria | None = None
-    cases: tuple[CaseMethod, ...] = ()
+    criteria: Reliability | None = None
+    cases: tuple[CaseLevel, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -118,9 +73,10 @@ def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
         UsageError: If it is of a judge that graded none of the runs.
     """
     found = read_json(path, MetaFile, "meta.json")
-    if judges is not None and found.grader.judge not in judges:
+    grader = found.grader
+    if judges is not None and grader.judge not in judges:
         raise UsageError(
-            f"{path} is about {found.grader.name} ({found.grader.judge[:19]}), which graded none of the runs",
+            f"{path} is about {grader.name} ({grader.judge[:19]}), which graded none of the runs",
             hint=f"these runs were graded by {', '.join(sorted(j[:19] for j in judges)) or 'nobody'}",
         )
     return found

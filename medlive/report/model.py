@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
-from medlive.charts import Frame
+from markupsafe import Markup
+
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.audit import AUDIT, AuditTable, Finding, RootCause, load_audit
 from medlive.evaluation.scoring.contamination import (
@@ -23,7 +24,7 @@ from medlive.evaluation.scoring.overlap import (
     worst_cases,
 )
 from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
-from medlive.report.html import Figures, lang_of, upper_first
+from medlive.report.html import lang_of, render
 from medlive.report.meta import MetaFile
 
 A_PART: Final = 6
@@ -74,7 +75,10 @@ class Report:
     """How far graders agree with people, as it was measured."""
     case_pages: bool = True
     """Whether each case has a page of its own, to be linked."""
-    figures: Figures = field(default_factory=Figures)
+
+    def render(self, name: str, **values: Any) -> Markup:
+        """A template about this report; its tables say what was overridden to show them."""
+        return render(name, report=self, overridden=self.table.overridden, **values)
 
     @property
     def models(self) -> tuple[ModelScore, ...]:
@@ -118,12 +122,6 @@ class Report:
         return (
             f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
             f"seed {self.table.seed}; {self.rests_on}"
-        )
-
-    def frame(self, title: str, description: str) -> Frame:
-        """What a figure says of itself; its file alone shows the description and names what it rests on."""
-        return Frame(
-            title, description, note=f"{description} {upper_first(self.basis)}."
         )
 
     @property
@@ -174,7 +172,7 @@ class Report:
     @property
     def few_note(self) -> str:
         """How figures of few cases are shown."""
-        return f"Fewer than {FEW} cases: grey and slanted in tables, hollow or faint in figures."
+        return f"Fewer than {FEW} cases: grey and slanted in tables, hollow in figures."
 
 
 def analyse(
@@ -183,7 +181,6 @@ def analyse(
     *,
     metas: tuple[MetaFile, ...] = (),
     case_pages: bool = True,
-    png: bool = False,
 ) -> Report:
     """Everything that can be worked out of a score table, a registry of cutoffs, and what the run folders hold."""
     drops = None
@@ -212,7 +209,6 @@ def analyse(
         audits=audits,
         metas=metas,
         case_pages=case_pages,
-        figures=Figures(png=png),
     )
 
 

@@ -7,13 +7,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from medlive.errors import BadInput, MissingExtra
+from medlive.errors import BadInput
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.audit import RootCause
 from medlive.evaluation.protocols.portfolio import Portfolio
 from medlive.evaluation.scoring.score import ScoreTable, month_table
+from medlive.plot import available
 from medlive.report.cases import (
     CASES_A_LIST,
     Entry,
@@ -23,7 +24,7 @@ from medlive.report.cases import (
     write_case_pages,
     write_own_texts,
 )
-from medlive.report.html import Section, page, render
+from medlive.report.html import Section, page
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.portfolio import portfolio_page
@@ -41,7 +42,7 @@ from medlive.report.tables import scores_csv, scores_json
 def _written(name: str, title: str, template: str) -> Callable[[Report], Section]:
     """What makes a section that has no figure."""
     return lambda report: Section(
-        name, title, [render(template, report=report, causes=tuple(RootCause))]
+        name, title, [report.render(template, causes=tuple(RootCause))]
     )
 
 
@@ -66,6 +67,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
+_NO_FIGURES: Final = "none: they need matplotlib, pip install 'medlive[plot]'; the tables have the numbers"
 PROTOCOLS: Final = "protocols.html"
 _NAMES: Final = frozenset(
     (
@@ -102,20 +104,16 @@ def write_report(
     metas: tuple[MetaFile, ...] = (),
     portfolio: Portfolio | None = None,
     case_pages: bool = True,
-    png: bool = False,
 ) -> Written:
     """Write the report of a score table into the folder `out`.
 
     `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html` and more of its
     kind, `cases/` with a page for each case unless `case_pages` is false, `search/` with the texts that lists
-    search, `figures/` as SVG, as PNG too with `png`, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier
-    report is replaced. Raises BadInput when the folder cannot be written, or holds files of these names that no
-    report wrote; MissingExtra for PNG without the extra.
+    search, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report is replaced. Raises BadInput when the
+    folder cannot be written, or holds files of these names that no report wrote.
     """
     _check_place(out)
-    if png:
-        _drawing_library()
-    report = analyse(table, registry, metas=metas, case_pages=case_pages, png=png)
+    report = analyse(table, registry, metas=metas, case_pages=case_pages)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:
@@ -123,9 +121,8 @@ def write_report(
             found = entries(report)
             if portfolio:
                 nav = (("index.html", "Scores"), (list_name(1), "Cases"))
-                _write(made / PROTOCOLS, portfolio_page(portfolio, report.figures, nav))
+                _write(made / PROTOCOLS, portfolio_page(portfolio, nav))
             _write_pages(report, found, made, portfolio is not None)
-            _write_figures(report, made)
             _write(
                 made / "scores.json",
                 json.dumps(
@@ -202,29 +199,6 @@ def _write_pages(
         write_case_pages(report, found, made / "cases", texts)
 
 
-def _write_figures(report: Report, made: Path) -> None:
-    folder = made / "figures"
-    folder.mkdir()
-    for name, svg in report.figures.drawn.items():
-        _write(folder / f"{name}.svg", svg)
-        if report.figures.png:
-            (folder / f"{name}.png").write_bytes(_png(svg))
-
-
-def _drawing_library() -> Any:
-    try:
-        import resvg_py
-    except ModuleNotFoundError as exc:
-        raise MissingExtra(
-            "figures as PNG need the extra report", hint="pip install 'medlive[report]'"
-        ) from exc
-    return resvg_py
-
-
-def _png(svg: str) -> bytes:
-    return bytes(_drawing_library().svg_to_bytes(svg_string=svg, zoom=2))
-
-
 def index(report: Report, cases: int, *, protocols: bool = False) -> str:
     """The first page: what was measured, every section, where the cases are."""
     table = report.table
@@ -238,6 +212,8 @@ def index(report: Report, cases: int, *, protocols: bool = False) -> str:
         "intervals": f"95 %, bootstrap over cases, {table.draws} draws, seed {table.seed}",
         "few cases": report.few_note,
     }
+    if not available():
+        facts["figures"] = _NO_FIGURES
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
     nav = [
         (f"#{section.name}", section.title)
@@ -249,13 +225,10 @@ def index(report: Report, cases: int, *, protocols: bool = False) -> str:
     nav += [
         (list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists
     ]
-    body = render(
+    body = report.render(
         "index.html",
-        report=report,
         sections=sections,
         facts=facts,
         summary=summarise(report),
     )
-    return page(
-        f"{_TITLE}{report.cases_named}", body, nav, styles=report.figures.styles
-    )
+    return page(f"{_TITLE}{report.cases_named}", body, nav)

@@ -42,34 +42,27 @@ _FIGURES: Final = (
 )
 
 
-def _row(value: object | None, names: str) -> dict[str, Any] | None:
-    """The attributes of a value in the order of `names`, one with `=` under another name; None of None."""
-    if value is None:
-        return None
-    pairs = (name.split("=") for name in names.split())
-    return {pair[0]: getattr(value, pair[-1]) for pair in pairs}
+_NAMES: Final = {
+    "low": "ci_low",
+    "high": "ci_high",
+    "of": "bounds_over",
+    "exact": "p_exact",
+}
 
 
-def _rows(values: Iterable[object], names: str) -> list[dict[str, Any] | None]:
-    return [_row(value, names) for value in values]
+def _row(value: Any, **names: str) -> dict[str, Any]:
+    """The fields of a dataclass under the names of the files; `names` are further ones."""
+    names = _NAMES | names
+    return {names.get(name, name): part for name, part in asdict(value).items()}
 
 
-_INTERVAL: Final = "ci_low=low ci_high=high"
-_MEAN: Final = f"n mean {_INTERVAL}"
-_ESTIMATE: Final = f"{_MEAN} least most bounds_over=of few why"
-_DROP: Final = f"n_pre n_post pre post drop=difference {_INTERVAL} p p_exact=exact"
-_EFFECT: Final = f"effect {_INTERVAL} n_pre n_post models"
-_COMPARISON: Final = f"first second n difference {_INTERVAL} p p_holm why"
-_STANDING: Final = "group rank_best rank_worst"
-_AXIS: Final = f"axis n errors rate {_INTERVAL}"
-_AGREEMENT: Final = "over n pearson spearman"
-_LENGTH: Final = "figure n pearson spearman partial"
-_RATES: Final = "cases criteria ungraded partly_graded unanswered truncated refused unscorable shares"
+def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
+    return None if value is None else _row(value, **names)
 
 
 def estimate_row(estimate: Estimate) -> dict[str, Any]:
     """A mean with everything that belongs to it."""
-    return _row(estimate, _ESTIMATE) or {}
+    return {**_row(estimate), "few": estimate.few}
 
 
 def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
@@ -82,26 +75,26 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
 def model_row(model: ModelScore) -> dict[str, Any]:
     """One model's figures, with what they rest on."""
     info, standing = model.run.run.info, model.standing
-    grader = _row(model.run.grader, "engine model answered_by mode prompt judge")
+    own = model.companions
     return {
         "model": model.label,
-        "cases": _row(info.cases, "origin name digest"),
+        "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
         "template": info.template.model_dump(mode="json"),
         "engine": info.engine,
         "parameters": info.parameters,
         "cutoff": cutoff_row(model.cutoff),
-        "grader": grader,
+        "grader": _row_or_none(model.run.grader),
         "notes": list(model.run.notes),
         "overall": estimate_row(model.overall),
-        "complete": estimate_row(model.companions.complete),
-        "paper": estimate_row(model.companions.paper),
-        "core": estimate_row(model.companions.core),
-        "characters": model.companions.characters,
+        "complete": estimate_row(own.complete),
+        "paper": estimate_row(own.paper),
+        "core": estimate_row(own.core),
+        "characters": own.characters,
         "group": standing.group if standing else None,
         "rank_best": standing.rank_best if standing else None,
         "rank_worst": standing.rank_worst if standing else None,
-        "rates": _row(model.rates, _RATES),
-        "axis_errors": _rows(model.axes, _AXIS),
+        "rates": {**_row(model.rates), "shares": model.rates.shares},
+        "axis_errors": [{**_row(axis), "rate": axis.rate} for axis in model.axes],
         "slices": [
             {"kind": s.kind, "value": s.value, **estimate_row(s.estimate)}
             for s in model.slices
@@ -118,22 +111,24 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
         "scored_on": table.basis.value,
         "common_cases": table.common,
-        "coverage": _rows(table.coverage, "model=label cases scored lacking=missing"),
+        "coverage": [
+            _row(own, label="model", missing="lacking") for own in table.coverage
+        ],
         "warnings": list(table.warnings),
-        "overridden": _rows(table.overridden, "allow why"),
+        "overridden": [objection._asdict() for objection in table.overridden],
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
-        "complete_and_paper": _rows(table.beside.agreement, _AGREEMENT),
-        "length": _rows(table.beside.lengths, _LENGTH),
+        "complete_and_paper": list(map(_row, table.beside.agreement)),
+        "length": list(map(_row, table.beside.lengths)),
         "models": [model_row(model) for model in table.models],
-        "comparisons": _rows(table.comparisons, _COMPARISON),
+        "comparisons": list(map(_row, table.comparisons)),
         "window": {
             "since": _iso(table.window.since),
             "until": _iso(table.window.until),
         },
         "after_every_cutoff": fresh_row(table),
         "drops": {
-            label: _row(drop, _DROP.replace(" p ", " p_holm=p "))
+            label: _row(drop, difference="drop", p="p_holm")
             for label, drop in table.drops.items()
         },
     }
@@ -147,20 +142,23 @@ def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
     """The ranking on what was posted after every cutoff; None where no cutoff is known."""
     if (fresh := table.fresh) is None:
         return None
-    models = [
-        {
-            "model": m.label,
-            "overall": estimate_row(m.overall),
-            **(_row(m.standing, _STANDING) or {}),
+    models = []
+    for model in fresh.models:
+        row: dict[str, Any] = {
+            "model": model.label,
+            "overall": estimate_row(model.overall),
         }
-        for m in fresh.models
-    ]
-    about = _row(fresh, "set_by unknown common_cases=common") or {}
+        if model.standing is not None:
+            row |= _row(model.standing)
+            del row["name"]
+        models.append(row)
     return {
         "after": _iso(fresh.after),
-        **about,
+        "set_by": list(fresh.set_by),
+        "unknown": list(fresh.unknown),
+        "common_cases": fresh.common,
         "models": models,
-        "comparisons": _rows(fresh.comparisons, _COMPARISON),
+        "comparisons": list(map(_row, fresh.comparisons)),
     }
 
 
@@ -305,14 +303,14 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
         "warnings": list(table.warnings),
-        "pooled_effect_of_having_seen": _row(table.pooled, _EFFECT),
+        "pooled_effect_of_having_seen": _row_or_none(table.pooled),
         "models": [_contamination_row(model) for model in table.models],
         "raw_against_rewritten": [
             {
                 "model": a.model,
                 "raw": a.raw,
                 "rewritten": a.rewritten,
-                "drop_of_difference": _row(a.drop, _DROP),
+                "drop_of_difference": _row(a.drop, difference="drop"),
             }
             for a in table.arms
         ],
@@ -320,30 +318,26 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
 
 
 def _contamination_row(model: ModelContamination) -> dict[str, Any]:
-    paper, placebo = model.paper, model.placebo
-    newer = None
-    if model.newer is not None and model.newer_than is not None:
-        than = {"than": model.newer_than.isoformat()}
-        newer = than | (_row(model.newer, _MEAN) or {})
     against_full_set = None
-    if paper is not None:
+    if (paper := model.paper) is not None:
         against_full_set = {
-            "full": _row(paper.full, _MEAN),
-            "post": _row(paper.post, _MEAN),
-            **(_row(paper, f"difference {_INTERVAL}") or {}),
+            **_row(paper),
+            "full": _row(paper.full),
+            "post": _row(paper.post),
         }
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
-        **(_row(model, "scored undated few") or {}),
-        "drop": _row(model.drop, _DROP),
+        "scored": model.scored,
+        "undated": model.undated,
+        "few": model.few,
+        "drop": _row_or_none(model.drop, difference="drop"),
         "p_holm": model.p_holm,
         "post_against_full_set_as_in_the_paper": against_full_set,
-        "difference_in_differences": _row(model.did, _EFFECT),
+        "difference_in_differences": _row_or_none(model.did),
         "held_against": list(model.did_against),
-        "placebo": None if placebo is None else _placebo_row(placebo),
-        "adjusted": [_mix_row(mix) for mix in model.mixes],
-        "newer_than_the_model": newer,
+        "placebo": None if model.placebo is None else _placebo_row(model.placebo),
+        "adjusted": list(map(_mix_row, model.mixes)),
         "notes": list(model.notes),
     }
 
@@ -351,12 +345,11 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
 def _placebo_row(placebo: PlaceboTable) -> dict[str, Any]:
     drops = []
     for drop in placebo.drops:
-        about = {
-            "last_day_before": date.fromordinal(drop.day).isoformat(),
-            "among": "seen" if drop.side == 0 else "unseen",
-        }
-        counts = _row(drop, "n_before=n_pre n_after=n_post drop=difference")
-        drops.append(about | (counts or {}))
+        row = _row(drop, n_pre="n_before", n_post="n_after", difference="drop")
+        day, side = row.pop("day"), row.pop("side")
+        row["last_day_before"] = date.fromordinal(day).isoformat()
+        row["among"] = "unseen" if side else "seen"
+        drops.append(row)
     return {
         "dates": len(placebo.drops),
         "at_least_as_large": placebo.at_least,
@@ -365,30 +358,35 @@ def _placebo_row(placebo: PlaceboTable) -> dict[str, Any]:
 
 
 def _mix_row(mix: Mix) -> dict[str, Any]:
-    row = {"by": mix.by, **asdict(mix.adjusted)}
+    row = {"by": mix.by, **_row(mix.adjusted, difference="drop")}
     strata = []
-    for name, (before, after) in zip(mix.strata, row.pop("strata"), strict=True):
+    for name, (before, after) in zip(mix.strata, mix.adjusted.strata, strict=True):
         strata.append({"stratum": name, "n_pre": before, "n_post": after})
-    row["drop"] = row.pop("difference")
-    row["ci_low"], row["ci_high"] = row.pop("low"), row.pop("high")
     return row | {"strata": strata}
 
 
 def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
     """Open book against closed, a row for each pair of runs."""
-    first, last = (
-        "model closed closed_template open open_template",
-        f"n difference {_INTERVAL} p p_holm few",
-    )
-    return [
-        {
-            **(_row(arm, first) or {}),
+    rows = []
+    for arm in arms:
+        row = {
+            "model": arm.model,
+            "closed": arm.pair.second,
+            "closed_template": arm.closed_template,
+            "open": arm.pair.first,
+            "open_template": arm.open_template,
             "cutoff": cutoff_row(arm.cutoff),
-            "fresh_only": arm.fresh,
-            "baseline": _row(arm.baseline, _MEAN),
-            "closed_book": _row(arm.closed_score, _MEAN),
-            "open_book": _row(arm.open_score, _MEAN),
-            **(_row(arm, last) or {}),
+            "fresh_only": arm.cutoff is not None,
+            "baseline": _row(arm.baseline),
+            "closed_book": _row(arm.closed_score),
+            "open_book": _row(arm.open_score),
+            "n": arm.pair.n,
+            "difference": arm.pair.difference,
+            "ci_low": arm.pair.low,
+            "ci_high": arm.pair.high,
+            "p": arm.p,
+            "p_holm": arm.p_holm,
+            "few": arm.few,
         }
-        for arm in arms
-    ]
+        rows.append(row)
+    return rows

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,11 +73,21 @@ def _rows(
 
 def cluster_counts(known: NDArray[np.bool_], clusters: Places | None) -> Places:
     """How many clusters have a known item, by column of `known` (items x columns); None: each item is its own."""
-    if clusters is None or not len(known):
-        return np.asarray(known.sum(axis=0))
+    return np.asarray(_by_cluster(np.logical_or, known, clusters).sum(axis=0))
+
+
+def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
+    """The sums of items by cluster: (clusters x columns); None: each item is its own."""
+    return np.asarray(_by_cluster(np.add, values, clusters))
+
+
+def _by_cluster(combine: np.ufunc, values: Any, clusters: Places | None) -> Any:
+    """The items of each cluster combined: (clusters x columns)."""
+    if clusters is None or not len(values):
+        return values
     order = np.argsort(clusters, kind="stable")
     starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
-    return np.asarray(np.logical_or.reduceat(known[order], starts, axis=0).sum(axis=0))
+    return combine.reduceat(values[order], starts, axis=0)
 
 
 def bootstrap_means(
@@ -193,15 +203,6 @@ def support(values: Floats, clusters: Places | None = None) -> Support:
     distance = np.where(low_half, np.abs(filled), np.where(known, 1 - filled, 0.0))
     sums = cluster_sums(distance, clusters)
     return support_of(sums, cluster_counts(known, clusters))
-
-
-def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
-    """The sums of items by cluster: (clusters x columns); None: each item is its own."""
-    if clusters is None or not len(values):
-        return values
-    order = np.argsort(clusters, kind="stable")
-    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
-    return np.asarray(np.add.reduceat(values[order], starts, axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,13 +342,12 @@ def pair_support(differences: Floats, clusters: Places | None = None) -> Support
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction, in the order given."""
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    corrected = [1.0] * len(p_values)
-    highest = 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, p_values[place] * (len(p_values) - rank)))
-        corrected[place] = highest
-    return corrected
+    values = np.array(p_values, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    stepped = values[order] * np.arange(len(values), 0, -1)
+    corrected = np.empty_like(values)
+    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
+    return list(map(float, corrected))
 
 
 @dataclass(frozen=True, slots=True)
@@ -451,27 +451,15 @@ def estimate(
 
 def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimate:
     """A value with the interval of its draws, where they give one."""
-    if clusters < LEAST_CLUSTERS:
-        return Estimate(
-            value,
-            None,
-            None,
-            n,
-            clusters,
-            f"{clusters} clusters are too few for an interval",
-        )
     bounds = interval(drawn)
     undefined = float(np.isnan(drawn).mean()) if len(drawn) else 1.0
-    if bounds is None or undefined > MOST_UNDEFINED:
-        return Estimate(
-            value,
-            None,
-            None,
-            n,
-            clusters,
-            f"not defined in {undefined:.0%} of the draws",
-        )
-    return Estimate(value, *bounds, n, clusters)
+    why = ""
+    if clusters < LEAST_CLUSTERS:
+        why = f"{clusters} clusters are too few for an interval"
+    elif undefined > MOST_UNDEFINED:
+        why = f"not defined in {undefined:.0%} of the draws"
+    low, high = (None, None) if why or bounds is None else bounds
+    return Estimate(value, low, high, n, clusters, why)
 
 
 def ratio_of(sums: Floats) -> Floats:

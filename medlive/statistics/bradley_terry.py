@@ -80,21 +80,13 @@ def drawn_elo(
 ) -> Floats:
     """(draws x models): the ratings in each draw of whole clusters, with replacement; of the matches' own, or of
     `clusters`, so that two sets of matches are drawn alike."""
-    names = {
-        cluster: place
-        for place, cluster in enumerate(
-            clusters or dict.fromkeys(m.cluster for m in matches)
-        )
-    }
-    by_cluster = np.zeros((len(names), models, models))
+    by_cluster: dict[int, list[Match]] = {cluster: [] for cluster in clusters}
     for match in matches:
-        by_cluster[names[match.cluster], match.first, match.second] += match.score
-        by_cluster[names[match.cluster], match.second, match.first] += 1 - match.score
-    flat = by_cluster.reshape(len(names), -1)
-    won = np.concatenate(
-        [weights @ flat for weights in weight_chunks(len(names), draws, seed)]
-    )
-    return elo(won.reshape(-1, models, models))
+        by_cluster.setdefault(match.cluster, []).append(match)
+    won = np.stack([points(own, models) for own in by_cluster.values()])
+    flat = won.reshape(len(won), -1)
+    drawn = [weights @ flat for weights in weight_chunks(len(won), draws, seed)]
+    return elo(np.concatenate(drawn).reshape(-1, models, models))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +103,19 @@ def ratings(
     matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0
 ) -> list[Rating | None]:
     """Each model's rating, in order; None for a model without a match, which moves no other's."""
-    played = sorted({place for m in matches for place in (m.first, m.second)})
-    among = [
-        replace(m, first=played.index(m.first), second=played.index(m.second))
-        for m in matches
-    ]
+    played = sorted(_matched(matches))
+    among = []
+    for match in matches:
+        first, second = played.index(match.first), played.index(match.second)
+        among.append(replace(match, first=first, second=second))
     values = elo(points(among, len(played)))
-    several = len({m.cluster for m in matches}) > 1
-    drawn = (
-        drawn_elo(among, len(played), draws=draws, seed=seed)
-        if several
-        else np.full((0, len(played)), np.nan)
-    )
+    drawn = np.full((0, len(played)), np.nan)
+    if len({match.cluster for match in matches}) > 1:
+        drawn = drawn_elo(among, len(played), draws=draws, seed=seed)
     found: list[Rating | None] = [None] * models
     for place, model in enumerate(played):
-        found[model] = Rating(
-            float(values[place]), *(interval(drawn[:, place]) or (None, None))
-        )
+        low, high = interval(drawn[:, place]) or (None, None)
+        found[model] = Rating(float(values[place]), low, high)
     return found
 
 
@@ -144,22 +132,22 @@ def rank_agreement(
     their ratings, and its 95 % interval over clusters, drawn alike for both; None where there is none."""
     common = sorted(_matched(first) & _matched(second))
     # Equal ratings differ by rounding.
-    value = of(
-        *(elo(points(side, models))[common].round(6) for side in (first, second))
+    first_elo, second_elo = (
+        elo(points(side, models))[common].round(6) for side in (first, second)
     )
+    value = of(first_elo, second_elo)
     clusters = dict.fromkeys(m.cluster for side in (first, second) for m in side)
     if value is None or len(clusters) < 2:
         return len(common), value, None, None
-    drawn = (
+    of_first, of_second = (
         drawn_elo(side, models, draws=draws, seed=seed, clusters=clusters)
         for side in (first, second)
     )
-    found = [
-        of(a, b)
-        for a, b in zip(*(one[:, common].round(6) for one in drawn), strict=True)
-    ]
-    bounds = interval(np.array([np.nan if one is None else one for one in found]))
-    return len(common), value, *(bounds or (None, None))
+    found = []
+    for a, b in zip(of_first, of_second, strict=True):
+        found.append(of(a[common].round(6), b[common].round(6)))
+    low, high = interval(np.array(found, dtype=np.float64)) or (None, None)
+    return len(common), value, low, high
 
 
 def _matched(matches: Iterable[Match]) -> set[int]:

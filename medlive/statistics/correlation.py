@@ -5,7 +5,6 @@ The p-values take items for independent, as the usual tests do; the intervals dr
 
 import math
 from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -25,9 +24,6 @@ from medlive.statistics.intervals import incomplete_beta
 
 LEAST: Final = 3
 """Fewer points lie on a line anyway."""
-
-_EXACT: Final = 33
-"""Up to this many items without ties Kendall's p is counted out; beyond, the normal law holds well."""
 
 _BLOCK: Final = 2_000_000
 _SWEEPS: Final = 1_000
@@ -52,8 +48,7 @@ class Correlation:
     low: float | None
     high: float | None
     p: float | None
-    """Two-sided, for none: Student's t for Pearson and Spearman; Kendall's own law, counted out for up to 33 items
-    without ties, else normal with the variance for ties."""
+    """Two-sided, for none, by Student's t; None for Kendall."""
     n: int
     clusters: int
     why: str = ""
@@ -78,25 +73,17 @@ def correlate(
     names = np.arange(len(first)) if clusters is None else np.asarray(clusters)
     groups, place = np.unique(names[both], return_inverse=True)
     k = len(groups)
-    if n < LEAST:
-        return Correlation(kind, None, None, None, None, n, k, f"{n} items are too few")
-    value = {Kind.PEARSON: pearson, Kind.SPEARMAN: spearman, Kind.KENDALL: kendall}[
-        kind
-    ](a, b)
+    value = _value(_DRAWN[kind], a, b)
     if value is None:
-        return Correlation(
-            kind, None, None, None, None, n, k, "one side is the same for every item"
-        )
-    p = kendall_p(a, b) if kind is Kind.KENDALL else pearson_p(value, n)
-    of_draws = {
-        Kind.PEARSON: _pearson_drawn,
-        Kind.SPEARMAN: _spearman_drawn,
-        Kind.KENDALL: _kendall_drawn,
-    }[kind]
-    drawn = np.concatenate(
-        [of_draws(a, b, w[:, place]) for w in weight_chunks(k, draws, seed)]
-    )
-    found = with_interval(value, drawn, n, k)
+        why = "one side is the same for every item"
+        if n < LEAST:
+            why = f"{n} items are too few"
+        return Correlation(kind, None, None, None, None, n, k, why)
+    drawn = []
+    for weights in weight_chunks(k, draws, seed):
+        drawn.append(_DRAWN[kind](a, b, weights[:, place]))
+    found = with_interval(value, np.concatenate(drawn), n, k)
+    p = None if kind is Kind.KENDALL else pearson_p(value, n)
     return Correlation(kind, value, found.low, found.high, p, n, k, found.why)
 
 
@@ -168,20 +155,6 @@ def spearman(first: Floats, second: Floats) -> float | None:
     return _value(_spearman_drawn, first, second)
 
 
-def pearson_matrix(values: Floats) -> tuple[tuple[float | None, ...], ...]:
-    """`pearson` of every pair of columns of (items x columns); 1 on the diagonal of a column that varies."""
-    columns = range(values.shape[1])
-    return tuple(
-        tuple(pearson(values[:, i], values[:, j]) for j in columns) for i in columns
-    )
-
-
-def jaccard(first: AbstractSet[object], second: AbstractSet[object]) -> float | None:
-    """|first ∩ second| / |first ∪ second|; None for two empty sets."""
-    union = len(first | second)
-    return len(first & second) / union if union else None
-
-
 def kendall(first: Floats, second: Floats) -> float | None:
     """Kendall's tau-b over the places where neither is NaN; None with fewer than three, or where one is
     constant."""
@@ -196,47 +169,6 @@ def _value(
         return None
     value = float(of_draws(first[both], second[both], np.ones((1, int(both.sum()))))[0])
     return None if math.isnan(value) else max(-1.0, min(1.0, value))
-
-
-def kendall_p(first: Floats, second: Floats) -> float:
-    """The two-sided p of tau-b under independence; both columns whole, at least three items, neither constant."""
-    n = len(first)
-    lead = round(float(_agreeing(first, second, np.ones((1, n)))[0]))
-    sizes = (
-        np.unique(column, return_counts=True)[1].astype(np.float64)
-        for column in (first, second)
-    )
-    ties_a, ties_b = (counts[counts > 1] for counts in sizes)
-    if n <= _EXACT and not len(ties_a) and not len(ties_b):
-        pairs = n * (n - 1) // 2
-        against = (pairs - lead) // 2
-        return _inversions_p(n, min(against, pairs - against))
-    m = n * (n - 1)
-    spread = m * (2 * n + 5) - sum(
-        float((t * (t - 1) * (2 * t + 5)).sum()) for t in (ties_a, ties_b)
-    )
-    tied = [float((t * (t - 1)).sum()) for t in (ties_a, ties_b)]
-    triples = [float((t * (t - 1) * (t - 2)).sum()) for t in (ties_a, ties_b)]
-    variance = (
-        spread / 18
-        + tied[0] * tied[1] / (2 * m)
-        + triples[0] * triples[1] / (9 * m * (n - 2))
-    )
-    return math.erfc(abs(lead) / math.sqrt(2 * variance))
-
-
-def _inversions_p(n: int, most: int) -> float:
-    """Twice the share of the orders of n that have at most so many inversions, 1 at most."""
-    ways = [1]
-    for size in range(2, n + 1):
-        longer = [0] * min(most + 1, len(ways) + size - 1)
-        window = 0
-        for place in range(len(longer)):
-            window += ways[place] if place < len(ways) else 0
-            window -= ways[place - size] if 0 <= place - size < len(ways) else 0
-            longer[place] = window
-        ways = longer
-    return min(1.0, 2 * sum(ways[: most + 1]) / math.factorial(n))
 
 
 def _pearson_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
@@ -308,3 +240,11 @@ def _kendall_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
     spread = np.sqrt(untied[0] * untied[1])
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(spread > 0, _agreeing(a, b, weights) / spread, np.nan)
+
+
+_DRAWN: Final = {
+    Kind.PEARSON: _pearson_drawn,
+    Kind.SPEARMAN: _spearman_drawn,
+    Kind.KENDALL: _kendall_drawn,
+}
+"""The correlation of each row of item weights."""

@@ -284,6 +284,7 @@ def all_(
     whole = Portfolio(
         tasks=tuple(tasks),
         tables=portfolio({task.task: task.figures for task in tasks}, sides),
+        overridden=tuple(overridden),
     )
     page = write_portfolio(whole, out)
     print_result(
@@ -378,22 +379,13 @@ def _report(
 def show_tables(
     tables: "Sequence[Table]", overridden: "Sequence[Objection]" = ()
 ) -> None:
-    """Print tables, each interval drawn as well, and in each title what was overridden."""
-    from medlive.charts import Interval, interval_lines
+    """Print tables, and in each title what was overridden."""
     from medlive.evaluation.protocols.model import format_cell
     from medlive.evaluation.scoring.refusals import marked
 
     for table in tables:
         rows = [list(map(format_cell, row)) for row in table.rows]
-        columns = list(table.columns)
-        drawn = []
-        for _, value, low, high in table.estimates:
-            drawn.append(None if value is None else Interval(value, low, high))
-        if drawn:
-            columns.append("95 % interval")
-            for row, line in zip(rows, interval_lines(drawn), strict=True):
-                row.append(line)
-        print_table(columns, rows, title=marked(table.title, overridden))
+        print_table(table.columns, rows, title=marked(table.title, overridden))
         if table.note:
             echo(table.note)
             echo()

@@ -494,15 +494,12 @@ def report(
     case_pages: Annotated[
         bool, Option("--case-pages/--no-case-pages", help="A page for each case.")
     ] = True,
-    png: Annotated[
-        bool,
-        Option("--png", help="Figures as PNG beside the SVG; needs the extra report."),
-    ] = False,
     errata: SignedErrata,
 ) -> None:
-    """Write a report of runs: pages to read offline, figures as SVG, and the numbers as JSON, CSV and TSV.
+    """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
 
-    index.html holds the figures and tables, cases.html a list of cases with filters, cases/ a page for each case.
+    index.html holds the tables, and figures where medlive[plot] is installed; cases.html is a list of cases with
+    filters, and cases/ has a page for each case.
     """
     from medlive.report.meta import read_meta
     from medlive.report.render import write_report
@@ -521,7 +518,6 @@ def report(
         metas=metas,
         portfolio=portfolio,
         case_pages=case_pages,
-        png=png,
     )
     echo(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
@@ -627,8 +623,6 @@ def _print(
             "lost",
             "placebos as large",
             "full % − post % (the paper's)",
-            "newer than the model %",
-            "n",
         ],
         map(_more_cells, known),
         title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
@@ -647,14 +641,14 @@ def _print(
             {
                 "model": lambda a: a.model,
                 "cases": lambda a: (
-                    "after the cutoff" if a.fresh else "all (cutoff unknown)"
+                    "after the cutoff" if a.cutoff else "all (cutoff unknown)"
                 ),
-                "n": lambda a: a.n,
+                "n": lambda a: a.pair.n,
                 "baseline %": lambda a: _percent(a.baseline.mean),
                 "closed book %": lambda a: _percent(a.closed_score.mean),
                 "open book %": lambda a: _percent(a.open_score.mean),
-                "difference": lambda a: _points(a.difference),
-                "95 % interval": _span,
+                "difference": lambda a: _points(a.pair.difference),
+                "95 % interval": lambda a: _span(a.pair),
                 "p (Holm)": lambda a: _p(a.p_holm),
             },
             dim=lambda a: a.few,
@@ -711,8 +705,6 @@ def _more_cells(m: "ModelContamination") -> list[Any]:
     rest = [
         m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
         m.paper and _points(m.paper.difference),
-        m.newer and _percent(m.newer.mean),
-        m.newer and m.newer.n,
     ]
     if m.few:
         return dimmed([m.label, *beyond, *adjusted, *rest])

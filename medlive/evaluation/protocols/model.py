@@ -57,26 +57,6 @@ class Table:
     note: str = ""
     """What a reader must know to read it: the source of the formula, what None stands for."""
 
-    @property
-    def estimates(self) -> list[tuple[str, float | None, float | None, float | None]]:
-        """Each row's label, value, low and high, where the columns low and high follow a value; else none."""
-        at = list(self.columns).index("low") - 1 if "low" in self.columns else 0
-        if at == 0:  # a level of difficulty
-            return []
-
-        def number(cell: Cell) -> float | None:
-            return None if cell is None or isinstance(cell, str) else float(cell)
-
-        return [
-            (
-                ", ".join(cell for cell in row[:at] if isinstance(cell, str)),
-                number(row[at]),
-                number(row[at + 1]),
-                number(row[at + 2]),
-            )
-            for row in self.rows
-        ]
-
 
 def format_cell(cell: Cell) -> str:
     """A cell for people."""

@@ -20,6 +20,7 @@ from medlive.evaluation.protocols.model import (
     Table,
     mean,
 )
+from medlive.evaluation.scoring.refusals import Objection
 from medlive.statistics.correlation import spearman
 
 PORTFOLIO: Final = "portfolio.json"
@@ -103,6 +104,8 @@ class Portfolio(BaseModel):
     tasks: tuple[TaskResults, ...]
     tables: tuple[Table, Table, Table, Table]
     """Figures, ranks, Spearman's rho of tasks, gaps."""
+    overridden: tuple[Objection, ...] = ()
+    """What was overridden to show the figures."""
 
     @property
     def models(self) -> list[str]:

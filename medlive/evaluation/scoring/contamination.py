@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from medlive.evaluation.asking.registry import EMPTY, Basis, Candidate, Cutoff, Registry
+from medlive.evaluation.asking.registry import EMPTY, Basis, Cutoff, Registry
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.scoring.estimates import FEW
@@ -20,6 +20,7 @@ from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import (
+    Comparison,
     Floats,
     bootstrap_means,
     compare,
@@ -79,21 +80,18 @@ class ModelContamination:
     label: str
     cutoff: Cutoff | None
     scored: int
-    undated: int
-    """Of those, cases without a date: on neither side."""
-    drop: Drop | None
-    p_holm: float | None
-    """The drop's p, corrected for the number of models that have one; None where a side is too small to tell."""
-    paper: PaperFigure | None
-    did: Effect | None
-    """Its advantage on cases that it may have seen, over models that cannot have seen them."""
-    did_against: tuple[str, ...]
-    placebo: PlaceboTable | None
-    mixes: tuple[Mix, ...]
-    newer: Mean | None
-    """On cases first released after the model; None if its dates are unknown."""
-    newer_than: date | None
     notes: tuple[str, ...]
+    undated: int = 0
+    """Of those scored, cases without a date: on neither side."""
+    drop: Drop | None = None
+    p_holm: float | None = None
+    """The drop's p, corrected for the number of models that have one; None where a side is too small to tell."""
+    paper: PaperFigure | None = None
+    did: Effect | None = None
+    """Its advantage on cases that it may have seen, over models that cannot have seen them."""
+    did_against: tuple[str, ...] = ()
+    placebo: PlaceboTable | None = None
+    mixes: tuple[Mix, ...] = ()
 
     @property
     def few(self) -> bool:
@@ -148,15 +146,15 @@ def contamination(
             f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
         )
     return ContaminationTable(
-        table.metric,
-        table.draws,
-        table.seed,
-        permutations,
-        tuple(found),
-        study.pooled(),
-        tuple(study.arms()),
-        registry.origin,
-        tuple(warnings),
+        metric=table.metric,
+        draws=table.draws,
+        seed=table.seed,
+        permutations=permutations,
+        models=tuple(found),
+        pooled=study.pooled(),
+        arms=tuple(study.arms()),
+        registry=registry.origin,
+        warnings=tuple(warnings),
     )
 
 
@@ -166,7 +164,7 @@ class _Study:
     def __init__(
         self, table: ScoreTable, registry: Registry, permutations: int
     ) -> None:
-        self._registry, self._permutations = registry, permutations
+        self._permutations = permutations
         self._labels = [model.label for model in table.models]
         self._infos = [model.run.run.info for model in table.models]
         self._cases, self._values = score_matrix(table)
@@ -193,26 +191,13 @@ class _Study:
     def model(self, column: int) -> ModelContamination:
         label, cutoff = self._labels[column], self._cutoffs[column]
         values, sides = self._values[:, column], self._sides[:, column]
-        newer, newer_than = self._newer(
-            values, self._registry.find(self._infos[column].model), cutoff
-        )
         scored = ~np.isnan(values)
         if cutoff is None:
             return ModelContamination(
-                label,
-                None,
-                int(scored.sum()),
-                0,
-                None,
-                None,
-                None,
-                None,
-                (),
-                None,
-                (),
-                newer,
-                newer_than,
-                ("the cutoff is unknown",),
+                label=label,
+                cutoff=None,
+                scored=int(scored.sum()),
+                notes=("the cutoff is unknown",),
             )
         sizes = [int((scored & (sides == side)).sum()) for side in (0, 1)]
         enough = min(sizes) >= FEW
@@ -234,20 +219,17 @@ class _Study:
                 "no other model has an earlier cutoff: no comparison of the drop"
             )
         return ModelContamination(
-            label,
-            cutoff,
-            int(scored.sum()),
-            undated,
-            found,
-            None,
-            self._paper(values, sides),
-            effect,
-            against,
-            self._placebo(values, sides, cutoff, found),
-            tuple(self._mixes(column)) if found.difference is not None else (),
-            newer,
-            newer_than,
-            tuple(notes),
+            label=label,
+            cutoff=cutoff,
+            scored=int(scored.sum()),
+            undated=undated,
+            drop=found,
+            paper=self._paper(values, sides),
+            did=effect,
+            did_against=against,
+            placebo=self._placebo(values, sides, cutoff, found),
+            mixes=tuple(self._mixes(column)) if found.difference is not None else (),
+            notes=tuple(notes),
         )
 
     def _paper(self, values: Floats, sides: Sides) -> PaperFigure:
@@ -355,27 +337,6 @@ class _Study:
             for third in thirds
         ]
 
-    def _newer(
-        self, values: Floats, candidate: Candidate | None, cutoff: Cutoff | None
-    ) -> tuple[Mean | None, date | None]:
-        """On cases whose first release came after the model's own, or else after its cutoff."""
-        than = (
-            candidate.released
-            if candidate and candidate.released
-            else cutoff.day
-            if cutoff
-            else None
-        )
-        if than is None:
-            return None, None
-        weeks = [_release_day(case.first_release) for case in self._cases]
-        newer = np.array(
-            [week is not None and week > than for week in weeks], dtype=np.bool_
-        )
-        own = np.where(newer, values, np.nan)
-        drawn = bootstrap_means(own[:, None], **self._how)[:, 0]
-        return mean_of(own, drawn, self._how["clusters"]), than
-
     def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""
         for raw, info in enumerate(self._infos):
@@ -410,49 +371,30 @@ def _month_end(day: date) -> date:
     return day.replace(day=calendar.monthrange(day.year, day.month)[1])
 
 
-def _release_day(version: str | None) -> date | None:
-    """The first day of a release's week; None for a version that names none."""
-    try:
-        return (
-            date.fromisocalendar(int(version[:4]), int(version[6:8]), 1)
-            if version
-            else None
-        )
-    except ValueError:
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class BookArm:
     """One model with and without evidence."""
 
     model: str
-    closed: str
-    """The run's label, as for `open`."""
+    pair: Comparison
+    """The open run against the closed, on the cases that both are scored on: those after the cutoff, where it is
+    known."""
     closed_template: str
-    open: str
     open_template: str
     cutoff: Cutoff | None
-    fresh: bool
-    """Whether only cases after the cutoff are compared; False if the cutoff is unknown."""
     baseline: Mean
     """Closed book on all of its cases."""
     closed_score: Mean
     open_score: Mean
-    n: int
-    """The cases compared: fresh where `fresh`, and scored in both runs."""
-    difference: float | None
-    low: float | None
-    high: float | None
     p: float | None
-    """Two-sided, of the paired difference; None with fewer than 30 cases."""
-    p_holm: float | None
+    """The pair's; None with fewer than 30 cases."""
+    p_holm: float | None = None
     """Corrected for the number of arms that have one."""
 
     @property
     def few(self) -> bool:
         """Whether n is too small to be read as a result."""
-        return self.n < FEW
+        return self.pair.n < FEW
 
 
 def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, ...]:
@@ -491,28 +433,19 @@ def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> 
         "seed": table.seed,
         "clusters": cluster_numbers(cases),
     }
-    (pair,) = compare(["open", "closed"], np.stack([second, first], axis=1), **how)
-    baseline, of_closed_book, of_open_book = (
-        _mean(column, table, how) for column in (columns[0], first, second)
-    )
     of_open, of_closed = table.models[opened], table.models[closed]
+    labels = [of_open.label, of_closed.label]
+    (pair,) = compare(labels, np.stack([second, first], axis=1), **how)
     return BookArm(
-        of_open.run.run.info.model,
-        of_closed.label,
-        of_closed.run.run.info.template.name,
-        of_open.label,
-        of_open.run.run.info.template.name,
-        cutoff,
-        cutoff is not None,
-        baseline,
-        of_closed_book,
-        of_open_book,
-        pair.n,
-        pair.difference,
-        pair.low,
-        pair.high,
-        pair.p if pair.n >= FEW else None,
-        None,
+        model=of_open.run.run.info.model,
+        pair=pair,
+        closed_template=of_closed.run.run.info.template.name,
+        open_template=of_open.run.run.info.template.name,
+        cutoff=cutoff,
+        baseline=_mean(columns[0], table, how),
+        closed_score=_mean(first, table, how),
+        open_score=_mean(second, table, how),
+        p=pair.p if pair.n >= FEW else None,
     )
 
 

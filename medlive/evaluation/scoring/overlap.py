@@ -7,14 +7,14 @@ from typing import Final
 import numpy as np
 
 from medlive.evaluation.scoring.score import SLICES, ScoreTable, score_matrix
-from medlive.statistics.correlation import jaccard, pearson_matrix
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.correlation import LEAST as LEAST_MODELS
 
 WORST: Final = 100
 """How many of its lowest cases a model's worst are."""
 LEAST: Final = 5
 """Profiles leave out slices in which any model has fewer scores."""
-
-Matrix = tuple[tuple[float | None, ...], ...]
+_FLAT: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +22,35 @@ class Profiles:
     """Models' mean scores over a kind of slice, and how alike its values are."""
 
     kind: str
-    values: tuple[str, ...]
+    values: list[str]
     """The slices that count: every model has `LEAST` scores there."""
-    left_out: tuple[str, ...]
-    labels: tuple[str, ...]
+    left_out: list[str]
+    labels: list[str]
     """The models, in the table's order."""
-    means: Matrix
-    between_values: Matrix
-    """Pearson's r over the models; None for fewer than three of them, or where a value's means are all alike."""
+    means: Floats
+    """(values x models)"""
+    between_values: Floats
+    """Pearson's r over the models; NaN for fewer than three of them, or where a value's means are all alike."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorstCases:
     """The lowest cases of each model, of those that every model has a score for, and how far they are shared."""
 
-    labels: tuple[str, ...]
     k: int
     """How many were taken of each: `WORST`, or half of the common cases where that is fewer."""
     common: int
-    cases: Mapping[str, tuple[str, ...]]
+    cases: Mapping[str, list[str]]
     """Label → case ids, the lowest first, equal scores by id."""
     tied: Mapping[str, int]
     """Label → how many of the k were chosen by id alone, of equals with some left outside; 0 where none is."""
-    jaccard: Matrix
-    by_chance: float | None
-    """What two sets of k drawn at random from the common cases would share, about: k / (2·common - k)."""
+    jaccard: Floats
+    """|a ∩ b| / |a ∪ b| of the models' cases, in the table's order; NaN without any."""
+
+    @property
+    def by_chance(self) -> float:
+        """What two sets of k drawn at random from the common cases would share, about."""
+        return self.k / (2 * self.common - self.k)
 
 
 def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
@@ -56,18 +60,26 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     for row, case in enumerate(cases):
         if (value := SLICES[kind](case)) is not None:
             rows.setdefault(value, []).append(row)
-    kept: list[str] = []
+    means: dict[str, Floats] = {}
     left_out: list[str] = []
     for value in sorted(rows):
-        scored = (~np.isnan(scores[rows[value]])).sum(axis=0)
-        (kept if (scored >= LEAST).all() else left_out).append(value)
-    means = np.array(
-        [np.nanmean(scores[rows[value]], axis=0) for value in kept]
-    ).reshape(len(kept), scores.shape[1])
-    labels = tuple(model.label for model in table.models)
-    shown = tuple(tuple(float(x) for x in row) for row in means)
+        own = scores[rows[value]]
+        if ((~np.isnan(own)).sum(axis=0) >= LEAST).all():
+            means[value] = np.nanmean(own, axis=0)
+        else:
+            left_out.append(value)
+    columns = np.array(list(means.values())).reshape(len(means), scores.shape[1])
+    between = np.full((len(means), len(means)), np.nan)
+    varied = np.flatnonzero(np.ptp(columns, axis=1) > _FLAT)
+    if len(varied) and scores.shape[1] >= LEAST_MODELS:
+        between[np.ix_(varied, varied)] = np.corrcoef(columns[varied])
     return Profiles(
-        kind, tuple(kept), tuple(left_out), labels, shown, pearson_matrix(means.T)
+        kind=kind,
+        values=list(means),
+        left_out=left_out,
+        labels=[model.label for model in table.models],
+        means=columns,
+        between_values=between,
     )
 
 
@@ -78,26 +90,22 @@ def worst_cases(table: ScoreTable) -> WorstCases:
     would overlap by being all of them.
     """
     cases, scores = score_matrix(table)
-    common = np.flatnonzero(~np.isnan(scores).any(axis=1))
-    k = min(WORST, len(common) // 2)
-    found: dict[str, tuple[str, ...]] = {}
+    common = ~np.isnan(scores).any(axis=1)
+    scores = scores[common]
+    ids = np.array([case.case_id for case in cases])[common]
+    k = min(WORST, len(ids) // 2)
+    worst: dict[str, list[str]] = {}
     tied: dict[str, int] = {}
-    for label, column in zip(
-        (model.label for model in table.models), scores.T, strict=True
-    ):
-        order = sorted(common, key=lambda row: (column[row], cases[row].case_id))
-        found[label] = tuple(cases[row].case_id for row in order[:k])
-        edges = [row for row in order if k and column[row] == column[order[k - 1]]]
-        inside = sum(1 for row in edges if row in order[:k])
-        tied[label] = inside if inside < len(edges) else 0
-    sets = [frozenset(ids) for ids in found.values()]
-    shared = tuple(tuple(jaccard(a, b) for b in sets) for a in sets)
-    return WorstCases(
-        tuple(found),
-        k,
-        len(common),
-        found,
-        tied,
-        shared,
-        k / (2 * len(common) - k) if k else None,
-    )
+    chosen = np.zeros((len(table.models), len(ids)))
+    for place, model in enumerate(table.models):
+        column = scores[:, place]
+        lowest = np.lexsort((ids, column))[:k]
+        chosen[place, lowest] = 1
+        worst[model.label] = ids[lowest].tolist()
+        equals = column == column[lowest].max(initial=-np.inf)
+        inside = int(equals[lowest].sum())
+        tied[model.label] = inside if inside < equals.sum() else 0
+    shared = chosen @ chosen.T
+    with np.errstate(invalid="ignore"):
+        jaccard = shared / (2 * k - shared)
+    return WorstCases(k=k, common=len(ids), cases=worst, tied=tied, jaccard=jaccard)

@@ -4,13 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from markupsafe import Markup
-
-from medlive.charts import WIDTH, Bar, Group, bars
 from medlive.evaluation.model import Origin
 from medlive.evaluation.runs.folder import GRADES, grades_of
 from medlive.evaluation.scoring.score import ModelScore
-from medlive.report.html import Section, missing, render, row_of, soft
+from medlive.report.html import Section, missing, soft
 from medlive.report.model import Report
 
 _CAPTION: Final = (
@@ -84,34 +81,11 @@ def costs(report: Report) -> Section:
     """The section."""
     rows = []
     any_calls = False
-    tokens: list[Bar] = []
-    dollars: list[Bar] = []
     for model in report.models:
         answers, verdicts = _answers(model), _verdicts(model)
         rows.append((model.label, answers, verdicts))
         any_calls = any_calls or bool(answers.calls or (verdicts and verdicts.calls))
-        if answers.output_tokens is not None:
-            each = answers.output_tokens / answers.calls
-            tokens.append(Bar(model.label, each, f"{each:,.0f}"))
-        if answers.usd is not None:
-            hundred = 100 * answers.usd / answers.of
-            dollars.append(Bar(model.label, hundred, f"{hundred:,.3f}"))
     if not any_calls:
         return Section("costs", "Cost and tokens", [missing(_NONE)])
-    figures = [
-        *_bars(report, "tokens", "Output tokens an answer", tokens),
-        *_bars(report, "dollars", "US dollars for 100 answers", dollars),
-    ]
-    table = render("costs.html", rows=rows)
-    return Section("costs", "Cost and tokens", [soft(_CAPTION), row_of(figures), table])
-
-
-def _bars(report: Report, name: str, title: str, values: list[Bar]) -> list[Markup]:
-    """The figure; none without values."""
-    if not values:
-        return []
-    frame = report.frame(title, "A bar for each model whose figures are known.")
-    figure = report.figures.add(
-        name, frame, lambda frame: bars(frame, [Group("", values)]), width=WIDTH
-    )
-    return [figure]
+    table = report.render("costs.html", rows=rows)
+    return Section("costs", "Cost and tokens", [soft(_CAPTION), table])

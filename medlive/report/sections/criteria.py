@@ -1,25 +1,20 @@
 """Which criteria are met: by axis and theme, the least met of all, and errors by axis (LiveMedBench, Table 3)."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from markupsafe import Markup
-
-from medlive.charts import Cell
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
-from medlive.evaluation.scoring.score import FEW
-from medlive.report.html import Section, missing, render, soft
+from medlive.report.html import Section, missing, soft
 from medlive.report.model import Report
-from medlive.report.sections.slices import heat_map
 
 MOST_LISTED: Final = 10
 """Criteria that the table of each kind lists."""
 _NONE: Final = "No criterion is graded: nothing is known of what is met."
 _CAPTION: Final = (
-    "Share of the graded positive criteria that are met, in %; in brackets: the most that a model was graded on; "
-    f"dashed: fewer than {FEW}. No interval: errors by axis have theirs, over cases."
+    "Share of the graded positive criteria that are met, in %. No interval: errors by axis have theirs, over "
+    "cases."
 )
 
 
@@ -87,40 +82,15 @@ def criteria(report: Report) -> Section:
     rated = met_by_criterion(report)
     if not rated:
         return Section("criteria", "Criteria", [missing(_NONE)])
-    kinds = met_by_kind(report)
-    figure = Markup()
-    if kinds:
-        labels = [
-            f"{name} ({max(c.graded for c in counts.values())})"
-            for name, counts in kinds.items()
-        ]
-        grid = [
-            [_cell(counts, k) for k in range(len(report.models))]
-            for counts in kinds.values()
-        ]
-        figure = soft(_CAPTION) + heat_map(
-            report, "criteria", "Share of positive criteria met", _CAPTION, labels, grid
-        )
-    lists = render(
+    lists = report.render(
         "criteria.html",
-        report=report,
         least=_least_met(rated),
         harms=_most_met(rated),
-        kinds=kinds,
+        kinds=met_by_kind(report),
         rated=rated,
     )
-    return Section(
-        "criteria", "Criteria", [figure, lists, render("axes.html", report=report)]
-    )
-
-
-def _cell(counts: Mapping[int, Count], place: int) -> Cell:
-    if (count := counts.get(place)) is None:
-        return Cell(None)
-    text, of = f"{100 * count.share:.0f}", f"{count.met} of {count.graded}"
-    return Cell(
-        count.share, text, f"{text} ({of})", f"{text} %, {of}", count.graded < FEW
-    )
+    parts = [soft(_CAPTION), lists, report.render("axes.html")]
+    return Section("criteria", "Criteria", parts)
 
 
 def _least_met(rated: list[Rated]) -> list[Rated]:

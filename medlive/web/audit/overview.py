@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from medlive.charts.bars import Bar, Group, bars, columns
-from medlive.charts.drawing import Frame
+from medlive.charts import Bar, Frame, Group, bars, columns
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
 from medlive.db.audit.listing import week_bounds

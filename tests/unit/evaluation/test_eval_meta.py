@@ -25,6 +25,7 @@ from medlive.evaluation.grading.repeats import repeat_run
 from medlive.evaluation.model import Answer, AnswerState, Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Reply, Request
+from medlive.report.meta import MetaFile
 from medlive.statistics.correlation import kendall, pearson, pearson_p, spearman
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
 from tests.unit.evaluation.conftest import AT, Judge, down, make_cases, reply, verdict
@@ -150,7 +151,9 @@ def test_criteria_are_counted_and_figures_are_their_formulas(found: Meta) -> Non
     )
     assert len(criteria.people) == 3
     assert (
-        json.loads(json.dumps(found.as_json(), allow_nan=False))["format"]
+        MetaFile.model_validate_json(
+            json.dumps(found.as_json(), allow_nan=False)
+        ).format
         == "medlive-meta"
     )
 

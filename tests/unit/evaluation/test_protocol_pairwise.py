@@ -208,12 +208,13 @@ async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
     assert [row[2] for row in agreement.rows] == ["Kendall", "Spearman"]
     assert agreement.rows[0][3] == pytest.approx((3 - 2) / np.sqrt(5 * 6), abs=1e-9)
     assert agreement.rows[1][3] == pytest.approx(1 / np.sqrt(90), abs=1e-9)
-    for _, value, low, high in by_judge.estimates + agreement.estimates:
-        assert low is not None
-        assert low - 1e-6 <= value <= high + 1e-6
+    for table in (by_judge, agreement):
+        at = list(table.columns).index("low")
+        for row in table.rows:
+            value, low, high = row[at - 1 : at + 2]
+            assert low - 1e-6 <= value <= high + 1e-6
     show_tables(both.tables)
-    text = capsys.readouterr().out
-    assert len([line for line in text.splitlines() if "●" in line]) == 4 + 8 + 2
+    assert "judge-2" in capsys.readouterr().out
     one, two = (await play(ALL, stuff, tmp_path, Judge(by_skill))).figures, both.figures
     assert one == two  # whoever asked last
 

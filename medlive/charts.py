@@ -1,0 +1,373 @@
+"""Charts as SVG text: bars, columns and histograms, for a snapshot's card and the pages of the audit.
+
+The same values make the same bytes on every machine: no clock, no font is measured, no script, nothing fetched.
+Every chart brings its own background, in light and in dark where the viewer says which, so that it reads on any
+page. It is 440 units wide, so that its text is still about 10 px where a telephone shows it on 328 px. The numbers
+stand beside or on the marks, and in `<desc>` for who hears the chart instead of seeing it.
+"""
+
+import hashlib
+import html
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+WIDTH: Final = 440
+"""Units of a chart; at its natural size one is a pixel."""
+_PAD: Final = 14
+_INNER: Final = WIDTH - 2 * _PAD
+_SIZE: Final = 14
+_SMALL: Final = 12
+_ROW: Final = 23
+_MOST_VALUES: Final = 120
+"""How many values `<desc>` tells; a chart with more says how many it leaves out."""
+_MOST_TEXT: Final = 300
+"""Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
+_MOST_NOTE: Final = 1_500
+"""The same for the note under a chart, which says what its figures rest on."""
+_MOST_BINS: Final = 30
+"""Columns of a histogram."""
+
+# The families that hold Chinese on the usual systems come after each system's own face.
+_STYLE: Final = (
+    ".mc{font-family:system-ui,-apple-system,'Segoe UI','Noto Sans','PingFang SC','Hiragino Sans GB',"
+    "'Microsoft YaHei','Noto Sans CJK SC','WenQuanYi Micro Hei',sans-serif;"
+    "font-size:14px;max-width:100%;height:auto}"
+    ".mc-p{fill:#fff;stroke:#d0d7de}.mc text{fill:#1f2328}.mc .mc-m{fill:#59636e}.mc-s{font-size:12px}"
+    ".mc-h{font-size:16px;font-weight:600}.mc-b{font-weight:600}.mc-g{stroke:#d8dee4}.mc-t{fill:#eaeef2}"
+    ".mc-0{fill:#2166ac}.mc-1{fill:#b35806}.mc-2{fill:#1b7837}.mc-3{fill:#8e3b8c}.mc-4{fill:#7a6a00}.mc-5{fill:#5f6b76}"
+    "@media (prefers-color-scheme:dark){.mc-p{fill:#161b22;stroke:#3d444d}.mc text{fill:#e6edf3}"
+    ".mc .mc-m{fill:#9da7b3}.mc-g{stroke:#3d444d}.mc-t{fill:#2a313c}.mc-0{fill:#6cb0f0}.mc-1{fill:#f0a35e}"
+    ".mc-2{fill:#7cc68d}.mc-3{fill:#d59ad3}.mc-4{fill:#d6c34a}.mc-5{fill:#aab4bf}}"
+)
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""What XML cannot hold, and what turns a line's direction or breaks it."""
+
+# Widths in thousandths of the size, those of the widest of the usual faces; whatever is not listed takes 640.
+_WIDTHS: Final = {
+    **dict.fromkeys("ijlI.,:;'|! ", 320),
+    **dict.fromkeys("frt()[]-/\\", 410),
+    **dict.fromkeys("cksvxyz", 600),
+    **dict.fromkeys("mwMW@%", 970),
+    **dict.fromkeys("+=<>~", 840),
+    **dict.fromkeys("ABCDEFGHKLNOPQRSTUVXYZ&", 740),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a chart says of itself."""
+
+    title: str
+    description: str  # One sentence for `<desc>`; the values are added to it
+    metadata: str = ""  # Kept in `<metadata>`; not shown
+    note: str = ""  # A line under the chart
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One labelled value, not negative; `text` is how it is written, the value itself where it is empty."""
+
+    label: str
+    value: float
+    text: str = ""
+
+    @property
+    def written(self) -> str:
+        """The value as the chart writes it."""
+        return self.text or number(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Bars under one heading; an empty heading takes no room. All groups of a chart share one scale."""
+
+    heading: str
+    bars: Sequence[Bar]
+
+
+def number(value: float) -> str:
+    """A number for people: `1,568`, `0.472`."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}"
+
+
+def plain(text: str, most: int = _MOST_TEXT) -> str:
+    """A text on one line, as XML may hold it: other characters become U+FFFD, line ends and tabs a space.
+
+    One of more than `most` characters is cut, and ends in an ellipsis.
+    """
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    text = re.sub(r"[\t\r\n]+", " ", text)
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def bars(frame: Frame, groups: Sequence[Group]) -> str:
+    """Horizontal bars, their values behind them and their labels before them, or above where those are long."""
+    every = [bar for group in groups for bar in group.bars]
+    out = _Drawing(frame, every)
+    if not every:
+        return out.empty()
+    most = max(bar.value for bar in every)
+    behind = max(_width(bar.written, _SIZE) for bar in every) + 8
+    before = max(_width(bar.label, _SIZE) for bar in every) + 8
+    beside = _INNER - before - behind >= _INNER / 4
+    left = _PAD + before if beside else _PAD
+    span = WIDTH - _PAD - behind - left
+    for group in groups:
+        if group.heading:
+            out.heading(group.heading)
+        for bar in group.bars:
+            if beside:
+                out.text(_PAD, out.y + 16, bar.label, room=before)
+            else:
+                out.y += 19
+                out.text(_PAD, out.y, bar.label, room=_INNER)
+            out.tooltip(bar)
+            out.rect(left, out.y + 5, span, 13, "mc-t")
+            out.rect(left, out.y + 5, _share(bar.value, most) * span, 13, "mc-0")
+            out.end()
+            out.text(WIDTH - _PAD, out.y + 16, bar.written, anchor="end")
+            out.y += _ROW
+        out.y += 6
+    return out.svg()
+
+
+def columns(frame: Frame, values: Sequence[Bar], *, gap: float = 0.25) -> str:
+    """Upright columns in the order given, such as months; labels under as many of them as there is room for.
+
+    `gap`: the share of a column's room that stays empty.
+    """
+    out = _Drawing(frame, values)
+    if not values:
+        return out.empty()
+    most = max(bar.value for bar in values)
+    step = _tick_step(most)
+    top = max(step, math.ceil(most / step) * step)
+    ticks = [step * k for k in range(round(top / step) + 1)]
+    left = _PAD + max(_width(number(tick), _SMALL) for tick in ticks) + 6
+    tall, upper = 170.0, out.y + 18
+    for tick in ticks:
+        at = upper + tall * (1 - tick / top)
+        out.grid_line(left, WIDTH - _PAD, at)
+        out.text(left - 6, at + 4, number(tick), anchor="end", classes="mc-m mc-s")
+    pitch = (WIDTH - _PAD - left) / len(values)
+    # A lone column would fill the whole width and look like a background.
+    wide = min(pitch * (1 - gap), 48.0)
+    labels = [_fit(plain(bar.label), WIDTH / 2, _SMALL) for bar in values]
+    widest = max(_width(label, _SMALL) for label in labels) + 8
+    every = max(1, math.ceil(widest / pitch))
+    valued = all(_width(bar.written, _SMALL) + 2 <= pitch for bar in values)
+    free = 0.0
+    for place, (bar, label) in enumerate(zip(values, labels, strict=True)):
+        middle = left + pitch * (place + 0.5)
+        high = _share(bar.value, top) * tall
+        upper_end = upper + tall - high
+        out.tooltip(bar)
+        out.rect(middle - wide / 2, upper_end, wide, high, "mc-0")
+        out.end()
+        if valued and bar.value:
+            out.text(
+                middle, upper_end - 4, bar.written, anchor="middle", classes="mc-s"
+            )
+        half = _width(label, _SMALL) / 2
+        # The first and last labels would otherwise run over the edge of a narrow column.
+        at = min(max(middle, _PAD + half), WIDTH - _PAD - half)
+        if place % every == 0 and at - half >= free:
+            out.text(at, upper + tall + 17, label, anchor="middle", classes="mc-m mc-s")
+            free = at + half + 4
+    out.y = upper + tall + 26
+    return out.svg()
+
+
+def histogram(frame: Frame, counts: Mapping[int, int]) -> str:
+    """How often each whole number occurs, the ones between that do not occur included.
+
+    Where the numbers span more than 30, neighbours share a column, which its label then says (`0-9`).
+    """
+    if not counts:
+        return columns(frame, ())
+    low, high = min(counts), max(counts)
+    wide = _bin_width(high - low + 1)
+    start = low if wide == 1 else low // wide * wide
+    tally = dict.fromkeys(range(start, high + 1, wide), 0)
+    for value, count in counts.items():
+        tally[start + (value - start) // wide * wide] += count
+    values = []
+    for first, count in tally.items():
+        label = str(first) if wide == 1 else f"{first}-{first + wide - 1}"
+        values.append(Bar(label, count))
+    return columns(frame, values, gap=0.08)
+
+
+def _share(value: float, most: float) -> float:
+    return value / most if most > 0 else 0.0
+
+
+def _tick_step(most: float) -> float:
+    """A round distance between grid lines, so that about four of them reach `most`; in whole numbers."""
+    if most <= 4:
+        return 1.0
+    size = 10.0 ** math.floor(math.log10(most / 4))
+    return next(size * k for k in (1, 2, 2.5, 5, 10) if size * k * 4 >= most)
+
+
+def _bin_width(span: int) -> int:
+    """The smallest of 1, 2, 5, 10, 20, … by which `span` makes few enough parts."""
+    if span <= _MOST_BINS:
+        return 1
+    size = 1
+    while True:
+        for step in (size, 2 * size, 5 * size):
+            if math.ceil(span / step) < _MOST_BINS:
+                return step
+        size *= 10
+
+
+def _width(text: str, size: int) -> float:
+    """About how wide a text is drawn: from a small table, since the viewer's font is not known here."""
+    # By code point and not by Unicode's tables, which differ between versions of Python.
+    whole = 0
+    for character in plain(text):
+        wide = ord(character) >= 0x1100
+        whole += 1000 if wide else _WIDTHS.get(character, 640)
+    return whole * size / 1000
+
+
+def _fit(text: str, room: float, size: int) -> str:
+    if _width(text, size) <= room:
+        return text
+    while text and _width(text + "…", size) > room:
+        text = text[:-1]
+    return text.rstrip() + "…"
+
+
+def _wrap(text: str, size: int) -> list[str]:
+    """A text as lines that fit, broken at spaces; a word that no line holds is cut."""
+    rows: list[str] = []
+    for word in text.split():
+        longer = f"{rows[-1]} {word}" if rows else word
+        if rows and _width(longer, size) <= _INNER:
+            rows[-1] = longer
+        else:
+            rows.append(_fit(word, _INNER, size))
+    return rows
+
+
+def _escape(text: str) -> str:
+    """A text for an element's content or an attribute in double quotes."""
+    return html.escape(text, quote=False).replace('"', "&quot;")
+
+
+def _unit(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+class _Drawing:
+    """SVG as it is put together from the top down; `y` is where the next thing may begin."""
+
+    def __init__(self, frame: Frame, values: Sequence[Bar]) -> None:
+        self._frame, self._values = frame, values
+        self._parts: list[str] = []
+        self.y = 12.0
+        # As if of 19 units: bold text is wider than the table's.
+        for row in _wrap(plain(frame.title), 19):
+            self.y += 21
+            self.text(_PAD, self.y - 4, row, classes="mc-h")
+        self.y += 8
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        *,
+        anchor: str = "",
+        classes: str = "",
+        room: float | None = None,
+    ) -> None:
+        """Write a text on one line, cut with an ellipsis where it is wider than `room`."""
+        shown = plain(text) if room is None else _fit(plain(text), room, _SIZE)
+        more = f' text-anchor="{anchor}"' if anchor else ""
+        if classes:
+            more += f' class="{classes}"'
+        self._parts.append(
+            f'<text x="{_unit(x)}" y="{_unit(y)}"{more}>{_escape(shown)}</text>'
+        )
+
+    def rect(self, x: float, y: float, wide: float, high: float, classes: str) -> None:
+        """Draw a mark; one of no size is left out, one that would be too thin to see is a unit wide."""
+        if wide > 0 and high > 0:
+            size = f'width="{_unit(max(wide, 1.0))}" height="{_unit(max(high, 1.0))}"'
+            self._parts.append(
+                f'<rect x="{_unit(x)}" y="{_unit(y)}" {size} class="{classes}"/>'
+            )
+
+    def grid_line(self, left: float, right: float, y: float) -> None:
+        """Draw a line of the grid."""
+        at = _unit(y)
+        self._parts.append(
+            f'<line x1="{_unit(left)}" y1="{at}" x2="{_unit(right)}" y2="{at}" class="mc-g"/>'
+        )
+
+    def tooltip(self, bar: Bar) -> None:
+        """Begin a group of marks that says a value to who points at it; `end` closes it."""
+        text = plain(f"{bar.label}: {bar.written}")
+        self._parts.append(f"<g><title>{_escape(text)}</title>")
+
+    def end(self) -> None:
+        """Close what `tooltip` began."""
+        self._parts.append("</g>")
+
+    def heading(self, text: str) -> None:
+        """Write the heading of a group."""
+        self.y += 17
+        # Bold text is wider than the table's.
+        self.text(_PAD, self.y, text, classes="mc-b", room=0.9 * _INNER)
+        self.y += 4
+
+    def empty(self) -> str:
+        """The whole file of a chart without values, which says so."""
+        self.y += 18
+        self.text(_PAD, self.y, "no data", classes="mc-m")
+        self.y += 10
+        return self.svg()
+
+    def svg(self) -> str:
+        """The whole file, with a line end."""
+        for row in _wrap(plain(self._frame.note, _MOST_NOTE), _SMALL):
+            self.y += 16
+            self.text(_PAD, self.y, row, classes="mc-m mc-s")
+        tall = math.ceil(self.y + 12)
+        title = _escape(plain(self._frame.title))
+        metadata = _escape(plain(self._frame.metadata))
+        described = _escape(self._description())
+        # Two charts on one page must not share the ids that name and describe them.
+        mark = hashlib.sha256(f"{title}\n{described}".encode()).hexdigest()[:12]
+        lines = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="mc" role="img" aria-labelledby="t{mark} d{mark}" '
+            f'width="{WIDTH}" height="{tall}" viewBox="0 0 {WIDTH} {tall}">',
+            f'<title id="t{mark}">{title}</title>',
+            f'<desc id="d{mark}">{described}</desc>',
+            *([f"<metadata>{metadata}</metadata>"] if metadata else []),
+            f"<style>{_STYLE}</style>",
+            f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{tall - 1}" rx="6" class="mc-p"/>',
+            *self._parts,
+            "</svg>\n",
+        ]
+        return "\n".join(lines)
+
+    def _description(self) -> str:
+        text = plain(self._frame.description)
+        if not self._values:
+            return text
+        values = []
+        for bar in self._values[:_MOST_VALUES]:
+            values.append(f"{plain(bar.label)}: {plain(bar.written)}")
+        if len(self._values) > _MOST_VALUES:
+            values.append(f"and {len(self._values) - _MOST_VALUES} more")
+        return f"{text} {'; '.join(values)}."

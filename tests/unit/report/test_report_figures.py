@@ -1,0 +1,59 @@
+"""The report's figures where matplotlib is installed: images that run nothing, with any name, the same bytes."""
+
+import base64
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from medlive.evaluation.asking.registry import load_registry
+from medlive.evaluation.scoring.refusals import EVERYTHING
+from medlive.evaluation.scoring.score import load_graded, score_runs
+from medlive.report.render import write_report
+from tests.support.runs import made_cases, made_run
+
+EVIL = "$\\frac</text><script>x</script>\x00\u202e 心" + "-long" * 30
+CUTOFF = {"cutoff": "2025-02", "cutoff_source": "card", "confidence": "stated"}
+
+
+@pytest.fixture(autouse=True)
+def no_figures() -> None:
+    """Matplotlib is installed."""
+
+
+def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> None:
+    cases = made_cases(12, months=6)
+    names = [f"{EVIL} 1", "b", f"{EVIL} 3"]
+    runs = [made_run(cases, tmp_path / f"{k}", n, 0.6) for k, n in enumerate(names)]
+    registry = load_registry({"b": CUTOFF})
+    table = score_runs(
+        [load_graded(run) for run in runs],
+        draws=20,
+        registry=registry,
+        allow=EVERYTHING,
+    )
+    pages = []
+    for name in ("one", "two"):
+        out = write_report(table, tmp_path / name, registry=registry, case_pages=False)
+        pages.append(out.page.read_text("utf-8"))
+    assert pages[0] == pages[1]
+    images = re.findall(
+        r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]+)">', pages[0]
+    )
+    assert [alt.split(".")[0] for _, alt in images] == [
+        "Overall score",
+        "Score by length of the answer",
+        "Score by month of posting",
+        "Drop past the cutoff",
+    ]
+    for place, (data, _) in enumerate(images):
+        root = ElementTree.fromstring(base64.b64decode(data))
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert not tags & {"script", "foreignObject", "a"}
+        texts = [(e.text or "").strip() for e in root.iter() if e.tag.endswith("}text")]
+        assert "b" in texts, place
+        if place < 3:
+            shown = sorted(text for text in texts if "frac" in text)
+            assert len(shown) == 2
+            assert [text[-2:] for text in shown] == [" 1", " 3"]
