@@ -17,7 +17,6 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     SeedOption,
     check_complete,
-    check_runs,
     load_runs,
     plan_or_ask,
     print_plan,
@@ -90,16 +89,7 @@ def list_(as_json: JsonOption = False) -> None:
 @grouped
 def run(
     name: Annotated[str, Argument(help="The protocol; `list` shows them.")],
-    runs: Annotated[
-        list[Path] | None,
-        Argument(help="Run folders.", callback=lambda paths: check_runs(paths or [])),
-    ] = None,
-    pairs: Annotated[
-        Path | None,
-        Option(
-            help="Instead of runs: JSON Lines of document and text, see docs/protocols.md."
-        ),
-    ] = None,
+    runs: RunsArgument,
     out: Annotated[
         Path, Option(help="Folder of what judges said; a repeated run goes on there.")
     ] = Path("protocols"),
@@ -115,7 +105,7 @@ def run(
     calls: Calls,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply a protocol to the runs of one or more models, or to pairs of a document and a text.
+    """Apply a protocol to the runs of one or more models.
 
     Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
     --dry-run counts what can be asked now, not what builds on replies to come. Exit status 1 while questions are
@@ -129,13 +119,8 @@ def run(
     from medlive.llm.engine import EngineIdentity
 
     protocol = make_protocol(name, _options(option or []))
-    overridden: list[Objection] = []
-    material: Material
-    if runs and pairs is None:
-        graded, overridden = _checked(runs, judge, allow)
-        material = [Subject.of(run) for run in labelled(graded)]
-    else:
-        material = _pairs(protocol, runs or [], pairs)
+    graded, overridden = _checked(runs, judge, allow)
+    material = [Subject.of(run) for run in labelled(graded)]
     if not protocol.asks:
         _report(
             protocol,
@@ -165,19 +150,6 @@ def _checked(
 
     graded = load_runs(runs, judge)
     return graded, check_figures(graded, read_allowed(allow))
-
-
-def _pairs(protocol: "Protocol", runs: list[Path], pairs: Path | None) -> "Material":
-    """The pairs of a file. Raises UsageError where runs are named beside it, or neither."""
-    from medlive.evaluation.protocols.pairs import read_pairs
-
-    if pairs is None or runs:
-        raise UsageError("name run folders, or a file with --pairs")
-    if not protocol.of_pairs:
-        raise UsageError(
-            f"{protocol.name} needs runs: a pair of texts has no question and no rubric"
-        )
-    return read_pairs(pairs)
 
 
 def _plan_or_ask(
