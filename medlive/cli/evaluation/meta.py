@@ -1,5 +1,6 @@
 """`medlive eval meta`: how far a run's grading can be trusted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from medlive.cli.evaluation.options import RunArgument
+from medlive.cli.evaluation.options import (
+    AllowOption,
+    JudgeOption,
+    RunArgument,
+    read_allowed,
+)
 from medlive.cli.evaluation.records import print_records
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
 from medlive.cli.output import (
@@ -42,7 +48,7 @@ class Others:
         list[Path] | None,
         Option(help="Scores by case: a file, or a run of judge-direct."),
     ] = None
-    judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
+    judge: JudgeOption = None
 
 
 @grouped
@@ -51,6 +57,7 @@ def meta(
     *,
     people: People,
     others: Others,
+    allow: AllowOption = None,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
     quality: Annotated[
@@ -91,6 +98,7 @@ def meta(
             baselines=others.baseline or (),
             draws=draws,
             seed=seed,
+            allow=read_allowed(allow),
         )
         value, notes, show = grading.as_json(), grading.notes, partial(_show, grading)
     if file is not None:
@@ -128,11 +136,15 @@ def _show_quality(found: "Quality") -> None:
 
 
 def _show(found: "Meta") -> None:
+    from medlive.evaluation.scoring.refusals import marked
     from medlive.report.html import format_p
 
+    titled = partial(marked, overridden=found.overridden)
     if found.coverage is not None and found.human is not None:
         print_records(
-            f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
+            titled(
+                f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}"
+            ),
             [found.coverage],
             {
                 "criteria": lambda c: c.criteria,
@@ -148,10 +160,10 @@ def _show(found: "Meta") -> None:
             },
         )
     if found.criteria is not None:
-        _show_criteria(found.criteria)
+        _show_criteria(found.criteria, titled)
     if found.cases:
         print_records(
-            "case scores against people's mean",
+            titled("case scores against people's mean"),
             found.cases,
             {
                 "method": lambda c: c.method,
@@ -167,7 +179,7 @@ def _show(found: "Meta") -> None:
         )
     if found.repeated is not None:
         print_records(
-            "the grader with itself",
+            titled("the grader with itself"),
             [found.repeated],
             {
                 "rounds": lambda r: r.stability.rounds,
@@ -180,12 +192,12 @@ def _show(found: "Meta") -> None:
         )
 
 
-def _show_criteria(found: "Reliability") -> None:
+def _show_criteria(found: "Reliability", titled: Callable[[str], str]) -> None:
     pairs = [*found.people, *found.grader]
     if found.majority is not None:
         pairs.append(found.majority)
     print_records(
-        "criteria, with 95 % intervals over cases",
+        titled("criteria, with 95 % intervals over cases"),
         pairs,
         {
             "first": lambda p: p.first,
@@ -201,7 +213,7 @@ def _show_criteria(found: "Reliability") -> None:
         },
     )
     print_records(
-        "confusion",
+        titled("confusion"),
         pairs,
         {
             "first": lambda p: p.first,
@@ -226,7 +238,7 @@ def _show_criteria(found: "Reliability") -> None:
         summary["share met, people"] = strict.people
         summary["grader less people"] = strict.difference
     print_records(
-        "summary",
+        titled("summary"),
         summary.items(),
         {
             "figure": lambda row: row[0],

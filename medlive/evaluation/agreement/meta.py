@@ -4,7 +4,7 @@ docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from medlive.evaluation.log import some
 from medlive.evaluation.model import gradable
 from medlive.evaluation.runs.folder import SETTLED, open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.correlation import (
     Correlation,
@@ -104,6 +105,8 @@ class Meta:
     draws: int
     seed: int
     notes: tuple[str, ...]
+    overridden: tuple[Objection, ...] = ()
+    """What would mislead and was allowed, to be printed with the figures."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON."""
@@ -112,6 +115,7 @@ class Meta:
             "format_version": 1,
             "level": 0.95,
             **asdict(self),
+            "overridden": [objection._asdict() for objection in self.overridden],
         }
 
 
@@ -124,6 +128,7 @@ def meta_run(
     baselines: Sequence[Path] = (),
     draws: int = DRAWS,
     seed: int = 0,
+    allow: Collection[Allow] = (),
 ) -> Meta:
     """Evaluate the grading of a run.
 
@@ -135,8 +140,10 @@ def meta_run(
         baselines: Runs judged by `judge_direct` or files of scores by case, besides the run's own `direct.jsonl`.
         draws: Bootstrap draws.
         seed: Seed of the draws.
+        allow: What would make figures mislead and is overridden; the result says so.
 
     Raises:
+        Misleading: If the figures would mislead, and `allow` does not override why.
         UsageError: If nothing is graded, there is nothing to compare, or people settled the grading itself.
         BadInput: If a file cannot be read.
     """
@@ -147,8 +154,9 @@ def meta_run(
             f"{grader.model} holds people's own verdicts",
             hint="--judge names one of its two judges",
         )
+    overridden = check_figures([run], allow)
     name = grader_name(grader)
-    notes = list(run.notes)
+    notes = [*(objection.why for objection in overridden), *run.notes]
     files = [human] if isinstance(human, Path) else human
     people = read_people(files, adjudicator, run)
     coverage, criteria = None, None
@@ -198,6 +206,7 @@ def meta_run(
         draws=draws,
         seed=seed,
         notes=tuple(notes),
+        overridden=tuple(overridden),
     )
 
 

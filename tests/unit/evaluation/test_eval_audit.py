@@ -27,6 +27,7 @@ from medlive.evaluation.audit import (
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Mode
+from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.integrity.lock import Locked
 from medlive.llm.budget import Budget
@@ -532,3 +533,35 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
     ]
     assert told["spent"]["calls"] == 3
     assert (await call()).exit_code == 0
+
+
+async def test_dollars_are_the_folders_in_all(tmp_path: Path) -> None:
+    """Calls of earlier commands count, of every folder that is named, and what is found stays."""
+    for name in ("a", "b"):
+        await graded(tmp_path / name, n=3)
+    home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+
+    async def call(*words: Any) -> Any:
+        line = ["eval", "audit", *map(str, words)]
+        return await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
+
+    async with bad_endpoint(choose=lambda _: says(GOOD)) as endpoint:
+        asked = ["--auditor", "model-as-served", "--base-url", endpoint.url, "--json"]
+        asked += ["--concurrency", "1", "--price", "1000,1000"]
+        a, b = tmp_path / "a", tmp_path / "b"
+        told = json.loads((await call(a, *asked, "--max-calls", "1")).stdout)
+        one = told["spent"]["usd"]
+        assert one > 0
+        paid = spent_of([*run_logs(a), *run_logs(b)], Price(1000, 1000)).usd
+        assert paid >= one
+        limit = ("--max-usd", paid + one)
+        spent = await call(a, b, *asked, *limit)
+        assert isinstance(spent.exception, CheckFailed)
+        told = json.loads(spent.stdout)
+        assert told["spent"]["usd_before"] == pytest.approx(paid)
+        assert [run["audited"] for run in told["runs"]] == [2, 0]
+        before = endpoint.asked
+        again = await call(a, b, *asked, *limit)
+        assert "is spent" in str(again.exception)
+        assert endpoint.asked == before
+        assert [run["audited"] for run in json.loads(again.stdout)["runs"]] == [2, 0]

@@ -349,3 +349,39 @@ async def test_the_command_plans_asks_and_reports(
         CliRunner().invoke, build(["eval"]), [*base, "--set", "matches=0"]
     )
     assert "matches: Input should be" in str(wrong.exception)
+
+
+async def test_dollars_are_the_folders_in_all_and_a_spent_budget_leaves_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await material(tmp_path, 2)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
+    runs, out = [str(tmp_path / "r0"), str(tmp_path / "r1")], str(tmp_path / "out")
+
+    async def apply(url: str, *words: str) -> Any:
+        by = ["--grader", "model-as-served", "--base-url", url, "--concurrency", "1"]
+        line = ["eval", "protocol", *words, "--out", out, "--price", "1000,1000", *by]
+        line += ["--json", "--no-cache"]
+        return await asyncio.to_thread(CliRunner().invoke, build(["eval"]), line)
+
+    async with bad_endpoint(
+        choose=lambda _: sends(completion(prefers("equal")))
+    ) as endpoint:
+        first = await apply(endpoint.url, "run", "pairwise", *runs, "--max-calls", "2")
+        usd = json.loads(first.stdout)["spent"]["usd"]
+        assert usd > 0
+        limit = ("--max-usd", str(usd))
+        before = endpoint.asked
+        again = await apply(endpoint.url, "run", "pairwise", *runs, *limit)
+        assert "is spent" in str(again.exception)
+        value = json.loads(again.stdout)
+        assert value["tables"][0]["rows"][0][4] == 2
+        assert value["questions"]["answered"] == 2
+        assert value["spent"]["usd_before"] == pytest.approx(usd)
+        # What one protocol has cost counts for the others in the folder.
+        every = await apply(endpoint.url, "all", *runs, *limit)
+        assert "is spent" in str(every.exception)
+        assert endpoint.asked == before
+        tasks = [task["task"] for task in json.loads(every.stdout)["tasks"]]
+        assert tasks == ["checklist", "cross-examination", "pairwise"]
