@@ -22,7 +22,6 @@ import numpy as np
 from measured import measured_line
 
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.humans import factuality, frank_rows
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.tables import decode_text
 from medlive.statistics.bootstrap import Floats
@@ -64,6 +63,32 @@ class Item:
     """Of `ERRORS`: those without which people would have found it more or less factual."""
     metrics: Mapping[str, float]
     """By metric; absent where the file has no number."""
+
+
+def frank_rows(text: str, name: str) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """A FRANK file's summaries by (article, model). Raises BadInput."""
+    try:
+        rows = json.loads(text)
+        found = {(str(row["hash"]), str(row["model_name"])): row for row in rows}
+    except (ValueError, RecursionError, TypeError, KeyError) as exc:
+        raise BadInput(f"{name} is not a FRANK file: {str(exc)[:120]}") from exc
+    if len(found) < len(rows):
+        raise BadInput(f"{name}: {len(rows) - len(found)} summaries occur twice")
+    return found
+
+
+def factuality(row: Mapping[str, Any], name: str) -> float:
+    """The share of a summary's sentences that the majority of three annotators found without a factual error."""
+    value = row.get("Factuality")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= 1
+    ):
+        raise BadInput(
+            f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
+        )
+    return float(value)
 
 
 def read_frank(humans: Path, metrics: Path) -> tuple[Item, ...]:

@@ -40,23 +40,12 @@ class People:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Others:
-    """What else the grading is compared with."""
-
-    baseline: Annotated[
-        list[Path] | None,
-        Option(help="Scores by case: a file, or a run of judge-direct."),
-    ] = None
-    judge: JudgeOption = None
-
-
 @grouped
 def meta(
     run_dir: RunArgument,
     *,
     people: People,
-    others: Others,
+    judge: JudgeOption = None,
     allow: AllowOption = None,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
@@ -77,9 +66,7 @@ def meta(
     from medlive.evaluation.agreement.meta import meta_run
     from medlive.report.tables import json_bytes, write_whole
 
-    if quality and any(
-        (people.human, people.adjudicator, others.baseline, others.judge)
-    ):
+    if quality and any((people.human, people.adjudicator, judge)):
         raise UsageError(
             "--quality is about the cases alone: leave what compares answers out"
         )
@@ -94,8 +81,7 @@ def meta(
             run_dir,
             human=people.human or (),
             adjudicator=people.adjudicator,
-            judge=others.judge,
-            baselines=others.baseline or (),
+            judge=judge,
             draws=draws,
             seed=seed,
             allow=read_allowed(allow),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import HumanRatings, read_humans, read_scores
+from medlive.evaluation.agreement.humans import HumanRatings, read_humans
 from medlive.evaluation.agreement.items import items_of, places_of
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
@@ -39,7 +39,7 @@ from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.log import some
 from medlive.evaluation.model import gradable
-from medlive.evaluation.runs.folder import SETTLED, open_run
+from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.statistics.bootstrap import Estimate
@@ -58,7 +58,7 @@ class CaseLevel:
     """One method of scoring whole cases, against the mean score of people."""
 
     method: str
-    """"rubric", "direct", or the name of a baseline."""
+    """"rubric" or "direct"."""
     judge: str
     pearson: Correlation
     spearman: Correlation
@@ -125,7 +125,6 @@ def meta_run(
     human: Path | Sequence[Path] = (),
     adjudicator: str | None = None,
     judge: str | None = None,
-    baselines: Sequence[Path] = (),
     draws: int = DRAWS,
     seed: int = 0,
     allow: Collection[Allow] = (),
@@ -137,7 +136,6 @@ def meta_run(
         human: Files of human ratings (`humans.read_humans`).
         adjudicator: The rater who decided disagreements; counts for nothing else.
         judge: The grader, as in `load_graded`.
-        baselines: Runs judged by `judge_direct` or files of scores by case, besides the run's own `direct.jsonl`.
         draws: Bootstrap draws.
         seed: Seed of the draws.
         allow: What would make figures mislead and is overridden; the result says so.
@@ -173,7 +171,10 @@ def meta_run(
             people_scores=truth.origin if truth.scores else "none",
         )
         methods = {"rubric": _Method(name, scores_of(run))}
-        methods |= _baselines(run_dir, baselines, notes)
+        direct = read_direct(run_dir)
+        if direct is not None:
+            notes += direct.notes
+            methods["direct"] = _Method(direct.model, direct.scores)
         if truth.scores:
             levels = _levels(truth.scores, methods, notes, draws, seed)
     again = None
@@ -452,50 +453,8 @@ class _Method(NamedTuple):
     """A way to score whole cases."""
 
     judge: str
-    scores: Mapping[str, float]
-    """By case."""
-
-
-def _baselines(
-    run_dir: Path, paths: Sequence[Path], notes: list[str]
-) -> dict[str, _Method]:
-    """The direct judge of the run and of other runs, and files of scores, by name."""
-    methods: dict[str, _Method] = {}
-    for path in (run_dir, *paths):
-        if not path.is_dir():
-            scores, raters = read_scores(path)
-            methods[_unique(path.stem, methods)] = _Method(raters, scores)
-            continue
-        direct = read_direct(path)
-        if direct is not None:
-            notes += direct.notes
-            known = {
-                c: score for c, score in direct.scores.items() if score is not None
-            }
-            methods[_unique("direct", methods)] = _Method(direct.model, known)
-            if path is not run_dir and _answers(path) != _answers(run_dir):
-                notes.append(f"baseline {path.name}: its answers differ from the run's")
-        elif path is not run_dir:
-            raise BadInput(
-                f"{path} has no direct scores",
-                hint="run medlive eval judge-direct first",
-            )
-    return methods
-
-
-def _unique(name: str, taken: Mapping[str, object]) -> str:
-    unique, n = name, 1
-    while unique in taken or unique == "rubric":
-        n += 1
-        unique = f"{name}-{n}"
-    return unique
-
-
-def _answers(path: Path) -> dict[str, str]:
-    return {
-        case_id: answer.digest
-        for case_id, answer in open_run(path).answers()[0].items()
-    }
+    scores: Mapping[str, float | None]
+    """By case; None: asked without a score."""
 
 
 def _levels(
@@ -508,14 +467,17 @@ def _levels(
     people = np.array(list(truth.values()))
     columns = {}
     for name, method in methods.items():
-        scores = [method.scores.get(case_id, np.nan) for case_id in truth]
-        columns[name] = np.array(scores)
+        scores = [method.scores.get(case_id) for case_id in truth]
+        columns[name] = np.array(scores, dtype=np.float64)
     correlation = partial(correlate, draws=draws, seed=seed)
     levels = []
     for name, method in methods.items():
         column = columns[name]
         both = ~np.isnan(column)
-        if unknown := len(method.scores.keys() - truth.keys()):
+        unknown = 0
+        for case_id, score in method.scores.items():
+            unknown += score is not None and case_id not in truth
+        if unknown:
             notes.append(f"{name}: {unknown} cases have no score by people; left out")
         gain = None
         if name != "rubric":
