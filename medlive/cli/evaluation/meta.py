@@ -168,14 +168,20 @@ def _show(found: "Meta") -> None:
             titled("the grader with itself"),
             [found.repeated],
             {
-                "rounds": lambda r: r.stability.rounds,
-                "criteria": lambda r: r.stability.criteria,
-                "unanimous": lambda r: r.stability.unanimous,
+                "rounds": lambda r: r.rounds,
+                "criteria": lambda r: r.criteria,
+                "unanimous": lambda r: r.unanimous,
+                "met in each": lambda r: ", ".join(map(_percent, r.met)),
+                "no verdict": lambda r: r.invalid,
                 "equal pairs": lambda r: r.equal,
                 "AC1": lambda r: r.ac1,
                 "range of a case's score": lambda r: r.score_range,
             },
         )
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
 
 
 def _show_criteria(found: "Reliability", titled: Callable[[str], str]) -> None:

@@ -179,7 +179,7 @@ def meta_run(
             levels = _levels(truth.scores, methods, notes, draws, seed)
     again = None
     if (run_dir / REPEATS).exists():
-        rounds = read_rounds(run_dir, judge=grader.judge)
+        rounds = read_rounds(run_dir, grader.judge)
         again = repeated(run, rounds, draws=draws, seed=seed)
     if people is None and again is None:
         raise UsageError(
