@@ -16,7 +16,7 @@ from medlive.cli.evaluation.options import (
     check_complete,
     load_checked,
     plan_or_ask,
-    print_plan,
+    print_plans,
 )
 from medlive.cli.evaluation.records import print_records
 from medlive.cli.evaluation.score import rests_on
@@ -25,10 +25,11 @@ from medlive.cli.output import attributes, print_result, print_table, progress
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.evaluation.audit import AuditResult, AuditTable
+    from medlive.evaluation.audit import AuditTable
+    from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.scoring.refusals import Objection
     from medlive.llm.budget import Budget
-    from medlive.llm.engine import Engine
+    from medlive.llm.engine import Engine, EngineIdentity
 
 _SHOWN = 120
 """Characters of a quote in a table."""
@@ -63,36 +64,45 @@ def audit(
     from medlive.evaluation.audit import audit_run, load_audit, plan_audit
     from medlive.evaluation.scoring.metrics import Metric
 
-    chosen = one_of("--metric", Metric, metric).equation_1
+    which: Any = {
+        "bottom": bottom,
+        "metric": one_of("--metric", Metric, metric).equation_1,
+    }
     _check_options(auditor, base_url, table_only, calls.dry_run)
     graded, overridden = load_checked(runs, judge, allow)
     shown = _Shown(runs, overridden, examples, as_json)
     if table_only:
-        tables = [load_audit(run, bottom=bottom, metric=chosen) for run in graded]
-        _report(tables, None, None, shown)
+        _report([load_audit(run, **which) for run in graded], None, None, shown)
         return
     budget = calls.budget(*runs)
 
-    def plan(engine: "Engine", **how: Any) -> Plan:
-        return plan_audit(graded, engine.identity, bottom=bottom, metric=chosen, **how)
+    def plan(engine: "Engine", **how: Any) -> dict[str, Plan]:
+        plans = {}
+        for path, run in zip(runs, graded, strict=True):
+            plans[str(path)] = plan_audit(run, engine.identity, **which, **how)
+        return plans
 
-    async def ask(engine: "Engine", **how: Any) -> "list[AuditResult]":
+    async def ask(engine: "Engine", **how: Any) -> _Audited:
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
-                done.append(
-                    await audit_run(
-                        run, engine, bottom=bottom, metric=chosen, progress=tick, **how
-                    )
-                )
-        return done
+                done.append(await audit_run(run, engine, progress=tick, **which, **how))
+        return _Audited(engine.identity, done)
 
     by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
     found = plan_or_ask(calls, by, budget, plan, ask)
-    if isinstance(found, Plan):
-        print_plan(found.about, found, budget, as_json)
-    else:
-        _report([done.table for done in found], found, budget, shown)
+    if isinstance(found, dict):
+        print_plans(found, budget, as_json)
+        return
+    tables = [load_audit(run, auditor=found.auditor, **which) for run in graded]
+    _report(tables, found.work, budget, shown)
+
+
+class _Audited(NamedTuple):
+    """Who was asked, and what came of it for each run."""
+
+    auditor: "EngineIdentity"
+    work: "list[QuestionsAsked]"
 
 
 class _Shown(NamedTuple):
@@ -120,7 +130,7 @@ def _check_options(
 
 def _report(
     tables: "list[AuditTable]",
-    results: "list[AuditResult] | None",
+    results: "list[QuestionsAsked] | None",
     budget: "Budget | None",
     shown: _Shown,
 ) -> None:
@@ -129,7 +139,7 @@ def _report(
     for place, (path, table) in enumerate(zip(shown.paths, tables, strict=True)):
         row = {"path": path, **table.as_json(shown.examples)}
         if results:
-            row |= attributes(results[place], "calls reused stopped")
+            row |= attributes(results[place], "calls stopped")
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(table)]
     value: dict[str, Any] = {
@@ -177,10 +187,10 @@ def _print(tables: "list[AuditTable]", shown: _Shown) -> None:
             {
                 "model": lambda row: row[0],
                 "root cause": lambda row: row[1].label,
-                "case": lambda row: row[2].case_id,
-                "score %": lambda row: f"{100 * row[2].score:.1f}",
-                "quote of the answer": lambda row: _cut(row[2].quote),
-                "why": lambda row: row[2].reasoning,
+                "case": lambda row: row[2].candidate.case_id,
+                "score %": lambda row: f"{100 * row[2].candidate.score.score:.1f}",
+                "quote of the answer": lambda row: _cut(row[2].reply.quote),
+                "why": lambda row: row[2].reply.reasoning,
             },
         )
 
