@@ -2,7 +2,7 @@
 
 Run `python benchmarks/frank.py [--scores FILE] [--draws 1000] [--no-write]`; it writes docs/measurements/frank.md.
 The files lie beside the repository, in shared/realdata/agreement, and are never copied. `--scores` is what `medlive
-eval protocol run cross-examination --pairs FILE --set lowest=9999 --json` printed of pairs whose id is FRANK's `hash`
+eval protocol run cross-examination RUNS --set lowest=9999 --json` printed of pairs whose id is FRANK's `hash`
 and whose model its `model_name` (docs/protocols.md); that page is printed and not written. Every correlation is
 computed a second time by scikit-learn and scipy in the way of FRANK's authors. Exit status 1 where the two differ, 3
 where the files or those libraries are absent.
@@ -22,7 +22,6 @@ import numpy as np
 from measured import measured_line
 
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.humans import factuality, frank_rows
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.tables import decode_text
 from medlive.statistics.bootstrap import Floats
@@ -64,6 +63,32 @@ class Item:
     """Of `ERRORS`: those without which people would have found it more or less factual."""
     metrics: Mapping[str, float]
     """By metric; absent where the file has no number."""
+
+
+def frank_rows(text: str, name: str) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """A FRANK file's summaries by (article, model). Raises BadInput."""
+    try:
+        rows = json.loads(text)
+        found = {(str(row["hash"]), str(row["model_name"])): row for row in rows}
+    except (ValueError, RecursionError, TypeError, KeyError) as exc:
+        raise BadInput(f"{name} is not a FRANK file: {str(exc)[:120]}") from exc
+    if len(found) < len(rows):
+        raise BadInput(f"{name}: {len(rows) - len(found)} summaries occur twice")
+    return found
+
+
+def factuality(row: Mapping[str, Any], name: str) -> float:
+    """The share of a summary's sentences that the majority of three annotators found without a factual error."""
+    value = row.get("Factuality")
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= 1
+    ):
+        raise BadInput(
+            f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
+        )
+    return float(value)
 
 
 def read_frank(humans: Path, metrics: Path) -> tuple[Item, ...]:
@@ -121,7 +146,7 @@ def with_scores(items: Sequence[Item], path: Path) -> tuple[Item, ...]:
         }
     except (OSError, ValueError, LookupError, TypeError) as exc:
         raise BadInput(
-            f"{path} is not the JSON of `eval protocol run cross-examination --pairs`: {exc}"
+            f"{path} is not the JSON of `eval protocol run cross-examination`: {exc}"
         ) from exc
     kept = tuple(
         replace(

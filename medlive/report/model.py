@@ -148,7 +148,7 @@ class Report:
         for label, audit in self.audits.items():
             for cause in RootCause:
                 for finding in audit.of(cause)[:most]:
-                    lang = langs.get(finding.case_id, "en")
+                    lang = langs.get(finding.candidate.case_id, "en")
                     examples.append((label, cause, lang, finding))
         return examples
 

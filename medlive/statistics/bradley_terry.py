@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import Floats, interval, weight_chunks
 
@@ -156,23 +155,3 @@ def _matched(matches: Iterable[Match]) -> set[int]:
     for match in matches:
         places.update((match.first, match.second))
     return places
-
-
-def uncertainty(won: Floats) -> NDArray[np.float64]:
-    """(models x models): the standard error of each pair's difference, in Elo points; infinite on the diagonal.
-
-    The inverse of the information that the matches so far hold, at the ratings they give.
-    """
-    models = len(won)
-    theta = (elo(won) - CENTRE) * np.log(10) / A_DECADE
-    played = won + won.T + PRIOR * (1 - np.eye(models))
-    share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
-    information = played * share * (1 - share)
-    laplacian = np.diag(information.sum(axis=1)) - information
-    covariance = np.linalg.inv(laplacian + 1.0 / models)
-    spread = (
-        np.diag(covariance)[:, None] + np.diag(covariance)[None, :] - 2 * covariance
-    )
-    error = np.sqrt(np.maximum(spread, 0)) * A_DECADE / np.log(10)
-    np.fill_diagonal(error, np.inf)
-    return np.asarray(error)

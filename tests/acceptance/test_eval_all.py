@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from medlive.__main__ import run
-from medlive.evaluation.runs.spending import spent_of
+from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
@@ -170,14 +170,14 @@ async def test_dollars_are_the_folder_s_in_all_and_a_spent_budget_leaves_a_score
         mine = command(snapshot, url, tmp_path / "out", *priced, "--concurrency", "1")
         folder = tmp_path / "out" / "run"
         assert await here(*mine, "--max-usd", "0.5") == 1
-        first = spent_of(folder)
+        first = spent_of(run_logs(folder))
         assert first.unpriced == 0
         assert first.usd > 0.5
         capsys.readouterr()
         # The same budget again is spent already.
         assert await here(*mine, "--max-usd", "0.5") == 1
         assert "0.5 US dollars is spent" in capsys.readouterr().err
-        assert spent_of(folder) == first
+        assert spent_of(run_logs(folder)) == first
         # Enough for all answers and one case's verdicts: a score with its bounds.
         grade = ["eval", "grade", str(folder), "--grader", RULES, "--base-url", url]
         more = first.usd
@@ -185,7 +185,12 @@ async def test_dollars_are_the_folder_s_in_all_and_a_spent_budget_leaves_a_score
             more += 1.0
             await here(*mine, "--max-usd", str(more))
         capsys.readouterr()
-        limit = ("--max-usd", str(spent_of(folder).usd + 1e-6), "--concurrency", "1")
+        limit = (
+            "--max-usd",
+            str(spent_of(run_logs(folder)).usd + 1e-6),
+            "--concurrency",
+            "1",
+        )
         assert await here(*grade, "--price", "1000,1000", *limit, "--json") == 1
         done = json.loads(capsys.readouterr().out)
         partial = done["partial_score"]

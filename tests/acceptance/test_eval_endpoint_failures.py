@@ -300,9 +300,6 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
         done = await grade()
         assert (done["ungraded"], endpoint.asked) == (0, FEW * CRITERIA)
         assert (await grade("--dry-run"))["calls"] == 0
-        stable = (await grade("--repeats", "2", "--mode", "rubric"))["stability"]
-        assert (stable["rounds"], stable["criteria"], stable["agreement"]) == (
-            2,
-            FEW * CRITERIA,
-            1.0,
-        )
+        again = (await grade("--repeats", "2", "--mode", "rubric"))["repeated"]
+        assert again["calls"] > 0
+        assert again["missing"] == 0

@@ -5,11 +5,8 @@ import pytest
 
 from medlive.statistics.bradley_terry import (
     Match,
-    drawn_elo,
     elo,
-    points,
     ratings,
-    uncertainty,
 )
 
 
@@ -39,7 +36,7 @@ def test_intervals_hold_the_truth_and_draw_whole_cases() -> None:
     true = np.array([1150.0, 1050, 950, 850])
     chance = chances(true)
     pairs = [(a, b) for a in range(4) for b in range(a)]
-    held, errors = [], []
+    held = []
     for _ in range(40):
         matches = [
             Match(a, b, float(rng.random() < chance[a, b]), case)
@@ -54,11 +51,6 @@ def test_intervals_hold_the_truth_and_draw_whole_cases() -> None:
             and one.low <= t <= one.high
             for one, t in zip(found, true, strict=True)
         ]
-        errors.append(uncertainty(points(matches, 4))[0, 3])
-        spread = drawn_elo(matches, 4, draws=200)
-        assert np.std(spread[:, 0] - spread[:, 3]) == pytest.approx(
-            errors[-1], rel=0.35
-        )
     assert np.mean(held) > 0.88
     twice = [m for match in matches for m in (match, match)]
     single, double = ratings(matches, 4, draws=200), ratings(twice, 4, draws=200)

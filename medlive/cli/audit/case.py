@@ -1,7 +1,5 @@
 """`medlive case`: which cases there are, and one with all it rests on."""
 
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -10,7 +8,7 @@ from typer import Argument, Option
 from medlive.cli.audit import review
 from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import new_file, print_result, print_table, say, with_session
+from medlive.cli.output import print_result, print_table, with_session
 
 if TYPE_CHECKING:
     from medlive.db.curation.cases import ComparedCase
@@ -59,12 +57,6 @@ def compare(
         str | None, Argument(help="A snapshot's cases; else the latest of all.")
     ] = None,
     lowest: Annotated[int, Option(min=1, help="Cases that are listed.")] = 20,
-    pairs: Annotated[
-        Path | None,
-        Option(
-            help="Write threads and cases here, private as they are: eval protocol run --pairs."
-        ),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the cases that keep least to their threads, by the cross-examination at curation.
@@ -73,15 +65,7 @@ def compare(
     """
     from medlive.db.curation.cases import compared_cases
 
-    if pairs is not None:
-        new_file(pairs)
-
     cases = with_session(lambda session: compared_cases(session, version))
-    if pairs is not None:
-        pairs.touch(0o600)
-        say(
-            f"{with_session(lambda session: _write_pairs(session, cases, pairs))} pairs are in {pairs}"
-        )
     value = sorted(
         (row for case in cases if (row := _compared(case))),
         key=lambda row: row["figure"],
@@ -108,13 +92,3 @@ def _compared(case: "ComparedCase") -> dict[str, Any] | None:
         "figure": figure,
         **scores,
     }
-
-
-async def _write_pairs(session: Any, cases: "list[ComparedCase]", path: Path) -> int:
-    from medlive.service.curation.inspect import pairs_of
-
-    written = 0
-    with path.open("w", encoding="utf-8") as file:
-        async for row in pairs_of(session, cases):
-            written += file.write(json.dumps(row, ensure_ascii=False) + "\n") > 0
-    return written

@@ -1,11 +1,12 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
+    AllowOption,
     Calls,
     Grader,
     JudgeOption,
@@ -13,8 +14,9 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     UnpinnedOption,
     check_complete,
+    load_checked,
     plan_or_ask,
-    print_plan,
+    print_plans,
 )
 from medlive.cli.evaluation.records import print_records
 from medlive.cli.evaluation.score import rests_on
@@ -23,9 +25,11 @@ from medlive.cli.output import attributes, print_result, print_table, progress
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.evaluation.audit import AuditResult, AuditTable
+    from medlive.evaluation.audit import AuditTable
+    from medlive.evaluation.grading.questions import QuestionsAsked
+    from medlive.evaluation.scoring.refusals import Objection
     from medlive.llm.budget import Budget
-    from medlive.llm.engine import Engine
+    from medlive.llm.engine import Engine, EngineIdentity
 
 _SHOWN = 120
 """Characters of a quote in a table."""
@@ -45,6 +49,7 @@ def audit(
     ] = False,
     examples: Annotated[int, Option(min=0, help="Examples of each cause.")] = 1,
     judge: JudgeOption = None,
+    allow: AllowOption = None,
     allow_unpinned: UnpinnedOption = False,
     *,
     calls: Calls,
@@ -57,44 +62,57 @@ def audit(
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.audit import audit_run, load_audit, plan_audit
-    from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.metrics import Metric
 
-    chosen = one_of("--metric", Metric, metric).equation_1
+    which: Any = {
+        "bottom": bottom,
+        "metric": one_of("--metric", Metric, metric).equation_1,
+    }
     _check_options(auditor, base_url, table_only, calls.dry_run)
-    graded = [load_graded(path, judge=judge) for path in runs]
+    graded, overridden = load_checked(runs, judge, allow)
+    shown = _Shown(runs, overridden, examples, as_json)
     if table_only:
-        _report(
-            [load_audit(run, bottom=bottom, metric=chosen) for run in graded],
-            None,
-            None,
-            runs,
-            examples,
-            as_json,
-        )
+        _report([load_audit(run, **which) for run in graded], None, None, shown)
         return
-    budget = calls.budget()
+    budget = calls.budget(*runs)
 
-    def plan(engine: "Engine", **how: Any) -> Plan:
-        return plan_audit(graded, engine.identity, bottom=bottom, metric=chosen, **how)
+    def plan(engine: "Engine", **how: Any) -> dict[str, Plan]:
+        plans = {}
+        for path, run in zip(runs, graded, strict=True):
+            plans[str(path)] = plan_audit(run, engine.identity, **which, **how)
+        return plans
 
-    async def ask(engine: "Engine", **how: Any) -> "list[AuditResult]":
+    async def ask(engine: "Engine", **how: Any) -> _Audited:
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
-                done.append(
-                    await audit_run(
-                        run, engine, bottom=bottom, metric=chosen, progress=tick, **how
-                    )
-                )
-        return done
+                done.append(await audit_run(run, engine, progress=tick, **which, **how))
+        return _Audited(engine.identity, done)
 
     by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
     found = plan_or_ask(calls, by, budget, plan, ask)
-    if isinstance(found, Plan):
-        print_plan(found.about, found, budget, as_json)
-    else:
-        _report([one.table for one in found], found, budget, runs, examples, as_json)
+    if isinstance(found, dict):
+        print_plans(found, budget, as_json)
+        return
+    tables = [load_audit(run, auditor=found.auditor, **which) for run in graded]
+    _report(tables, found.work, budget, shown)
+
+
+class _Audited(NamedTuple):
+    """Who was asked, and what came of it for each run."""
+
+    auditor: "EngineIdentity"
+    work: "list[QuestionsAsked]"
+
+
+class _Shown(NamedTuple):
+    """How an audit is shown."""
+
+    paths: list[Path]
+    overridden: "list[Objection]"
+    examples: int
+    """Of each cause."""
+    as_json: bool
 
 
 def _check_options(
@@ -112,39 +130,38 @@ def _check_options(
 
 def _report(
     tables: "list[AuditTable]",
-    results: "list[AuditResult] | None",
+    results: "list[QuestionsAsked] | None",
     budget: "Budget | None",
-    paths: list[Path],
-    examples: int,
-    as_json: bool,
+    shown: _Shown,
 ) -> None:
     rows = []
-    notes = []
-    for place, (path, table) in enumerate(zip(paths, tables, strict=True)):
-        row = {"path": path, **table.as_json(examples)}
+    notes = [objection.why for objection in shown.overridden]
+    for place, (path, table) in enumerate(zip(shown.paths, tables, strict=True)):
+        row = {"path": path, **table.as_json(shown.examples)}
         if results:
-            row |= attributes(results[place], "calls reused stopped")
+            row |= attributes(results[place], "calls stopped")
         rows.append(row)
-        remarks = (*table.run.notes, *_remarks(table))
-        notes += [f"{path}: {remark}" for remark in remarks]
+        notes += [f"{path}: {remark}" for remark in _remarks(table)]
     value: dict[str, Any] = {
         "format": "medlive-audit",
         "format_version": 1,
+        "overridden": [objection._asdict() for objection in shown.overridden],
         "runs": rows,
     }
     if budget is not None:
         value["spent"] = budget.as_json()
-    print_result(value, as_json, lambda: _print(tables, paths, examples), notes=notes)
+    print_result(value, shown.as_json, lambda: _print(tables, shown), notes=notes)
     hint = "the same command, without --table, asks again"
     unaudited = sum(table.unaudited for table in tables)
     check_complete(unaudited, "cases are unaudited", results or (), hint, always=True)
 
 
-def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:
+def _print(tables: "list[AuditTable]", shown: _Shown) -> None:
     from medlive.evaluation.audit import RootCause
+    from medlive.evaluation.scoring.refusals import marked
 
     names = []
-    for table, path in zip(tables, paths, strict=True):
+    for table, path in zip(tables, shown.paths, strict=True):
         names.append(_name(table, path, tables))
     counts = []
     findings = []
@@ -153,25 +170,27 @@ def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None
         for name, table in zip(names, tables, strict=True):
             of_cause = table.of(cause)
             row.append(_share(len(of_cause), table.audited))
-            findings += [(name, cause, finding) for finding in of_cause[:examples]]
+            findings += [
+                (name, cause, finding) for finding in of_cause[: shown.examples]
+            ]
         counts.append(row)
     counts.append(["audited", *(str(table.audited) for table in tables)])
     counts.append(["unaudited", *(str(table.unaudited) for table in tables)])
     on = rests_on([table.run for table in tables])
     metric = tables[0].bottom.metric.value
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
-    print_table(["root cause", *names], counts, title=title)
+    print_table(["root cause", *names], counts, title=marked(title, shown.overridden))
     if findings:
         print_records(
-            None,
+            marked("examples", shown.overridden),
             findings,
             {
                 "model": lambda row: row[0],
                 "root cause": lambda row: row[1].label,
-                "case": lambda row: row[2].case_id,
-                "score %": lambda row: f"{100 * row[2].score:.1f}",
-                "quote of the answer": lambda row: _cut(row[2].quote),
-                "why": lambda row: row[2].reasoning,
+                "case": lambda row: row[2].candidate.case_id,
+                "score %": lambda row: f"{100 * row[2].candidate.score.score:.1f}",
+                "quote of the answer": lambda row: _cut(row[2].reply.quote),
+                "why": lambda row: row[2].reply.reasoning,
             },
         )
 

@@ -1,4 +1,4 @@
-"""`medlive eval batch write|next|submit|status|read`: answers and verdicts through an endpoint's batch API."""
+"""`medlive eval batch write|submit|status|read`: answers and verdicts through an endpoint's batch API."""
 
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -85,7 +85,9 @@ def write(
     cache: Cache,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the calls that grading would make as a batch file; nothing is sent."""
+    """Write the calls that grading would make now as a batch file; nothing is sent.
+
+    After `batch read` these are what it left open: a reply that held no verdict goes with what is wrong with it."""
     from medlive.evaluation.asking.batch import BatchWritten, write_answers
     from medlive.evaluation.grading.batch import write_batch
 
@@ -121,52 +123,6 @@ def write(
             )
 
     print_written(wait_for(work()), as_json)
-
-
-@app.command(name="next")
-@grouped
-def next_(
-    run_dir: RunArgument,
-    *,
-    file: BatchFile,
-    shape: Annotated[
-        str | None,
-        Option(help="How JSON is asked for: schema, object or none [as before]."),
-    ] = None,
-    leave_waiting: Annotated[
-        bool, Option("--leave-waiting", help="Leave out calls without a result.")
-    ] = False,
-    allow_unpinned: UnpinnedOption = False,
-    cache: Cache,
-    as_json: JsonOption = False,
-) -> None:
-    """Write what the last batch left open as the next file, for the same grader and mode: what failed or has no
-    result as it was, and a reply that held no verdict with what is wrong with it."""
-    from medlive.evaluation.grading.batch import last_written, write_batch
-
-    check_batch_out(file.out, file.replace)
-    shared = cache.open()
-    identity, mode, before = last_written(run_dir)
-    done = write_batch(
-        run_dir,
-        identity,
-        file.out,
-        shape=_read_shape(shape) or before,
-        mode=mode,
-        allow_unpinned=allow_unpinned,
-        cache=shared,
-        most_requests=file.max_requests,
-        most_bytes=file.max_bytes,
-        leave_waiting=leave_waiting,
-    )
-    print_written(done, as_json)
-    if done.waiting:
-        what = (
-            "are left out"
-            if leave_waiting
-            else "are in it: hand it in once their batch has ended"
-        )
-        say(f"{done.waiting} calls that have no result yet {what}")
 
 
 @app.command()
@@ -259,7 +215,7 @@ def read(
         )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
-        hint = "medlive eval batch next writes the file of what is open; eval grade asks for it live"
+        hint = "medlive eval batch write makes the file of what is open; eval grade asks for it live"
     _report_read(done, kinds, left, hint, as_json)
 
 
@@ -290,7 +246,7 @@ def _report_read(
         if "response_format" in why or "json_schema" in why
     ):
         say(
-            f"{refused} calls were refused for the shape of the reply: try batch next --shape object"
+            f"{refused} calls were refused for the shape of the reply: try batch write --shape object"
         )
     faults = {
         "open": left,
@@ -392,7 +348,11 @@ def print_written(
                 ]
             )
         )
-        if not done.files and not done.waiting:
+        if done.waiting:
+            say(
+                f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
+            )
+        if not done.files:
             say(none_left)
 
     print_result(asdict(done), as_json, show)

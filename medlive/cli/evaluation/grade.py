@@ -157,13 +157,8 @@ def _report(
         "grader": _grader(judge),
         "spent": budget.as_json(),
     }
-    stability: dict[str, Any] = {}
     if repeated:
-        stability = {
-            **asdict(repeated.stability),
-            **attributes(repeated, "calls missing"),
-        }
-        value["stability"] = stability
+        value["repeated"] = attributes(repeated, "calls missing")
 
     def show() -> None:
         print_table(
@@ -191,17 +186,16 @@ def _report(
             ],
             title=_who(judge),
         )
-        if stability:
-            print_table(
-                [name.replace("_", " ") for name in stability],
-                [[_cell(v) for v in stability.values()]],
-            )
 
     notes = [
         *done.notes,
         *(repeated.notes if repeated else ()),
         *(f"ungraded: {n}: {reason}" for reason, n in done.reasons.items()),
     ]
+    if repeated:
+        notes.append(
+            f"{repeated.calls} calls for repeated verdicts: medlive eval meta {done.path} shows how far they agree"
+        )
     if judge.identity.engine == "rules":
         notes.append(
             "graded by the rules engine: no clinical judgement was made, no score is publishable"
@@ -235,12 +229,6 @@ def _partial_text(partial: "Estimate") -> str:
         f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
         f"between {partial.least:.1%} and {partial.most:.1%}"
     )
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return ", ".join("–" if one is None else f"{one:.1%}" for one in value)
-    return f"{value:.1%}" if isinstance(value, float) else value
 
 
 @grouped

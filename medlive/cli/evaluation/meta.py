@@ -1,5 +1,6 @@
 """`medlive eval meta`: how far a run's grading can be trusted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from medlive.cli.evaluation.options import RunArgument
+from medlive.cli.evaluation.options import (
+    AllowOption,
+    JudgeOption,
+    RunArgument,
+    read_allowed,
+)
 from medlive.cli.evaluation.records import print_records
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
 from medlive.cli.output import (
@@ -34,23 +40,13 @@ class People:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Others:
-    """What else the grading is compared with."""
-
-    baseline: Annotated[
-        list[Path] | None,
-        Option(help="Scores by case: a file, or a run of judge-direct."),
-    ] = None
-    judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
-
-
 @grouped
 def meta(
     run_dir: RunArgument,
     *,
     people: People,
-    others: Others,
+    judge: JudgeOption = None,
+    allow: AllowOption = None,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
     quality: Annotated[
@@ -70,9 +66,7 @@ def meta(
     from medlive.evaluation.agreement.meta import meta_run
     from medlive.report.tables import json_bytes, write_whole
 
-    if quality and any(
-        (people.human, people.adjudicator, others.baseline, others.judge)
-    ):
+    if quality and any((people.human, people.adjudicator, judge)):
         raise UsageError(
             "--quality is about the cases alone: leave what compares answers out"
         )
@@ -87,10 +81,10 @@ def meta(
             run_dir,
             human=people.human or (),
             adjudicator=people.adjudicator,
-            judge=others.judge,
-            baselines=others.baseline or (),
+            judge=judge,
             draws=draws,
             seed=seed,
+            allow=read_allowed(allow),
         )
         value, notes, show = grading.as_json(), grading.notes, partial(_show, grading)
     if file is not None:
@@ -128,11 +122,15 @@ def _show_quality(found: "Quality") -> None:
 
 
 def _show(found: "Meta") -> None:
+    from medlive.evaluation.scoring.refusals import marked
     from medlive.report.html import format_p
 
+    titled = partial(marked, overridden=found.overridden)
     if found.coverage is not None and found.human is not None:
         print_records(
-            f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
+            titled(
+                f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}"
+            ),
             [found.coverage],
             {
                 "criteria": lambda c: c.criteria,
@@ -148,10 +146,10 @@ def _show(found: "Meta") -> None:
             },
         )
     if found.criteria is not None:
-        _show_criteria(found.criteria)
+        _show_criteria(found.criteria, titled)
     if found.cases:
         print_records(
-            "case scores against people's mean",
+            titled("case scores against people's mean"),
             found.cases,
             {
                 "method": lambda c: c.method,
@@ -167,12 +165,14 @@ def _show(found: "Meta") -> None:
         )
     if found.repeated is not None:
         print_records(
-            "the grader with itself",
+            titled("the grader with itself"),
             [found.repeated],
             {
-                "rounds": lambda r: r.stability.rounds,
-                "criteria": lambda r: r.stability.criteria,
-                "unanimous": lambda r: r.stability.unanimous,
+                "rounds": lambda r: r.rounds,
+                "criteria": lambda r: r.criteria,
+                "unanimous": lambda r: r.unanimous,
+                "met in each": lambda r: ", ".join(map(_percent, r.met)),
+                "no verdict": lambda r: r.invalid,
                 "equal pairs": lambda r: r.equal,
                 "AC1": lambda r: r.ac1,
                 "range of a case's score": lambda r: r.score_range,
@@ -180,12 +180,16 @@ def _show(found: "Meta") -> None:
         )
 
 
-def _show_criteria(found: "Reliability") -> None:
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def _show_criteria(found: "Reliability", titled: Callable[[str], str]) -> None:
     pairs = [*found.people, *found.grader]
     if found.majority is not None:
         pairs.append(found.majority)
     print_records(
-        "criteria, with 95 % intervals over cases",
+        titled("criteria, with 95 % intervals over cases"),
         pairs,
         {
             "first": lambda p: p.first,
@@ -201,7 +205,7 @@ def _show_criteria(found: "Reliability") -> None:
         },
     )
     print_records(
-        "confusion",
+        titled("confusion"),
         pairs,
         {
             "first": lambda p: p.first,
@@ -226,7 +230,7 @@ def _show_criteria(found: "Reliability") -> None:
         summary["share met, people"] = strict.people
         summary["grader less people"] = strict.difference
     print_records(
-        "summary",
+        titled("summary"),
         summary.items(),
         {
             "figure": lambda row: row[0],

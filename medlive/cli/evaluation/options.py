@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.model import CallsMade, Mode
     from medlive.evaluation.scoring.graded import GradedRun
-    from medlive.evaluation.scoring.refusals import Allow
+    from medlive.evaluation.scoring.refusals import Allow, Objection
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
     from medlive.llm.wire import Price
@@ -66,6 +67,16 @@ def load_runs(paths: list[Path], judge: str | None) -> "list[GradedRun]":
         for note in run.notes:
             say(f"{path}: {note}")
     return graded
+
+
+def load_checked(
+    paths: list[Path], judge: str | None, allow: list[str] | None
+) -> "tuple[list[GradedRun], list[Objection]]":
+    """The runs, and what is overridden to show their figures side by side. Raises Misleading."""
+    from medlive.evaluation.scoring.refusals import check_figures
+
+    graded = load_runs(paths, judge)
+    return graded, check_figures(graded, read_allowed(allow))
 
 
 def read_allowed(names: list[str] | None) -> "list[Allow]":
@@ -164,7 +175,7 @@ class Calls:
     parameters: ParametersOption = "{}"
     max_usd: Annotated[
         float | None,
-        Option(min=0, help="Stop when the run folder has cost this, in all."),
+        Option(min=0, help="Stop when the folder has cost this, in all."),
     ] = None
     price: PriceOption = None
     max_calls: Annotated[
@@ -177,24 +188,23 @@ class Calls:
         bool, Option("--dry-run", help="Say what it would take; send nothing.")
     ] = False
 
-    def budget(self, run_dir: Path | None = None) -> "Budget":
-        """The limits of what may be spent; in dollars, with what the run folder has cost already."""
-        from medlive.evaluation.runs.spending import spent_of
+    def budget(self, *run_dirs: Path, logs: Iterable[Path] = ()) -> "Budget":
+        """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
+        from medlive.evaluation.runs.spending import run_logs, spent_of
         from medlive.llm.budget import Budget
         from medlive.llm.wire import Price
 
         budget = Budget(
             max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
         )
-        if run_dir is not None and self.max_usd is not None:
+        if self.max_usd is not None:
             own = read_price(self.price)
             price = Price(own.input, own.output, own.cached) if own else None
-            spent = spent_of(run_dir, price)
+            spent = spent_of([*chain(*map(run_logs, run_dirs)), *logs], price)
             budget.usd_before = spent.usd
             if spent.unpriced:
                 say(
-                    f"{run_dir}: {spent.unpriced} calls on record have no price and do not count "
-                    "against --max-usd"
+                    f"{spent.unpriced} calls on record have no price and do not count against --max-usd"
                 )
         return budget
 

@@ -17,12 +17,10 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     SeedOption,
     check_complete,
-    check_runs,
-    load_runs,
+    load_checked,
     plan_or_ask,
     print_plan,
     print_plans,
-    read_allowed,
 )
 from medlive.cli.options import JsonOption, grouped, read_settings
 from medlive.cli.output import echo, print_result, print_table, progress, say
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.protocols.model import Material, Protocol, Results, Table
-    from medlive.evaluation.scoring.graded import GradedRun
     from medlive.evaluation.scoring.refusals import Objection
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -90,16 +87,7 @@ def list_(as_json: JsonOption = False) -> None:
 @grouped
 def run(
     name: Annotated[str, Argument(help="The protocol; `list` shows them.")],
-    runs: Annotated[
-        list[Path] | None,
-        Argument(help="Run folders.", callback=lambda paths: check_runs(paths or [])),
-    ] = None,
-    pairs: Annotated[
-        Path | None,
-        Option(
-            help="Instead of runs: JSON Lines of document and text, see docs/protocols.md."
-        ),
-    ] = None,
+    runs: RunsArgument,
     out: Annotated[
         Path, Option(help="Folder of what judges said; a repeated run goes on there.")
     ] = Path("protocols"),
@@ -115,72 +103,45 @@ def run(
     calls: Calls,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply a protocol to the runs of one or more models, or to pairs of a document and a text.
+    """Apply a protocol to the runs of one or more models.
 
     Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
     --dry-run counts what can be asked now, not what builds on replies to come. Exit status 1 while questions are
     ungraded, 3 where no call was answered.
     """
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.questions import Findings
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.registry import make_protocol
     from medlive.evaluation.scoring.score import labelled
-    from medlive.llm.engine import EngineIdentity
 
     protocol = make_protocol(name, _options(option or []))
-    overridden: list[Objection] = []
-    material: Material
-    if runs and pairs is None:
-        graded, overridden = _checked(runs, judge, allow)
-        material = [Subject.of(run) for run in labelled(graded)]
-    else:
-        material = _pairs(protocol, runs or [], pairs)
-    if not protocol.asks:
-        _report(
-            protocol,
-            protocol.results(material, Findings(EngineIdentity("", ""))),
-            None,
-            as_json,
-            overridden,
-        )
-        return
-    budget = calls.budget()
-    found = _plan_or_ask(protocol, material, out, by, cache, calls, budget)
+    graded, overridden = load_checked(runs, judge, allow)
+    material = [Subject.of(run) for run in labelled(graded)]
+    budget = _budget(calls, out)
+    found = _apply(protocol, material, out, by, cache, calls, budget)
     if isinstance(found, Plan):
         print_plan(found.about, found, budget, as_json)
         return
     done, results = found
-    _report(protocol, results, done, as_json, overridden)
-    check_complete(
-        done.questions - done.settled, "questions are ungraded", [done], always=True
-    )
+    _report(protocol, results, done, budget, as_json, overridden)
+    if done is not None:
+        _check_asked([done])
 
 
-def _checked(
-    runs: list[Path], judge: str | None, allow: list[str] | None
-) -> "tuple[list[GradedRun], list[Objection]]":
-    """The runs, and what is overridden to compare them. Raises Misleading."""
-    from medlive.evaluation.scoring.refusals import check_figures
+def _budget(calls: Calls, out: Path) -> "Budget":
+    """What may be spent, with what all protocols in a folder have cost already."""
+    from medlive.evaluation.protocols.registry import PROTOCOLS
 
-    graded = load_runs(runs, judge)
-    return graded, check_figures(graded, read_allowed(allow))
+    return calls.budget(logs=[out / f"{name}.jsonl" for name in PROTOCOLS])
 
 
-def _pairs(protocol: "Protocol", runs: list[Path], pairs: Path | None) -> "Material":
-    """The pairs of a file. Raises UsageError where runs are named beside it, or neither."""
-    from medlive.evaluation.protocols.pairs import read_pairs
-
-    if pairs is None or runs:
-        raise UsageError("name run folders, or a file with --pairs")
-    if not protocol.of_pairs:
-        raise UsageError(
-            f"{protocol.name} needs runs: a pair of texts has no question and no rubric"
-        )
-    return read_pairs(pairs)
+def _check_asked(work: "list[QuestionsAsked]") -> None:
+    """Raises CheckFailed where questions are ungraded or a budget is spent."""
+    left = sum(done.questions - done.settled for done in work)
+    check_complete(left, "questions are ungraded", work, always=True)
 
 
-def _plan_or_ask(
+def _apply(
     protocol: "Protocol",
     material: "Material",
     out: Path,
@@ -188,13 +149,19 @@ def _plan_or_ask(
     cache: Cache,
     calls: Calls,
     budget: "Budget",
-) -> "Plan | tuple[QuestionsAsked, Results]":
-    """With --dry-run what would be asked, else what a judge said and what it comes to."""
+) -> "Plan | tuple[QuestionsAsked | None, Results]":
+    """With --dry-run what would be asked, else what came of asking, if anybody is asked, and the results."""
+    from medlive.evaluation.grading.questions import Findings
     from medlive.evaluation.protocols.runner import (
         plan_protocol,
         read_findings,
         run_protocol,
     )
+    from medlive.llm.engine import EngineIdentity
+
+    if not protocol.asks:
+        nothing = Findings(EngineIdentity("", ""))
+        return None, protocol.results(material, nothing)
 
     def plan(engine: "Engine", **how: Any) -> "Plan":
         return plan_protocol(
@@ -242,32 +209,25 @@ def all_(
     questions are ungraded.
     """
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.questions import Findings
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
     from medlive.evaluation.protocols.registry import PROTOCOLS, fitting
-    from medlive.llm.engine import EngineIdentity
     from medlive.report.portfolio import write_portfolio
 
-    graded, overridden = _checked(runs, judge, allow)
+    graded, overridden = load_checked(runs, judge, allow)
     subjects = [Subject.of(run) for run in graded]
-    tasks, plans, left, budget = (
-        list[TaskResults](),
-        dict[str, Plan](),
-        0,
-        calls.budget(),
-    )
+    tasks: list[TaskResults] = []
+    plans: dict[str, Plan] = {}
+    asked: list[QuestionsAsked] = []
+    budget = _budget(calls, out)
     for task, protocol, material in fitting(subjects):
-        done: QuestionsAsked | None = None
-        if protocol.asks:
-            found = _plan_or_ask(protocol, material, out, by, cache, calls, budget)
-            if isinstance(found, Plan):
-                plans[task] = found
-                continue
-            done, results = found
-            left += done.questions - done.settled
-        else:
-            results = protocol.results(material, Findings(EngineIdentity("", "")))
+        found = _apply(protocol, material, out, by, cache, calls, budget)
+        if isinstance(found, Plan):
+            plans[task] = found
+            continue
+        done, results = found
+        if done is not None:
+            asked.append(done)
         tasks.append(TaskResults.of(task, protocol, results, done))
         if not (as_json or calls.dry_run):
             show_tables(results.tables, overridden)
@@ -288,12 +248,12 @@ def all_(
     )
     page = write_portfolio(whole, out)
     print_result(
-        whole.model_dump(mode="json"),
+        whole.model_dump(mode="json") | {"spent": budget.as_json()},
         as_json,
         lambda: show_tables(whole.tables, overridden),
         notes=[*(objection.why for objection in overridden), f"page: {page}"],
     )
-    check_complete(left, "questions are ungraded")
+    _check_asked(asked)
 
 
 @app.command()
@@ -359,6 +319,7 @@ def _report(
     protocol: "Protocol",
     results: "Results",
     done: "QuestionsAsked | None",
+    budget: "Budget",
     as_json: bool,
     overridden: "list[Objection]",
 ) -> None:
@@ -369,7 +330,7 @@ def _report(
         f"ungraded: {n}: {why}" for why, n in (done.reasons if done else {}).items()
     ]
     print_result(
-        value.model_dump(mode="json"),
+        value.model_dump(mode="json") | {"spent": budget.as_json()},
         as_json,
         lambda: show_tables(results.tables, overridden),
         notes=[*(objection.why for objection in overridden), *value.notes, *ungraded],

@@ -55,12 +55,13 @@ def prove(
     Without options the roles of config/models.toml are asked. Exit status 1 while cases are unfinished, 3 where no
     call was answered.
     """
+    from medlive.evaluation.proving import GRADES, PROBES
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.load import open_snapshot
 
     folder = snapshot_folder(read_settings(), snapshot)
     loaded = open_snapshot(folder, verify=not unverified)
-    budget = calls.budget()
+    budget = calls.budget(logs=[out / PROBES, out / GRADES])
     work = _prove(loaded, out, (prober, prober_url, prober_key_env), by, calls, budget)
     found = wait_for(work)
     if isinstance(found, dict):

@@ -9,18 +9,16 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
 One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
-Three published sets are read as they are: K-QA's CSV (physicians on statements), FRANK's JSON (annotators on
-summaries) and MEDIQA-2019's XML (experts on answers, 1 to 4: from 3 on met).
+Two published sets are read as they are: K-QA's CSV (physicians on statements) and MEDIQA-2019's XML (experts on
+answers, 1 to 4: from 3 on met).
 """
 
-import json
 import math
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
@@ -33,6 +31,7 @@ from medlive.evaluation.cases.benchmarks import (
 from medlive.evaluation.log import read_bytes, some
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
 
+V = TypeVar("V", bool | None, float)
 _WORDS: Final[Mapping[bool | None, Sequence[str]]] = {
     True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
     False: (
@@ -68,7 +67,7 @@ class HumanRatings:
     """The file's name; of several, all of them."""
     digest: str
     format: str
-    """"medlive", "kqa", "frank" or "mediqa"; "mixed" of several files."""
+    """"medlive", "kqa" or "mediqa"; "mixed" of several files."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
@@ -93,7 +92,7 @@ class RatingCollector:
     formats: dict[str, None] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    ratings: Counter[str] = field(default_factory=Counter)
+    raters: dict[str, None] = field(default_factory=dict)
     verdicts: dict[Place, dict[str, bool | None]] = field(default_factory=dict)
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     lines: dict[Place | str, str] = field(default_factory=dict)
@@ -122,33 +121,38 @@ class RatingCollector:
         """Record a rater's verdict on a criterion; None is one of another run."""
         if place is None:
             self.foreign.append(where)
-            return
-        given = self.verdicts.setdefault(place, {})
-        earlier = given.get(rater)
-        if rater in given and met is earlier:
-            self.again.append(where)
-        elif earlier is None:
-            given[rater] = met
-            self.ratings[rater] += 1
-            self.lines.setdefault(place, where)
-        elif met is not None:
-            what = f"{rater!r} on criterion {place[1]!r} of case {place[0]!r}"
-            self.faults.append(f"{where}: {what} contradicts an earlier rating")
+        else:
+            self._record(where, place, rater, met, self.verdicts.setdefault(place, {}))
 
     def score(self, where: str, case_id: str, rater: str, score: float | None) -> None:
         """Record a rater's score of a whole answer."""
-        earlier = self.scores.get(case_id, {}).get(rater)
         if score is None:
             self.unscored += 1
-        elif earlier is None:
-            self.scores.setdefault(case_id, {})[rater] = score
-            self.ratings[rater] += 1
-            self.lines.setdefault(case_id, where)
-        elif earlier == score:
-            self.again.append(where)
         else:
+            ratings = self.scores.setdefault(case_id, {})
+            self._record(where, case_id, rater, score, ratings)
+
+    def _record(
+        self,
+        where: str,
+        key: Place | str,
+        rater: str,
+        value: V,
+        ratings: MutableMapping[str, V],
+    ) -> None:
+        earlier = ratings.get(rater)
+        if rater in ratings and value == earlier:
+            self.again.append(where)
+        elif earlier is None:
+            ratings[rater] = value
+            self.raters[rater] = None
+            self.lines.setdefault(key, where)
+        elif value is not None:
+            what = f"case {key!r}"
+            if isinstance(key, tuple):
+                what = f"criterion {key[1]!r} of case {key[0]!r}"
             self.faults.append(
-                f"{where}: {rater!r} on case {case_id!r} contradicts an earlier rating"
+                f"{where}: {rater!r} on {what} contradicts an earlier rating"
             )
 
     def humans(self) -> HumanRatings:
@@ -156,46 +160,39 @@ class RatingCollector:
         name = ", ".join(self.names)
         if self.faults:
             raise BadInput(f"{name}: {list_faults(self.faults)}", hint=FORMAT_HINT)
-        if self.foreign and not self.ratings:
+        if self.foreign and not self.raters:
             raise BadInput(
                 f"{name}: no item matches the run's current answers and criteria",
                 hint="name the run that was rated; its answers or criteria may have changed",
             )
-        if not self.ratings:
+        if not self.raters:
             raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
-        undecided = (
-            sum(
-                met is None
-                for given in self.verdicts.values()
-                for met in given.values()
-            )
-            + self.unscored
-        )
-        notes = {
-            f"{len(self.again)} ratings are duplicates and count once ({some(self.again)})": self.again,
-            f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
-            f"({some(self.foreign)})": self.foreign,
-            f"{undecided} ratings have no decision and count neither as met nor as not met": undecided,
-        }
-        found = [*self.notes, *(note for note, holds in notes.items() if holds)]
-        found += [
-            f"rater {rater!r} rated only one item"
-            for rater, n in self.ratings.items()
-            if n == 1
-        ]
-        digest = (
-            self.digests[0] if len(self.digests) == 1 else digest_json(self.digests)
-        )
+        formats, digests = list(self.formats), self.digests
         return HumanRatings(
-            name,
-            digest,
-            "mixed" if len(self.formats) > 1 else next(iter(self.formats)),
-            tuple(self.ratings),
-            self.verdicts,
-            self.scores,
-            self.lines,
-            (*found, *_similar_names(self.ratings)),
+            name=name,
+            digest=digests[0] if len(digests) == 1 else digest_json(digests),
+            format="mixed" if len(formats) > 1 else formats[0],
+            raters=tuple(self.raters),
+            verdicts=self.verdicts,
+            scores=self.scores,
+            lines=self.lines,
+            notes=(*self.notes, *self._remarks(), *_similar_names(self.raters)),
         )
+
+    def _remarks(self) -> Iterator[str]:
+        """What does not count."""
+        undecided = self.unscored
+        for ratings in self.verdicts.values():
+            undecided += list(ratings.values()).count(None)
+        if self.again:
+            yield f"{len(self.again)} ratings are duplicates and count once ({some(self.again)})"
+        if self.foreign:
+            yield (
+                f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
+                f"({some(self.foreign)})"
+            )
+        if undecided:
+            yield f"{undecided} ratings have no decision and count neither as met nor as not met"
 
 
 def _similar_names(raters: Iterable[str]) -> list[str]:
@@ -215,7 +212,7 @@ def _similar_names(raters: Iterable[str]) -> list[str]:
 
 
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
-    """Read human ratings in medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
+    """Read human ratings in medlive's own format, K-QA's CSV of physicians, or MEDIQA's XML.
 
     `items` has the criteria of a run's item ids (`items.places_of`).
 
@@ -237,28 +234,7 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
     head = text.split("\n", 1)[0]
     if text.lstrip().startswith("<"):
         found.formats["mediqa"] = None
-        for where, _, given in mediqa_rows(text, name):
-            if (score := given["score"]) is not None:
-                found.verdict(
-                    at := found.where(name, where),
-                    (given["case_id"], "correct"),
-                    "experts",
-                    score > 2,
-                )
-                found.score(at, given["case_id"], "experts", (score - 1) / 3)
-    elif (
-        text.lstrip().startswith("[")
-        and '"model_name"' in text
-        and '"Factuality"' in text
-    ):
-        found.formats["frank"] = None
-        for (article, model), row in frank_rows(text, name).items():
-            found.score(
-                found.where(name, "line 1"),
-                f"{article}/{model}",
-                "annotators",
-                factuality(row, name),
-            )
+        _read_mediqa(text, name, found)
     elif all(column in head for column in (*KQA_COLUMNS, "label_0")):
         found.formats["kqa"] = None
         _read_kqa(text, name, found)
@@ -270,6 +246,19 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
                 _add_row(where, values, found)
             except ValueError as exc:
                 found.faults.append(f"{where}: {exc}")
+
+
+def _read_mediqa(text: str, name: str, found: RatingCollector) -> None:
+    """Add the experts' scores of answers, 1 to 4: from 3 on met."""
+    for place, _, answer in mediqa_rows(text, name):
+        where, case_id, score = (
+            found.where(name, place),
+            answer["case_id"],
+            answer["score"],
+        )
+        if score is not None:
+            found.verdict(where, (case_id, "correct"), "experts", score > 2)
+            found.score(where, case_id, "experts", (score - 1) / 3)
 
 
 def _add_row(
@@ -285,18 +274,13 @@ def _add_row(
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        found.verdict(
-            where, found.place(item, case_id, criterion), rater, _met(values["met"])
-        )
+        place = found.place(item, case_id, criterion)
+        found.verdict(where, place, rater, _met(values["met"]))
+    score = values.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.
-    if (
-        case_id
-        and "score" in values
-        and not (has_verdict and values["score"] in (None, ""))
-    ):
-        found.score(
-            where, case_id, rater, _score(values["score"], values.get("out_of"))
-        )
+    no_score = "score" not in values or (has_verdict and score in (None, ""))
+    if case_id and not no_score:
+        found.score(where, case_id, rater, _score(score, values.get("out_of")))
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")
 
@@ -318,53 +302,35 @@ def _met(value: object) -> bool | None:
 
 
 def _score(value: object, out_of: object) -> float | None:
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if _is_empty(value):
         return None
-    most = (
-        1.0
-        if out_of is None or (isinstance(out_of, str) and not out_of.strip())
-        else _number(out_of)
-    )
+    most = 1.0 if _is_empty(out_of) else _number(out_of)
     if not 0 < most < math.inf:
         raise ValueError(f"out_of must be a number above 0, found {str(out_of)[:40]!r}")
     number = _number(value)
     if not 0 <= number <= most:
-        also = (
-            ""
-            if out_of
-            else "; give the best score of another scale in a column out_of"
+        message = (
+            f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}"
         )
-        raise ValueError(
-            f"score must be a number from 0 to {most:g}, found {str(value)[:40]!r}{also}"
-        )
+        if not out_of:
+            message += "; give the best score of another scale in a column out_of"
+        raise ValueError(message)
     return number / most
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _number(value: object) -> float:
     """The value as a number, NaN if it is not one."""
+    if isinstance(value, bool):
+        return math.nan
     try:
         # Tables with semicolons may use decimal commas.
-        return (
-            math.nan
-            if isinstance(value, bool)
-            else float(str(value).strip().replace(",", "."))
-        )
+        return float(str(value).strip().replace(",", "."))
     except ValueError:
         return math.nan
-
-
-def read_scores(path: Path) -> tuple[dict[str, float], str]:
-    """Read the mean score of each case, and the raters' names. Raises BadInput if the file has no scores."""
-    humans = read_humans(path)
-    if not humans.scores:
-        raise BadInput(f"{path.name} has no scores by case")
-    means = {
-        case_id: sum(given.values()) / len(given)
-        for case_id, given in humans.scores.items()
-    }
-    return means, ", ".join(
-        sorted({rater for given in humans.scores.values() for rater in given})
-    )
 
 
 def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
@@ -384,29 +350,3 @@ def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
                 found.faults.append(
                     f"{where}: {column}: {label[:40]!r} is not a K-QA label"
                 )
-
-
-def frank_rows(text: str, name: str) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """A FRANK file's summaries by (article, model). Raises BadInput."""
-    try:
-        rows = json.loads(text)
-        found = {(str(row["hash"]), str(row["model_name"])): row for row in rows}
-    except (ValueError, RecursionError, TypeError, KeyError) as exc:
-        raise BadInput(f"{name} is not a FRANK file: {str(exc)[:120]}") from exc
-    if len(found) < len(rows):
-        raise BadInput(f"{name}: {len(rows) - len(found)} summaries occur twice")
-    return found
-
-
-def factuality(row: Mapping[str, Any], name: str) -> float:
-    """The share of a summary's sentences that the majority of three annotators found without a factual error."""
-    value = row.get("Factuality")
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value <= 1
-    ):
-        raise BadInput(
-            f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
-        )
-    return float(value)

@@ -4,7 +4,7 @@ docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import HumanRatings, read_humans, read_scores
+from medlive.evaluation.agreement.humans import HumanRatings, read_humans
 from medlive.evaluation.agreement.items import items_of, places_of
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
@@ -39,8 +39,9 @@ from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.log import some
 from medlive.evaluation.model import gradable
-from medlive.evaluation.runs.folder import SETTLED, open_run
+from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.correlation import (
     Correlation,
@@ -57,7 +58,7 @@ class CaseLevel:
     """One method of scoring whole cases, against the mean score of people."""
 
     method: str
-    """"rubric", "direct", or the name of a baseline."""
+    """"rubric" or "direct"."""
     judge: str
     pearson: Correlation
     spearman: Correlation
@@ -104,6 +105,8 @@ class Meta:
     draws: int
     seed: int
     notes: tuple[str, ...]
+    overridden: tuple[Objection, ...] = ()
+    """What would mislead and was allowed, to be printed with the figures."""
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON."""
@@ -112,6 +115,7 @@ class Meta:
             "format_version": 1,
             "level": 0.95,
             **asdict(self),
+            "overridden": [objection._asdict() for objection in self.overridden],
         }
 
 
@@ -121,9 +125,9 @@ def meta_run(
     human: Path | Sequence[Path] = (),
     adjudicator: str | None = None,
     judge: str | None = None,
-    baselines: Sequence[Path] = (),
     draws: int = DRAWS,
     seed: int = 0,
+    allow: Collection[Allow] = (),
 ) -> Meta:
     """Evaluate the grading of a run.
 
@@ -132,11 +136,12 @@ def meta_run(
         human: Files of human ratings (`humans.read_humans`).
         adjudicator: The rater who decided disagreements; counts for nothing else.
         judge: The grader, as in `load_graded`.
-        baselines: Runs judged by `judge_direct` or files of scores by case, besides the run's own `direct.jsonl`.
         draws: Bootstrap draws.
         seed: Seed of the draws.
+        allow: What would make figures mislead and is overridden; the result says so.
 
     Raises:
+        Misleading: If the figures would mislead, and `allow` does not override why.
         UsageError: If nothing is graded, there is nothing to compare, or people settled the grading itself.
         BadInput: If a file cannot be read.
     """
@@ -147,8 +152,9 @@ def meta_run(
             f"{grader.model} holds people's own verdicts",
             hint="--judge names one of its two judges",
         )
+    overridden = check_figures([run], allow)
     name = grader_name(grader)
-    notes = list(run.notes)
+    notes = [*(objection.why for objection in overridden), *run.notes]
     files = [human] if isinstance(human, Path) else human
     people = read_people(files, adjudicator, run)
     coverage, criteria = None, None
@@ -165,12 +171,15 @@ def meta_run(
             people_scores=truth.origin if truth.scores else "none",
         )
         methods = {"rubric": _Method(name, scores_of(run))}
-        methods |= _baselines(run_dir, baselines, notes)
+        direct = read_direct(run_dir)
+        if direct is not None:
+            notes += direct.notes
+            methods["direct"] = _Method(direct.model, direct.scores)
         if truth.scores:
             levels = _levels(truth.scores, methods, notes, draws, seed)
     again = None
     if (run_dir / REPEATS).exists():
-        rounds = read_rounds(run_dir, judge=grader.judge)
+        rounds = read_rounds(run_dir, grader.judge)
         again = repeated(run, rounds, draws=draws, seed=seed)
     if people is None and again is None:
         raise UsageError(
@@ -198,6 +207,7 @@ def meta_run(
         draws=draws,
         seed=seed,
         notes=tuple(notes),
+        overridden=tuple(overridden),
     )
 
 
@@ -443,50 +453,8 @@ class _Method(NamedTuple):
     """A way to score whole cases."""
 
     judge: str
-    scores: Mapping[str, float]
-    """By case."""
-
-
-def _baselines(
-    run_dir: Path, paths: Sequence[Path], notes: list[str]
-) -> dict[str, _Method]:
-    """The direct judge of the run and of other runs, and files of scores, by name."""
-    methods: dict[str, _Method] = {}
-    for path in (run_dir, *paths):
-        if not path.is_dir():
-            scores, raters = read_scores(path)
-            methods[_unique(path.stem, methods)] = _Method(raters, scores)
-            continue
-        direct = read_direct(path)
-        if direct is not None:
-            notes += direct.notes
-            known = {
-                c: score for c, score in direct.scores.items() if score is not None
-            }
-            methods[_unique("direct", methods)] = _Method(direct.model, known)
-            if path is not run_dir and _answers(path) != _answers(run_dir):
-                notes.append(f"baseline {path.name}: its answers differ from the run's")
-        elif path is not run_dir:
-            raise BadInput(
-                f"{path} has no direct scores",
-                hint="run medlive eval judge-direct first",
-            )
-    return methods
-
-
-def _unique(name: str, taken: Mapping[str, object]) -> str:
-    unique, n = name, 1
-    while unique in taken or unique == "rubric":
-        n += 1
-        unique = f"{name}-{n}"
-    return unique
-
-
-def _answers(path: Path) -> dict[str, str]:
-    return {
-        case_id: answer.digest
-        for case_id, answer in open_run(path).answers()[0].items()
-    }
+    scores: Mapping[str, float | None]
+    """By case; None: asked without a score."""
 
 
 def _levels(
@@ -499,14 +467,17 @@ def _levels(
     people = np.array(list(truth.values()))
     columns = {}
     for name, method in methods.items():
-        scores = [method.scores.get(case_id, np.nan) for case_id in truth]
-        columns[name] = np.array(scores)
+        scores = [method.scores.get(case_id) for case_id in truth]
+        columns[name] = np.array(scores, dtype=np.float64)
     correlation = partial(correlate, draws=draws, seed=seed)
     levels = []
     for name, method in methods.items():
         column = columns[name]
         both = ~np.isnan(column)
-        if unknown := len(method.scores.keys() - truth.keys()):
+        unknown = 0
+        for case_id, score in method.scores.items():
+            unknown += score is not None and case_id not in truth
+        if unknown:
             notes.append(f"{name}: {unknown} cases have no score by people; left out")
         gain = None
         if name != "rubric":

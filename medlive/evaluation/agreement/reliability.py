@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.repeats import Rounds, Stability, stability
+from medlive.evaluation.grading.repeats import Rounds
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.statistics import agreement
@@ -332,7 +332,15 @@ class Repeated:
     """The stability of one grader over its rounds."""
 
     judge: str
-    stability: Stability
+    rounds: int
+    criteria: int
+    """With a verdict in at least two rounds."""
+    unanimous: int
+    """Of these, those of which every verdict is the same."""
+    invalid: int
+    """Rounds of a criterion without a verdict."""
+    met: tuple[float | None, ...]
+    """The share met in each round, of its verdicts; None where it has none."""
     equal: Estimate
     """The mean over criteria of the share of equal pairs of rounds."""
     ac1: Estimate
@@ -399,8 +407,14 @@ def repeated(
         for number, met in enumerate(verdicts):
             codes[row, number] = code_of(met)
             by_round[number].setdefault(case_id, {})[criterion_id] = met
-    several = (codes >= MET).sum(axis=1) >= 2
+    decided, met_rounds = (codes >= MET).sum(axis=1), (codes == MET).sum(axis=1)
+    several = decided >= 2
+    unanimous = (met_rounds == decided) | (met_rounds == 0)
     n = int(several.sum())
+    met: list[float | None] = []
+    for column in codes.T:
+        given = column[column >= MET]
+        met.append(float((given == MET).mean()) if len(given) else None)
     equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
     if n >= LEAST_ITEMS:
         sums, kept = rater_sums(codes[several], 2), clusters[several]
@@ -414,7 +428,11 @@ def repeated(
         ranges.append(max(own) - min(own))
     return Repeated(
         judge=rounds.judge,
-        stability=stability(rounds),
+        rounds=rounds.n,
+        criteria=n,
+        unanimous=int((several & unanimous).sum()),
+        invalid=int((codes == ABSENT).sum()),
+        met=tuple(met),
         equal=equal,
         ac1=ac1,
         score_range=mean_of(np.array(ranges), draws=draws, seed=seed),

@@ -46,7 +46,7 @@ class BatchWritten:
     repairs: int = 0
     """Requests that hold an earlier reply and what is wrong with it."""
     waiting: int = 0
-    """Calls that were written before and have no result yet: among the requests, or left out of them."""
+    """Of the requests, those that were written before and have no result yet."""
 
 
 @dataclass(slots=True)
@@ -75,10 +75,6 @@ class BatchLog:
     """(custom_id, digest of the result line)."""
     answered: set[str] = field(default_factory=set)
     submitted: list[Row] = field(default_factory=list)
-    last: str | None = None
-    """The judge whose calls were written last."""
-    shapes: dict[str, str] = field(default_factory=dict)
-    """How JSON was asked for last, by judge."""
     notes: list[str] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
@@ -86,11 +82,8 @@ class BatchLog:
         match row["kind"]:
             case "judge":
                 self.judges[row["judge"]] = row
-            case "written":
-                self.last, self.shapes[row["judge"]] = row["judge"], row["shape"]
             case "asked" | "question":
                 self.asked[row["custom_id"]] = row
-                self.last = row.get("judge", self.last)
             case "read":
                 self.results.add((row["custom_id"], row["digest"]))
                 self.answered.add(row["custom_id"])

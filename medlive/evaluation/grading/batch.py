@@ -46,12 +46,11 @@ def write_batch(
     cache: GradeCache | None = None,
     most_requests: int = MOST_REQUESTS,
     most_bytes: int = MOST_BYTES,
-    leave_waiting: bool = False,
 ) -> BatchWritten:
     """Write the calls that are left to make, in OpenAI's batch format, to `out` or to numbered files beside it.
 
-    `shape` is how the endpoint is asked for JSON. Calls that were written before and have no result are left out
-    with `leave_waiting`. Raises Locked when the run is being graded, BadInput when a file cannot be written.
+    `shape` is how the endpoint is asked for JSON. Raises Locked when the run is being graded, BadInput when a file
+    cannot be written.
     """
     run = open_run(run_dir)
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
@@ -72,7 +71,6 @@ def write_batch(
                     **identity.as_json(),
                 }
             )
-        written.add({"kind": "written", "judge": judge.digest, "shape": shape.value})
         unread = _unread(run_dir, judge)
 
         def calls() -> Iterator[tuple[str, Row]]:
@@ -82,22 +80,17 @@ def write_batch(
                 custom_id = known.custom_id(
                     work.case.case_id, list(keys), list(keys.values())
                 )
-                waits = custom_id in known.asked
-                waiting += waits
-                if waits and leave_waiting:
-                    continue
-                if not waits:
-                    call = {
-                        "case_id": work.case.case_id,
-                        "criteria": list(keys),
-                        "keys": list(keys.values()),
-                    }
+                if custom_id in known.asked:
+                    waiting += 1
+                else:
                     written.add(
                         {
                             "kind": "asked",
                             "custom_id": custom_id,
                             "judge": judge.digest,
-                            **call,
+                            "case_id": work.case.case_id,
+                            "criteria": list(keys),
+                            "keys": list(keys.values()),
                         }
                     )
                 repair = _repair(list(keys.values()), unread)
@@ -114,27 +107,6 @@ def write_batch(
 
         files, requests = write_calls(out, calls(), most_requests, most_bytes)
     return BatchWritten(files, requests, criteria, len(cached), repairs, waiting)
-
-
-def last_written(run_dir: Path) -> tuple[EngineIdentity, Mode, JsonMode]:
-    """The grader, mode and reply shape of the batch written last. Raises BadInput if there is none, or it was
-    written by a version with another prompt."""
-    log = read_batch_log(run_dir)
-    if log.last is None:
-        raise BadInput(
-            f"no batch was written of {run_dir}",
-            hint="medlive eval batch write makes one",
-        )
-    judge = _judges(log).get(log.last)
-    if judge is None:
-        raise BadInput(
-            f"the last batch of {run_dir} was written with another version's prompt"
-        )
-    return (
-        judge.identity,
-        judge.mode,
-        JsonMode(log.shapes.get(log.last, JsonMode.SCHEMA)),
-    )
 
 
 def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:

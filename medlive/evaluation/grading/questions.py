@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from medlive.digest import digest_json
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
@@ -114,6 +114,14 @@ class Finding(LogRow):
         """Who was asked."""
         return EngineIdentity(self.engine, self.model, self.parameters)
 
+    def valid(self, question: Question) -> BaseModel | None:
+        """The reply on record; None where there is none, or the log was changed to one that no check would pass."""
+        try:
+            value = question.reply.model_validate(self.value)
+        except ValidationError:
+            return None
+        return value if question.check(value) is None else None
+
     def reread(self, question: Question) -> BaseModel | None:
         """What the stored reply says of a question; None where it is cut, or cannot be used."""
         if len(self.raw) >= MOST_RAW:
@@ -155,15 +163,15 @@ class Findings:
     def get(self, question: Question, kind: type[R]) -> R | None:
         """The reply to a question; None: there is none that counts."""
         key = self.key(question)
-        if (read := self._read.get(key)) is None:
+        if key not in self._read:
             found = self._latest.get(key)
-            if (
-                found is None
-                or found.value is None
-                or not self.identity.accepts(found.grader, self._allow)
-            ):
+            if found is None or not self.identity.accepts(found.grader, self._allow):
                 return None
-            read = self._read[key] = kind.model_validate(found.value)
+            value = found.valid(question)
+            if value is None:
+                return None
+            self._read[key] = value
+        read = self._read[key]
         if not isinstance(read, kind):
             raise TypeError(
                 f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}"
@@ -213,16 +221,18 @@ async def ask_questions(
     budget: Budget | None = None,
     cache: SharedRows | None = None,
     progress: Progress | None = None,
+    role: str = "judge",
 ) -> QuestionsAsked:
     """Ask every question that has no reply yet by this engine, stage after stage.
 
-    `path` is the log, its folder made if missing. Arguments and errors are those of `grade_run`.
+    `path` is the log, its folder made if missing; `role` names the engine in messages. Arguments and
+    errors are those of `grade_run`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     who = engine.identity
     asker = Asker(
         engine,
-        "judge",
+        role,
         repairs=max_retries,
         concurrency=concurrency,
         allow_unpinned=allow_unpinned,
@@ -288,7 +298,7 @@ async def ask_questions(
                 cache.flush()
     questions = _unique(source, found)
     left = [question for question in questions.values() if not found.settled(question)]
-    reasons = Counter(_why(found.find(question)) for question in left)
+    reasons = Counter(why_open(found.find(question)) for question in left)
     return QuestionsAsked(
         path=path,
         judge=who.model,
@@ -409,9 +419,10 @@ def _unique(source: Source, found: Findings) -> dict[str, Question]:
     return {found.key(question): question for question in source(found)}
 
 
-def _why(finding: Finding | None) -> str:
+def why_open(finding: Finding | None) -> str:
+    """Why a question has no reply that counts."""
     if finding is None:
         return "not asked yet"
-    return (
-        kind_of(finding.reason) if finding.value is None else "another model answered"
-    )
+    if finding.value is None:
+        return kind_of(finding.reason)
+    return "another model answered, or the record does not hold"

@@ -6,17 +6,15 @@ never reads it (docs/method.md §3: the same response graded five times).
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import UsageError
 from medlive.evaluation.grading.grade import open_asker
 from medlive.evaluation.grading.judge import Judge, Verdicts, Work
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import CallsMade, Grade, Mode, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
-from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
@@ -37,28 +35,10 @@ class Rounds:
     """The first is the verdict that counts; None is a round without one, which is invalid and not "not met"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stability:
-    """How far the rounds agree."""
-
-    rounds: int
-    criteria: int
-    """With a verdict in at least two rounds."""
-    unanimous: int
-    """Of these, those of which every verdict is the same."""
-    agreement: float | None
-    """The share of pairs of rounds of one criterion that agree; None without pairs."""
-    invalid: int
-    """Rounds of a criterion without a verdict."""
-    met: tuple[float | None, ...]
-    """The share met in each round, of its verdicts; None where it has none."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatResult(CallsMade):
     """What a repetition came to."""
 
-    stability: Stability
     missing: int
     """Verdicts of rounds that are wanted and not on record, of graded criteria."""
     notes: tuple[str, ...]
@@ -108,14 +88,13 @@ async def repeat_run(
         stopped = await work_through(
             todo, ask, concurrency, done=0, total=total, progress=progress
         )
-    rounds = read_rounds(run_dir, judge=judge.digest)
+    rounds = read_rounds(run_dir, judge.digest)
     missing = 0
     for verdicts in rounds.verdicts.values():
         if verdicts[0] is not None:
             again = verdicts[1:repeats]
             missing += repeats - 1 - len(again) + again.count(None)
     return RepeatResult(
-        stability=stability(rounds),
         missing=missing,
         notes=tuple(notes),
         calls=asker.calls,
@@ -124,62 +103,22 @@ async def repeat_run(
     )
 
 
-def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
-    """The rounds of the grader that `load_graded` chooses, or of the one whose judge digest is given.
-
-    Only verdicts about the answers and criteria as they are now. Raises BadInput when nothing is graded.
-    """
+def read_rounds(run_dir: Path, judge: str) -> Rounds:
+    """The rounds of the grader with that digest: verdicts about the answers and criteria as they are now."""
     run = open_run(run_dir)
-    if judge is None:
-        grader = load_graded(run_dir).grader
-        if grader is None:
-            raise BadInput(
-                f"{run_dir} holds no grades", hint="medlive eval grade makes them"
-            )
-        judge = grader.judge
     first, later, _ = _on_record(run_dir, judge)
     n = max((round_ for _, round_ in later), default=1)
     verdicts: dict[Place, tuple[bool | None, ...]] = {}
     for case, answer in gradable(run.cases, run.answers()[0]):
         for cid, key in grade_keys(case, answer, judge).items():
-            if key in first:
-                rounds = (later.get((key, round_)) for round_ in range(2, n + 1))
-                verdicts[case.case_id, cid] = (
-                    first[key].met,
-                    *(g.met if g else None for g in rounds),
-                )
+            if key not in first:
+                continue
+            given = [first[key].met]
+            for round_ in range(2, n + 1):
+                grade = later.get((key, round_))
+                given.append(grade.met if grade else None)
+            verdicts[case.case_id, cid] = tuple(given)
     return Rounds(judge, n, verdicts)
-
-
-def stability(rounds: Rounds) -> Stability:
-    """How far a grader agrees with itself, over the criteria that have a verdict in at least two rounds."""
-    table = list(rounds.verdicts.values())
-    criteria = unanimous = pairs = agreeing = 0
-    for verdicts in table:
-        given = [met for met in verdicts if met is not None]
-        if len(given) < 2:
-            continue
-        criteria += 1
-        unanimous += len(set(given)) == 1
-        for first, second in combinations(given, 2):
-            pairs += 1
-            agreeing += first is second
-    by_round = []
-    for place in range(rounds.n):
-        by_round.append([verdicts[place] for verdicts in table])
-    return Stability(
-        rounds=rounds.n,
-        criteria=criteria,
-        unanimous=unanimous,
-        agreement=agreeing / pairs if pairs else None,
-        invalid=sum(row.count(None) for row in by_round),
-        met=tuple(_share(row) for row in by_round),
-    )
-
-
-def _share(verdicts: list[bool | None]) -> float | None:
-    given = len(verdicts) - verdicts.count(None)
-    return verdicts.count(True) / given if given else None
 
 
 def _on_record(

@@ -1,7 +1,7 @@
 """MEDIC's cross-examination: each of two texts is asked what the other says; no reference and no rubric.
 
-The document is the case's advice and the other text the answer, or both are a pair of a file: coverage finds what
-the other text leaves out, conformity what it contradicts, consistency what it adds (seed 004 appendix A.4;
+The document is the case's advice and the other text the answer: coverage finds what the
+answer leaves out, conformity what it contradicts, consistency what it adds (seed 004 appendix A.4;
 docs/method.md §5). Questions that a text answers with yes are asked of it again, which shows how far they can be
 trusted. Prompts, checks and formulas are those that curation uses on thread and case.
 """
@@ -53,7 +53,6 @@ class CrossExamine(Protocol):
         "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
     )
     figure: ClassVar[str] = "mean of coverage, conformity and consistency, 0 to 100"
-    of_pairs: ClassVar[bool] = True
 
     count: Annotated[
         int, Field(ge=1, le=20, description="questions made of each text, at most")

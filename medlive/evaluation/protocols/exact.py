@@ -79,7 +79,6 @@ class Number(Protocol):
     about: ClassVar[str] = "numeric answers within a tolerance (MEDIC, MedCalc)"
     figure: ClassVar[str] = "share right, 0 to 1"
     asks: ClassVar[bool] = False
-    of_pairs: ClassVar[bool] = True
     side: ClassVar[Side | None] = Side.EXECUTION
 
     tolerance: Annotated[
@@ -184,7 +183,6 @@ class Query(Protocol):
         "RS(0): share right, abstentions included where the reference has none"
     )
     asks: ClassVar[bool] = False
-    of_pairs: ClassVar[bool] = True
     side: ClassVar[Side | None] = Side.EXECUTION
 
     database: Annotated[

@@ -96,8 +96,6 @@ class Protocol(BaseModel, ABC):
     """What the one figure is, with its unit."""
     asks: ClassVar[bool] = True
     """Whether it puts questions to a judge of its own."""
-    of_pairs: ClassVar[bool] = False
-    """Whether references and answers are all that it reads, so that a file of pairs will do."""
     side: ClassVar[Side | None] = None
     """What the figure, 0 to 1, is compared with in a portfolio; None: with nothing."""
 

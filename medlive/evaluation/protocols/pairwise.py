@@ -4,13 +4,11 @@ A model wins a match only where it is preferred in both orders; everything else 
 comparison without a usable reply is no match (seed 004 §3, appendix A.3.10, A.7.10; docs/method.md §5). An answer
 that is first called equal is a draw already, so its second order is not asked.
 
-Matches are drawn in rounds. `adaptive` asks in each round for the pairs of models whose difference is known worst,
-on cases where the two have met others least; `round-robin` asks for every pair on every case.
+Every pair of models meets on every case that both answered, or on as many as `matches` allows, drawn by lot.
 """
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from enum import StrEnum
 from itertools import chain, combinations
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
@@ -33,11 +31,9 @@ from medlive.statistics.bootstrap import Floats
 from medlive.statistics.bradley_terry import (
     Match,
     Rating,
-    elo,
     points,
     rank_agreement,
     ratings,
-    uncertainty,
 )
 from medlive.statistics.correlation import kendall, spearman
 
@@ -72,13 +68,6 @@ def check_pair(reply: PairReply) -> str | None:
     return None
 
 
-class Schedule(StrEnum):
-    """Which matches are asked for."""
-
-    ADAPTIVE = "adaptive"
-    ROUND_ROBIN = "round-robin"
-
-
 class Pair(NamedTuple):
     """A match that can be asked for: places of two models, and of a case."""
 
@@ -94,20 +83,15 @@ class Pairwise(Protocol):
     about: ClassVar[str] = "two models' answers side by side: Elo ratings (MEDIC)"
     figure: ClassVar[str] = "Elo, mean 1000"
 
-    schedule: Annotated[
-        Schedule,
-        Field(description="adaptive, or round-robin: every pair on every case"),
-    ] = Schedule.ADAPTIVE
     matches: Annotated[
         int | None,
-        Field(ge=1, description="matches at most; none: half of a round-robin"),
+        Field(ge=1, description="matches at most; none: every pair on every case"),
     ] = None
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[
         int, Field(ge=0, description="where draws, orders and cases begin")
     ] = 0
     _last: "tuple[Material, _Hall] | None" = PrivateAttr(default=None)
-    _season: "_Season | None" = PrivateAttr(default=None)
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -115,9 +99,9 @@ class Pairwise(Protocol):
         return len(material) > 1 and has_reference(material)
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
-        """The questions of all matches that are scheduled so far."""
+        """The questions of all matches, as far as they can be asked."""
         hall = self._hall(material)
-        for pair in self._scheduled(hall, found):
+        for pair in hall.pairs[: self.matches]:
             yield from hall.questions(pair, found)
 
     def _hall(self, material: Material) -> "_Hall":
@@ -125,22 +109,6 @@ class Pairwise(Protocol):
         if self._last is None or self._last[0] is not material:
             self._last = (material, _Hall(material, self.seed))
         return self._last[1]
-
-    def _scheduled(self, hall: "_Hall", found: Findings) -> Iterable[Pair]:
-        """The matches of every round that is played, and of the next."""
-        if self.schedule is Schedule.ROUND_ROBIN:
-            return hall.pairs[: self.matches]
-        if (
-            self._season is None
-            or self._season.hall is not hall
-            or self._season.found is not found
-        ):
-            self._season = _Season(
-                hall,
-                found,
-                min(len(hall.pairs), self.matches or max(1, len(hall.pairs) // 2)),
-            )
-        return self._season.advance()
 
     def results(self, material: Material, found: Findings) -> Results:
         """Ratings over all judges on record and by each, what each model took from each, criteria, and what the
@@ -238,34 +206,6 @@ def _figures(rating: Rating | None) -> tuple[Cell, Cell, Cell]:
     return (rating.elo, rating.low, rating.high) if rating else (None, None, None)
 
 
-class _Season:
-    """The rounds of adaptive matching over what is found, gone on with as more is."""
-
-    def __init__(self, hall: "_Hall", found: Findings, most: int) -> None:
-        self.hall, self.found, self._most = hall, found, most
-        self._chosen: dict[Pair, None] = dict.fromkeys(hall.opening()[:most])
-        self._played = 0
-        self._won = np.zeros((hall.models, hall.models))
-
-    def advance(self) -> Iterable[Pair]:
-        """The matches of every round that is played, and of the next."""
-        while True:
-            fresh = list(self._chosen)[self._played :]
-            if not fresh or not all(
-                self.hall.tried(pair, self.found) for pair in fresh
-            ):
-                return self._chosen
-            for pair in fresh:
-                if (score := self.hall.score(pair, self.found)) is not None:
-                    self._won[pair.first, pair.second] += score
-                    self._won[pair.second, pair.first] += 1 - score
-            self._played = len(self._chosen)
-            following = self.hall.following(self._won, self._chosen)[
-                : self._most - self._played
-            ]
-            self._chosen |= dict.fromkeys(following)
-
-
 class _Hall:
     """The answers that can meet, and what was found of their meetings."""
 
@@ -296,31 +236,6 @@ class _Hall:
         self._order = {pair: lot[1] for pair, lot in lots.items()}
         self._made: dict[Pair, tuple[Question, Question]] = {}
 
-    def opening(self) -> list[Pair]:
-        """Two matches for each pair of models."""
-        pairs: list[Pair] = []
-        for of_models in _by_models(self.pairs).values():
-            pairs += of_models[:2]
-        return pairs
-
-    def following(self, won: Floats, chosen: Mapping[Pair, None]) -> list[Pair]:
-        """The next round: for a third of the pairs of models about which a match would tell most, the case
-        where these two have met others least."""
-        theta = (elo(won) - 1000) * np.log(10) / 400
-        share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
-        telling = uncertainty(won) ** 2 * share * (1 - share)
-        used = np.zeros((self.models, len(self._cases)))
-        for pair in chosen:
-            used[[pair.first, pair.second], pair.case] += 1
-        left = _by_models([pair for pair in self.pairs if pair not in chosen])
-        ranked = sorted(left, key=lambda models: -telling[models])
-
-        def meetings(pair: Pair) -> float:
-            return float(used[pair.first, pair.case] + used[pair.second, pair.case])
-
-        chosen_next = ranked[: max(1, len(ranked) // 3)]
-        return [min(left[models], key=meetings) for models in chosen_next]
-
     def _asked(self, pair: Pair) -> tuple[Question, Question]:
         """A match's questions in both orders, the one drawn by lot first."""
         if pair not in self._made:
@@ -342,12 +257,6 @@ class _Hall:
         reply = found.get(one, PairReply)
         if reply is not None and reply.better != "equal":
             yield other
-
-    def tried(self, pair: Pair, found: Findings) -> bool:
-        """Whether every question of a match was asked, usable or not."""
-        return all(
-            found.find(question) is not None for question in self.questions(pair, found)
-        )
 
     def replies(self, pair: Pair, found: Findings) -> list["_Placed"]:
         """The usable replies, each with which answer stood first."""
@@ -436,13 +345,6 @@ class _Placed(NamedTuple):
         if side == "equal":
             return 0.5
         return float((side == "first") is self.straight)
-
-
-def _by_models(pairs: Iterable[Pair]) -> dict[tuple[int, int], list[Pair]]:
-    by_models: dict[tuple[int, int], list[Pair]] = {}
-    for pair in pairs:
-        by_models.setdefault((pair.first, pair.second), []).append(pair)
-    return by_models
 
 
 def _between(names: list[str], won: Floats) -> Table:

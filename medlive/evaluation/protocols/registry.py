@@ -10,7 +10,6 @@ from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.cross_examination import CrossExamine
 from medlive.evaluation.protocols.exact import Number, Query
-from medlive.evaluation.protocols.failures import Failures
 from medlive.evaluation.protocols.model import Material, Protocol, Subject
 from medlive.evaluation.protocols.pairwise import Pairwise
 from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
@@ -18,7 +17,6 @@ from medlive.llm.ask import first_fault
 
 _KINDS: Final = (
     Coverage,
-    Failures,
     Checklist,
     CrossExamine,
     Pairwise,

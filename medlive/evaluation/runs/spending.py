@@ -1,6 +1,6 @@
-"""What a run folder has cost so far, by its logs."""
+"""What a folder has cost so far, by its logs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -8,8 +8,13 @@ from medlive.evaluation.log import Lines, rows_of
 from medlive.evaluation.model import Origin
 from medlive.llm.wire import Price
 
-LOGS: Final = ("responses.jsonl", "grades.jsonl", "repeats.jsonl", "direct.jsonl")
-"""The logs of a run folder whose rows hold the usage of calls."""
+_LOGS: Final = (
+    "responses.jsonl",
+    "grades.jsonl",
+    "repeats.jsonl",
+    "direct.jsonl",
+    "audit.jsonl",
+)
 _SHARED: Final = (Origin.CACHE.value, Origin.IMPORT.value)
 
 
@@ -21,18 +26,23 @@ class Spent(NamedTuple):
     """Calls whose cost is not on record and that no price was given for."""
 
 
-def spent_of(run_dir: Path, price: Price | None = None) -> Spent:
-    """Sum up what a run folder cost.
+def run_logs(run_dir: Path) -> list[Path]:
+    """The logs of a run folder whose rows hold the usage of calls."""
+    return [run_dir / name for name in _LOGS]
+
+
+def spent_of(logs: Iterable[Path], price: Price | None = None) -> Spent:
+    """Sum up what calls cost.
 
     Args:
-        run_dir: The run folder; without one, nothing is spent.
+        logs: Where the calls are on record; a missing log holds none.
         price: For calls whose cost is not on record.
 
     Raises:
         BadInput: If a log cannot be read.
     """
     usd, unpriced = 0.0, 0
-    for usage in _usages(run_dir):
+    for usage in _usages(logs):
         cost = usage.get("cost_usd")
         if cost is None and price is not None:
             cost = price.cost(
@@ -47,10 +57,10 @@ def spent_of(run_dir: Path, price: Price | None = None) -> Spent:
     return Spent(usd, unpriced)
 
 
-def _usages(run_dir: Path) -> Iterator[Mapping[str, Any]]:
-    """The usage of each call that this folder paid for."""
-    for name in LOGS:
-        for _, row in rows_of(run_dir / name, Lines()):
+def _usages(logs: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
+    """The usage of each call that was paid for here."""
+    for path in logs:
+        for _, row in rows_of(path, Lines()):
             usage = row.get("usage")
             if usage and row.get("origin") not in _SHARED:
                 yield usage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medlive.digest import digest_json
-from medlive.evaluation.runs.folder import GRADES
+from medlive.evaluation.runs.folder import GRADES, open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import (
     Allow,
@@ -86,6 +86,7 @@ def test_commands_refuse_and_print_what_is_overridden(
         ("score", "--draws", "5"),
         ("power",),
         ("protocol", "run", "coverage", "--dry-run"),
+        ("audit", "--table"),
         ("contamination", "--draws", "5", "--permutations", "99"),
     )
     for words in commands:
@@ -102,3 +103,23 @@ def test_commands_refuse_and_print_what_is_overridden(
     assert overridden["allow"] == "not-publishable"
     assert "too few cases" in overridden["why"]
     instance.here("eval", "score", paths[0], "--allow", "anything", status=2)
+
+
+@pytest.mark.parametrize("bad", ["twice", "draft"])
+def test_a_grading_that_misleads_is_not_compared_with_people(
+    instance: Instance, runs: dict[str, Path], tmp_path: Path, bad: str
+) -> None:
+    people = tmp_path / "people.csv"
+    rows = ["case_id,rater,score"]
+    for place, case in enumerate(open_run(runs[bad]).cases):
+        rows.append(f"{case.case_id},ann,{place % 2}")
+    people.write_text("\n".join(rows))
+    (allow,) = NEEDED[bad]
+    words = ["eval", "meta", str(runs[bad]), "--human", str(people), "--draws", "100"]
+    refused = instance.here(*words, status=1)
+    assert refused.out == ""
+    assert f"--allow {allow}" in " ".join(refused.err.split())
+    titles = instance.here(*words, "--allow", allow).out.count("MISLEADING")
+    assert titles == 2
+    value = instance.here(*words, "--allow", allow, "--json").json
+    assert [one["allow"] for one in value["overridden"]] == [allow]

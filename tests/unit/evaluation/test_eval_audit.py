@@ -16,17 +16,22 @@ from medlive.errors import CheckFailed, ConfigError, EndpointUnavailable, UsageE
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.audit import (
     AUDIT,
-    OUTPUT_A_CAUSE,
+    AuditTable,
     RootCause,
     audit_run,
     find_bottom,
     load_audit,
     plan_audit,
-    read_audit,
 )
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.log import open_log
+from medlive.evaluation.grading.questions import (
+    OUTPUT_A_QUESTION,
+    Finding,
+    QuestionsAsked,
+)
+from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import Mode
+from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.integrity.lock import Locked
 from medlive.llm.budget import Budget
@@ -91,6 +96,20 @@ async def graded(
     return load_graded(run_dir)
 
 
+def on_record(run_dir: Path) -> tuple[list[Finding], list[str]]:
+    notes: list[str] = []
+    return list(values_of(run_dir / AUDIT, Finding.from_row, notes)), notes
+
+
+async def audited(
+    run: GradedRun, engine: Any, **how: Any
+) -> tuple[QuestionsAsked, AuditTable]:
+    """An audit, and its table."""
+    done = await audit_run(run, engine, **how)
+    which = {name: how[name] for name in ("bottom", "metric") if name in how}
+    return done, load_audit(run, auditor=engine.identity, **which)
+
+
 @asynccontextmanager
 async def auditor(
     choose: Callable[[dict[str, Any]], Step], **options: Any
@@ -124,13 +143,9 @@ def shown(body: dict[str, Any]) -> dict[str, Any]:
 async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> None:
     run = await graded(run_dir)
     async with auditor(lambda _: says(GOOD)) as (engine, endpoint):
-        done = await audit_run(run, engine, bottom=4)
-        assert (
-            done.calls,
-            done.table.audited,
-            done.table.unaudited,
-            endpoint.asked,
-        ) == (4, 4, 0, 4)
+        done, table = await audited(run, engine, bottom=4)
+        assert (done.calls, table.audited, table.unaudited) == (4, 4, 0)
+        assert endpoint.asked == 4
         inputs = shown(endpoint.bodies[0])
         assert list(inputs) == ["language", "question", "advice", "answer", "criteria"]
         assert [(c["id"], c["met"], c["error"]) for c in inputs["criteria"]] == [
@@ -139,22 +154,14 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
             ("k2", False, True),
         ]
         again = await audit_run(run, engine, bottom=4)
-        assert (again.calls, again.reused, endpoint.asked) == (0, 4, 4)
+        assert (again.calls, again.settled, endpoint.asked) == (0, 4, 4)
         more = await audit_run(run, engine, bottom=100)
-        assert (more.calls, more.reused) == (2, 4)
+        assert (more.calls, more.settled) == (2, 6)
     table = load_audit(run)
     first = table.of(RootCause.KNOWLEDGE_GAP)[0]
-    assert (first.case_id, first.quote, first.criteria, first.score) == (
-        "c000",
-        "请多喝水",
-        ("k2",),
-        5 / 8,
-    )
-    assert (first.answered_by, first.model, table.clinical) == (
-        "model-as-served",
-        "model-as-served",
-        True,
-    )
+    assert (first.candidate.case_id, first.candidate.score.score) == ("c000", 5 / 8)
+    assert (first.reply.quote, first.reply.criteria) == ("请多喝水", ("k2",))
+    assert (first.answered_by, table.clinical) == ("model-as-served", True)
     counted = {c["cause"]: (c["n"], c["share"]) for c in table.as_json()["causes"]}
     assert len(counted) == 8
     assert counted["knowledge_gap"] == (6, 1.0)
@@ -178,7 +185,7 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
         ({k: v for k, v in GOOD.items() if k != "reasoning"}, "reasoning"),
         (PLANTED, "piece of the answer"),
         ("I found this: " + json.dumps(PLANTED), "piece of the"),
-        (PLANTED | {"reasoning": "It  says so. ", "criteria": []}, "piece of the"),
+        (PLANTED | {"reasoning": "It  says so. "}, "piece of the"),
         ("", "empty"),
     ],
     ids=str,
@@ -188,18 +195,18 @@ async def test_a_reply_that_cannot_be_used_is_repaired_once_and_never_a_type(
 ) -> None:
     run = await graded(run_dir, n=1)
     async with auditor(lambda _: says(said)) as (engine, endpoint):
-        done = await audit_run(run, engine)
-        assert (done.table.audited, done.table.unaudited) == (0, 1)
-        assert sum(c["n"] for c in done.table.as_json()["causes"]) == 0
-        ((found,), notes) = read_audit(run_dir / AUDIT)
-        assert found.cause is None
+        _, table = await audited(run, engine)
+        assert (table.audited, table.unaudited) == (0, 1)
+        assert sum(c["n"] for c in table.as_json()["causes"]) == 0
+        ((found,), notes) = on_record(run_dir)
+        assert found.value is None
         assert why in found.reason
         assert notes == []
         if said:
             assert endpoint.asked == 2
             assert "cannot be used" in endpoint.bodies[1]["messages"][-1]["content"]
     async with auditor(lambda _: says(GOOD)) as (engine, _):
-        assert (await audit_run(run, engine)).table.audited == 1
+        assert (await audited(run, engine))[1].audited == 1
 
 
 async def test_a_cause_that_stands_in_the_answer_is_found_however_it_is_hidden(
@@ -224,7 +231,7 @@ async def test_a_cause_that_stands_in_the_answer_is_found_however_it_is_hidden(
         mode=Mode.CRITERION,
     )
     run = load_graded(run_dir)
-    table = (await audit_run(run, Judge(lambda _: json.dumps(PLANTED)))).table
+    _, table = await audited(run, Judge(lambda _: json.dumps(PLANTED)))
     assert table.reasons == {
         "the reply is a piece of the answer that was to be judged": 2
     }
@@ -248,12 +255,13 @@ async def test_a_repaired_reply_counts_and_unclear_needs_no_quote(
         return says(GOOD if len(body["messages"]) > 2 else "No idea.")
 
     async with auditor(choose) as (engine, _):
-        table = (await audit_run(run, engine)).table
-    assert [(f.case_id, f.cause) for f in table.findings] == [
+        _, table = await audited(run, engine)
+    found = [(f.candidate.case_id, f.reply.cause) for f in table.findings]
+    assert found == [
         ("c000", RootCause.UNCLEAR),
         ("c001", RootCause.KNOWLEDGE_GAP),
     ]
-    assert table.findings[1].usage["output_tokens"] == 200
+    assert on_record(run_dir)[0][1].usage["output_tokens"] == 200
 
 
 async def test_another_model_a_cut_reply_and_a_refusal_do_not_count(
@@ -261,18 +269,17 @@ async def test_another_model_a_cut_reply_and_a_refusal_do_not_count(
 ) -> None:
     run = await graded(run_dir, n=12)
     async with auditor(lambda _: says(GOOD, finish="length")) as (engine, _):
-        assert list((await audit_run(run, engine, bottom=1)).table.reasons) == [
-            "the reply was cut at the token limit"
-        ]
+        _, table = await audited(run, engine, bottom=1)
+        assert list(table.reasons) == ["the reply was cut at the token limit"]
     async with auditor(
         lambda _: sends(completion(json.dumps(GOOD)) | {"model": "another"})
     ) as (engine, _):
         with pytest.raises(UsageError, match="another"):
             await audit_run(run, engine, concurrency=1)
         assert load_audit(run).audited == 0
-        loose = await audit_run(run, engine, allow_unpinned=True)
-    assert loose.table.audited == 12
-    assert any("not by the pinned model" in note for note in loose.table.notes)
+        _, loose = await audited(run, engine, allow_unpinned=True)
+    assert loose.audited == 12
+    assert any("not by the pinned model" in note for note in loose.notes)
     async with auditor(lambda _: says(GOOD)) as (engine, _):
         assert (await audit_run(run, engine)).calls == 12
 
@@ -291,14 +298,14 @@ async def test_a_killed_audit_goes_on_where_it_stopped(run_dir: Path) -> None:
         under_way.cancel()
         with pytest.raises(asyncio.CancelledError):
             await under_way
-        kept = len(read_audit(run_dir / AUDIT)[0])
+        kept = len(on_record(run_dir)[0])
         assert 0 < kept < 10
         # The last row was cut off in the middle, as a kill in a write leaves it.
         data = (run_dir / AUDIT).read_bytes()
         (run_dir / AUDIT).write_bytes(data[:-40])
         asked = endpoint.asked
-        done = await audit_run(run, engine)
-        assert (done.table.audited, endpoint.asked - asked) == (10, 10 - (kept - 1))
+        _, table = await audited(run, engine)
+        assert (table.audited, endpoint.asked - asked) == (10, 10 - (kept - 1))
         assert (await audit_run(run, engine)).calls == 0
 
 
@@ -312,9 +319,11 @@ async def test_a_dead_endpoint_ends_it_and_a_failing_one_leaves_reasons(
     bad = Judge(
         lambda r: down() if "Narrative 0" in r.inputs["question"] else json.dumps(GOOD)
     )
-    table = (await audit_run(run, bad, bottom=3)).table
+    _, table = await audited(run, bad, bottom=3)
     assert table.audited == 2
-    assert table.reasons == {"endpoint": 1}
+    ((reason, n),) = table.reasons.items()
+    assert reason.startswith("endpoint")
+    assert n == 1
 
 
 async def test_the_bottom_is_by_score_then_id_and_says_who_is_left_out(
@@ -352,17 +361,12 @@ async def test_cases_of_one_score_at_the_edge_are_chosen_by_id_and_counted(
 async def test_a_spent_budget_ends_it_and_the_same_call_goes_on(run_dir: Path) -> None:
     run = await graded(run_dir, n=6)
     judge = Judge(lambda _: json.dumps(GOOD))
-    done = await audit_run(run, judge, concurrency=2, budget=Budget(max_calls=4))
-    assert (done.calls, done.table.audited, done.table.unaudited) == (4, 4, 2)
-    assert done.table.reasons == {"not asked yet": 2}
+    done, table = await audited(run, judge, concurrency=2, budget=Budget(max_calls=4))
+    assert (done.calls, table.audited, table.unaudited) == (4, 4, 2)
+    assert table.reasons == {"not asked yet": 2}
     assert done.stopped is not None
     rest = await audit_run(run, judge, budget=Budget(max_calls=2))
-    assert (rest.calls, rest.reused, rest.table.audited, rest.stopped) == (
-        2,
-        4,
-        6,
-        None,
-    )
+    assert (rest.calls, rest.settled, rest.stopped) == (2, 6, None)
 
 
 async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
@@ -376,22 +380,22 @@ async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
         )
     )
     price = Price(2.0, 10.0)
-    before = plan_audit([run], judge.identity, bottom=44, price=price, concurrency=4)
+    before = plan_audit(run, judge.identity, bottom=44, price=price, concurrency=4)
     assert (before.about, before.calls, before.seconds) == (
-        {"runs": 1, "cases": 44, "audited": 0},
+        {"questions": 44, "answered": 0},
         44,
         None,
     )
-    assert before.output_tokens == 44 * OUTPUT_A_CAUSE
+    assert before.output_tokens == 44 * OUTPUT_A_QUESTION
     assert judge.requests == []
     assert (await audit_run(run, judge, bottom=44)).calls == 44
-    after = plan_audit([run], judge.identity, price=price, concurrency=4)
-    assert (after.about, after.calls) == ({"runs": 1, "cases": 52, "audited": 44}, 8)
+    after = plan_audit(run, judge.identity, price=price, concurrency=4)
+    assert (after.about, after.calls) == ({"questions": 52, "answered": 44}, 8)
     # As charged: 3,000 tokens in and 50 out for each of 44 calls, 80 ms each.
     assert after.input_tokens == pytest.approx(8 * 3000, rel=0.01)
     assert (after.output_tokens, after.seconds) == (8 * 50, 8 * 0.08 / 4)
     assert after.usd == pytest.approx((after.input_tokens * 2 + 400 * 10) / 1e6)
-    assert plan_audit([run], RulesEngine().identity).usd is None
+    assert plan_audit(run, RulesEngine().identity).usd is None
 
 
 async def test_a_case_graded_anew_is_audited_anew_alone(run_dir: Path) -> None:
@@ -409,29 +413,25 @@ async def test_a_record_that_was_written_into_is_not_believed(run_dir: Path) -> 
     async with auditor(lambda _: says(GOOD)) as (engine, _):
         await audit_run(run, engine)
         row = json.loads((run_dir / AUDIT).read_text().splitlines()[0])
+        for spoilt in ({"quote": "never said"}, {"criteria": "k2"}, {"cause": "sloth"}):
+            with open_log(run_dir / AUDIT) as log:
+                log.add(row | {"value": row["value"] | spoilt})
+            table = load_audit(run)
+            assert (table.audited, table.unaudited) == (1, 1)
         with open_log(run_dir / AUDIT) as log:
-            log.add(row | {"quote": "never said"})
             log.add({"case_id": 1})
-            for odd in (
-                {"score": "0.5"},
-                {"score": True},
-                {"raw": None},
-                {"criteria": "k2"},
-                {"usage": [1]},
-            ):
-                log.add(row | {"cause": None} | odd)
-        table = load_audit(run)
-        assert (table.audited, table.unaudited) == (1, 1)
-        assert len(table.notes) == 7
+            for odd in ({"raw": None}, {"value": "k2"}, {"usage": [1]}):
+                log.add(row | odd)
+        assert len(load_audit(run).notes) == 4
         assert (await audit_run(run, engine)).calls == 1
 
 
 async def test_the_rules_name_no_cause(run_dir: Path) -> None:
     run = await graded(run_dir, n=3)
-    table = (await audit_run(run, RulesEngine())).table
-    assert [f.cause for f in table.findings] == [RootCause.UNCLEAR] * 3
+    _, table = await audited(run, RulesEngine())
+    assert [f.reply.cause for f in table.findings] == [RootCause.UNCLEAR] * 3
     assert not table.clinical
-    assert "no clinical judgement" in table.findings[0].reasoning
+    assert "no clinical judgement" in table.findings[0].reply.reasoning
 
 
 async def test_the_auditor_with_the_most_causes_is_shown(run_dir: Path) -> None:
@@ -444,7 +444,7 @@ async def test_the_auditor_with_the_most_causes_is_shown(run_dir: Path) -> None:
     table = load_audit(run)
     assert (table.auditor.model, table.audited) == ("whole", 6)
     assert any(
-        "whole (6 causes), silent (0 causes); shown is whole" in note
+        "silent (0 causes), whole (6 causes); shown is whole" in note
         for note in table.notes
     )
     await audit_run(run, Judge(lambda _: json.dumps(GOOD), model="silent"))
@@ -517,12 +517,8 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
     assert isinstance((await call(tmp_path / "a")).exception, UsageError)
     plan = await call("--dry-run", "--json")
     planned = json.loads(plan.stdout)
-    assert [planned[name] for name in ("runs", "cases", "audited", "calls")] == [
-        2,
-        4,
-        0,
-        4,
-    ]
+    assert list(planned) == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert [run["calls"] for run in planned.values()] == [2, 2]
     spent = await call("--max-calls", "3", "--json")
     assert isinstance(spent.exception, CheckFailed)
     told = json.loads(spent.stdout)
@@ -532,3 +528,35 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
     ]
     assert told["spent"]["calls"] == 3
     assert (await call()).exit_code == 0
+
+
+async def test_dollars_are_the_folders_in_all(tmp_path: Path) -> None:
+    """Calls of earlier commands count, of every folder that is named, and what is found stays."""
+    for name in ("a", "b"):
+        await graded(tmp_path / name, n=3)
+    home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+
+    async def call(*words: Any) -> Any:
+        line = ["eval", "audit", *map(str, words)]
+        return await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
+
+    async with bad_endpoint(choose=lambda _: says(GOOD)) as endpoint:
+        asked = ["--auditor", "model-as-served", "--base-url", endpoint.url, "--json"]
+        asked += ["--concurrency", "1", "--price", "1000,1000"]
+        a, b = tmp_path / "a", tmp_path / "b"
+        told = json.loads((await call(a, *asked, "--max-calls", "1")).stdout)
+        one = told["spent"]["usd"]
+        assert one > 0
+        paid = spent_of([*run_logs(a), *run_logs(b)], Price(1000, 1000)).usd
+        assert paid >= one
+        limit = ("--max-usd", paid + one)
+        spent = await call(a, b, *asked, *limit)
+        assert isinstance(spent.exception, CheckFailed)
+        told = json.loads(spent.stdout)
+        assert told["spent"]["usd_before"] == pytest.approx(paid)
+        assert [run["audited"] for run in told["runs"]] == [2, 0]
+        before = endpoint.asked
+        again = await call(a, b, *asked, *limit)
+        assert "is spent" in str(again.exception)
+        assert endpoint.asked == before
+        assert [run["audited"] for run in json.loads(again.stdout)["runs"]] == [2, 0]

@@ -13,17 +13,16 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.digest import canonical_json
-from medlive.errors import BadInput, CheckFailed, DiskFull, UsageError
+from medlive.errors import CheckFailed, DiskFull, UsageError
 from medlive.evaluation.asking.batch import BATCHES
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.batch import last_written, read_batch, write_batch
+from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import read_grades
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
-from medlive.llm.wire import JsonMode
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.unit.evaluation.conftest import (
     AT,
@@ -112,9 +111,7 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
         1,
     )
 
-    identity, before, shape = last_written(run)
-    assert (identity, before, shape) == (JUDGE, mode, JsonMode.SCHEMA)
-    done = write_batch(run, identity, tmp_path / "b2.jsonl", shape=shape, mode=before)
+    done = write_batch(run, JUDGE, tmp_path / "b2.jsonl", mode=mode)
     again = written(tmp_path / "b2.jsonl")
     assert (done.requests, done.repairs) == (len(again), len(again) - 1)
     by_id = {row["custom_id"]: row for row in again}
@@ -129,7 +126,7 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
     )
     if mode is Mode.RUBRIC:
         # The call that was lost had its first reply now: its careless part is the next file.
-        write_batch(run, identity, tmp_path / "b3.jsonl", mode=mode)
+        write_batch(run, JUDGE, tmp_path / "b3.jsonl", mode=mode)
         last = written(tmp_path / "b3.jsonl")
         again += last
         told = read_batch(
@@ -140,7 +137,7 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
             told.counts["ungraded"],
             told.counts["missing"],
         ) == (1, 0, 0)
-    assert write_batch(run, identity, tmp_path / "b4.jsonl", mode=mode).files == ()
+    assert write_batch(run, JUDGE, tmp_path / "b4.jsonl", mode=mode).files == ()
 
     live = tmp_path / "live"
     await run_model(make_cases(4), Model(), live, use=USE, created_at=AT)
@@ -179,40 +176,13 @@ async def test_the_file_that_was_handed_in_is_no_result(
     assert not (run / "grades.jsonl").read_bytes()
 
 
-async def test_calls_that_are_under_way_can_be_left_out(
-    run: Path, tmp_path: Path
-) -> None:
+async def test_calls_that_are_under_way_are_counted(run: Path, tmp_path: Path) -> None:
     write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     rows = written(tmp_path / "b.jsonl")
-    assert (
-        write_batch(
-            run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION
-        ).files
-        == ()
-    )
-    read_batch(
-        run, [save(tmp_path / "r.jsonl", [result(row, "no") for row in rows[:5]])]
-    )
+    unread = [result(row, "no") for row in rows[:5]]
+    read_batch(run, [save(tmp_path / "r.jsonl", unread)])
     every = write_batch(run, JUDGE, tmp_path / "e.jsonl", mode=Mode.CRITERION)
     assert (every.requests, every.waiting, every.repairs) == (12, 7, 5)
-    # What was just written is under way as well.
-    done = write_batch(
-        run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION
-    )
-    assert (done.requests, done.waiting) == (0, 12)
-    read_batch(
-        run,
-        [
-            save(
-                tmp_path / "r2.jsonl",
-                [result(row, "no") for row in written(tmp_path / "e.jsonl")[:3]],
-            )
-        ],
-    )
-    done = write_batch(
-        run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION
-    )
-    assert (done.requests, done.waiting, done.repairs) == (3, 9, 3)
 
 
 async def test_a_reply_by_another_model_or_none_is_not_repaired(
@@ -328,10 +298,8 @@ async def test_the_commands_go_on_until_nothing_is_open(
             tmp_path / f"r-{name}", [answer(row) for row in written(tmp_path / name)]
         )
 
-    assert isinstance(
-        (await batch("next", run, "--out", tmp_path / "no.jsonl"))[0], BadInput
-    )
     named = ["--grader", "judge-1", "--base-url", "http://127.0.0.1:9/v1"]
+    loose = [*named, "--shape", "object"]
     assert (await batch("write", run, *named, "--out", tmp_path / "1.jsonl"))[0] is None
     refused = "'response_format' of type 'json_schema' is not supported with this model"
     error, output = await batch(
@@ -344,19 +312,16 @@ async def test_the_commands_go_on_until_nothing_is_open(
         (run / "calls.jsonl", "inside a run folder"),
     ):
         assert why in str((await batch("write", run, *named, "--out", place))[0])
-        assert why in str((await batch("next", run, "--out", place))[0])
     (tmp_path / "2-007.jsonl").touch()
     assert "2-007.jsonl is there already" in str(
-        (await batch("next", run, "--out", tmp_path / "2.jsonl"))[0]
+        (await batch("write", run, *named, "--out", tmp_path / "2.jsonl"))[0]
     )
     (tmp_path / "2-007.jsonl").unlink()
     error, _ = await batch(
-        "next", run, "--shape", "table", "--out", tmp_path / "2.jsonl"
+        "write", run, *named, "--shape", "table", "--out", tmp_path / "2.jsonl"
     )
     assert isinstance(error, UsageError)
-    assert (
-        await batch("next", run, "--shape", "object", "--out", tmp_path / "2.jsonl")
-    )[0] is None
+    assert (await batch("write", run, *loose, "--out", tmp_path / "2.jsonl"))[0] is None
     assert {
         row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")
     } == {"json_object"}
@@ -366,14 +331,14 @@ async def test_the_commands_go_on_until_nothing_is_open(
     assert isinstance(
         (await batch("read", run, tmp_path / "r-2.jsonl"))[0], CheckFailed
     )
-    error, output = await batch("next", run, "--out", tmp_path / "3.jsonl")
+    error, output = await batch("write", run, *loose, "--out", tmp_path / "3.jsonl")
     assert error is None
     assert "4 calls show the grader" in output
     assert {
         row["body"]["response_format"]["type"] for row in written(tmp_path / "3.jsonl")
     } == {"json_object"}
     assert (await batch("read", run, answers("3.jsonl", result)))[0] is None
-    error, output = await batch("next", run, "--out", tmp_path / "4.jsonl")
+    error, output = await batch("write", run, *loose, "--out", tmp_path / "4.jsonl")
     assert error is None
     assert "nothing is open" in output
     assert not (tmp_path / "4.jsonl").exists()

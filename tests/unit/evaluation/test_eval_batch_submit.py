@@ -60,20 +60,8 @@ async def test_verdicts_come_through_the_batch_api_until_none_is_open(
         key = ["--api-key-env", "BATCH_KEY"]
         error, _ = await batch(home, "read", run)
         assert isinstance(error, UsageError)
-        assert (
-            await batch(
-                home,
-                "write",
-                run,
-                "--grader",
-                "judge-1",
-                "--mode",
-                "criterion",
-                *named,
-                "--out",
-                calls,
-            )
-        )[0] is None
+        grader = ["--grader", "judge-1", "--mode", "criterion", *named]
+        assert (await batch(home, "write", run, *grader, "--out", calls))[0] is None
         error, output = await batch(home, "submit", run, calls, *named, *key)
         assert error is None
         assert "validating" in output
@@ -108,7 +96,7 @@ async def test_verdicts_come_through_the_batch_api_until_none_is_open(
         # The next is refused as a whole, and the one after it is completed.
         for number in (1, 2):
             rest = tmp_path / f"rest{number}.jsonl"
-            assert (await batch(home, "next", run, "--out", rest))[0] is None
+            assert (await batch(home, "write", run, *grader, "--out", rest))[0] is None
             assert (await batch(home, "submit", run, rest, *named, *key))[0] is None
             told = {
                 "data": [{"code": "invalid", "message": "no such model", "line": 3}]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import UsageError
+from medlive.evaluation.agreement.reliability import repeated
 from medlive.evaluation.asking.plan import (
     Call,
     Sample,
@@ -22,7 +23,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.plan import plan_grading
-from medlive.evaluation.grading.repeats import read_rounds, repeat_run, stability
+from medlive.evaluation.grading.repeats import read_rounds, repeat_run
 from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import open_run, read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
@@ -260,6 +261,12 @@ async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(
     assert result.stopped
 
 
+def judge_of(run: Path) -> str:
+    grader = load_graded(run).grader
+    assert grader is not None
+    return grader.judge
+
+
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     run_dir: Path, mode: Mode
@@ -287,7 +294,7 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
     assert (len(moods.requests), bool(done.stopped)) == (5, True)
     done = await repeat_run(run, moods, repeats=4, mode=mode)
     assert done.stopped is None
-    rounds = read_rounds(run)
+    rounds = read_rounds(run, judge_of(run))
     assert rounds.n == 4
     assert len(rounds.verdicts) == 12
     for (_, cid), verdicts in rounds.verdicts.items():
@@ -296,12 +303,14 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(
         assert verdicts[1] is first
         assert verdicts[2] in (first, None)
         assert verdicts[3] is False
-    found = stability(rounds)
+    found = repeated(load_graded(run), rounds, draws=10)
+    assert found is not None
     spoilt = mode is Mode.CRITERION
     assert found.unanimous == 8
     assert found.invalid == done.missing == (1 if spoilt else 0)
-    # Three met and one not: half of a criterion's six pairs agree; of two met and one not, one in three.
-    assert found.agreement == pytest.approx(58 / 69 if spoilt else 60 / 72)
+    # Three met and one not: half of a criterion's six pairs are equal; of two met and one not, one in three.
+    equal = 8 + 3 * 0.5 + (1 / 3 if spoilt else 0.5)
+    assert found.equal.value == pytest.approx(equal / 12)
     assert found.met == (4 / 12, 4 / 12, 3 / 11 if spoilt else 4 / 12, 0.0)
     again = await repeat_run(run, moods, repeats=4, mode=mode)
     assert again.calls == (2 if spoilt else 0)
@@ -315,8 +324,6 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     run = await answered(run_dir, 2)
     with pytest.raises(UsageError, match="two rounds"):
         await repeat_run(run, Judge(met), repeats=1, mode=Mode.CRITERION)
-    with pytest.raises(BadInput, match="no grades"):
-        read_rounds(run)
     half = Judge(
         lambda r: met(r) if r.inputs["criterion"].startswith("criterion 0") else down()
     )
@@ -327,7 +334,7 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     (run / "repeats.jsonl").write_text(
         (run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met'
     )
-    rounds = read_rounds(run)
+    rounds = read_rounds(run, judge_of(run))
     assert rounds.n == 2
     assert {v for (case, _), v in rounds.verdicts.items() if case == "c001"} == {
         (None, None)
@@ -335,4 +342,6 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     answer = open_run(run).answers()[0]["c000"]
     with (run / "responses.jsonl").open("a") as log:
         log.write(json.dumps(replace(answer, response="Rest.").row()) + "\n")
-    assert not [case for case, _ in read_rounds(run).verdicts if case == "c000"]
+    assert not [
+        case for case, _ in read_rounds(run, judge_of(run)).verdicts if case == "c000"
+    ]

@@ -32,7 +32,6 @@ from tests.unit.evaluation.conftest import AT, Judge, down, make_cases, reply, v
 
 AGREEMENT = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"
 KQA = AGREEMENT / "kqa_NLI_medical_annotator.csv"
-FRANK = AGREEMENT / "frank_human_annotations.json"
 real = pytest.mark.skipif(
     not KQA.exists(), reason="../shared/realdata/agreement is absent"
 )
@@ -238,22 +237,15 @@ async def test_case_scores_against_people_and_a_direct_judge(
     rows[1]["score"] = None
     people = tmp_path / "scores.jsonl"
     people.write_text("\n".join(map(json.dumps, rows)))
-    (tmp_path / "length.csv").write_text(
-        "case_id;rater;score\n"
-        + "".join(
-            f"{c};words;{str(1 - s).replace('.', ',')}\n" for c, s in scores.items()
-        )
-    )
-    found = meta_run(run, human=people, baselines=[tmp_path / "length.csv"], draws=100)
+    found = meta_run(run, human=people, draws=100)
     assert found.coverage.people_scores == "given"
-    rubric, judged, length = found.cases
-    assert [level.method for level in found.cases] == ["rubric", "direct", "length"]
+    rubric, judged = found.cases
+    assert [level.method for level in found.cases] == ["rubric", "direct"]
     assert (judged.pearson.n, judged.unscored) == (N - 1, 1)
     assert judged.pearson.value == pytest.approx(1)
     assert judged.mean.value == pytest.approx(
         np.mean([s for c, s in scores.items() if c != "c002"]) / 2
     )
-    assert length.spearman.value == pytest.approx(-1)
     whole = {c for c in scores if c not in {p[0] for p in INVALID | FAILED}}
     assert rubric.pearson.n == len(whole)
     points = {"k0": 5.0, "k1": -4.0, "k2": 3.0}
@@ -266,7 +258,7 @@ async def test_case_scores_against_people_and_a_direct_judge(
     assert (rubric.pearson.value, rubric.pearson.p) == pytest.approx(
         (r, pearson_p(r, len(whole)))
     )
-    assert length.gain.value == pytest.approx(r + 1)
+    assert judged.gain.n == len(whole - {"c002"})
 
 
 def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
@@ -368,10 +360,9 @@ async def test_graders_beside_each_other_and_one_with_itself(
         draws=100,
     )
     again = found.repeated
-    assert again.stability.rounds == 3
+    assert again.rounds == 3
     assert again.equal.n == N * 3 - len(INVALID | FAILED)
     assert 0 < (again.equal.value or 0) < 1
-    assert again.equal.value == pytest.approx(again.stability.agreement)
     judges = compare_judges([run], draws=100)
     pair = judges.criteria[0].pair
     assert pair.equal.value == 0
@@ -439,7 +430,6 @@ def test_strangers_lonely_raters_and_doubles_are_said(
     for part in (
         "'nowhere/k1' (line 111)",
         "'c000/k9' (line 112)",
-        "'dee' rated only one item",
         "(line 110)",
     ):
         assert part in notes
@@ -513,5 +503,5 @@ async def test_the_command_shows_and_writes_what_it_found(
     )
     assert json.loads(told.stdout) == written
     assert [level["method"] for level in written["cases"]] == ["rubric", "direct"]
-    assert written["repeated"]["stability"]["rounds"] == 2
+    assert written["repeated"]["rounds"] == 2
     assert written["cases"][1]["pearson"]["value"] is None

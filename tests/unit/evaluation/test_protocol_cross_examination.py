@@ -1,17 +1,15 @@
 """Cross-examination of advice and answer: hand-computed scores, stages, and what is missing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from medlive.cli.main import build
-from medlive.errors import BadInput, MedliveError
 from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.model import Answer, AnswerState
 from medlive.evaluation.protocols.cross_examination import CrossExamine
 from medlive.evaluation.protocols.model import Subject
-from medlive.evaluation.protocols.pairs import read_pairs
 from medlive.evaluation.protocols.runner import (
     plan_protocol,
     read_findings,
@@ -88,28 +86,15 @@ async def test_the_scores_are_those_worked_out_by_hand(tmp_path: Path) -> None:
     assert table.rows[0][:3] == ["m", 6, pytest.approx(200 / 3)]
 
 
-async def test_pairs_of_a_file_are_compared_and_the_lowest_are_listed(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "notes.jsonl"
-    rows = [
-        {"id": 7, "document": "Rest. And more of it.", "text": "Take rest."},
-        {"id": "bad", "document": "Rest. And more of it.", "text": "Nothing of it."},
-        {
-            "document": "Rest. And more of it.",
-            "text": "Take rest.",
-            "model": "another",
-            "language": "zh",
-        },
-    ]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    one, other = subjects = read_pairs(file)
-    assert [(s.label, [c.case_id for c in s.cases]) for s in subjects] == [
-        ("notes", ["7", "bad"]),
-        ("another", ["line 3"]),
-    ]
-    assert {c.cluster for c in one.cases} == {c.cluster for c in other.cases}
-    assert [c.language for s in subjects for c in s.cases] == ["en", "en", "zh"]
+async def test_the_lowest_figures_are_listed(tmp_path: Path) -> None:
+    first, second = make_cases(2).cases
+    cases = (first, replace(second, case_id="bad"))
+    texts = {first.case_id: "Take rest.", "bad": "Nothing of it."}
+    answers = {}
+    for case_id, text in texts.items():
+        answers[case_id] = Answer(case_id, AnswerState.OK, text, "stop", "m")
+    subjects = [Subject("notes", cases, answers)]
+    subjects.append(Subject("another", cases[:1], answers))
 
     def silent(request: Request) -> str:
         said = json.loads(judge(request))
@@ -126,39 +111,12 @@ async def test_pairs_of_a_file_are_compared_and_the_lowest_are_listed(
     ).tables
     # Silence is not contradiction: coverage 0, conformity 100; its questions are known to the document by half.
     assert lowest.rows[0][:6] == ["notes", "bad", 50, 0, 100, 0]
-    assert [row[:2] for row in lowest.rows] == [["notes", "bad"], ["notes", "7"]]
+    assert [row[1] for row in lowest.rows] == ["bad", first.case_id]
     assert lowest.note.startswith("2 of 3")
     assert [row[:3] for row in means.rows] == [
         ["notes", 2, pytest.approx((50 + 200 / 3) / 2)],
         ["another", 1, pytest.approx(200 / 3)],
     ]
-
-
-def test_lines_that_are_no_pair_are_named(tmp_path: Path) -> None:
-    file = tmp_path / "pairs.jsonl"
-    file.write_text(
-        '{"document": "a", "text": "b", "id": "x"}\n{"document": "a"}\n{"document": " ", "text": "b"}\nno\n'
-        '{"document": "a", "text": "b", "id": "x"}\n{"document": "a", "text": "b", "language": "de"}\n'
-    )
-    with pytest.raises(BadInput) as caught:
-        read_pairs(file)
-    for words in (
-        "line 2: text",
-        "line 3: document",
-        "line 4: not valid JSON",
-        "line 5: pairs has the id 'x' twice",
-        "line 6: language",
-    ):
-        assert words in str(caught.value)
-    base = ["eval", "protocol", "run"]
-    for line, words in (
-        (["coverage", "--pairs", str(file)], "coverage needs runs"),
-        (["cross-examination"], "run folders, or a file with --pairs"),
-        (["cross-examination", "--pairs", str(file), "--dry-run"], "line 2: text"),
-    ):
-        ran = CliRunner().invoke(build(["eval"]), [*base, *line])
-        assert isinstance(ran.exception, MedliveError)
-        assert words in str(ran.exception)
 
 
 async def test_answers_that_leave_a_question_out_are_no_scores(tmp_path: Path) -> None:

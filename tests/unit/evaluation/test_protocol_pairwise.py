@@ -20,7 +20,6 @@ from medlive.evaluation.protocols.model import Material, Results, Subject
 from medlive.evaluation.protocols.pairwise import (
     PairReply,
     Pairwise,
-    Schedule,
     check_pair,
 )
 from medlive.evaluation.protocols.runner import (
@@ -84,7 +83,7 @@ async def play(
     return protocol.results(stuff, read_findings(protocol, out, judge.identity)[0])
 
 
-ALL = Pairwise(schedule=Schedule.ROUND_ROBIN, draws=100)
+ALL = Pairwise(draws=100)
 
 
 async def test_the_better_model_wins_whatever_the_order(tmp_path: Path) -> None:
@@ -161,17 +160,15 @@ async def test_a_failed_comparison_is_no_draw_and_is_asked_again(
 async def test_a_stopped_run_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -> None:
     stuff = await material(tmp_path, 4)
     judge = Judge(by_skill)
-    adaptive = Pairwise(matches=40, draws=50)
-    plan = plan_protocol(adaptive, stuff, tmp_path, WHO)
-    assert plan.calls == 12  # two matches of each pair of models, one order
-    done = await run_protocol(
-        adaptive, stuff, tmp_path, judge, budget=Budget(max_calls=30)
-    )
+    some = Pairwise(matches=40, draws=50)
+    plan = plan_protocol(some, stuff, tmp_path, WHO)
+    assert plan.calls == 40  # one order
+    done = await run_protocol(some, stuff, tmp_path, judge, budget=Budget(max_calls=30))
     assert done.stopped
-    await run_protocol(adaptive, stuff, tmp_path, judge)
+    await run_protocol(some, stuff, tmp_path, judge)
     asked = [request.digest(WHO) for request in judge.requests]
     assert len(asked) == len(set(asked)) == 80
-    again = await run_protocol(adaptive, stuff, tmp_path, judge)
+    again = await run_protocol(some, stuff, tmp_path, judge)
     assert (again.calls, again.questions, again.settled) == (0, 80, 80)
 
 
@@ -330,11 +327,7 @@ async def test_the_command_plans_asks_and_reports(
             build(["eval"]),
             ["eval", "protocol", "all", *base[4:], "--dry-run"],
         )
-        done = await asyncio.to_thread(
-            CliRunner().invoke,
-            build(["eval"]),
-            [*base, "--set", "schedule=round-robin"],
-        )
+        done = await asyncio.to_thread(CliRunner().invoke, build(["eval"]), base)
     assert planned.exit_code == 0, planned.output
     assert set(json.loads(every.stdout)) == {
         "checklist",
@@ -354,6 +347,42 @@ async def test_the_command_plans_asks_and_reports(
     }
     assert value["tables"][0]["rows"][0][4] == 12
     wrong = await asyncio.to_thread(
-        CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=knockout"]
+        CliRunner().invoke, build(["eval"]), [*base, "--set", "matches=0"]
     )
-    assert "schedule: Input should be" in str(wrong.exception)
+    assert "matches: Input should be" in str(wrong.exception)
+
+
+async def test_dollars_are_the_folders_in_all_and_a_spent_budget_leaves_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await material(tmp_path, 2)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
+    runs, out = [str(tmp_path / "r0"), str(tmp_path / "r1")], str(tmp_path / "out")
+
+    async def apply(url: str, *words: str) -> Any:
+        by = ["--grader", "model-as-served", "--base-url", url, "--concurrency", "1"]
+        line = ["eval", "protocol", *words, "--out", out, "--price", "1000,1000", *by]
+        line += ["--json", "--no-cache"]
+        return await asyncio.to_thread(CliRunner().invoke, build(["eval"]), line)
+
+    async with bad_endpoint(
+        choose=lambda _: sends(completion(prefers("equal")))
+    ) as endpoint:
+        first = await apply(endpoint.url, "run", "pairwise", *runs, "--max-calls", "2")
+        usd = json.loads(first.stdout)["spent"]["usd"]
+        assert usd > 0
+        limit = ("--max-usd", str(usd))
+        before = endpoint.asked
+        again = await apply(endpoint.url, "run", "pairwise", *runs, *limit)
+        assert "is spent" in str(again.exception)
+        value = json.loads(again.stdout)
+        assert value["tables"][0]["rows"][0][4] == 2
+        assert value["questions"]["answered"] == 2
+        assert value["spent"]["usd_before"] == pytest.approx(usd)
+        # What one protocol has cost counts for the others in the folder.
+        every = await apply(endpoint.url, "all", *runs, *limit)
+        assert "is spent" in str(every.exception)
+        assert endpoint.asked == before
+        tasks = [task["task"] for task in json.loads(every.stdout)["tasks"]]
+        assert tasks == ["checklist", "cross-examination", "pairwise"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, MedliveError
-from medlive.evaluation.agreement.humans import read_humans, read_scores
+from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.cases.benchmarks import (
     Format,
     answer_rows,
@@ -181,7 +181,6 @@ READERS: dict[str, Reader] = {
     "questions": Reader(benchmark, {"a": [LLMEVAL]}),
     "ratings": Reader(read_humans, RATING, "ratings.jsonl"),
     "rating list": Reader(read_humans, [RATING]),
-    "scores": Reader(read_scores, {"model": "m", "score": 0.5}, "scores.jsonl"),
     "errata": Reader(errata, ERRATA),
     "log": Reader(read_log, {"case_id": "c1"}, "log.jsonl"),
 }

@@ -1,5 +1,6 @@
 """The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
+import asyncio
 import base64
 import csv
 import json
@@ -17,8 +18,7 @@ from markupsafe import escape
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
-from medlive.evaluation.audit import AUDIT, Finding, RootCause, find_bottom
-from medlive.evaluation.log import open_log
+from medlive.evaluation.audit import RootCause, audit_run, find_bottom
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
@@ -33,6 +33,7 @@ from medlive.evaluation.scoring.score import (
     load_graded,
     score_runs,
 )
+from medlive.llm.engine import Request
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries
 from medlive.report.html import file_name
@@ -42,6 +43,7 @@ from medlive.report.render import SECTIONS, write_report
 from medlive.report.sections.overlap import fisher_interval
 from medlive.snapshot.errata import Errata
 from tests.support.runs import made_cases, made_run, made_runs
+from tests.unit.evaluation.conftest import Judge
 
 EVIL = (
     '<script>alert(1)</script></script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'
@@ -656,30 +658,21 @@ def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(
     audited = table.models[1].run
     candidates = find_bottom(audited).candidates
     assert len(candidates) > 4
-    with open_log(audited.run.path / AUDIT) as log:
-        for place, one in enumerate(candidates):
-            cause = (
-                RootCause.KNOWLEDGE_GAP if place < 3 else RootCause.EXCESSIVE_CAUTION
-            )
-            log.add(
-                Finding(
-                    one.case_id,
-                    one.key,
-                    cause,
-                    one.answer.response[:12],
-                    (min(one.errors),),
-                    f"Because <b>{place}",
-                    "",
-                    one.score.score or 0.0,
-                    "",
-                    "auditor-1",
-                    "rules",
-                    "auditor-1",
-                    "",
-                    "sha256:a",
-                    "",
-                ).row()
-            )
+    places = {one.question.request.inputs["question"]: one for one in candidates}
+
+    def says(request: Request) -> str:
+        one = places[request.inputs["question"]]
+        place = candidates.index(one)
+        return json.dumps(
+            {
+                "cause": "knowledge_gap" if place < 3 else "excessive_caution",
+                "quote": one.answer.response[:12],
+                "criteria": [min(one.errors)],
+                "reasoning": f"Because <b>{place}",
+            }
+        )
+
+    asyncio.run(audit_run(audited, Judge(says, engine="rules")))
     html = write_report(table, tmp_path / "out").page.read_text("utf-8")
     part = html.split('<section id="causes">')[1].split("</section>")[0]
     assert part.split("</table>")[0].count('<th scope="row">') == len(RootCause)
