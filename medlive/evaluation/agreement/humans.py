@@ -9,8 +9,8 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
 One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
-Three published sets are read as they are: K-QA's CSV (physicians on statements), FRANK's JSON (annotators on
-summaries) and MEDIQA-2019's XML (experts on answers, 1 to 4: from 3 on met).
+Two published sets are read as they are: K-QA's CSV (physicians on statements) and FRANK's JSON (annotators on
+summaries).
 """
 
 import json
@@ -24,12 +24,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.cases.benchmarks import (
-    KQA_COLUMNS,
-    Place,
-    kqa_rows,
-    mediqa_rows,
-)
+from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
 from medlive.evaluation.log import read_bytes, some
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
 
@@ -68,7 +63,7 @@ class HumanRatings:
     """The file's name; of several, all of them."""
     digest: str
     format: str
-    """"medlive", "kqa", "frank" or "mediqa"; "mixed" of several files."""
+    """"medlive", "kqa" or "frank"; "mixed" of several files."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
@@ -235,18 +230,7 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
     if chinese:
         found.notes.append("not valid UTF-8, read as GB18030")
     head = text.split("\n", 1)[0]
-    if text.lstrip().startswith("<"):
-        found.formats["mediqa"] = None
-        for where, _, given in mediqa_rows(text, name):
-            if (score := given["score"]) is not None:
-                found.verdict(
-                    at := found.where(name, where),
-                    (given["case_id"], "correct"),
-                    "experts",
-                    score > 2,
-                )
-                found.score(at, given["case_id"], "experts", (score - 1) / 3)
-    elif (
+    if (
         text.lstrip().startswith("[")
         and '"model_name"' in text
         and '"Factuality"' in text
