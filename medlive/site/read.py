@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from medlive.digest import digest_bytes
 from medlive.errors import CheckFailed, MedliveError
 from medlive.evaluation.asking.registry import EMPTY, Registry
-from medlive.evaluation.bundles.files import BUNDLE, read_bundle
+from medlive.evaluation.bundles.files import RUN, read_bundle
 from medlive.evaluation.bundles.leaderboard import (
     MOST_UNSCORED,
     Ranking,
@@ -66,7 +66,7 @@ class Inputs:
     snapshots: Path
     """The folder of snapshots; each folder in it that holds a manifest is one."""
     bundles: Path | None = None
-    """The folder of bundles: .zip files and folders."""
+    """The folder of bundles, which end in .zip."""
     errata: Path | None = None
     """None: `errata.json` beside the snapshots, where there is one."""
     registry: Registry = EMPTY
@@ -192,7 +192,7 @@ def _reports(
     sets: dict[str, CaseSet] = {}
     reports = []
     for path in sorted(inputs.bundles.iterdir()):
-        if path.name.startswith(".") or not (path.is_dir() or path.suffix == ".zip"):
+        if path.name.startswith(".") or path.suffix != ".zip":
             continue
         try:
             version = _snapshot_of(path)
@@ -221,7 +221,7 @@ def _snapshot_of(bundle: Path) -> str:
     """The snapshot's version that a bundle names; "" where it names none."""
     files, _ = read_bundle(bundle)
     try:
-        return str(json.loads(files[BUNDLE])["cases"]["name"])
+        return str(json.loads(files[RUN])["cases"]["name"])
     except (KeyError, TypeError, ValueError):
         return ""
 

@@ -1,7 +1,6 @@
 """Small bundles of runs made by chance on a small snapshot, and what a forger makes of them."""
 
 import asyncio
-import hashlib
 import json
 import random
 from collections.abc import Callable
@@ -11,7 +10,13 @@ from typing import Any
 
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.bundles.bundle import bundle_scores, bundled_run, make_bundle
+from medlive.evaluation.bundles.bundle import (
+    BundledRows,
+    BundleInfo,
+    bundle_scores,
+    bundled_run,
+    make_bundle,
+)
 from medlive.evaluation.bundles.files import (
     BUNDLE,
     RUN,
@@ -19,7 +24,7 @@ from medlive.evaluation.bundles.files import (
     archive,
     checksums,
     encode_document,
-    rows,
+    encode_figures,
 )
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import load_cases
@@ -28,7 +33,6 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Answer, CaseSet, Grade, Mode
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, RunInfo
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.integrity.checks import Faults
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.llm.engine import Finish, Reply, Request
 from tests.support.releases import case, criterion, release
@@ -125,41 +129,20 @@ def made_room(root: Path) -> Room:
 
 def sealed(files: Files) -> Files:
     """The files as a forger leaves them: every digest fits again."""
-    info = json.loads(files[BUNDLE])
-    info["files"] = {
-        name: {
-            "bytes": len(data),
-            "digest": "sha256:" + hashlib.sha256(data).hexdigest(),
-        }
-        for name, data in files.items()
-        if name not in (BUNDLE, SUMS, SIGNATURE)
-    }
-    files = {**files, BUNDLE: encode_document(info)}
-    return files | {
-        SUMS: checksums({n: d for n, d in files.items() if n not in (SUMS, SIGNATURE)})
-    }
+    signed = {n: d for n, d in files.items() if n not in (SUMS, SIGNATURE)}
+    return files | {SUMS: checksums(signed)}
 
 
 def rescored(room: Room, files: Files) -> Files:
     """The files with the scores that their run comes to, every digest fitting again."""
-    said = json.loads(files[SCORES])
-    boot = said["bootstrap"]
-    canary = json.loads(files[BUNDLE])["canary"]
-    none = Faults()
-    run = bundled_run(
-        RunInfo.model_validate_json(files[RUN]),
-        room.cases.cases,
-        rows(files[RESPONSES], RESPONSES, Answer, canary, none) or [],
-        rows(files[GRADES], GRADES, Grade, canary, none) or [],
+    about = BundleInfo.model_validate_json(files[BUNDLE])
+    rows = BundledRows(
+        [Answer.from_row(row) for row in lines_of(files, RESPONSES)],
+        [Grade.from_row(row) for row in lines_of(files, GRADES)],
     )
-    return sealed(
-        files
-        | {
-            SCORES: encode_document(
-                bundle_scores(run, said["errata"], boot["draws"], boot["seed"])
-            )
-        }
-    )
+    info = RunInfo.model_validate_json(files[RUN])
+    run = bundled_run(info, room.cases.cases, rows)
+    return sealed(files | {SCORES: encode_figures(bundle_scores(run, about))})
 
 
 def lines_of(files: Files, name: str) -> list[dict[str, Any]]:
@@ -232,19 +215,11 @@ def nudge(value: Any, rng: random.Random) -> None:
     holder[key] += 1 if isinstance(holder[key], int) else 0.000001
 
 
-def both(
+def run_json(
     change: Callable[[dict[str, Any]], object],
 ) -> Callable[[Files, random.Random], Files]:
-    """The same change to run.json and bundle.json, so that they agree."""
-
-    def mutate(files: Files, rng: random.Random) -> Files:
-        for file in ("run.json", BUNDLE):
-            value = json.loads(files[file])
-            change(value)
-            files = files | {file: encode_document(value)}
-        return files
-
-    return mutate
+    """A change to run.json."""
+    return parse_document(RUN, lambda value, _: change(value))
 
 
 FORGERIES: dict[str, Callable[[Files, random.Random], Files]] = {
@@ -295,84 +270,50 @@ FORGERIES: dict[str, Callable[[Files, random.Random], Files]] = {
     "verdicts out of order": edited(GRADES, swapped),
     "a number of the scores": parse_document("scores.json", nudge),
     "another number of the scores": parse_document("scores.json", nudge),
-    "a month table": parse_document(
-        "scores.json",
-        lambda v, _: v["published"].update(table="Date\tcand-1\t# case\n"),
-    ),
     "a rate left out": parse_document(
         "scores.json", lambda v, _: v["rates"].pop("ungraded")
     ),
     "a warning left out": parse_document(
-        "scores.json", lambda v, _: v.update(warnings=["none"])
+        SCORES, lambda v, _: v["complete"].update(warnings=["none"])
     ),
-    "a million draws": parse_document(
-        "scores.json", lambda v, _: v["bootstrap"].update(draws=10**6)
-    ),
-    "draws that are none": parse_document(
-        "scores.json", lambda v, _: v.update(bootstrap=["x"])
-    ),
+    "a million draws": parse_document(BUNDLE, lambda v, _: v.update(draws=10**6)),
+    "draws that are none": parse_document(BUNDLE, lambda v, _: v.update(draws=["x"])),
     "a hard case left out": parse_document(
-        "scores.json",
+        BUNDLE,
         lambda v, rng: v.update(
-            errata={
-                "mode": "apply",
-                "version": "2026.W47",
-                "file": None,
-                "digest": None,
-                "checked_with": None,
-                "problem": None,
-                "withdrawn_cases": [f"ml-000000000000000{rng.randrange(1, 7)}"],
-                "withdrawn_criteria": [],
-                "cases_left_without_positive_criterion": [],
-                "cases_with_unclear_criteria": [],
-            }
+            withdrawn_cases=[f"ml-000000000000000{rng.randrange(1, 7)}"]
         ),
     ),
     "errata that are none": parse_document(
-        "scores.json", lambda v, _: v.update(errata=[{}])
+        BUNDLE, lambda v, _: v.update(withdrawn_criteria=[{}])
     ),
-    "a case's digest": parse_document(
-        "cases.json", lambda v, rng: rng.choice(v["cases"]).__setitem__(1, "sha256:0")
+    "another digest of the cases": run_json(
+        lambda v: v["cases"].update(rows="sha256:0")
     ),
-    "a case left out": parse_document(
-        "cases.json", lambda v, rng: v["cases"].pop(rng.randrange(6))
-    ),
-    "a case twice": parse_document(
-        "cases.json", lambda v, rng: v["cases"].append(rng.choice(v["cases"]))
-    ),
-    "cases that are none": parse_document("cases.json", lambda v, _: v.update(cases=5)),
-    "another snapshot's digest": both(
+    "fewer cases": run_json(lambda v: v["cases"].update(count=5)),
+    "another snapshot's digest": run_json(
         lambda v: v["cases"].update(digest="sha256:" + "0" * 64)
     ),
-    "another snapshot's name": both(lambda v: v["cases"].update(name="2026.W46")),
-    "a part of the cases": both(lambda v: v["cases"].update(selection={"limit": 3})),
-    "a selection that is none": both(
+    "another snapshot's name": run_json(lambda v: v["cases"].update(name="2026.W46")),
+    "a part of the cases": run_json(
+        lambda v: v["cases"].update(selection={"limit": 3})
+    ),
+    "a selection that is none": run_json(
         lambda v: v["cases"].update(selection={"limit": "x"})
     ),
-    "a model in bundle.json alone": parse_document(
-        BUNDLE, lambda v, _: v.update(model="cand-2")
-    ),
-    "a grader in bundle.json": parse_document(
-        BUNDLE, lambda v, _: v["grader"].update(model="judge-9")
-    ),
-    "another judge": parse_document(
-        BUNDLE, lambda v, _: v["grader"].update(judge="sha256:" + "1" * 64)
-    ),
-    "answers denied": parse_document(BUNDLE, lambda v, _: v.update(answers=False)),
+    "another format": parse_document(BUNDLE, lambda v, _: v.update(format_version=1)),
+    "another canary": parse_document(BUNDLE, lambda v, _: v.update(canary="x")),
     "a key that is none": parse_document(
         BUNDLE, lambda v, _: v.update(signing={"key_id": "0", "public_key": "RW"})
     ),
     "a field too many": parse_document(BUNDLE, lambda v, _: v.update(rank=1)),
     "a run's hint": parse_document("run.json", lambda v, _: v.update(snapshots="../x")),
-    "a run's template": parse_document(
-        "run.json", lambda v, _: v["template"].update(name="other")
-    ),
     "NaN": lambda files, _: (
         files
         | {"scores.json": files["scores.json"].replace(b'"n": ', b'"n": NaN, "m": ', 1)}
     ),
     "a key twice": lambda files, _: (
-        files | {"cases.json": files["cases.json"].replace(b"{", b'{"cases": [],', 1)}
+        files | {SCORES: files[SCORES].replace(b"{", b'{"rates": [],', 1)}
     ),
     "deep brackets": lambda files, _: files | {"scores.json": b"[" * 100_000},
     "an empty log": lambda files, _: files | {GRADES: b""},

@@ -1,7 +1,6 @@
 """`medlive eval bundle`, `verify-bundle` and `leaderboard`: a graded run as others can check it."""
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -21,7 +20,6 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.options import JsonOption, grouped, one_of, read_settings
 from medlive.cli.output import (
-    attributes,
     check_as_json,
     echo,
     print_checks,
@@ -34,7 +32,7 @@ from medlive.errors import CheckFailed, UsageError
 if TYPE_CHECKING:
     from medlive.evaluation.bundles.leaderboard import Leaderboard, Ranking
     from medlive.evaluation.bundles.verify import BundleReport
-    from medlive.evaluation.scoring.errata import ErrataMode, RunErrata
+    from medlive.evaluation.scoring.errata import RunErrata
     from medlive.evaluation.scoring.graded import GradedRun
     from medlive.integrity.signing import PublicKey
 
@@ -56,29 +54,19 @@ SnapshotOption = Annotated[
 @grouped
 def bundle(
     run_dir: RunArgument,
-    out: Annotated[
-        Path, Option(metavar="PATH", help="A file that ends in .zip, or a folder.")
-    ],
+    out: Annotated[Path, Option(metavar="FILE", help="The archive, a .zip.")],
     signing_key: Annotated[
         Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")
-    ] = None,
-    with_answers: Annotated[
-        bool,
-        Option(
-            "--with-answers/--without-answers", help="Include answers and verdicts."
-        ),
-    ] = True,
-    protocols: Annotated[
-        Path | None, Option(metavar="PATH", help="Include what protocol all found.")
     ] = None,
     judge: JudgeOption = None,
     *,
     errata: Errata,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
+    allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a graded run as a bundle: run.json, scores, digests, answers and verdicts, signed if there is a key.
+    """Write a graded run as a bundle: its folder with figures and digests, signed if there is a key.
 
     The same run and key make the same bytes. The cases are not in it; they are in the snapshot that it names.
     """
@@ -92,31 +80,28 @@ def bundle(
     run = load_graded(run_dir, judge=judge)
     for note in run.notes:
         say(f"{run_dir}: {note}")
-    found = _errata(run, errata)
-    how: dict[str, Any] = {
-        "draws": draws,
-        "seed": seed,
-        "protocols": protocols,
-        "key": key,
-    }
-    files = make_bundle(run, answers=with_answers, errata=found, **how)
+    files = make_bundle(
+        run,
+        draws=draws,
+        seed=seed,
+        left_out=_left_out(run, errata),
+        key=key,
+        allow=read_allowed(allow),
+    )
     if (secret := find_secret(files, os.environ)) is not None:
         raise UsageError(
             f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it"
         )
     write_bundle(files, out)
     sizes = {name: len(data) for name, data in files.items()}
-    value = {
-        "path": out,
-        "signed": key and key.public.id_text(),
-        "answers": with_answers,
-        "files": sizes,
-    }
-    show = partial(print_table, ["file", "bytes"], sizes.items())
-    print_result(value, as_json, show, notes=[f"written: {out}"])
-    if run.grader is not None and any(
-        name != run.grader.model for name in run.grader.answered_by
-    ):
+    value = {"path": out, "signed": key and key.public.id_text(), "files": sizes}
+    print_result(
+        value,
+        as_json,
+        lambda: print_table(["file", "bytes"], sizes.items()),
+        notes=[f"written: {out}"],
+    )
+    if run.grader is not None and {*run.grader.answered_by} - {run.grader.model}:
         say(
             f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that."
         )
@@ -124,24 +109,23 @@ def bundle(
         say("Unsigned: its origin cannot be verified. --signing-key signs it.")
 
 
-def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
+def _left_out(run: "GradedRun", given: Errata) -> "RunErrata | None":
+    """What the figures leave out; None: nothing."""
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.service.paths import snapshots_path
 
-    chosen = one_of("--errata", ErrataMode, given.errata)
+    mode = one_of("--errata", ErrataMode, given.errata)
     home = snapshots_path(read_settings())
-    use = use_errata(
-        [run.run],
-        chosen,
-        ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE),
-    )
+    lenient = mode is ErrataMode.IGNORE
+    search = ErrataSearch(given.errata_file, home, lenient=lenient)
+    use = use_errata([run.run], mode, search)
     for note in use.warnings([run.label]):
         say(note)
-    return chosen, use.runs[0]
+    return use.runs[0] if mode is ErrataMode.APPLY else None
 
 
 def verify_bundle(
-    path: Annotated[Path, Argument(help="A bundle: a .zip file or a folder.")],
+    path: Annotated[Path, Argument(help="A bundle.")],
     public_key: PublicKeyFiles = None,
     snapshot: SnapshotOption = None,
     errata_file: ErrataFileOption = None,
@@ -149,29 +133,34 @@ def verify_bundle(
         Path | None,
         Option(metavar="PATH", help="Write it there as a run, once verified."),
     ] = None,
+    allow: AllowOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify a bundle and score it again, writing nothing unless --to-run says where.
 
-    Exit status 0: every step passed and it is signed; 1: a step failed; 4: none failed, but it is unsigned or
-    steps were skipped. With --public-key a bundle that none of the keys signed fails.
+    Exit status 0: every step passed and it is signed; 1: a step failed, or its figures would mislead; 4: none
+    failed, but it is unsigned or steps were skipped. With --public-key a bundle that none of the keys signed fails.
     """
     from medlive.evaluation.bundles.verify import unbundle
     from medlive.evaluation.bundles.verify import verify_bundle as verify
+    from medlive.evaluation.scoring.refusals import check_figures, marked
 
-    keys, place = _keys(public_key), _place(snapshot)
-    report = verify(path, public_keys=keys, snapshot=place, errata_file=errata_file)
-    failure = None if report.ok else CheckFailed(f"{path.name} does not verify")
+    allowed = read_allowed(allow)
+    report = verify(
+        path,
+        public_keys=_keys(public_key),
+        snapshot=_place(snapshot),
+        errata_file=errata_file,
+    )
     print_result(
         _report_row(report),
         as_json,
         lambda: print_checks(report.steps, most=_MOST),
-        failure=failure,
+        failure=None if report.ok else CheckFailed(f"{path.name} does not verify"),
     )
-    say(
-        f"{path.name} verifies"
-        + ("" if report.complete else ", but steps were skipped")
-    )
+    skipped = "" if report.complete else ", but steps were skipped"
+    overridden = check_figures([report.run] if report.run else [], allowed)
+    say(marked(f"{path.name} verifies{skipped}", overridden))
     say(_TRUST[report.trust.value])
     if to_run is not None:
         unbundle(report, to_run)
@@ -192,7 +181,7 @@ _TRUST: Final = {
 
 @grouped
 def leaderboard(
-    bundles: Annotated[list[Path], Argument(help="Bundles: .zip files or folders.")],
+    bundles: Annotated[list[Path], Argument(help="Bundles.")],
     snapshot: SnapshotOption = None,
     public_key: PublicKeyFiles = None,
     *,
@@ -218,75 +207,64 @@ def leaderboard(
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.integrity.checks import Trust
 
-    chosen, mode = (
-        one_of("--metric", Metric, metric),
-        one_of("--errata", ErrataMode, errata.errata),
-    )
+    by = one_of("--metric", Metric, metric)
+    mode = one_of("--errata", ErrataMode, errata.errata)
+    allowed = read_allowed(allow)
     keys = _keys(public_key)
     place = _place(snapshot)
     cases = None if place is None else load_cases(place)
-    given: dict[str, Any] = {
-        "public_keys": keys,
-        "snapshot": cases,
-        "errata_file": errata.errata_file,
-    }
-    reports = [verify_bundle(path, **given) for path in bundles]
-    found = rank_bundles(
+    reports = []
+    for path in bundles:
+        report = verify_bundle(
+            path, public_keys=keys, snapshot=cases, errata_file=errata.errata_file
+        )
+        reports.append(report)
+    board = rank_bundles(
         reports,
-        metric=chosen,
+        metric=by,
         draws=draws,
         seed=seed,
         errata=mode,
         most_unscored=most_unscored,
-        allow=read_allowed(allow),
+        allow=allowed,
     )
-    print_result(_leaderboard_row(found), as_json, lambda: _print(found))
-    if not found.rankings:
+    print_result(_leaderboard_row(board), as_json, lambda: _print(board))
+    if not board.rankings:
         raise CheckFailed("no bundle can be ranked")
-    if any(
-        r.trust is Trust.NOT_SIGNED
-        for ranking in found.rankings
-        for r in ranking.ranked
-    ):
-        raise typer.Exit(UNPROVEN)
+    for ranking in board.rankings:
+        if any(report.trust is Trust.NOT_SIGNED for report in ranking.ranked):
+            raise typer.Exit(UNPROVEN)
 
 
-def _print(found: "Leaderboard") -> None:
+def _print(board: "Leaderboard") -> None:
     from medlive.cli.evaluation.score import print_scores
+    from medlive.evaluation.cases.selection import in_words
     from medlive.printable import printable
 
-    if len(found.rankings) > 1:
+    if len(board.rankings) > 1:
         say(
-            f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared"
+            f"{len(board.rankings)} rankings: scores of two are of other conditions, and not to be compared"
         )
-    for ranking in found.rankings:
-        row = _conditions_row(ranking)
-        part = ", ".join(f"{k} {v}" for k, v in (row["selection"] or {}).items())
+    for ranking in board.rankings:
+        cases = ranking.table.models[0].run.run.info.cases
+        grader = ranking.conditions.grader
         echo(
-            f"{row['snapshot']}, {row['cases']} cases{f' ({part})' if part else ''}; template "
-            f"{row['template']['name']}; graded by {row['grader']['model']} in {row['grader']['mode']} mode"
+            f"{cases.name}, {cases.count} cases ({in_words(cases.selection)}); template "
+            f"{ranking.conditions.template.name}; graded by {grader.model} in {grader.mode} mode"
         )
         print_scores(ranking.table)
-        for warning in ranking.table.warnings:
-            say(warning)
+        for note in (*ranking.table.warnings, *ranking.notes):
+            say(note)
         print_table(
             ["bundle", "model", "signature", "key"],
-            [
-                [r.path.name, r.info.model, r.trust.value, _key_of(r)]
-                for r in ranking.ranked
-                if r.info
-            ],
+            [[r.path.name, r.model, r.trust.value, _key_of(r)] for r in ranking.ranked],
         )
-        for note in ranking.notes:
-            say(note)
-    if found.unranked:
-        print_table(
-            ["not ranked", "model", "why"],
-            [
-                [printable(r.path.name), r.info and printable(r.info.model)[:100], why]
-                for r, why in found.unranked
-            ],
-        )
+    if board.unranked:
+        rows = []
+        for report, why in board.unranked:
+            model = printable(report.model or "")[:100]
+            rows.append([printable(report.path.name), model, why])
+        print_table(["not ranked", "model", "why"], rows)
 
 
 def _keys(files: list[Path] | None) -> "list[PublicKey]":
@@ -306,14 +284,22 @@ def _place(snapshot: str | None) -> Path | None:
 
 def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
     info = ranking.table.models[0].run.run.info
-    shared = ranking.conditions
-    return attributes(
-        info.cases, "snapshot=name snapshot_digest=digest cases=count selection"
-    ) | {
-        "cases_digest": shared.rows,
-        "template": shared.template.model_dump(mode="json"),
+    grader = ranking.conditions.grader
+    return {
+        "snapshot": info.cases.name,
+        "snapshot_digest": info.cases.digest,
+        "cases": info.cases.count,
+        "selection": info.cases.selection,
+        "cases_digest": info.cases.rows,
+        "template": info.template.model_dump(mode="json"),
         "evidence": info.evidence and info.evidence.model_dump(mode="json"),
-        "grader": attributes(shared.grader, "engine model mode prompt judge"),
+        "grader": {
+            "engine": grader.engine,
+            "model": grader.model,
+            "mode": grader.mode,
+            "prompt": grader.prompt,
+            "judge": grader.judge,
+        },
     }
 
 
@@ -323,40 +309,48 @@ def _key_of(report: "BundleReport") -> str | None:
 
 def _report_row(report: "BundleReport") -> dict[str, Any]:
     info = report.info
-    return attributes(report, "path ok complete proven trust") | {
+    return {
+        "path": report.path,
+        "ok": report.ok,
+        "complete": report.complete,
+        "proven": report.proven,
+        "trust": report.trust,
         "key_id": _key_of(report),
-        "model": info and info.model,
-        "made_with": info and attributes(info, "medlive=code_version numpy"),
-        "steps": [check_as_json(step) for step in report.steps],
+        "model": report.model,
+        "made_with": info and {"medlive": info.code_version, "numpy": info.numpy},
+        "steps": list(map(check_as_json, report.steps)),
     }
 
 
-def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
+def _leaderboard_row(board: "Leaderboard") -> dict[str, Any]:
     from medlive.report.tables import scores_json
 
+    rankings, apart = [], []
+    for ranking in board.rankings:
+        bundles = []
+        for report in ranking.ranked:
+            about = {
+                "path": report.path,
+                "model": report.model,
+                "trust": report.trust,
+                "key_id": _key_of(report),
+                "bundle": report.digest,
+            }
+            bundles.append(about)
+        left_out = ranking.left_out
+        row = {
+            "conditions": _conditions_row(ranking),
+            "bundles": bundles,
+            "left_out": {"cases": left_out.cases, "criteria": left_out.criteria},
+            "notes": ranking.notes,
+            "scores": scores_json(ranking.table),
+        }
+        rankings.append(row)
+    for report, why in board.unranked:
+        apart.append({"path": report.path, "model": report.model, "why": why})
     return {
         "format": "medlive-leaderboard",
         "format_version": 1,
-        "rankings": [
-            {
-                "conditions": _conditions_row(ranking),
-                "bundles": [
-                    attributes(r, "path model=info.model trust")
-                    | {
-                        "key_id": _key_of(r),
-                        "bundle": r.info.files["scores.json"].digest,
-                    }
-                    for r in ranking.ranked
-                    if r.info is not None
-                ],
-                "left_out": attributes(ranking.left_out, "cases criteria"),
-                "notes": ranking.notes,
-                "scores": scores_json(ranking.table),
-            }
-            for ranking in found.rankings
-        ],
-        "apart": [
-            {"path": r.path, "model": r.info and r.info.model, "why": w}
-            for r, w in found.unranked
-        ],
+        "rankings": rankings,
+        "apart": apart,
     }

@@ -365,7 +365,7 @@ def import_(
         str | None,
         Option(
             "--format",
-            help="livemedbench, healthbench, kqa, mediqa, jsonl or inspect [as the file looks].",
+            help="livemedbench, healthbench, kqa, jsonl or inspect [as the file looks].",
         ),
     ] = None,
     grades: Annotated[
@@ -388,7 +388,7 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, in a log of
-    Inspect, or for HealthBench, K-QA, MEDIQA-2019 or a benchmark of your own (docs/harnesses.md, docs/importing.md)."""
+    Inspect, or for HealthBench, K-QA or a benchmark of your own (docs/harnesses.md, docs/importing.md)."""
     from medlive.evaluation.agreement.humans import read_humans
     from medlive.evaluation.cases.benchmarks import Format, gradings_of
     from medlive.evaluation.cases.selection import Selection, select

@@ -9,8 +9,7 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
 One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
-Two published sets are read as they are: K-QA's CSV (physicians on statements) and MEDIQA-2019's XML (experts on
-answers, 1 to 4: from 3 on met).
+One published set is read as it is: K-QA's CSV (physicians on statements).
 """
 
 import math
@@ -22,12 +21,7 @@ from typing import Any, Final, TypeVar
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.cases.benchmarks import (
-    KQA_COLUMNS,
-    Place,
-    kqa_rows,
-    mediqa_rows,
-)
+from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
 from medlive.evaluation.log import read_bytes, some
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
 
@@ -67,7 +61,7 @@ class HumanRatings:
     """The file's name; of several, all of them."""
     digest: str
     format: str
-    """"medlive", "kqa" or "mediqa"; "mixed" of several files."""
+    """"medlive" or "kqa"; "mixed" of several files."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
@@ -232,10 +226,7 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
     if chinese:
         found.notes.append("not valid UTF-8, read as GB18030")
     head = text.split("\n", 1)[0]
-    if text.lstrip().startswith("<"):
-        found.formats["mediqa"] = None
-        _read_mediqa(text, name, found)
-    elif all(column in head for column in (*KQA_COLUMNS, "label_0")):
+    if all(column in head for column in (*KQA_COLUMNS, "label_0")):
         found.formats["kqa"] = None
         _read_kqa(text, name, found)
     else:
@@ -246,19 +237,6 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
                 _add_row(where, values, found)
             except ValueError as exc:
                 found.faults.append(f"{where}: {exc}")
-
-
-def _read_mediqa(text: str, name: str, found: RatingCollector) -> None:
-    """Add the experts' scores of answers, 1 to 4: from 3 on met."""
-    for place, _, answer in mediqa_rows(text, name):
-        where, case_id, score = (
-            found.where(name, place),
-            answer["case_id"],
-            answer["score"],
-        )
-        if score is not None:
-            found.verdict(where, (case_id, "correct"), "experts", score > 2)
-            found.score(where, case_id, "experts", (score - 1) / 3)
 
 
 def _add_row(

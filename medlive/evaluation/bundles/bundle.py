@@ -1,11 +1,11 @@
-"""Make a leaderboard entry: one graded run as a bundle that others can verify and score again.
+"""Make a bundle: a graded run's folder, with figures and digests, that others can verify and score again.
 
-A bundle contains the digests of its cases, not the cases, which are in the snapshot that it names. Its files are
-in canonical form, so the same run gives the same bytes (docs/leaderboard.md).
+The cases are not in it, but in the snapshot that its `run.json` names. Everything has one form, so the same run gives
+the same bytes (docs/leaderboard.md).
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
@@ -14,36 +14,22 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.build import code_version
-from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.bundles.files import (
     BUNDLE,
-    CASES,
-    EVIDENCE_FILE,
-    FINDINGS,
-    PROTOCOLS,
     RUN,
     SCORES,
     checksums,
     encode_document,
-    encode_row,
+    encode_figures,
     encode_rows,
-    rounded,
     trusted_comment,
 )
-from medlive.evaluation.bundles.protocols import bundled_protocols
 from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
-from medlive.evaluation.runs.folder import (
-    GRADES,
-    RESPONSES,
-    CasesUse,
-    RunFolder,
-    RunInfo,
-    TemplateUse,
-)
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, RunInfo
+from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.errata import (
-    ErrataMode,
     FoundErrata,
     RunErrata,
     emptied_cases,
@@ -51,8 +37,8 @@ from medlive.evaluation.scoring.errata import (
 )
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.refusals import EVERYTHING
-from medlive.evaluation.scoring.score import Estimate, ScoreTable, score_runs
+from medlive.evaluation.scoring.refusals import EVERYTHING, Allow, check_figures
+from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.identity import canary_of
@@ -62,11 +48,8 @@ if TYPE_CHECKING:
 
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
-SCORES_VERSION: Final = 4
-"""The `format_version` of `scores.json`; version 1 had other intervals, version 2 no complete and no core score,
-version 3 intervals of too few cases."""
-_METRICS: Final = (Metric.COMPLETE, Metric.PAPER, Metric.PUBLISHED)
-"""Those that a bundle holds; rates, errors and warnings are of the first, over criteria of every origin."""
+_METRICS: Final = (Metric.PUBLISHED, Metric.PAPER, Metric.COMPLETE)
+"""Those that a bundle holds; rates and errors are of the last, over criteria of every origin."""
 _NOWHERE: Final = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
 
@@ -82,161 +65,23 @@ class SigningUse(_Frozen):
     public_key: str
 
 
-class ErrataUse(_Frozen):
-    """How errata were handled: the mode, and `RunErrata.row`."""
-
-    mode: ErrataMode
-    version: str
-    file: Annotated[str, Field(pattern=r"^[^/\\\\]*$")] | None
-    digest: str | None
-    checked_with: str | None
-    problem: str | None
-    withdrawn_cases: tuple[str, ...]
-    withdrawn_criteria: tuple[dict[Literal["case_id", "criterion_id"], str], ...]
-    cases_left_without_positive_criterion: tuple[str, ...]
-    cases_with_unclear_criteria: tuple[str, ...]
-
-
-class FileUse(_Frozen):
-    """One file of the bundle."""
-
-    bytes: Annotated[int, Field(ge=0)]
-    digest: str
-
-
 class BundleInfo(_Frozen):
-    """`bundle.json`: the run, and all files except itself, the checksums and the signature."""
+    """`bundle.json`: how the figures were made. The run itself is in `run.json`, the digests in `SHA256SUMS`."""
 
     format: Literal["medlive-bundle"] = "medlive-bundle"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     code_version: str
     """Of medlive; with the commit where it is known: 0.1.0+g0123456789ab."""
     numpy: str
-    model: str
-    template: TemplateUse
-    parameters: dict[str, Any]
-    cases: CasesUse
-    grader: Grader
-    answers: bool
     canary: str | None
     """The snapshot's, also in every row of answers and grades; None for cases from a file."""
+    draws: Annotated[int, Field(ge=1, le=MOST_DRAWS)]
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    withdrawn_cases: tuple[str, ...]
+    """What the figures leave out, as errata say."""
+    withdrawn_criteria: tuple[tuple[str, str], ...]
+    """The same of other cases, as (case id, criterion id)."""
     signing: SigningUse | None
-    files: dict[str, FileUse]
-
-
-def make_bundle(
-    run: GradedRun,
-    *,
-    answers: bool = True,
-    draws: int = 1000,
-    seed: int = 0,
-    errata: tuple[ErrataMode, RunErrata] | None = None,
-    protocols: Path | None = None,
-    key: "SecretKey | None" = None,
-) -> dict[str, bytes]:
-    """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
-
-    With `answers` it includes answers and grades, so that others can score and grade again; `draws` is 1 to
-    `MOST_DRAWS`; `protocols` is the folder of `protocol all`, whose results about this run alone are included.
-
-    Raises:
-        UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
-        CheckFailed: If errata leave no case.
-    """
-    if not 1 <= draws <= MOST_DRAWS:
-        raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
-    rows = bundled_rows(run)
-    scored_run = bundled_run(run.run.info, run.run.cases, *rows)
-    grader = _check_graded(run, scored_run, rows.grades)
-    errata_row = None
-    if errata is not None:
-        errata_row = {"mode": errata[0].value, **errata[1].row()}
-    info = public_info(run.run.info)
-    canary = canary_of_cases(info)
-    files = {
-        RUN: encode_document(info.model_dump(mode="json")),
-        CASES: encode_document({"cases": case_digests(run.run.cases)}),
-        SCORES: encode_document(bundle_scores(scored_run, errata_row, draws, seed)),
-    }
-    if answers:
-        files[RESPONSES] = encode_rows(rows.answers, canary)
-        files[GRADES] = encode_rows(rows.grades, canary)
-        if (evidence := run.run.evidence()) is not None:
-            files[EVIDENCE_FILE] = evidence.data()
-    if protocols is not None:
-        if not answers:
-            raise UsageError(
-                "the results of protocols are verified by the answers, which are left out"
-            )
-        document, findings = bundled_protocols(
-            scored_part(scored_run, errata_row), protocols
-        )
-        files[PROTOCOLS] = encode_document(document)
-        files[FINDINGS] = encode_rows(findings, canary)
-    signing = None
-    if key is not None:
-        signing = SigningUse(key_id=key.public.id_text(), public_key=key.public.line())
-    bundle_info = describe_bundle(info, grader, answers, signing, files)
-    files[BUNDLE] = encode_document(bundle_info.model_dump(mode="json"))
-    files[SUMS] = checksums(files)
-    if key is not None:
-        from medlive.integrity.signing import sign
-
-        comment = trusted_comment(files[BUNDLE])
-        signature = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT)
-        files[SIGNATURE] = signature.encode("ascii")
-    return dict(sorted(files.items()))
-
-
-def describe_bundle(
-    info: RunInfo,
-    grader: Grader,
-    answers: bool,
-    signing: SigningUse | None,
-    files: Mapping[str, bytes],
-) -> BundleInfo:
-    """What `bundle.json` says of a run and its other files."""
-    uses = {}
-    for name, data in sorted(files.items()):
-        uses[name] = FileUse(bytes=len(data), digest=digest_bytes(data))
-    return BundleInfo(
-        code_version=code_version(),
-        numpy=np.__version__,
-        model=info.model,
-        template=info.template,
-        parameters=info.parameters,
-        cases=info.cases,
-        grader=grader,
-        answers=answers,
-        canary=canary_of_cases(info),
-        signing=signing,
-        files=uses,
-    )
-
-
-def _check_graded(run: GradedRun, bundled: GradedRun, grades: list[Grade]) -> Grader:
-    """The grader of a run that may be published. Raises UsageError for others."""
-    if run.grader is None:
-        raise UsageError(
-            f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first"
-        )
-    if run.run.info.raw:
-        raise UsageError(
-            f"{run.run.path}: raw runs use the threads' own words, which cannot be published"
-        )
-    if bundled.grader is None:
-        raise UsageError(f"{run.run.path}: no verdict matches a current answer")
-    if all(grade.met is None for grade in grades):
-        raise UsageError(
-            f"{run.run.path}: every criterion is ungraded",
-            hint="medlive eval grade asks again",
-        )
-    return bundled.grader
-
-
-def canary_of_cases(info: RunInfo) -> str | None:
-    """The canary of the cases' snapshot; None for cases from a file."""
-    return canary_of(info.cases.name) if info.cases.origin == "snapshot" else None
 
 
 class BundledRows(NamedTuple):
@@ -244,6 +89,77 @@ class BundledRows(NamedTuple):
 
     answers: list[Answer]
     grades: list[Grade]
+
+
+def make_bundle(
+    run: GradedRun,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    left_out: RunErrata | None = None,
+    key: "SecretKey | None" = None,
+    allow: Collection[Allow] = (),
+) -> dict[str, bytes]:
+    """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
+
+    Args:
+        run: What is published.
+        draws: 1 to `MOST_DRAWS`.
+        seed: Of the draws.
+        left_out: What the figures leave out as withdrawn; None: nothing.
+        key: Signs the bundle.
+        allow: The objections to the figures that are overridden.
+
+    Raises:
+        Misleading: If the figures would mislead, and `allow` does not override it.
+        UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
+        CheckFailed: If errata leave no case.
+    """
+    if not 1 <= draws <= MOST_DRAWS:
+        raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
+    check_figures([run], allow)
+    info = public_info(run.run.info)
+    rows = bundled_rows(run)
+    if info.raw:
+        raise UsageError(
+            f"{run.run.path}: raw runs use the threads' own words, which cannot be published"
+        )
+    if all(grade.met is None for grade in rows.grades):
+        raise UsageError(
+            f"{run.run.path}: no criterion of a current answer has a verdict",
+            hint="medlive eval grade comes first",
+        )
+    signing = None
+    if key is not None:
+        signing = SigningUse(key_id=key.public.id_text(), public_key=key.public.line())
+    about = BundleInfo(
+        code_version=code_version(),
+        numpy=np.__version__,
+        canary=canary_of_cases(info),
+        draws=draws,
+        seed=seed,
+        withdrawn_cases=left_out.cases if left_out else (),
+        withdrawn_criteria=left_out.criteria if left_out else (),
+        signing=signing,
+    )
+    bundled = bundled_run(info, run.run.cases, rows)
+    evidence = run.run.evidence()
+    files = run_files(bundled, None if evidence is None else evidence.data())
+    files[SCORES] = encode_figures(bundle_scores(scored_part(bundled, about), about))
+    files[BUNDLE] = encode_document(about.model_dump(mode="json"))
+    files[SUMS] = checksums(files)
+    if key is not None:
+        from medlive.integrity.signing import sign
+
+        comment = trusted_comment(files[BUNDLE])
+        signature = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT)
+        files[SIGNATURE] = signature.encode("ascii")
+    return files
+
+
+def canary_of_cases(info: RunInfo) -> str | None:
+    """The canary of the cases' snapshot; None for cases from a file."""
+    return canary_of(info.cases.name) if info.cases.origin == "snapshot" else None
 
 
 def bundled_rows(run: GradedRun) -> BundledRows:
@@ -264,24 +180,19 @@ def bundled_rows(run: GradedRun) -> BundledRows:
 
 
 def bundled_run(
-    info: RunInfo,
-    cases: tuple[EvaluationCase, ...],
-    answers: list[Answer],
-    grades: list[Grade],
+    info: RunInfo, cases: tuple[EvaluationCase, ...], rows: BundledRows
 ) -> GradedRun:
     """A run with exactly these answers and grades, as it is scored here and in verification."""
     by_case: dict[str, dict[str, Grade]] = {}
-    met: dict[str, dict[str, bool | None]] = {}
-    for grade in grades:
+    for grade in rows.grades:
         by_case.setdefault(grade.case_id, {})[grade.criterion_id] = grade
-        met.setdefault(grade.case_id, {})[grade.criterion_id] = grade.met
     grader = None
-    if grades:
-        first = grades[0]
+    if rows.grades:
+        first = rows.grades[0]
         grader = Grader(
             engine=first.engine,
             model=first.model,
-            answered_by=tuple(sorted({grade.grader for grade in grades} - {""})),
+            answered_by=tuple(sorted({grade.grader for grade in rows.grades} - {""})),
             mode=first.mode.value,
             prompt=first.prompt,
             judge=first.judge,
@@ -289,116 +200,64 @@ def bundled_run(
     return GradedRun(
         run=RunFolder(_NOWHERE, info, cases),
         label=info.model,
-        answers={answer.case_id: answer for answer in answers},
+        answers={answer.case_id: answer for answer in rows.answers},
         grades=by_case,
         grader=grader,
         notes=(),
-        met=met,
     )
 
 
-def scored_part(run: GradedRun, errata: Mapping[str, Any] | None) -> GradedRun:
-    """The run without what a bundle's errata record leaves out. Raises KeyError, TypeError, CheckFailed."""
-    if errata is None or errata["mode"] != ErrataMode.APPLY.value:
-        return run
-    return replace(run, run=without(run.run, errata_from_record(run.run.cases, errata)))
+def run_files(run: GradedRun, evidence: bytes | None) -> dict[str, bytes]:
+    """The files of a run's folder that a bundle holds, by name; all but the cases."""
+    rows = bundled_rows(run)
+    canary = canary_of_cases(run.run.info)
+    files = {
+        RESPONSES: encode_rows(rows.answers, canary),
+        GRADES: encode_rows(rows.grades, canary),
+    }
+    if evidence is not None:
+        files[EVIDENCE] = evidence
+    # Last, since it makes a folder a run.
+    files[RUN] = encode_document(run.run.info.model_dump(mode="json"))
+    return files
 
 
-def bundle_scores(
-    run: GradedRun, errata: Mapping[str, Any] | None, draws: int, seed: int
-) -> dict[str, Any]:
-    """Make `scores.json`: each metric with intervals, bounds and rates, rounded to `DIGITS` places.
+def scored_part(run: GradedRun, about: BundleInfo) -> GradedRun:
+    """The run without what the bundle leaves out. Raises CheckFailed if no case is left."""
+    left_out = errata_of(run.run.cases, about.withdrawn_cases, about.withdrawn_criteria)
+    return replace(run, run=without(run.run, left_out))
 
-    `run` is of `bundled_run`; with mode "apply" the cases and criteria in `errata` are left out.
 
-    Raises:
-        CheckFailed: If errata leave no case.
-        KeyError, TypeError: If `errata` is not an errata record.
-    """
-    run = scored_part(run, errata)
-    tables = {
-        metric: score_runs(
-            [run], metric=metric, draws=draws, seed=seed, allow=EVERYTHING
+def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
+    """`scores.json`: the figures of each metric with intervals and bounds, rates and errors by axis."""
+    scores: dict[str, Any] = {}
+    for metric in _METRICS:
+        table = score_runs(
+            [run], metric=metric, draws=about.draws, seed=about.seed, allow=EVERYTHING
         )
-        for metric in _METRICS
-    }
-    found = {metric.value: _metric_scores(table) for metric, table in tables.items()}
-    whole = tables[Metric.COMPLETE]
-    (model,) = whole.models
-    # The published metric alone has warnings of its own, and is not computed with.
-    warnings = dict.fromkeys((*whole.warnings, *tables[Metric.PUBLISHED].warnings))
-    scores = {
-        "format": "medlive-bundle-scores",
-        "format_version": SCORES_VERSION,
-        "bootstrap": {"draws": draws, "seed": seed, "level": 0.95},
-        "errata": None if errata is None else dict(errata),
-        "rates": {**asdict(model.rates), "shares": model.rates.shares},
-        "errors_by_axis": [{**asdict(axis), "rate": axis.rate} for axis in model.axes],
-        "warnings": list(warnings),
-        "advice_only": whole.beside.advice_only,
-        "characters": model.companions.characters,
-    }
-    return {name: rounded(value) for name, value in (scores | found).items()}
-
-
-def _metric_scores(table: ScoreTable) -> dict[str, Any]:
-    """One metric's part of `scores.json`; the core score is over the criteria that count under it."""
-    (model,) = table.models
-    slices = [
-        {"kind": s.kind, "value": s.value, **_estimate(s.estimate)}
-        for s in model.slices
-    ]
-    return {
-        "overall": _estimate(model.overall),
-        "core": _estimate(model.companions.core),
-        "slices": slices,
-        "table": table.tsv(),
-    }
-
-
-def errata_from_record(
-    cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]
-) -> RunErrata:
-    """The errata in a bundle's record; `emptied` is recomputed."""
-    criteria = set()
-    for withdrawn in row["withdrawn_criteria"]:
-        criteria.add((str(withdrawn["case_id"]), str(withdrawn["criterion_id"])))
-    return errata_of(cases, set(map(str, row["withdrawn_cases"])), criteria)
+        (model,) = table.models
+        scores[metric.value] = {
+            "overall": asdict(model.overall),
+            "core": asdict(model.companions.core),
+            "slices": list(map(asdict, model.slices)),
+            "warnings": table.warnings,
+        }
+    scores["rates"] = asdict(model.rates)
+    scores["errors_by_axis"] = list(map(asdict, model.axes))
+    return scores
 
 
 def errata_of(
     cases: tuple[EvaluationCase, ...],
-    withdrawn: set[str],
-    criteria: set[tuple[str, str]],
+    withdrawn: Iterable[str],
+    criteria: Iterable[tuple[str, str]],
 ) -> RunErrata:
     """Errata of these cases and criteria, from no file."""
-    emptied = emptied_cases(cases, criteria)
+    known = set(criteria)
     return RunErrata(
-        "",
-        FoundErrata(None, Errata()),
-        tuple(sorted(withdrawn)),
-        tuple(sorted(criteria)),
-        emptied,
+        version="",
+        found=FoundErrata(None, Errata()),
+        cases=tuple(sorted(withdrawn)),
+        criteria=tuple(sorted(known)),
+        emptied=emptied_cases(cases, known),
     )
-
-
-def _estimate(one: Estimate) -> dict[str, Any]:
-    return {
-        "n": one.n,
-        "mean": one.mean,
-        "ci_low": one.low,
-        "ci_high": one.high,
-        "least": one.least,
-        "most": one.most,
-        "bounds_over": one.of,
-    }
-
-
-def case_digests(cases: tuple[EvaluationCase, ...]) -> list[list[str]]:
-    """`cases.json`: each case's id and the digest of its row in a run's `cases.jsonl`, in order."""
-    return [[case.case_id, digest_json(case.row())] for case in cases]
-
-
-def cases_jsonl(cases: tuple[EvaluationCase, ...]) -> bytes:
-    """A run's `cases.jsonl`; its digest is `CasesUse.rows`."""
-    return b"".join(encode_row(case.row()) for case in cases)

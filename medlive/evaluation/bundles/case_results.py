@@ -5,10 +5,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from medlive.errors import MedliveError, describe
-from medlive.evaluation.bundles.files import BUNDLE, RUN
+from medlive.errors import CheckFailed, MedliveError, describe
+from medlive.evaluation.bundles.files import RUN
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.model import EvaluationCriterion
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
@@ -18,6 +18,7 @@ from medlive.printable import printable
 _LONGEST: Final = 200
 """Characters of a name or a message of a file that is shown."""
 _Mark = tuple[tuple[str, int, int], ...]
+_Rubric = tuple[EvaluationCriterion, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,23 @@ class RubricResults:
     """The results on one wording of a case's rubric, by model."""
 
     cases: str  # The snapshot's version, or the file's name
-    criteria: tuple[EvaluationCriterion, ...]
+    criteria: _Rubric
     results: tuple[CaseResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Result(NamedTuple):
+    """A result, and the rubric that it is by."""
+
+    criteria: _Rubric
+    result: CaseResult
+
+
+class _Source(NamedTuple):
     """A bundle or run folder as it was read."""
 
     mark: _Mark
     cases: str = ""
-    results: Mapping[str, tuple[tuple[EvaluationCriterion, ...], CaseResult]] | None = (
-        None
-    )
+    results: Mapping[str, _Result] = {}
     problem: str = ""  # Why it is not shown
 
 
@@ -62,9 +67,7 @@ class CaseResults:
         self._places, self._lock = tuple(places), threading.Lock()
         self._reading: threading.Thread | None = None
         self._sources: dict[Path, _Source] = {}
-        self._rubrics: dict[
-            tuple[EvaluationCriterion, ...], tuple[EvaluationCriterion, ...]
-        ] = {}
+        self._rubrics: dict[_Rubric, _Rubric] = {}
 
     def refresh(self) -> None:
         """Read what is new or has changed since; a fault of one source is its `problem`."""
@@ -72,12 +75,12 @@ class CaseResults:
             marks: dict[Path, _Mark] = {}
             for place in self._places:
                 marks.update(_sources(place))
-            self._sources = {
-                path: source for path, source in self._sources.items() if path in marks
-            }
+            gone = self._sources.keys() - marks.keys()
+            self._sources = {p: s for p, s in self._sources.items() if p not in gone}
             for path, mark in marks.items():
                 known = self._sources.get(path)
                 if known is None or known.mark != mark:
+                    # A new dict, since other threads read the old one.
                     self._sources = {**self._sources, path: self._read(path, mark)}
 
     def refresh_within(self, seconds: float) -> bool:
@@ -91,19 +94,16 @@ class CaseResults:
 
     def of_case(self, case_id: str) -> list[RubricResults]:
         """The results on a case; the newest snapshot first, the best score first."""
-        by_rubric: dict[
-            tuple[str, tuple[EvaluationCriterion, ...]], list[CaseResult]
-        ] = {}
+        by_rubric: dict[tuple[str, _Rubric], list[CaseResult]] = {}
         for source in self._sources.values():
-            if source.results is not None and case_id in source.results:
+            if case_id in source.results:
                 criteria, result = source.results[case_id]
                 by_rubric.setdefault((source.cases, criteria), []).append(result)
-        newest_first = sorted(by_rubric, key=lambda rubric: rubric[0], reverse=True)
         out = []
-        for cases, criteria in newest_first:
-            results = sorted(by_rubric[cases, criteria], key=_rank)
+        for (cases, criteria), results in by_rubric.items():
+            results.sort(key=_rank)
             out.append(RubricResults(cases, criteria, tuple(results)))
-        return out
+        return sorted(out, key=lambda rubric: rubric.cases, reverse=True)
 
     def problems(self) -> list[tuple[str, str]]:
         """(name, why) of what is not shown, such as a bundle that does not verify."""
@@ -115,32 +115,15 @@ class CaseResults:
 
     def _read(self, path: Path, mark: _Mark) -> _Source:
         try:
-            if is_run := (path / RUN).is_file() and not (path / BUNDLE).exists():
-                run: GradedRun | None = load_graded(path)
-            else:
-                report = verify_bundle(path)
-                run = report.run
-                if run is None or not report.ok:
-                    return _Source(
-                        mark,
-                        problem=f"the bundle does not verify: {printable(report.why_not)[:500]}",
-                    )
-            assert run is not None
-            return _Source(
-                mark,
-                printable(run.run.info.cases.name)[:_LONGEST],
-                self._results(run, not is_run),
-            )
+            run = load_graded(path) if path.is_dir() else _verified_run(path)
+            cases = printable(run.run.info.cases.name)[:_LONGEST]
+            return _Source(mark, cases, self._results(run, verified=path.is_file()))
         except Exception as exc:
             # Whatever a file holds, the others are shown.
             why = exc.message if isinstance(exc, MedliveError) else describe(exc)
             return _Source(mark, problem=printable(why)[:500])
 
-    def _results(
-        self, run: GradedRun, verified: bool
-    ) -> dict[str, tuple[tuple[EvaluationCriterion, ...], CaseResult]]:
-        model, grader = printable(run.run.info.model)[:_LONGEST], run.grader
-        name = printable(grader.model)[:_LONGEST] if grader else ""
+    def _results(self, run: GradedRun, *, verified: bool) -> dict[str, _Result]:
         results = {}
         for score in run.case_scores(Metric.COMPLETE):
             criteria = score.case.criteria
@@ -148,8 +131,8 @@ class CaseResults:
             if score.met:
                 met = [score.met.get(criterion.id) for criterion in criteria]
             result = CaseResult(
-                model=model,
-                grader=name,
+                model=printable(run.run.info.model)[:_LONGEST],
+                grader=printable(run.grader.model)[:_LONGEST] if run.grader else "",
                 verified=verified,
                 state=score.state,
                 score=score.score,
@@ -157,51 +140,46 @@ class CaseResults:
             )
             # Runs of the same cases share their rubrics.
             shared = self._rubrics.setdefault(criteria, criteria)
-            results[score.case.case_id] = (shared, result)
+            results[score.case.case_id] = _Result(shared, result)
         return results
+
+
+def _verified_run(path: Path) -> GradedRun:
+    """The run of a bundle. Raises CheckFailed if it does not verify."""
+    report = verify_bundle(path)
+    if report.run is None:
+        raise CheckFailed(f"the bundle does not verify: {report.why_not}")
+    return report.run
 
 
 def _rank(result: CaseResult) -> tuple[float, str]:
     return (1.0 if result.score is None else -result.score, result.model)
 
 
-def _sources(place: Path) -> Iterator[tuple[Path, _Mark]]:
-    """The bundles and run folders at or in a place, each with what tells whether it has changed."""
-    inside = _entries(place)
-    if inside is None:
-        if place.exists():
+def _sources(place: Path, *, given: bool = True) -> Iterator[tuple[Path, _Mark]]:
+    """The bundles and run folders at or in a place, each with a mark that differs once it has changed."""
+    if place.is_file():
+        if given or place.suffix == ".zip":
             yield place, _mark([place])
-    elif _is_source(inside):
-        yield place, _mark(inside)
-    else:
-        for path in inside:
-            of = _entries(path)
-            if of is None and path.suffix == ".zip":
-                yield path, _mark([path])
-            elif of is not None and _is_source(of):
-                yield path, _mark(of)
-
-
-def _is_source(files: Sequence[Path]) -> bool:
-    return any(path.name in (BUNDLE, RUN) for path in files)
-
-
-def _entries(place: Path) -> list[Path] | None:
-    """What is in a folder, sorted; None: it is none."""
+        return
     try:
-        return sorted(
-            place / name for name in os.listdir(place) if not name.startswith(".")
-        )
+        names = sorted(os.listdir(place))
     except OSError:
-        return None
+        return
+    inside = [place / name for name in names if not name.startswith(".")]
+    if RUN in names:
+        yield place, _mark(inside)
+    elif given:
+        for path in inside:
+            yield from _sources(path, given=False)
 
 
 def _mark(files: Sequence[Path]) -> _Mark:
-    found = []
+    states = []
     for path in files:
         try:
             state = path.stat()
         except OSError:
             continue
-        found.append((path.name, state.st_mtime_ns, state.st_size))
-    return tuple(found)
+        states.append((path.name, state.st_mtime_ns, state.st_size))
+    return tuple(states)

@@ -7,10 +7,9 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from medlive.evaluation.bundles.bundle import errata_of
-from medlive.evaluation.bundles.files import RUN
 from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.model import gradable
-from medlive.evaluation.runs.folder import GRADES, TemplateUse
+from medlive.evaluation.runs.folder import TemplateUse
 from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
@@ -56,6 +55,18 @@ class Leaderboard:
     unranked: tuple[tuple[BundleReport, str], ...]
 
 
+class _Entry(NamedTuple):
+    """A bundle that may be ranked."""
+
+    report: BundleReport
+    run: GradedRun
+    model: str
+    """Its name, folded."""
+    conditions: Conditions
+    texts: dict[str, str]
+    """Its answers by case."""
+
+
 def rank_bundles(
     reports: Sequence[BundleReport],
     *,
@@ -76,36 +87,57 @@ def rank_bundles(
         Misleading: If bundles must not be published, and `allow` does not override it.
     """
     unranked: list[tuple[BundleReport, str]] = []
-    seen: dict[object, tuple[str, object]] = {}
-    sets: dict[Conditions, list[tuple[BundleReport, GradedRun]]] = {}
+    entries: list[_Entry] = []
+    sets: dict[Conditions, list[_Entry]] = {}
     for report in reports:
-        why = (
-            report.why_not
-            if report.run is None
-            else _why_unranked(report, report.run, most_unscored, seen)
-        )
-        if report.run is None or why:
+        if report.run is None:
+            unranked.append((report, report.why_not))
+            continue
+        entry = _entry(report, report.run)
+        why = _why_unranked(entry, entries, most_unscored)
+        if why:
             unranked.append((report, why))
         else:
-            sets.setdefault(_conditions(report.run), []).append((report, report.run))
+            entries.append(entry)
+            sets.setdefault(entry.conditions, []).append(entry)
     rankings = []
-    for conditions, entries in sorted(sets.items(), key=lambda one: -len(one[1])):
-        listed = [report for report, _ in entries]
-        left_out = _left_out(listed, errata)
-        runs = [_named(report, run, left_out) for report, run in entries]
+    for conditions, together in sorted(sets.items(), key=lambda one: -len(one[1])):
+        left_out = _left_out(together, errata)
+        runs = []
+        for entry in together:
+            folder = replace(entry.run.run, path=entry.report.path)
+            runs.append(replace(entry.run, run=without(folder, left_out)))
         table = score_runs(runs, metric=metric, draws=draws, seed=seed, allow=allow)
-        notes = tuple(_notes(listed, left_out, errata))
-        rankings.append(Ranking(conditions, table, tuple(listed), left_out, notes))
+        ranking = Ranking(
+            conditions=conditions,
+            table=table,
+            ranked=tuple(entry.report for entry in together),
+            left_out=left_out,
+            notes=tuple(_notes(together, left_out, errata)),
+        )
+        rankings.append(ranking)
     return Leaderboard(tuple(rankings), tuple(unranked))
 
 
-def _conditions(run: GradedRun) -> Conditions:
-    info = run.run.info
+def _entry(report: BundleReport, run: GradedRun) -> _Entry:
+    info, use = run.run.info, run.run.info.evidence
     assert run.grader is not None  # verified bundles have verdicts
-    use = info.evidence
-    evidence = None if use is None else (use.index_digest, use.top_k, use.undated)
-    return Conditions(
-        info.cases.rows, info.template, evidence, replace(run.grader, answered_by=())
+    conditions = Conditions(
+        rows=info.cases.rows,
+        template=info.template,
+        evidence=None if use is None else (use.index_digest, use.top_k, use.undated),
+        grader=replace(run.grader, answered_by=()),
+    )
+    texts = {}
+    for answer in run.answers.values():
+        if answer.gradable:
+            texts[answer.case_id] = answer.response
+    return _Entry(
+        report=report,
+        run=run,
+        model=unicodedata.normalize("NFKC", info.model).casefold().strip(),
+        conditions=conditions,
+        texts=texts,
     )
 
 
@@ -119,121 +151,67 @@ def _unscored(run: GradedRun) -> float:
 
 
 def _why_unranked(
-    report: BundleReport,
-    run: GradedRun,
-    most_unscored: float,
-    seen: dict[object, tuple[str, object]],
+    entry: _Entry, earlier: Sequence[_Entry], most_unscored: float
 ) -> str:
-    """Why a bundle is not ranked beside those before it; "" if it is. Adds what no other may share to `seen`."""
-    if (share := _unscored(run)) > most_unscored:
+    """Why a bundle is not ranked beside those before it; "" if it is."""
+    if (share := _unscored(entry.run)) > most_unscored:
         return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
-    files, model = report.info.files if report.info else {}, _model(run)
-    alike = "its answers are identical to those of {first}, under another model or template: it is unclear which "
-    again = f"{run.run.info.model} is already ranked with {{first}}: a model is ranked once per set of conditions"
-    claims: tuple[tuple[object, object, str], ...] = (
-        (
-            ("run", files[RUN].digest, files[GRADES].digest),
-            None,
-            "the same run as {first}",
-        ),
+    for other in earlier:
+        same_model = entry.model == other.model
+        name = other.report.path.name
+        if same_model and entry.conditions == other.conditions:
+            again = f"{entry.run.run.info.model} is already ranked with {name}"
+            return f"{again}: a model is ranked once per set of conditions"
         # One run graded by two graders may be in two rankings.
-        (
-            ("answers", frozenset(_texts(run).items())),
-            (model, run.run.info.template),
-            f"{alike}model gave them",
-        ),
-        (("model", model, _conditions(run)), None, again),
-    )
-    for key, owner, reason in claims:
-        if key in seen and (owner is None or seen[key][1] != owner):
-            return reason.replace("{first}", seen[key][0])
-        seen.setdefault(key, (report.path.name, owner))
+        same_run = same_model and entry.conditions.template == other.conditions.template
+        if entry.texts == other.texts and not same_run:
+            alike = f"its answers are identical to those of {name}"
+            return f"{alike}, under another model or template: it is unclear which model gave them"
     return ""
 
 
-def _model(run: GradedRun) -> str:
-    return unicodedata.normalize("NFKC", run.run.info.model).casefold().strip()
-
-
-def _texts(run: GradedRun) -> dict[str, str]:
-    return {a.case_id: a.response for a in run.answers.values() if a.gradable}
-
-
 def _notes(
-    reports: Sequence[BundleReport], left_out: RunErrata, errata: ErrataMode
-) -> list[str]:
-    notes = []
+    entries: Sequence[_Entry], left_out: RunErrata, errata: ErrataMode
+) -> Iterator[str]:
     unproven = {
         Trust.NOT_SIGNED: "unsigned",
         Trust.INTEGRITY: "signed only with a key named in the bundle",
     }
     for trust, how in unproven.items():
-        names = [report.path.name for report in reports if report.trust is trust]
+        names = [one.report.path.name for one in entries if one.report.trust is trust]
         if names:
-            notes.append(f"{how}, so the origin is not verified: {', '.join(names)}")
-    for report in reports:
-        notes += [f"{report.path.name}: {note}" for note in report.notes]
+            yield f"{how}, so the origin is not verified: {', '.join(names)}"
+    for entry in entries:
+        for note in entry.report.notes:
+            yield f"{entry.report.path.name}: {note}"
     if left_out.concerned:
-        notes.append(
-            f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} criteria"
-        )
-    known = _withdrawn(reports)
-    late = len(known.cases - set(left_out.cases))
-    late += len(known.criteria - set(left_out.criteria))
-    if late and errata is ErrataMode.WARN:
-        notes.append(
-            f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all"
-        )
-    return [*notes, *_alike(reports)]
+        yield f"withdrawn and left out for all: {len(left_out.cases)} cases and {len(left_out.criteria)} criteria"
+    if errata is ErrataMode.WARN:
+        known = _left_out(entries, ErrataMode.APPLY)
+        late = len(known.cases) + len(known.criteria)
+        late -= len(left_out.cases) + len(left_out.criteria)
+        if late:
+            yield f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all"
+    for first, second in combinations(entries, 2):
+        same = len(first.texts.items() & second.texts.items())
+        shared = min(len(first.texts), len(second.texts))
+        if shared and same / shared >= _ALIKE:
+            yield (
+                f"{first.report.path.name} and {second.report.path.name}: "
+                f"{same} of {shared} answers are identical"
+            )
 
 
-def _alike(reports: Sequence[BundleReport]) -> Iterator[str]:
-    """Notes on bundles that share many answers."""
-    texts = [(r.path.name, _texts(r.run)) for r in reports if r.run is not None]
-    for (one, own), (other, theirs) in combinations(texts, 2):
-        same, of = len(own.items() & theirs.items()), min(len(own), len(theirs))
-        if of and same / of >= _ALIKE:
-            yield f"{one} and {other}: {same} of {of} answers are identical"
-
-
-class _Withdrawn(NamedTuple):
-    """Cases, and criteria by case and id."""
-
-    cases: set[str]
-    criteria: set[tuple[str, str]]
-
-
-def _withdrawn(reports: Sequence[BundleReport]) -> _Withdrawn:
-    """The cases and criteria that locally known errata withdraw."""
-    withdrawn = _Withdrawn(set(), set())
-    for report in reports:
-        if report.withdrawn is not None:
-            withdrawn.cases.update(report.withdrawn.cases)
-            withdrawn.criteria.update(report.withdrawn.criteria)
-    return withdrawn
-
-
-def _left_out(reports: Sequence[BundleReport], errata: ErrataMode) -> RunErrata:
+def _left_out(entries: Sequence[_Entry], errata: ErrataMode) -> RunErrata:
     """What any bundle leaves out and, with "apply", what is known to be withdrawn."""
-    left_out = _Withdrawn(set(), set())
-    if errata is ErrataMode.APPLY:
-        left_out = _withdrawn(reports)
-    for report in reports:
-        if report.errata is not None and report.errata.mode is ErrataMode.APPLY:
-            left_out.cases.update(report.errata.withdrawn_cases)
-            for one in report.errata.withdrawn_criteria:
-                left_out.criteria.add((one["case_id"], one["criterion_id"]))
-    first = reports[0].run
-    cases = first.run.cases if first is not None and any(left_out) else ()
-    return errata_of(cases, left_out.cases, left_out.criteria)
-
-
-def _named(report: BundleReport, run: GradedRun, left_out: RunErrata) -> GradedRun:
-    """The run with the bundle's path, without what is left out."""
-    folder = replace(run.run, path=report.path)
-    return replace(
-        run,
-        run=without(folder, left_out)
-        if left_out.concerned or left_out.emptied
-        else folder,
-    )
+    cases: set[str] = set()
+    criteria: set[tuple[str, str]] = set()
+    for entry in entries:
+        info, known = entry.report.info, entry.report.withdrawn
+        if info is not None:
+            cases.update(info.withdrawn_cases)
+            criteria.update(info.withdrawn_criteria)
+        if known is not None and errata is ErrataMode.APPLY:
+            cases.update(known.cases)
+            criteria.update(known.criteria)
+    return errata_of(entries[0].run.run.cases, cases, criteria)

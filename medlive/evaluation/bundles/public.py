@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import Finding
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import KEYS_BELONG, RunInfo, leaves, names_secret
 
@@ -33,7 +32,7 @@ def public_info(info: RunInfo) -> RunInfo:
     Raises UsageError if a parameter looks like a secret or contains a login or a path: parameters define the run,
     so they cannot be removed.
     """
-    check_public(info.parameters)
+    _check_public(info.parameters)
     asked_as = None if info.asked_as is None else public_name(info.asked_as)
     public = {
         "endpoint": None,
@@ -44,7 +43,7 @@ def public_info(info: RunInfo) -> RunInfo:
     return info.model_copy(update=public)
 
 
-def check_public(parameters: Mapping[str, Any]) -> None:
+def _check_public(parameters: Mapping[str, Any]) -> None:
     """Raises UsageError if a parameter looks like a secret or contains a login or a path."""
     for place, value in leaves(parameters):
         private = isinstance(value, str) and _PRIVATE.search(value)
@@ -80,14 +79,6 @@ def public_grade(grade: Grade) -> Grade:
     )
 
 
-def public_finding(finding: Finding) -> Finding:
-    """The same of a protocol's finding, whose judge's name is part of its key and stays."""
-    reason, usage = _public_reason(finding.reason), _numbers(finding.usage)
-    return replace(
-        finding, reason=reason, grader=public_name(finding.grader), usage=usage
-    )
-
-
 def _public_reason(reason: str) -> str:
     for prefix, text in _NO_REPLY.items():
         if reason.startswith(prefix):
@@ -96,10 +87,10 @@ def _public_reason(reason: str) -> str:
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in usage.items() if is_count(value)}
+    return {name: value for name, value in usage.items() if _is_count(value)}
 
 
-def is_count(value: object) -> bool:
+def _is_count(value: object) -> bool:
     """Whether a value is a usage count: a number from 0 on, or None for unknown."""
     if value is None:
         return True

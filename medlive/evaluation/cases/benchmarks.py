@@ -1,11 +1,11 @@
-"""Other people's benchmarks: HealthBench, K-QA, MEDIQA-2019, and medlive's own JSON Lines of cases.
+"""Files of cases: LiveMedBench's, HealthBench's, K-QA's, LLMEval-Med's, and medlive's own JSON Lines.
 
 The rows of every format become rows of medlive's own (`_CaseRow`), whose fields docs/importing.md documents. A row
 that does not fit is left out whole, with its line and the cause: a rubric without one of its criteria would give
 other scores than its authors'.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -22,12 +22,7 @@ from pydantic import (
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.cases.livemedbench import (
-    HAN,
-    month_of,
-    repeat_notes,
-    unread_notes,
-)
+from medlive.evaluation.cases.livemedbench import HAN, month_of
 from medlive.evaluation.cases.llmeval import is_llmeval, llmeval_rows
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import (
@@ -38,7 +33,6 @@ from medlive.evaluation.model import (
     conversation,
 )
 from medlive.evaluation.tables import csv_rows, decode_text, read_table
-from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
@@ -48,7 +42,13 @@ Row = dict[str, Any]
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _KQA_LISTS: Final = ("Must_have", "Nice_to_have")
 _UNREAD: Final = {"canary", "Sources", "ICD_10_diag"}
-_MEDIQA_LABEL: Final = "Answers the question correctly, if not completely."
+_LIVEMEDBENCH: Final = {
+    "narrative": "narrative",
+    "core_request": "query",
+    "doctor_advice": "advice",
+    "post_time": "post_time",
+}
+"""LiveMedBench's names of a case's texts, and medlive's."""
 _IDEAL: Final = "ideal_completion"
 
 
@@ -58,7 +58,6 @@ class Format(StrEnum):
     LIVEMEDBENCH = "livemedbench"
     HEALTHBENCH = "healthbench"
     KQA = "kqa"
-    MEDIQA = "mediqa"
     LLMEVAL = "llmeval"
     JSONL = "jsonl"
 
@@ -192,8 +191,6 @@ def format_of(path: Path) -> Format:
     """Whose format a file is in, by its first characters. Raises BadInput where it is text of no format."""
     head = decode_text(read_bytes(path), path.name)[0].lstrip()[:65_536]
     line = head.partition("\n")[0]
-    if head.startswith("<"):
-        return Format.MEDIQA
     if all(column in line for column in KQA_COLUMNS) or '"Must_have"' in head:
         return Format.KQA
     if not head.startswith(("{", "[")):
@@ -222,9 +219,7 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         try:
             if isinstance(raw, str):
                 raise ValueError(raw)
-            row = _CaseRow.model_validate(
-                _kqa_case(raw) if format_ is Format.KQA else raw
-            )
+            row = _CaseRow.model_validate(_CONVERTED.get(format_, dict)(raw))
         except ValueError as exc:
             notes.append(f"{path.name}, {where}: {_cause(exc)}; left out")
             continue
@@ -241,7 +236,9 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
             f"{path} holds no {format_.value} case"
             + (f" ({notes[0]})" if notes else "")
         )
-    notes += [f"{path.name}: {note}" for note in unread_notes(unknown)]
+    for name, places in unknown.items():
+        what = f"not read: {name!r} ({len(places)} rows, first {places[0]})"
+        notes.append(f"{path.name}: {what}")
     cases = tuple(case for _, case in found.values())
     notes += _irregular(list(found.values()))
     return CaseSet(
@@ -268,9 +265,7 @@ def _cause(exc: ValueError) -> str:
 
 def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what is odd in cases that are asked all the same."""
-    yield from repeat_notes(
-        [(f"{where}: case {case.case_id!r}", case) for where, case in found]
-    )
+    yield from _repeated(found)
     unscored: list[str] = []
     unweighted: list[str] = []
     undated: list[str] = []
@@ -296,6 +291,21 @@ def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
             yield f"{len(without)} of {len(found)} cases have no {what} (first: {without[0]})"
 
 
+def _repeated(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
+    """Notes on what is there twice in cases, each with its place: prompts, turns and criteria."""
+    first: dict[str, tuple[str, str | None]] = {}
+    for place, case in found:
+        where = f"{place}: case {case.case_id!r}"
+        prompt = " ".join(case.question.split())
+        before, cluster = first.setdefault(prompt, (where, case.cluster))
+        if before != where and (cluster is None or cluster != case.cluster):
+            yield f"{where} has the prompt of {before}, and no cluster that joins them"
+        if len(set(case.turns)) < len(case.turns):
+            yield f"{where} has a turn twice"
+        if len({c.criterion for c in case.criteria}) < len(case.criteria):
+            yield f"{where} has a criterion twice"
+
+
 def _has_weight(case: EvaluationCase) -> bool:
     """Whether a criterion of the case has positive points."""
     return not all(criterion.points <= 0 for criterion in case.criteria)
@@ -306,9 +316,7 @@ def _case_rows(
 ) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     """The rows of a file that are a case each, with their places; or why one is none."""
     text = decode_text(read_bytes(path), path.name)[0]
-    if format_ is Format.MEDIQA:
-        yield from ((where, row) for where, row, _ in mediqa_rows(text, path.name))
-    elif format_ is Format.LLMEVAL:
+    if format_ is Format.LLMEVAL:
         yield from llmeval_rows(text, path.name)
     elif format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
         yield from _kqa_statements(text, path.name)
@@ -320,6 +328,23 @@ def _json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | str]]
     if not text.lstrip().startswith(("{", "[")):
         raise BadInput(f"{name}: expected JSON Lines")
     return read_table(text, name, ())
+
+
+def _livemedbench_case(raw: Mapping[str, Any]) -> Row:
+    """An entry of LiveMedBench's benchmark as a case; what is null or not there is empty."""
+    row = dict(raw)
+    for theirs, ours in _LIVEMEDBENCH.items():
+        row[ours] = row.pop(theirs, None) or ""
+    given = row.pop("rubric_items", None) or []
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise ValueError("rubric_items: expected a list of objects")
+    row["rubric"] = items = []
+    for item in given:
+        own = dict(item) | {"points": item.get("points", 0)}
+        if "axe" in own:
+            own["axis"] = own.pop("axe")
+        items.append(own)
+    return row
 
 
 def _kqa_case(raw: Mapping[str, Any]) -> Row:
@@ -339,6 +364,13 @@ def _kqa_case(raw: Mapping[str, Any]) -> Row:
                     rubric.append(_statement(text, name))
         row |= {"case_id": kqa_id(question), "query": question, "rubric": rubric}
     return row
+
+
+_CONVERTED: Final[Mapping[Format, Callable[[Mapping[str, Any]], Row]]] = {
+    Format.LIVEMEDBENCH: _livemedbench_case,
+    Format.KQA: _kqa_case,
+}
+"""How rows of other formats become rows of medlive's own."""
 
 
 def _tagged(tags: Sequence[str], prefix: str) -> str | None:
@@ -399,36 +431,6 @@ def _kqa_statements(text: str, name: str) -> Iterator[tuple[str, Row]]:
     yield from cases.values()
 
 
-def mediqa_rows(text: str, name: str) -> Iterator[tuple[str, Row, Row]]:
-    """The answers of MEDIQA-2019's task 3, each with its place, its row as a case, and as an answer.
-
-    An answer's row has the experts' `score`, 1 to 4, None where the file has none (as the test set). Scores of 3
-    and 4 are the task's label "correct". Raises BadInput where the file is not XML.
-    """
-    try:
-        root = parse(text.encode())
-    except UnsafeXml as exc:
-        raise BadInput(f"{name}: {exc}") from exc
-    if root.find(".//Answer") is None:
-        raise BadInput(f"{name}: no element Answer, found a {root.tag}")
-    for question in root.iter("Question"):
-        asked = (question.findtext("QuestionText") or "").strip()
-        for answer in question.iter("Answer"):
-            qid, aid, score = (
-                question.get("QID", ""),
-                answer.get("AID", ""),
-                answer.get("ReferenceScore"),
-            )
-            rubric = [{"id": "correct", "criterion": _MEDIQA_LABEL, "points": 1}]
-            case = {"case_id": aid, "query": asked, "cluster": qid, "rubric": rubric}
-            given = {
-                "case_id": aid,
-                "response": answer.findtext("AnswerText") or "",
-                "score": int(score) if score in ("1", "2", "3", "4") else None,
-            }
-            yield f"question {qid}, answer {aid}", case, given
-
-
 def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
     """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
 
@@ -439,8 +441,6 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
     if format_ in (Format.LIVEMEDBENCH, Format.JSONL, Format.LLMEVAL):
         return None
     text = decode_text(read_bytes(path), path.name)[0]
-    if format_ is Format.MEDIQA:
-        return [given for _, _, given in mediqa_rows(text, path.name)]
     if format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
         return _kqa_answers(text, path.name)
     answered = []

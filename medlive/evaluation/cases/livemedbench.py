@@ -3,36 +3,21 @@
 import codecs
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from medlive.digest import digest_file
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes, read_found, read_log, some
+from medlive.evaluation.log import read_bytes, read_found, read_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
-    CaseSet,
     EvaluationCase,
-    EvaluationCriterion,
 )
 from medlive.evaluation.tables import decode_text
 
 HAN: Final = re.compile("[\u4e00-\u9fff]")
-_FIELDS: Final = {
-    "": (
-        "case_id",
-        "post_time",
-        "narrative",
-        "core_request",
-        "doctor_advice",
-        "rubric_items",
-        "canary",
-    ),
-    "rubric_items.": ("criterion", "points", "axe", "axis"),
-}
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
 FAILED_PREFIX: Final = "ERROR:"
@@ -59,189 +44,6 @@ def month_of(post_time: object) -> str | None:
         return datetime.fromisoformat(text.replace("Z", "+00:00")).strftime("%Y-%m")
     except ValueError:
         return None
-
-
-def number(value: object) -> float | None:
-    """The value as a finite number, else None: text, booleans, NaN and infinity are not weights."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not abs(value) < 1e300
-    ):
-        return None
-    return float(value)
-
-
-def read_cases(path: Path) -> CaseSet:
-    """Read the cases of a benchmark file.
-
-    Unreadable parts are left out and listed in `notes`: entries without an id, all but the last of duplicate ids
-    (as published), rubric items without text or numeric points.
-
-    Raises BadInput if the file is not a list of cases.
-    """
-    data = read_json(path)
-    if not isinstance(data, list):
-        raise BadInput(
-            f"{path}: expected a list of cases, found a {type(data).__name__}"
-        )
-    entries = _entries_of(data)
-    notes = [*entries.notes, *unread_notes(entries.unknown)]
-    notes += _case_notes(entries.cases)
-    if not entries.cases:
-        raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
-    return CaseSet(
-        cases=tuple(entries.cases.values()),
-        origin="livemedbench",
-        name=path.name,
-        digest=digest_file(path),
-        publishable=None,
-        notes=tuple(notes),
-    )
-
-
-class _Entries(NamedTuple):
-    """What the entries of a benchmark file hold."""
-
-    cases: dict[str, EvaluationCase]
-    """By id."""
-    unknown: dict[str, list[str]]
-    """By a field that the benchmark does not have, the places of its entries."""
-    notes: list[str]
-
-
-def _entries_of(data: Sequence[Any]) -> _Entries:
-    """The cases of a file's entries; the last of those with the same id."""
-    read = _Entries(cases={}, unknown={}, notes=[])
-    for place, entry in enumerate(data, start=1):
-        if not isinstance(entry, dict) or entry.get("case_id") in (None, ""):
-            read.notes.append(f"entry {place}: no object with a case_id; left out")
-            continue
-        case = _case(entry, read.notes)
-        if case.case_id in read.cases:
-            read.notes.append(
-                f"case {case.case_id!r}: given more than once; the last one counts"
-            )
-        read.cases[case.case_id] = case
-        for name in _unknown(entry):
-            read.unknown.setdefault(name, []).append(f"entry {place}")
-    return read
-
-
-def _case_notes(cases: Mapping[str, EvaluationCase]) -> Iterator[str]:
-    """Notes on cases that lack something, or are there more than once."""
-    silent: list[str] = []
-    bare: list[str] = []
-    undated: list[str] = []
-    for case_id, case in cases.items():
-        if not case.question.strip():
-            silent.append(case_id)
-        if not case.criteria:
-            bare.append(case_id)
-        if case.month is None:
-            undated.append(case_id)
-    if silent:
-        yield (
-            f"{len(silent)} cases ask nothing ({some(silent)}): narrative and core_request are empty"
-        )
-    yield from repeat_notes(
-        [(f"case {case_id!r}", case) for case_id, case in cases.items()]
-    )
-    if bare:
-        yield (
-            f"{len(bare)} cases have no criterion ({some(bare)}); they are asked and have no score"
-        )
-    if undated:
-        yield (
-            f"{len(undated)} cases have no post_time that can be read ({some(undated)}); they are in no month"
-        )
-
-
-def _unknown(entry: Mapping[str, Any]) -> Iterable[str]:
-    """The names of an entry's fields that the benchmark does not have."""
-    items = entry.get("rubric_items")
-    parts = [
-        ("", entry),
-        *(("rubric_items.", one) for one in (items if isinstance(items, list) else ())),
-    ]
-    return {
-        f"{of}{name}": None
-        for of, part in parts
-        for name in (part if isinstance(part, dict) else ())
-        if name not in _FIELDS[of]
-    }
-
-
-def unread_notes(unknown: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Notes on fields that are not read, by the places where they stand."""
-    for name, at in unknown.items():
-        yield f"not read: {name!r} ({len(at)} rows, first {at[0]})"
-
-
-def repeat_notes(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
-    """Notes on what stands twice in cases, each with its place: prompts, turns and criteria."""
-    first: dict[str, tuple[str, str | None]] = {}
-    for where, case in found:
-        before, cluster = first.setdefault(
-            " ".join(case.question.split()), (where, case.cluster)
-        )
-        if before != where and (cluster is None or cluster != case.cluster):
-            yield f"{where} has the prompt of {before}, and no cluster that joins them"
-        if len(set(case.turns)) < len(case.turns):
-            yield f"{where} has a turn twice"
-        if len({c.criterion for c in case.criteria}) < len(case.criteria):
-            yield f"{where} has a criterion twice"
-
-
-def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
-    case_id = str(entry["case_id"])
-
-    def text(name: str) -> str:
-        value = entry.get(name)
-        if value is not None and not isinstance(value, str):
-            notes.append(f"case {entry['case_id']!r}: {name} is no text; read as none")
-        return value if isinstance(value, str) else ""
-
-    items = entry.get("rubric_items")
-    if items is not None and not isinstance(items, list):
-        notes.append(f"case {case_id!r}: rubric_items is no list; read as none")
-    criteria = []
-    for place, item in enumerate(items if isinstance(items, list) else (), start=1):
-        where = f"case {case_id!r}, rubric item {place}"
-        item = item if isinstance(item, dict) else {}
-        wording, axis = item.get("criterion"), item.get("axe", item.get("axis"))
-        points = number(item.get("points", 0))
-        if not isinstance(wording, str) or not wording:
-            notes.append(f"{where}: no criterion; left out")
-        elif points is None:
-            notes.append(
-                f"{where}: points {item.get('points')!r} are no number; left out"
-            )
-        else:
-            axis = axis if isinstance(axis, str) else None
-            criteria.append(
-                EvaluationCriterion(f"rubric_{place}", wording, points, axis)
-            )
-    if criteria and not any(c.points > 0 for c in criteria):
-        notes.append(
-            f"case {case_id!r}: no criterion has positive points; it is asked and has no score"
-        )
-    narrative, query, post_time = (
-        text("narrative"),
-        text("core_request"),
-        text("post_time"),
-    )
-    language = "zh" if HAN.search(narrative + query) else "en"
-    return EvaluationCase(
-        case_id=case_id,
-        language=language,
-        narrative=narrative,
-        query=query,
-        advice=text("doctor_advice"),
-        criteria=tuple(criteria),
-        post_time=post_time,
-        month=month_of(post_time),
-    )
 
 
 def _read_entries(path: Path, notes: list[str]) -> Any:

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmark
-from medlive.evaluation.cases.livemedbench import read_cases
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
@@ -30,17 +29,13 @@ def load_cases(
     if place.is_dir():
         return from_snapshot(open_snapshot(place, verify=verify))
     if place.is_file():
-        if (chosen := format_ or format_of(place)) is not Format.LIVEMEDBENCH:
-            return read_benchmark(place, chosen)
-        found = read_cases(place)
+        chosen = format_ or format_of(place)
+        found = read_benchmark(place, chosen)
         beside = (place.parent / "manifest.json").is_file()
-        return (
-            replace(
-                _with_manifest(found, place), snapshots=place.absolute().parent.parent
-            )
-            if beside
-            else found
-        )
+        if chosen is not Format.LIVEMEDBENCH or not beside:
+            return found
+        snapshots = place.absolute().parent.parent
+        return replace(_with_manifest(found, place), snapshots=snapshots)
     fault = (
         "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
     )

@@ -8,6 +8,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any, Final, Self
 
+from pydantic import TypeAdapter
+
 from medlive.digest import canonical_json, digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
@@ -38,6 +40,9 @@ class Snippet:
         parts = {"title": self.title, "section": self.section, "text": self.text}
         head = {"n": self.rank, "source": self.corpus, "date": self.date or "unknown"}
         return {**head, **{name: text for name, text in parts.items() if text}}
+
+
+_SNIPPET: Final = TypeAdapter(Snippet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,8 @@ class Evidence:
                 if row["rank"] == 0:
                     found[row["case_id"]], why[row["case_id"]] = (), row["why"]
                 else:
-                    found[row["case_id"]] = (
-                        *found.get(row["case_id"], ()),
-                        Snippet(**row),
-                    )
+                    snippet = _SNIPPET.validate_python(row)
+                    found[row["case_id"]] = (*found.get(row["case_id"], ()), snippet)
             except (ValueError, TypeError, KeyError, RecursionError) as exc:
                 raise BadInput(
                     f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}"

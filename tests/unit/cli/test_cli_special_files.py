@@ -111,10 +111,9 @@ def test_no_file_of_a_snapshot_a_bundle_or_an_index_makes_reading_hang(
     put(snapshot / "manifest.json", kind)
     with pytest.raises(BadInput):
         load_snapshot(snapshot, verify=False)
-    bundle = tmp_path / "bundle"
-    bundle.mkdir()
-    put(bundle / "bundle.json", kind)
-    assert read_bundle(bundle)[1].count
+    put(tmp_path / "bundle.zip", kind)
+    with pytest.raises(BadInput, match="cannot be read as a bundle"):
+        read_bundle(tmp_path / "bundle.zip")
     put(tmp_path / MANIFEST, kind)
     with pytest.raises(Exception, match=r"cannot be read") as caught:
         read_manifest(tmp_path)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from medlive.cli import output
+from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.snapshot.freeze import ListedEntries
 from medlive.snapshot.manifest import EngineUse
@@ -122,8 +123,7 @@ def test_no_command_about_folders_prints_what_a_terminal_obeys(
     spoilt = frozen.path / "data" / "x\x1b[31m\x9b\u202e"
     spoilt.write_text("x", "utf-8")
     bundle = tmp_path / "bundle\x1b[31m"
-    bundle.mkdir()
-    (bundle / "run\x1b[31m.json").write_text(HOSTILE, "utf-8")
+    bundle.write_bytes(archive({"run\x1b[31m.json": HOSTILE.encode()}))
     for command in (
         ("snapshot", "verify", frozen.path),
         ("eval", "verify-bundle", bundle),

@@ -4,7 +4,6 @@ import csv
 import gzip
 import json
 import random
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -18,7 +17,6 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.benchmarks import (
     Format,
@@ -37,10 +35,7 @@ from medlive.llm.engine import Reply
 from tests.unit.evaluation.conftest import AT, USE, make_cases, reply
 
 REAL = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"
-KQA, MEDIQA = (
-    REAL / "kqa_NLI_medical_annotator.csv",
-    REAL / "MEDIQA2019-Task3-QA-ValidationSet.xml",
-)
+KQA = REAL / "kqa_NLI_medical_annotator.csv"
 real = pytest.mark.skipif(
     not KQA.exists(), reason="../shared/realdata/agreement is absent"
 )
@@ -436,11 +431,7 @@ WRONG = [
         '{"prompt_id": "a"}\n{"prompt_id": "\u00e9tat"}'.encode("latin-1"),
         "line 2: not valid UTF-8",
     ),
-    (b"<html><body>404</body></html>", "no element Answer, found a html"),
-    (
-        b'{"case_id": "a", "narrative": "N", "rubric_items": []}\n',
-        "expected a list of cases, found a dict",
-    ),
+    (b"<html><body>404</body></html>", "expected JSON, found '<html>"),
 ]
 
 
@@ -774,55 +765,6 @@ def test_kqas_questions_are_scored_on_what_an_answer_must_have(tmp_path: Path) -
     }
 
 
-def check_mediqa(path: Path, run: Path) -> None:
-    files = ("--cases", path, "--responses", path, "--grades", path)
-    medlive("import", "--format", "mediqa", *files, "--model", "chiqa", "--out", run)
-    scores = [
-        int(score)
-        for score in re.findall(r'ReferenceScore="(\d)"', path.read_text("utf-8"))
-    ]
-    (model,) = json.loads(medlive("score", run, "--format", "json").stdout)["models"]
-    correct = sum(score > 2 for score in scores) / len(scores)
-    assert (model["overall"]["n"], model["overall"]["mean"]) == (
-        len(scores),
-        pytest.approx(correct, abs=1e-12),
-    )
-    assert len({case.cluster for case in open_run(run).cases}) == path.read_text(
-        "utf-8"
-    ).count("<Question ")
-    people = read_humans(path)
-    assert (people.format, people.raters) == ("mediqa", ("experts",))
-    given_ = [value * 3 + 1 for by in people.scores.values() for value in by.values()]
-    assert given_ == pytest.approx(scores)
-
-
-def test_mediqas_answers_and_their_experts_scores_go_through_by_commands(
-    tmp_path: Path,
-) -> None:
-    answers = "".join(
-        f'<Answer AID="{q}_{n}" SystemRank="{n}" ReferenceRank="1" ReferenceScore="{1 + (q + n) % 4}">'
-        f"<AnswerText>Answer {q}.{n} &amp; more.</AnswerText></Answer>{'</AnswerList></Question>' * (n == 3)}"
-        if n
-        else f'<Question QID="{q}"><QuestionText>What of {q}?</QuestionText><AnswerList>'
-        for q in (1, 2, 3)
-        for n in (0, 1, 2, 3)
-    )
-    path = tmp_path / "m.xml"
-    path.write_text(f"<?xml version='1.0'?><Set>{answers}</Set>")
-    check_mediqa(path, tmp_path / "run")
-    one = '<Question QID="1"><QuestionText>Q</QuestionText><Answer AID="7">{}</Answer></Question>'
-    path.write_text(f"<Set>{one.format('')}{one.format('')}</Set>")
-    (note,) = load_cases(path).notes
-    assert (
-        note
-        == "m.xml, question 1, answer 7: case '7' is in question 1, answer 7; left out"
-    )
-    path.write_text("<Set><Question></Set>")
-    with pytest.raises(BadInput, match=r"m\.xml: .*line 1"):
-        load_cases(path)
-
-
 @real
 def test_the_published_sets_come_out_to_the_last_digit(tmp_path: Path) -> None:
     check_kqa(KQA, tmp_path / "kqa")
-    check_mediqa(MEDIQA, tmp_path / "mediqa")

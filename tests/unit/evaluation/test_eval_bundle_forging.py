@@ -20,7 +20,6 @@ from medlive.evaluation.bundles import files as bundle_read
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import (
     BUNDLE,
-    EVIDENCE_FILE,
     RUN,
     SCORES,
     archive,
@@ -34,6 +33,7 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run
 from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
+from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import keep_files
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
@@ -43,11 +43,11 @@ from tests.support.bundles import (
     DRAWS,
     Files,
     Room,
-    both,
     graded,
     lines_of,
     made_room,
     rescored,
+    run_json,
     sealed,
     with_lines,
 )
@@ -131,11 +131,11 @@ def test_a_verdict_of_a_reply_that_stands_with_another_one_is_read_there(
     quote = {"met": True, "quote": "Drink water", "reasoning": "It does."}
     assert numbers(
         forged(room, rubric, GRADES, lambda rows: later(rows).update(quote))
-    ) == [9]
+    ) == [7]
     cached = {**quote, "origin": "cache"}
     assert numbers(
         forged(room, rubric, GRADES, lambda rows: later(rows).update(cached))
-    ) == [9]
+    ) == [7]
     ungraded = {"met": None, "reason": "no verdict"}
     shown = next(
         r for r in lines_of(rubric, GRADES) if r["met"] is not None and r["raw"]
@@ -146,8 +146,8 @@ def test_a_verdict_of_a_reply_that_stands_with_another_one_is_read_there(
         GRADES,
         lambda rows: next(r for r in rows if r["key"] == shown).update(ungraded),
     )
-    assert numbers(hidden) == [9]
-    assert "a reply with met: " in str(hidden.failed[0].findings[0])
+    assert numbers(hidden) == [7]
+    assert "called ungraded" in str(hidden.failed[0].findings[0])
 
 
 def test_verdicts_without_a_reply_are_counted(room: Room, rubric: Files) -> None:
@@ -165,10 +165,7 @@ def test_imported_verdicts_have_neither_quotes_nor_replies(room: Room) -> None:
     rows = lines_of(room.files, GRADES)
     for row in rows:
         row.update(engine="import", raw="", quote="", reasoning="")
-    info = json.loads(room.files[BUNDLE])
-    info["grader"]["engine"] = "import"
-    files = with_lines(room.files, GRADES, rows) | {BUNDLE: encode_document(info)}
-    report = room.verify(rescored(room, files))
+    report = room.verify(rescored(room, with_lines(room.files, GRADES, rows)))
     assert report.complete
     assert any(
         "14 of 15 verdicts have no stored reply" in note or "15 of 15" in note
@@ -231,7 +228,7 @@ def test_usage_is_numbers(room: Room) -> None:
     for usage in bad:
         rows = lines_of(room.files, RESPONSES)
         rows[0]["usage"] = usage
-        assert 4 in numbers(
+        assert 3 in numbers(
             room.verify(sealed(with_lines(room.files, RESPONSES, rows)))
         ), usage
 
@@ -251,63 +248,53 @@ def test_the_evidence_of_an_open_book_goes_with_it(
 ) -> None:
     report = room.verify(opened)
     assert report.complete
-    assert opened[EVIDENCE_FILE] == (room.root / "book" / EVIDENCE_FILE).read_bytes()
-    assert EVIDENCE_FILE not in make_bundle(
-        load_graded(room.root / "book"), answers=False, draws=DRAWS
-    )
+    assert opened[EVIDENCE] == (room.root / "book" / EVIDENCE).read_bytes()
     run = unbundle(report, tmp_path / "run")
     book = run.evidence()
     assert book is not None
-    assert book.data() == opened[EVIDENCE_FILE]
+    assert book.data() == opened[EVIDENCE]
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda rows: rows[0].update(text="Text 1"), "the digest of its title"),
-        (
-            lambda rows: rows[0].update(date="2026-01-01"),
-            "not after its case's (2025-03-03)",
-        ),
-        (lambda rows: rows[0].update(date=None), "a date"),
-        (lambda rows: rows[0].update(rank=2), "ranked from 1"),
-        (lambda rows: rows[0].update(corpus="mine"), "a corpus of the index"),
-        (lambda rows: rows[0].update(bonus=1), "expected snippets"),
-        (lambda rows: rows[0].update(title=5), "snippets in canonical form"),
+        (lambda rows: rows[0].update(date="2026-01-01"), "dated after 2025-03-03"),
+        (lambda rows: rows[0].update(date=None), "dated after 2025-03-03"),
+        (lambda rows: rows.extend([rows[-1]] * 2), "at most 2 snippets"),
+        (lambda rows: rows[0].update(bonus=1), "canonical form"),
+        (lambda rows: rows[0].update(title=5), "expected snippets"),
         (lambda rows: rows.pop(), "every case of the run"),
     ],
 )
 def test_evidence_that_could_not_have_been_is_found(
     room: Room, opened: Files, change: Callable[[Rows], object], told: str
 ) -> None:
-    rows = lines_of(opened, EVIDENCE_FILE)
+    rows = lines_of(opened, EVIDENCE)
     change(rows)
-    files = with_lines(opened, EVIDENCE_FILE, rows)
+    files = with_lines(opened, EVIDENCE, rows)
 
     def fit(value: dict[str, Any]) -> None:
         if "evidence" in value:
             value["evidence"].update(
-                rows=digest_bytes(files[EVIDENCE_FILE]), snippets=len(rows)
+                rows=digest_bytes(files[EVIDENCE]), snippets=len(rows)
             )
 
     run = json.loads(files[RUN])
     fit(run)
     report = room.verify(sealed(files | {RUN: encode_document(run)}))
-    (step,) = [s for s in report.steps if s.number == 7]
+    (step,) = [s for s in report.steps if s.number == 5]
     assert told in " ".join(map(str, step.findings))
 
 
 def test_an_open_book_without_its_evidence_and_a_closed_one_with_some_fail(
     room: Room, opened: Files
 ) -> None:
-    gone = {name: data for name, data in opened.items() if name != EVIDENCE_FILE}
-    assert 7 in numbers(room.verify(sealed(gone)))
-    assert 7 in numbers(
-        room.verify(sealed(room.files | {EVIDENCE_FILE: opened[EVIDENCE_FILE]}))
-    )
+    gone = {name: data for name, data in opened.items() if name != EVIDENCE}
+    assert 5 in numbers(room.verify(sealed(gone)))
+    assert 5 in numbers(room.verify(sealed(room.files | {EVIDENCE: opened[EVIDENCE]})))
     run = json.loads(opened[RUN])
     for change in ({"arm": "closed"}, {"evidence": None}):
-        assert 7 in numbers(
+        assert 5 in numbers(
             room.verify(sealed(opened | {RUN: encode_document(run | change)}))
         ), change
 
@@ -394,58 +381,30 @@ def test_parameters_that_look_like_secrets_are_not_published(
     )
 
 
-def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
-    def older(value: dict[str, Any]) -> None:
-        for name in ("arm", "asked_as", "evidence"):
-            value.pop(name, None)
-        value["cases"].pop("verified")
-
-    files = both(older)(dict(room.files), random.Random(1))
-    rows = lines_of(files, GRADES)
-    for row in rows:
-        row.pop("origin")
-    info = json.loads(files[BUNDLE]) | {"code_version": "0.0.9", "numpy": "1.0"}
-    report = room.verify(
-        sealed(with_lines(files, GRADES, rows) | {BUNDLE: encode_document(info)})
-    )
+def test_the_versions_that_made_it_are_named(room: Room) -> None:
+    info = json.loads(room.files[BUNDLE]) | {"code_version": "0.0.9", "numpy": "1.0"}
+    files = room.files | {BUNDLE: encode_document(info)}
+    report = room.verify(sealed(files))
     assert report.complete
-    assert any(
-        "made with medlive 0.0.9, numpy 1.0; scored again with medlive" in note
-        for note in report.notes
-    )
+    made_with = "made with medlive 0.0.9, numpy 1.0; scored again with medlive"
+    assert any(made_with in note for note in report.notes)
     scores = json.loads(files[SCORES])
     scores["paper"]["overall"]["mean"] += 0.01
-    spoilt = room.verify(
-        sealed(files | {SCORES: encode_document(scores), BUNDLE: encode_document(info)})
-    )
-    assert any(
-        "medlive 0.0.9" in finding.got
-        for step in spoilt.failed
-        for finding in step.findings
-    )
-
-
-def test_scores_of_another_version_are_refused_in_plain_words(room: Room) -> None:
-    scores = json.loads(room.files[SCORES]) | {"format_version": 1}
-    report = room.verify(sealed(room.files | {SCORES: encode_document(scores)}))
-    assert numbers(report) == [4]
-    (finding,) = report.failed[0].findings
-    assert (finding.expected, finding.got) == (
-        "format_version 4; make the bundle again",
-        "1",
-    )
-    assert "earlier step" in report.steps[11].why
+    spoilt = room.verify(sealed(files | {SCORES: encode_document(scores)}))
+    assert numbers(spoilt) == [10]
+    found, versions = spoilt.failed[0].findings
+    assert found.file == "scores.json: paper.overall.mean"
+    assert "medlive 0.0.9" in versions.got
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb", " ", "a\nb"])
 def test_names_that_cannot_be_printed_are_refused_and_spelt_out(
     room: Room, name: str
 ) -> None:
-    info = json.loads(room.files[BUNDLE])
-    info["grader"]["mode"] = name
+    rows = [row | {"model": name} for row in lines_of(room.files, GRADES)]
     for files in (
-        both(lambda v: v.update(model=name))(dict(room.files), random.Random(1)),
-        room.files | {BUNDLE: encode_document(info)},
+        run_json(lambda v: v.update(model=name))(dict(room.files), random.Random(1)),
+        with_lines(room.files, GRADES, rows),
     ):
         report = room.verify(sealed(files))
         assert numbers(report)
@@ -470,10 +429,10 @@ def test_a_run_of_a_bundle_scores_and_is_graded_as_the_run_it_was_made_of(
 
 
 def test_a_snapshot_is_as_publishable_as_it_says(room: Room) -> None:
-    files = both(lambda v: v["cases"].update(publishable=False))(
+    files = run_json(lambda v: v["cases"].update(publishable=False))(
         dict(room.files), random.Random(1)
     )
-    assert 5 in numbers(room.verify(sealed(files)))
+    assert 4 in numbers(room.verify(sealed(files)))
 
 
 def test_documents_and_rows_that_would_fill_the_memory_are_not_read(
@@ -482,9 +441,9 @@ def test_documents_and_rows_that_would_fill_the_memory_are_not_read(
     monkeypatch.setattr(bundle_read, "BUNDLE_DOCUMENT_BYTES", 100_000)
     assert room.verify(room.files).ok
     many = b'{"a":[' + b"[]," * 50_000 + b"[]]}\n"
-    for name in (SCORES, GRADES):
+    for name in (RUN, GRADES):
         report = room.verify(sealed(room.files | {name: many}))
-        (step,) = [s for s in report.steps if s.number == 4]
+        (step,) = [s for s in report.steps if s.number == 3]
         assert "100000 bytes" in str(step.findings[0])
 
 
@@ -499,4 +458,4 @@ def test_the_canary_is_in_every_row(room: Room) -> None:
         rows = lines_of(room.files, GRADES)
         del rows[0]["canary"]
         rows[0] |= other
-        assert 4 in numbers(room.verify(sealed(with_lines(room.files, GRADES, rows))))
+        assert 3 in numbers(room.verify(sealed(with_lines(room.files, GRADES, rows))))

@@ -41,7 +41,7 @@ def test_results_of_a_case_by_model_and_criterion(
     results.refresh()
     problems = dict(results.problems())
     assert set(problems) == {"bad.zip", "broken"}
-    assert "does not verify: step 9" in problems["bad.zip"]
+    assert "does not verify: step 7" in problems["bad.zip"]
     [found] = results.of_case("ml-0000000000000004")
     verdicts = room.run.verdicts("ml-0000000000000004")
     assert (found.cases, [c.criterion for c in found.criteria]) == (

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import import_answers, run_model
-from medlive.evaluation.cases.livemedbench import read_cases, read_responses
+from medlive.evaluation.cases.livemedbench import read_responses
+from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run, import_run, left_out
 from medlive.evaluation.grading.judge import Judge as Asking
@@ -35,6 +36,7 @@ TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampl
         "患者",
     ]
 )
+SAID = TEXT.filter(str.strip)
 FINISH = st.sampled_from(["stop", "length", "content_filter", "error", "unknown"])
 
 
@@ -53,12 +55,12 @@ def paid_work(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[Any]]:
         items: list[dict[str, Any]] = [
             {"criterion": text, "points": draw(st.sampled_from([5, -4, 2.5, 10]))}
             | ({"axe": "Safety"} if draw(st.booleans()) else {})
-            for text in draw(st.lists(TEXT, min_size=1, max_size=4, unique=True))
+            for text in draw(st.lists(SAID, min_size=1, max_size=4, unique=True))
         ]
         case = {
             "case_id": f"case-{number}",
             "post_time": draw(st.sampled_from(["2025-03-01T08:00:00", "", "soon"])),
-            "narrative": draw(TEXT),
+            "narrative": draw(SAID),
             "core_request": draw(TEXT),
             "doctor_advice": draw(TEXT),
         }
@@ -189,7 +191,7 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
 
     model = Model()
     done = await run_model(
-        read_cases(cases),
+        load_cases(cases),
         model,
         out,
         use=ModelUse("m"),
@@ -230,7 +232,7 @@ async def test_answers_whose_prompt_nobody_knows_are_not_gone_on_with(
     model = Model()
     with pytest.raises(UsageError, match="template") as raised:
         await run_model(
-            read_cases(cases), model, tmp_path / "run", use=ModelUse("m"), created_at=AT
+            load_cases(cases), model, tmp_path / "run", use=ModelUse("m"), created_at=AT
         )
     assert "import" in (raised.value.hint or "")
     assert model.prompts == []
@@ -317,26 +319,20 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(
 
 
 @pytest.mark.parametrize(
-    ("points", "kept", "said"),
-    [
-        (math.nan, 1, "points nan are no number"),
-        (math.inf, 1, "points inf are no number"),
-        ("5", 1, "points '5' are no number"),
-        (True, 1, "points True are no number"),
-        (None, 1, "points None are no number"),
-        (10**400, 1, "are no number"),
-    ],
+    "points", [math.nan, math.inf, "5", True, None, 10**400], ids=repr
 )
-def test_points_that_are_none_are_left_out_and_told(
-    points: Any, kept: int, said: str, tmp_path: Path
+def test_a_case_with_points_that_are_no_number_is_left_out(
+    points: Any, tmp_path: Path
 ) -> None:
-    cases = read_cases(
-        benchmark(tmp_path / "B.json", 1, [item("a", points), item("b", 2)])
-    )
-    assert len(cases.cases[0].criteria) == kept
+    file = benchmark(tmp_path / "B.json", 2, [item("b", 2)])
+    first, second = json.loads(file.read_text())
+    first["rubric_items"].insert(0, item("a", points))
+    file.write_text(json.dumps([first, second]))
+    cases = load_cases(file)
+    assert [case.case_id for case in cases.cases] == ["c1"]
     (note,) = cases.notes
-    assert note.startswith("case 'c0', rubric item 1: ")
-    assert said in note
+    assert note.startswith("B.json, entry 1: rubric.1.points: ")
+    assert note.endswith("; left out")
 
 
 def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_score(
@@ -345,9 +341,9 @@ def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_sc
     file = benchmark(tmp_path / "B.json", 3)
     first, *entries = json.loads(file.read_text())
     file.write_text(json.dumps([{**first, "post_time": "yesterday"}, *entries]))
-    cases = read_cases(file)
+    cases = load_cases(file)
     assert cases.notes == (
-        "1 cases have no post_time that can be read (c0); they are in no month",
+        "1 of 3 cases have no post_time that can be read; they are in no month (first: entry 1)",
     )
     stranger = Answer("elsewhere", AnswerState.OK, "Rest.", "stop", "m", "")
     for _ in range(2):
@@ -356,17 +352,17 @@ def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_sc
         assert "case 'elsewhere' is not in the cases; left out" in done.notes
     warnings = score_runs([load_graded(tmp_path / "run")], draws=10).warnings
     assert any(
-        "was read: 1 cases have no post_time that can be read" in w for w in warnings
+        "was read: 1 of 3 cases have no post_time that can be read" in w
+        for w in warnings
     )
 
 
 def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
-    cases = read_cases(
+    cases = load_cases(
         benchmark(tmp_path / "B.json", 2, [item("a", -5), item("b", -2)])
     )
-    assert cases.notes == tuple(
-        f"case 'c{i}': no criterion has positive points; it is asked and has no score"
-        for i in (0, 1)
+    assert cases.notes == (
+        "2 of 2 cases have no positive points; they are asked and have no score (first: entry 1)",
     )
 
 
@@ -416,7 +412,10 @@ def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
     done = import_run(
         cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades
     )
-    assert (done.grades, done.notes) == (1, ("case 'c0' has a criterion twice",))
+    assert (done.grades, done.notes) == (
+        1,
+        ("line 1: case 'c0' has a criterion twice",),
+    )
     assert {
         k: g.met for k, g in load_graded(tmp_path / "run").grades["c0"].items()
     } == {
@@ -430,7 +429,7 @@ def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
 
 
 async def test_an_export_of_a_run_that_failed_goes_in_as_failed(tmp_path: Path) -> None:
-    cases = read_cases(benchmark(tmp_path / "B.json"))
+    cases = load_cases(benchmark(tmp_path / "B.json"))
     model = Model(lambda prompt: down() if "Narrative 1" in prompt else reply("Fine."))
     await run_model(cases, model, tmp_path / "run", use=ModelUse("m"), created_at=AT)
     paths = export_run(tmp_path / "run", tmp_path / "out")
@@ -639,7 +638,7 @@ async def test_the_published_table_of_an_export_is_that_of_what_was_imported(
     # What is asked anew has another answer than the one that was graded.
     use = ModelUse("m", parameters={"temperature": 0})
     await run_model(
-        read_cases(cases),
+        load_cases(cases),
         Model(lambda _: reply("Rest.")),
         tmp_path / "run",
         use=use,
@@ -656,7 +655,7 @@ async def test_the_published_table_of_an_export_is_that_of_what_was_imported(
 async def test_an_export_replaces_no_file_unless_told_and_says_what_it_leaves_out(
     tmp_path: Path,
 ) -> None:
-    cases = read_cases(benchmark(tmp_path / "B.json"))
+    cases = load_cases(benchmark(tmp_path / "B.json"))
     await run_model(
         cases,
         Model(lambda _: reply("Fine.")),

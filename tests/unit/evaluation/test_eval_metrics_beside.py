@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from medlive.cli.evaluation.score import print_scores
 from medlive.digest import canonical_json
 from medlive.evaluation.audit import find_bottom
-from medlive.evaluation.bundles.bundle import bundle_scores
+from medlive.evaluation.bundles.bundle import BundleInfo, bundle_scores
 from medlive.evaluation.grading.imports import export_run, left_out
 from medlive.evaluation.model import (
     Answer,
@@ -295,7 +295,17 @@ def test_coverage_shows_advice_beside_all_criteria(runs: list[GradedRun]) -> Non
 
 
 def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -> None:
-    scores = bundle_scores(runs[0], None, 30, 0)
+    about = BundleInfo(
+        code_version="",
+        numpy="",
+        canary=None,
+        draws=30,
+        seed=0,
+        withdrawn_cases=(),
+        withdrawn_criteria=(),
+        signing=None,
+    )
+    scores = bundle_scores(runs[0], about)
     (model,) = score_runs(runs[:1], draws=30).models
     own = model.companions
     complete, paper = scores["complete"]["overall"], scores["paper"]["overall"]
@@ -303,7 +313,6 @@ def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -
     assert paper["mean"] == pytest.approx(own.paper.mean, abs=1e-6)
     assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.mean, abs=1e-6)
     assert scores["complete"]["core"] != scores["paper"]["core"]
-    assert scores["advice_only"] is False
     # Rates and errors are of all criteria.
     assert scores["rates"]["criteria"] == model.rates.criteria
 

@@ -10,6 +10,7 @@ import pytest
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import archive
+from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
 from medlive.site.model import Content
 from medlive.site.pages import site_files
@@ -139,7 +140,7 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     (bundles / "torn.zip").write_bytes(data[: len(data) // 2])
     content = read_content(inputs)
     assert [name for name, _ in content.left_out] == ["torn.zip", "second.zip"]
-    assert "the same run as first.zip" in built(content)["leaderboard.html"]
+    assert "already ranked with first.zip" in built(content)["leaderboard.html"]
 
 
 def test_what_is_not_publishable_is_refused_or_said_on_every_page(
@@ -151,7 +152,8 @@ def test_what_is_not_publishable_is_refused_or_said_on_every_page(
     run = graded(root / f"medlive-{VERSION}", tmp_path / "run", "model-a")
     bundles = tmp_path / "bundles"
     bundles.mkdir()
-    (bundles / "a.zip").write_bytes(archive(make_bundle(run, draws=DRAWS)))
+    files = make_bundle(run, draws=DRAWS, allow=[Allow.NOT_PUBLISHABLE])
+    (bundles / "a.zip").write_bytes(archive(files))
     inputs = Inputs(snapshots=root, bundles=bundles, draws=DRAWS)
     with pytest.raises(CheckFailed, match="model-a: not publishable: the snapshot"):
         read_content(inputs)
