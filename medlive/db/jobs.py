@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read
+from medlive.db.mapping import read, read_all
 from medlive.db.session import Connection
 from medlive.errors import UsageError
 
@@ -187,4 +187,4 @@ async def list_jobs(
         " ORDER BY job.id LIMIT :limit"
     )
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
-    return [read(JobRow, row) for row in await session.execute(query, values)]
+    return await read_all(session, JobRow, query, values)

@@ -13,9 +13,19 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, text
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Text,
+    TextClause,
+    any_,
+    bindparam,
+    inspect,
+    text,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
@@ -53,9 +63,29 @@ def read(kind: type[T], row: Any, /, **more: Any) -> T:
     )
 
 
+async def read_all(
+    session: AsyncSession,
+    kind: type[T],
+    query: TextClause,
+    values: Mapping[str, Any] | None = None,
+) -> list[T]:
+    """Dataclasses from a query's rows, which have its fields as columns; its texts are as they came."""
+    found = []
+    for row in await session.execute(query, values):
+        texts = SimpleNamespace(**_walk(row._asdict(), from_stored))
+        found.append(read(kind, texts))
+    return found
+
+
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+def as_dict(row: DeclarativeBase) -> dict[str, Any]:
+    """A row by the names of its attributes."""
+    names = inspect(type(row)).column_attrs.keys()
+    return {name: getattr(row, name) for name in names}
 
 
 async def add_row(session: AsyncSession, row: T) -> T:

@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -26,6 +27,7 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
+    type_coerce,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
@@ -34,6 +36,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from medlive.bounds import CURSOR_CHARS
 from medlive.clock import iso_week, now
 from medlive.db.mapping import read, to_stored
+from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
 
 R = TypeVar("R")
@@ -189,6 +192,49 @@ class Listing(Generic[R]):
             .where(*self.conditions(where, matching))
             .order_by(*_turn(order, descending))
         )
+
+
+def define_listing(
+    row: type[R],
+    *tables: Any,
+    facets: Iterable[str],
+    moment: Any,
+    joined: Rows | None = None,
+    columns: Columns = MappingProxyType({}),
+    further: Columns = MappingProxyType({}),
+    **options: Any,
+) -> Listing[R]:
+    """A listing whose fields and facets are columns of these tables; an enum's is what is stored.
+
+    Args:
+        row: The row type.
+        tables: The first that has a column of a name is taken.
+        facets: Names of facets.
+        moment: What week, since and until are about.
+        joined: The tables' joins; None: there is one table.
+        columns: Fields that no table has by their name.
+        further: Facets that are neither fields nor columns.
+        options: The other parts of a Listing.
+    """
+
+    def find(name: str) -> Any:
+        if name in columns:
+            return columns[name]
+        found = next(getattr(table, name) for table in tables if hasattr(table, name))
+        return type_coerce(found, Text) if isinstance(found.type, EnumText) else found
+
+    week = func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
+    named = {name: find(name) for name in facets}
+    return Listing(
+        row=row,
+        query=select().select_from(tables[0]) if joined is None else joined,
+        columns={field.name: find(field.name) for field in fields(row)},  # type: ignore[arg-type]
+        facets={**named, **further}
+        if "week" in named
+        else {**named, **further, "week": week},
+        moment=moment,
+        **options,
+    )
 
 
 def week_bounds(week: str) -> tuple[datetime, datetime]:

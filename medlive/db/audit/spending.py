@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
-from medlive.db.mapping import read
+from medlive.db.mapping import read_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,8 @@ async def stage_spending(
     session: AsyncSession, since: datetime, until: datetime
 ) -> list[StageSpent]:
     """What each stage's replies cost that were stored in that time."""
-    return [
-        read(StageSpent, row)
-        for row in await session.execute(_WEEK, {"since": since, "until": until})
-    ]
+    of_time = {"since": since, "until": until}
+    return await read_all(session, StageSpent, _WEEK, of_time)
 
 
 async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:
@@ -101,7 +99,4 @@ async def spending(
     session: AsyncSession, since: datetime, until: datetime
 ) -> list[Spent]:
     """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all."""
-    return [
-        read(Spent, row)
-        for row in await session.execute(_SPENT, {"since": since, "until": until})
-    ]
+    return await read_all(session, Spent, _SPENT, {"since": since, "until": until})

@@ -179,7 +179,7 @@ async def find_review(
         row.case_id == case_id, row.revision == revision, row.action.in_(actions)
     )
     review: ReviewRow | None = await session.scalar(
-        query.order_by(row.id.desc()).limit(1)
+        query.order_by(row.number.desc()).limit(1)
     )
     return review
 

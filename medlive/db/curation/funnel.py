@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from medlive.curation.model import Outcome
-from medlive.db.mapping import from_stored, insert_rows, read
+from medlive.db.mapping import insert_rows, read, read_all
 from medlive.db.tables.decisions import CurationRow, FilterResultRow
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.threads.threads import is_latest
@@ -109,7 +109,7 @@ class Failure:
 
 
 _FUNNEL = text(
-    "SELECT stage, outcome, nullif(reason, ''), sum(n)::int FROM thread_counts WHERE week = ''"
+    "SELECT stage, outcome, nullif(reason, '') AS reason, sum(n)::int AS count FROM thread_counts WHERE week = ''"
     " GROUP BY stage, outcome, reason HAVING sum(n) <> 0"
 )
 
@@ -119,11 +119,7 @@ async def funnel(session: AsyncSession) -> list[FunnelRow]:
 
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
-    found = await session.execute(_FUNNEL)
-    rows = [
-        FunnelRow(stage, outcome, why and from_stored(why), count)
-        for stage, outcome, why, count in found
-    ]
+    rows = await read_all(session, FunnelRow, _FUNNEL)
     return sorted(
         rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or "")
     )

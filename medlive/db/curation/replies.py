@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
 from medlive.db.batching import Batcher
-from medlive.db.mapping import insert_rows, is_one_of, read, row_of
+from medlive.db.mapping import insert_rows, is_one_of, read, read_all, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json
@@ -251,7 +251,6 @@ _THREADS = text("""
 async def costs(session: AsyncSession) -> Costs:
     """What engines have cost and how well they answered; stages and tasks in alphabetical order."""
     rows = (await session.execute(_COSTS)).all()
-    answers = [read(Answers, row) for row in await session.execute(_ANSWERS)]
     threads = (await session.execute(_THREADS, {"kept": Outcome.KEPT.value})).one()
     return Costs(
         tasks=tuple(read(Cost, row) for row in rows if not row.of_all_tasks),
@@ -259,7 +258,7 @@ async def costs(session: AsyncSession) -> Costs:
         total=next(
             read(Cost, row) for row in rows if row.of_all_tasks and row.of_all_stages
         ),
-        answers=tuple(answers),
+        answers=tuple(await read_all(session, Answers, _ANSWERS)),
         curated=threads.curated,
         kept=threads.kept,
     )

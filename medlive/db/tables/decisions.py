@@ -234,7 +234,7 @@ class OverruleRow(Base):
         *checks(reason_length="char_length(reason) BETWEEN 1 AND 2000"),
         Index(None, "revision_id"),
     )
-    id: Mapped[int] = number_column("The entry's number")
+    number: Mapped[int] = number_column("The entry's number", "id")
     revision_id: Mapped[int] = column(
         "The rejected revision", ForeignKey("thread_revisions.id")
     )

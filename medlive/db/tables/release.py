@@ -403,7 +403,7 @@ class ReviewRow(Base):
         _of_case_revision(),
         Index(None, "case_id", "revision"),
     )
-    id: Mapped[int] = number_column("The decision's number")
+    number: Mapped[int] = number_column("The decision's number", "id")
     case_id: Mapped[str] = column("The case")
     revision: Mapped[int] = column(
         "The revision that was looked at, or that an edit made"
@@ -484,7 +484,7 @@ class DisputeRow(Base):
         ),
         Index(None, "case_id", postgresql_where="closed_at IS NULL"),
     )
-    id: Mapped[int] = number_column("The dispute's number")
+    number: Mapped[int] = number_column("The dispute's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     criterion_id: Mapped[str | None] = column(
         "The criterion's id within its case; NULL: the whole case"

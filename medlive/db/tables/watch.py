@@ -58,6 +58,16 @@ class OpenProblemRow(Base):
     )
     acknowledged_why: Mapped[str | None] = column("What they said about it")
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from other problems."""
+        return self.code, self.subject
+
+    def is_acknowledged(self, moment: datetime) -> bool:
+        """Whether somebody has taken it on, for as long as they said."""
+        until = self.acknowledged_until
+        return self.acknowledged_at is not None and (until is None or moment < until)
+
 
 class OutboxRow(Base):
     """Messages for operators that were not delivered yet."""

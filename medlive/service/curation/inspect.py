@@ -18,6 +18,7 @@ from medlive.db.curation.parking import find_parked
 from medlive.db.curation.proofs import load_proof
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
+from medlive.db.mapping import as_dict
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow
@@ -106,7 +107,7 @@ async def inspect_thread(
         "pages": [asdict(page) for page in pages],
         "identifiers": await count_identifiers(session, revision),
     }
-    overruled = [asdict(o) for o in await overrules_of(session, revision)]
+    overruled = [as_dict(o) for o in await overrules_of(session, revision)]
     decisions = await list_curations(session, revision)
     decided = next((d for d in decisions if decision in (None, d.id)), None)
     if decided is None and decision is not None:
@@ -255,5 +256,5 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "criteria": [
             asdict(c) for c in await criteria_of(session, case.case_id, case.revision)
         ],
-        "reviews": [asdict(r) for r in await reviews_of(session, case.case_id)],
+        "reviews": [as_dict(r) for r in await reviews_of(session, case.case_id)],
     }
