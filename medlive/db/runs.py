@@ -158,25 +158,11 @@ async def record_evaluation(
     return number
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A recorded evaluation of a model on a snapshot."""
-
-    snapshot_version: str
-    model: str
-    grader: str
-    path: str
-    scores: Mapping[str, Any]
-    """`metric`, and `overall` with `mean`, `low`, `high` (shares from 0 to 1, or None) and `n` cases."""
-
-
-async def list_evaluations(session: AsyncSession) -> list[Evaluation]:
+async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
     row = EvaluationRunRow
-    rows = await session.scalars(
-        select(row).order_by(row.snapshot_version.desc(), row.model, row.id)
-    )
-    return [read(Evaluation, found) for found in rows]
+    query = select(row).order_by(row.snapshot_version.desc(), row.model, row.id)
+    return list(await session.scalars(query))
 
 
 @dataclass(frozen=True, slots=True)

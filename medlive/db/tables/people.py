@@ -1,6 +1,6 @@
 """Tables of what people do: the audit log, and the studies in which they rate cases."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped
 
+from medlive.db.mapping import as_dict
 from medlive.db.tables.base import (
     Base,
     Digest,
@@ -23,6 +24,7 @@ from medlive.db.tables.base import (
     now_column,
     number_column,
 )
+from medlive.digest import digest_json, digest_text
 
 
 class Act(StrEnum):
@@ -92,6 +94,32 @@ class AuditLogRow(Base):
     salt: Mapped[str | None] = column(
         "A random number, so that nobody guesses a row by its digest; NULL: from before digests were published"
     )
+
+    def expected_digest(self) -> str:
+        """The digest of everything else in the row; a reason counts by its own digest, which outlives it."""
+        values = as_dict(self) | {
+            "at": self.at.astimezone(UTC).isoformat(),
+            "action": self.action.value,
+        }
+        del values["digest"], values["reason"]
+        if self.salt is None:
+            del values["salt"]
+        return digest_json(values)
+
+    @property
+    def erased(self) -> set[int]:
+        """The entries whose reasons a takedown says that it erased."""
+        numbers = self.details.get("erased")
+        return (
+            {n for n in numbers if isinstance(n, int)}
+            if isinstance(numbers, list)
+            else set()
+        )
+
+    def is_intact(self) -> bool:
+        """Whether the row is as it was written, or as a takedown left it."""
+        reason = self.reason_digest if self.reason is None else digest_text(self.reason)
+        return self.digest == self.expected_digest() and reason == self.reason_digest
 
 
 class StudyKind(StrEnum):

@@ -196,7 +196,9 @@ class SnapshotRow(Base):
     state: Mapped[SnapshotState] = column("building or frozen")
     created_at: Mapped[datetime] = now_column("When it was begun")
     frozen_at: Mapped[datetime | None] = column("When it was frozen")
-    manifest: Mapped[dict[str, Any] | None] = column("The manifest as written")
+    manifest: Mapped[dict[str, Any] | None] = column(
+        "The manifest as written", deferred=True
+    )
     manifest_digest: Mapped[Digest | None] = column(
         "The digest of manifest.json's bytes"
     )
@@ -208,7 +210,8 @@ class SnapshotRow(Base):
     )
     path: Mapped[str | None] = column("Where its folder was written")
     meta: Mapped[dict[str, Any] | None] = column(
-        "What it says of itself, as it was fixed with its members; NULL: frozen before format 2"
+        "What it says of itself, as it was fixed with its members; NULL: frozen before format 2",
+        deferred=True,
     )
     sums_digest: Mapped[Digest | None] = column(
         "The digest of SHA256SUMS: the folder's identity; NULL: frozen before format 2"
@@ -337,6 +340,7 @@ class EvaluationRunRow(Base):
     grader: Mapped[str] = column("The grader")
     path: Mapped[str] = column("The run folder")
     scores: Mapped[dict[str, Any]] = column("The scores with their metric's name")
+    """`metric`, and `overall` with `mean`, `low`, `high` (shares from 0 to 1, or None) and `n` cases."""
     created_at: Mapped[datetime] = now_column("When it was recorded")
 
 

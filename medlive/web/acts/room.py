@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
 from medlive.db.accounts import Account
-from medlive.db.audit_log import LogEntry, list_entries
+from medlive.db.audit_log import list_entries
 from medlive.db.curation.cases import (
     StoredCase,
     find_status,
@@ -17,6 +17,7 @@ from medlive.db.curation.cases import (
     status_reason,
 )
 from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import (
     SPECIALTIES,
@@ -76,7 +77,7 @@ class CasePage(Page):
     values: Mapping[str, object]
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
-    entries: tuple[LogEntry, ...]
+    entries: tuple[AuditLogRow, ...]
     choices: Choices = Choices()
     reason: str = ""
     error: str | None = None
@@ -87,7 +88,7 @@ class LogPage(Page):
     """What people did, the latest first."""
 
     template = "acts/log.html"
-    entries: tuple[LogEntry, ...]
+    entries: tuple[AuditLogRow, ...]
     # Before which number the next page begins; None: this is the last one
     older: int | None
     newest: bool  # Whether it is the first page
