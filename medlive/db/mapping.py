@@ -37,17 +37,22 @@ _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
-    """A dataclass as a row: the fields that are also columns of the table, and `more`, which prevails."""
-    names = _shared_names(table, type(value))  # type: ignore[arg-type]
-    shared = ((name, getattr(value, name)) for name in names)
-    return {
-        name: dict(held) if _is_mapping(held) else held for name, held in shared
-    } | more
+    """A dataclass as a row, by columns: the fields that the table has, and `more`, which prevails."""
+    row = {}
+    shared = _shared_columns(table, type(value))  # type: ignore[arg-type]
+    for name, column in shared:
+        held = getattr(value, name)
+        row[column] = dict(held) if _is_mapping(held) else held
+    return row | more
 
 
 @cache
-def _shared_names(table: type[DeclarativeBase], kind: Any) -> tuple[str, ...]:
-    return tuple(name for name in _names(kind) if name in table.__table__.columns)
+def _shared_columns(
+    table: type[DeclarativeBase], kind: Any
+) -> tuple[tuple[str, str], ...]:
+    """A field's name and the column's, for each field that is an attribute of the table."""
+    columns = inspect(table).columns
+    return tuple((name, columns[name].name) for name in _names(kind) if name in columns)
 
 
 def _is_mapping(value: Any) -> bool:

@@ -82,7 +82,7 @@ def cited_words(*which: Any, label: Any = "") -> Any:
     """The passages that some claims' verdicts quote, each with its words, as an array; empty for none."""
     shown = ClaimEvidenceRow
     words = func.coalesce(shown.second_quote, shown.harm_quote, shown.quote)
-    line = func.concat(label, PassageRow.passage_id, ": ", words)
+    line = func.concat(label, PassageRow.id, ": ", words)
     found = select(
         func.array_agg(aggregate_order_by(line, shown.element_id, shown.position))
     )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from pydantic import TypeAdapter
 from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -32,19 +33,20 @@ from medlive.db.tables.release import (
 from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.rubric.model import (
-    CompletedPoint,
     Completion,
     Criterion,
-    Omission,
     OmittedFact,
     Origin,
-    PointOutcome,
     Rubric,
 )
 
 _NOT_BY_MODELS = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
 )
+
+
+_OMITTED: Final = TypeAdapter(tuple[OmittedFact, ...])
+_COMPLETION: Final = TypeAdapter(Completion | None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,29 +330,10 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
             Rubric,
             row,
             criteria=criteria,
-            omitted=omitted_of(row),
-            completion=completion_of(row),
+            omitted=_OMITTED.validate_python(row.omitted),
+            completion=_COMPLETION.validate_python(row.completion),
         ),
     )
-
-
-def omitted_of(row: CaseRevisionRow) -> tuple[OmittedFact, ...]:
-    """The facts that a revision's rubric leaves out."""
-    facts = []
-    for stored in row.omitted:
-        facts.append(OmittedFact(**stored | {"reason": Omission(stored["reason"])}))
-    return tuple(facts)
-
-
-def completion_of(row: CaseRevisionRow) -> Completion | None:
-    """What became of the points that a revision's advice lacks."""
-    if row.completion is None:
-        return None
-    points = []
-    for stored in row.completion["points"]:
-        outcome = PointOutcome(stored["outcome"])
-        points.append(CompletedPoint(**stored | {"outcome": outcome}))
-    return Completion(points=tuple(points), note=row.completion["note"])
 
 
 async def case_of_thread(

@@ -318,7 +318,8 @@ async def load_provenance(
         pairs += [("sufficiency", sufficiency), ("alignment", alignment)]
     index = EvidenceIndexRow
     used_indexes = select(curation.index_digest).where(curation.id.in_(ours))
-    indexes = select(index).where(index.digest.in_(used_indexes)).order_by(index.digest)
+    indexes = select(index).where(index.index_digest.in_(used_indexes))
+    indexes = indexes.order_by(index.index_digest)
     return Provenance(
         code_version=code_version,
         engines=tuple(
@@ -330,7 +331,7 @@ async def load_provenance(
         evidence=tuple(
             EvidenceUse(
                 retriever=i.retriever,
-                index_digest=i.digest,
+                index_digest=i.index_digest,
                 corpora=dict(sorted(i.corpora.items())),
                 passages=i.passages,
             )

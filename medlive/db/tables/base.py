@@ -77,7 +77,8 @@ class Base(DeclarativeBase):
     def __init_subclass__(cls, **options: Any) -> None:
         typed: list[CheckConstraint] = []
         for name, annotation in inspect.get_annotations(cls).items():
-            typed += cls._type_checks(name, annotation)
+            column = vars(cls)[name].column.name or name
+            typed += cls._type_checks(column, annotation)
         comment = {"comment": (cls.__doc__ or "").removesuffix(".")}
         others = getattr(cls, "__table_args__", ())
         cls.__table_args__ = (*others, *typed, comment)

@@ -141,7 +141,7 @@ class EvidenceIndexRow(Base):
 
     __tablename__ = "evidence_indexes"
     __table_args__ = checks(passages_not_negative="passages >= 0")
-    digest: Mapped[str] = key_column("The index's digest")
+    index_digest: Mapped[str] = key_column("The index's digest", "digest")
     retriever: Mapped[str] = column("The kind of retriever, e.g. bm25")
     corpora: Mapped[dict[str, Any]] = column("Corpus name to corpus digest")
     passages: Mapped[int] = column("How many passages it holds")
@@ -297,15 +297,16 @@ class ElementRow(Base):
         left_out_is_advice="left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
     )
     curation_id: Mapped[int] = _curation_key()
-    element_id: Mapped[str] = key_column("n1, n2, …, q, a1, a2, …")
+    id: Mapped[str] = key_column("n1, n2, …, q, a1, a2, …", "element_id")
     position: Mapped[int] = column("Its place among all, from 1")
     side: Mapped[Side] = column("narrative, query or advice")
     kind: Mapped[Kind] = column("The SOAP section")
     message_id: Mapped[str] = column("The message its quote stands in, or title")
     quote: Mapped[str] = column("Verbatim words of that message")
     statement: Mapped[str] = column("The statement that stands alone")
-    standing: Mapped[ElementStatus] = column(
-        "kept, dropped (in no text) or unsupported (in the texts, and the case is held)"
+    status: Mapped[ElementStatus] = column(
+        "kept, dropped (in no text) or unsupported (in the texts, and the case is held)",
+        "standing",
     )
     left_out: Mapped[LeftOut | None] = column(
         "Why this advice is not in A: not_standard, refuted or advertising; NULL: it is, or a person dropped it"
@@ -338,7 +339,7 @@ class PassageRow(Base):
 
     key: Mapped[Digest] = key_column("The digest of the whole row")
     digest: Mapped[Digest] = column("The digest of title, section and text")
-    passage_id: Mapped[str] = column("<corpus>:<document>:<section>")
+    id: Mapped[str] = column("<corpus>:<document>:<section>", "passage_id")
     corpus: Mapped[str] = column("The corpus it is from")
     title: Mapped[str] = column("The document's title")
     section: Mapped[str] = column("The section's heading")
@@ -454,7 +455,7 @@ class ControllerCheckRow(Base):
 
     curation_id: Mapped[int] = _curation_key()
     position: Mapped[int] = key_column("The check's place, from 1")
-    check_name: Mapped[Check] = column("What was checked")
+    check: Mapped[Check] = column("What was checked", "check_name")
     subject: Mapped[str] = column("The element, or narrative or advice")
     round: Mapped[int] = column(
         "0: what was given first; 1 and 2: its revisions", SmallInteger
@@ -585,8 +586,10 @@ class CrossQuestionRow(Base):
         "The text that answers it with yes: thread or case"
     )
     question: Mapped[str] = column("The question")
-    own_answer: Mapped[Answer] = column("What that text answered when asked again")
-    other_answer: Mapped[Answer] = column("What the other text answered")
+    own: Mapped[Answer] = column(
+        "What that text answered when asked again", "own_answer"
+    )
+    other: Mapped[Answer] = column("What the other text answered", "other_answer")
 
 
 class LiteratureAnswerRow(Base):

@@ -386,7 +386,7 @@ class HarvestMeasureRow(Base):
     __tablename__ = "harvest_measures"
     __table_args__ = checks(n_not_negative="n >= 0")
     run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
-    measure: Mapped[str] = key_column("The figure's name, e.g. field:posted_at")
+    name: Mapped[str] = key_column("The figure's name, e.g. field:posted_at", "measure")
     value: Mapped[float] = column("A share from 0 to 1, or a mean")
     n: Mapped[int] = column("Over how many threads")
     median: Mapped[float | None] = column(
