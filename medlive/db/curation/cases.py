@@ -180,10 +180,7 @@ async def find_review(
     query = select(row).where(
         row.case_id == case_id, row.revision == revision, row.action.in_(actions)
     )
-    review: ReviewRow | None = await session.scalar(
-        query.order_by(row.number.desc()).limit(1)
-    )
-    return review
+    return await session.scalar(query.order_by(row.number.desc()).limit(1))
 
 
 async def add_revision(
@@ -307,10 +304,9 @@ async def find_status(
 
 async def status_reason(session: AsyncSession, case_id: str) -> str | None:
     """Why a case is not ready; None for a ready one."""
-    reason: str | None = await session.scalar(
+    return await session.scalar(
         select(CaseRow.status_reason).where(CaseRow.id == case_id)
     )
-    return reason
 
 
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:

@@ -88,10 +88,7 @@ async def latest_curation(
     query = select(tables.CurationRow).where(
         tables.CurationRow.revision_id == revision_pk
     )
-    row: tables.CurationRow | None = await session.scalar(
-        query.order_by(tables.CurationRow.id.desc()).limit(1)
-    )
-    return row
+    return await session.scalar(query.order_by(tables.CurationRow.id.desc()).limit(1))
 
 
 async def list_curations(
@@ -126,10 +123,7 @@ async def latest_outcome(
     query = select(row.outcome).where(
         row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
     )
-    outcome: model.Outcome | None = await session.scalar(
-        query.order_by(row.attempt.desc()).limit(1)
-    )
-    return outcome
+    return await session.scalar(query.order_by(row.attempt.desc()).limit(1))
 
 
 async def untried_revisions(

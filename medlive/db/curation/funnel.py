@@ -72,10 +72,9 @@ async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | Non
     """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
     row = FilterResultRow
     query = select(row.reason).where(row.revision_id == revision_pk)
-    reason: str | None = await session.scalar(
+    return await session.scalar(
         query.order_by(row.decided_at.desc(), row.chain_digest).limit(1)
     )
-    return reason
 
 
 @dataclass(frozen=True, slots=True)

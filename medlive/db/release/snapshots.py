@@ -164,18 +164,14 @@ async def list_snapshots(session: AsyncSession) -> list[SnapshotRow]:
 async def latest_frozen(session: AsyncSession) -> SnapshotRow | None:
     """The newest frozen snapshot; None when there is none."""
     query = select(SnapshotRow).where(SnapshotRow.state == SnapshotState.FROZEN)
-    row: SnapshotRow | None = await session.scalar(
-        query.order_by(SnapshotRow.version.desc()).limit(1)
-    )
-    return row
+    return await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
 
 
 async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
     """The manifest as it was frozen; None while there is none."""
-    manifest: dict[str, Any] | None = await session.scalar(
+    return await session.scalar(
         select(SnapshotRow.manifest).where(SnapshotRow.version == version)
     )
-    return manifest
 
 
 async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:

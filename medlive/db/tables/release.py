@@ -353,7 +353,9 @@ class PipelineRunRow(Base):
     )
     id: Mapped[int] = number_column("The run's number")
     command: Mapped[str] = column("The command")
-    iso_week: Mapped[str | None] = column("The ISO week it worked for; NULL: none")
+    week: Mapped[str | None] = column(
+        "The ISO week it worked for; NULL: none", "iso_week"
+    )
     code_version: Mapped[str] = column("medlive's version")
     settings: Mapped[dict[str, Any]] = column("The effective settings, without secrets")
     started_at: Mapped[datetime] = now_column("When it began")
