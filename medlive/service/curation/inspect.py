@@ -10,7 +10,7 @@ from medlive.db.curation.cases import (
     ComparedCase,
     case_of_thread,
     criteria_of,
-    find_status,
+    find_case,
 )
 from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
@@ -65,7 +65,7 @@ async def inspect_case(
     window: Window | None = None,
 ) -> dict[str, Any]:
     """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
-    await find_status(session, case_id)
+    await find_case(session, case_id)
     thread = await thread_of_case(session, case_id)
     return await inspect_thread(session, *thread, decision=decision, window=window)
 

@@ -12,9 +12,8 @@ from medlive.db.accounts import Account
 from medlive.db.audit_log import list_entries
 from medlive.db.curation.cases import (
     StoredCase,
-    find_status,
+    find_case,
     latest_case,
-    status_reason,
 )
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import AuditLogRow
@@ -207,23 +206,22 @@ async def _case_page(
 ) -> Response:
     async with site.database.begin() as session:
         try:
-            status = await find_status(session, case_id)
+            row = await find_case(session, case_id)
         except UsageError as unknown:
             raise HTTPException(404, _sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         if case is None:
             raise HTTPException(404)
         log = await list_entries(session, subject=f"case:{case_id}")
-        why = await status_reason(session, case_id)
     page = CasePage(
         case_id,
-        status.value,
-        why,
+        row.status.value,
+        row.status_reason,
         case.revision,
         case.language,
         values or _values_of(case),
         criteria or _rows_of(case),
-        _actions(account, case_id, status.value, case),
+        _actions(account, case_id, row.status.value, case),
         tuple(log),
         reason=reason,
         error=None if error is None else _sentence(error),
