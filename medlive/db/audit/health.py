@@ -43,7 +43,8 @@ _FAILED_JOBS: Final = text("""
     GROUP BY 1 ORDER BY 1
 """)
 _FAILURES: Final = text("""
-    SELECT curations.stage, curations.reason, curations.detail, threads.source, threads.thread_id
+    SELECT curations.revision_id AS revision_pk, threads.source, threads.thread_id, curations.stage,
+        curations.reason, curations.detail, curations.attempt, curations.finished_at
     FROM (
         SELECT curation_id, thread_id FROM thread_standings
         WHERE outcome = 'failed' AND curation_id IS NOT NULL ORDER BY curation_id DESC LIMIT :most
@@ -102,11 +103,14 @@ class FailedJobs:
 class FailedThread:
     """A thread whose latest attempt failed."""
 
+    revision_pk: int
+    source: str
+    thread_id: str
     stage: str
     reason: str
     detail: str
-    source: str
-    thread_id: str
+    attempt: int
+    finished_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +139,11 @@ async def failed_jobs(session: AsyncSession) -> list[FailedJobs]:
     return await read_all(session, FailedJobs, _FAILED_JOBS)
 
 
-async def failed_threads(session: AsyncSession) -> list[FailedThread]:
-    """The latest threads whose latest attempt failed, newest first, MOST_FAILURES at most."""
-    return await read_all(session, FailedThread, _FAILURES, {"most": MOST_FAILURES})
+async def failed_threads(
+    session: AsyncSession, most: int = MOST_FAILURES
+) -> list[FailedThread]:
+    """The latest threads whose latest attempt failed, newest first, so many at most."""
+    return await read_all(session, FailedThread, _FAILURES, {"most": most})
 
 
 async def count_decided(session: AsyncSession, since: datetime) -> int:

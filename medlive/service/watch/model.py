@@ -10,7 +10,7 @@ from medlive.db.audit.health import FailedJobs, FailedThread, MissingRight, Queu
 from medlive.db.harvest.harvests import SourceInfo
 from medlive.db.runs import History
 from medlive.db.tables.watch import ObservationRow, OutboxRow, Severity
-from medlive.db.workers import WorkerInfo
+from medlive.db.tables.work import WorkerRow
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import StepState
 
@@ -53,7 +53,7 @@ class Facts:
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
     queues: Sequence[QueueHealth]
-    waiting_workers: Sequence[WorkerInfo]  # That are heard of and take no jobs
+    waiting_workers: Sequence[WorkerRow]  # That are heard of and take no jobs
     lost_threads: int  # Threads that nothing will take up
     decisions: Sequence[datetime]  # When the latest attempts ended, newest first
     decided: int  # Threads that engines decided within a week
