@@ -15,7 +15,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import read, read_all
 from medlive.db.session import Connection
-from medlive.errors import UsageError
 
 
 class Queue(StrEnum):
@@ -35,16 +34,6 @@ class Queue(StrEnum):
     """One shard of an evidence index's passages each, for machines with a GPU."""
     BACKUP = "backup"
     """The weekly backup, which reads every table: for a worker with the owner's URL."""
-
-
-def parse_queue(name: str) -> Queue:
-    """A queue by its name. Raises UsageError."""
-    try:
-        return Queue(name)
-    except ValueError:
-        raise UsageError(
-            f"unknown queue {name!r}", hint=f"queues: {', '.join(Queue)}"
-        ) from None
 
 
 STALLED_AFTER_S = 15.0

@@ -283,24 +283,8 @@ async def load_listing(
 ) -> tuple[Page[R], Counts]:
     """`load_page` and `count_rows`, which look for the filter's words once."""
     matching = await listing.match(session, where)
-    page = await _load_page(session, listing, where, matching, **place)
-    return page, await _count_rows(session, listing, where, matching)
-
-
-async def load_page(
-    session: AsyncSession, listing: Listing[R], where: Filter, **place: Any
-) -> Page[R]:
-    """A page of the rows of a filter: the first, or what lies next to a key.
-
-    `place` holds `sort`, `descending` (True), the key `after` or `before` which the page lies, and `size` (50
-    rows).
-
-    Raises:
-        UsageError: for a wrong sort or key.
-    """
-    return await _load_page(
-        session, listing, where, await listing.match(session, where), **place
-    )
+    page = await load_page(session, listing, where, matching, **place)
+    return page, await count_rows(session, listing, where, matching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +310,11 @@ class _Nearest(Generic[R]):
         return [*self.listing.conditions(self.where, self.matching), *self.beyond]
 
 
-async def _load_page(
+async def load_page(
     session: AsyncSession,
     listing: Listing[R],
     where: Filter,
-    matching: Matching | None,
+    matching: Matching | None = None,
     *,
     sort: str = "",
     descending: bool = True,
@@ -338,6 +322,14 @@ async def _load_page(
     before: str | None = None,
     size: int = 50,
 ) -> Page[R]:
+    """A page of the rows of a filter: the first, or what lies behind the key `after`, or before the key `before`.
+
+    `matching` is the condition for the filter's words, where it is known already.
+
+    Raises:
+        UsageError: for a wrong sort or key.
+    """
+    matching = matching or await listing.match(session, where)
     order = listing.order(sort)
     backwards = before is not None
     down = descending != backwards
@@ -547,23 +539,17 @@ async def stream_rows(
 
 
 async def count_rows(
-    session: AsyncSession, listing: Listing[Any], where: Filter
+    session: AsyncSession,
+    listing: Listing[Any],
+    where: Filter,
+    matching: Matching | None = None,
 ) -> Counts:
     """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
 
     By the sums that triggers keep where the filter has facets alone; else row by row up to `MOST_COUNTED`.
+    `matching` is the condition for the filter's words, where it is known already.
     """
-    return await _count_rows(
-        session, listing, where, await listing.match(session, where)
-    )
-
-
-async def _count_rows(
-    session: AsyncSession,
-    listing: Listing[Any],
-    where: Filter,
-    matching: Matching | None,
-) -> Counts:
+    matching = matching or await listing.match(session, where)
     kept = (
         bool(listing.counts)
         and where.since is None

@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.curation.model import Outcome
 from medlive.db.audit.spending import SUMS, Spent
@@ -18,6 +19,7 @@ from medlive.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
 
+R = TypeVar("R", PromptRow, ReplyRow)
 _MOST = 64
 """Replies that are looked for, or stored, in one transaction."""
 _USAGE = (
@@ -131,30 +133,30 @@ class PostgresReplyStore:
         self._prompts |= new.keys()
 
 
+async def _find_one(
+    session: AsyncSession,
+    row: type[R],
+    column: InstrumentedAttribute[str],
+    digest: str,
+) -> R | None:
+    """The one row whose digest begins so; None when there is none or more."""
+    beginning = column.startswith(digest, autoescape=True)
+    found = (await session.scalars(select(row).where(beginning).limit(2))).all()
+    return found[0] if len(found) == 1 else None
+
+
 async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:
     """The one stored prompt whose digest begins so; None when there is none or more."""
-    query = (
-        select(PromptRow)
-        .where(PromptRow.digest.startswith(digest, autoescape=True))
-        .limit(2)
-    )
-    found = (await session.scalars(query)).all()
-    return found[0] if len(found) == 1 else None
+    return await _find_one(session, PromptRow, PromptRow.digest, digest)
 
 
 async def find_request(
     session: AsyncSession, digest: str
 ) -> tuple[Request, ReplyRow] | None:
     """The one stored request whose digest begins so, with its reply; None when there is none or more."""
-    query = (
-        select(ReplyRow)
-        .where(ReplyRow.request_digest.startswith(digest, autoescape=True))
-        .limit(2)
-    )
-    found = (await session.scalars(query)).all()
-    if len(found) != 1:
+    row = await _find_one(session, ReplyRow, ReplyRow.request_digest, digest)
+    if row is None:
         return None
-    [row] = found
     prompt = await session.get_one(PromptRow, row.prompt_digest)
     repair = None if row.repair is None else (row.repair[0], row.repair[1])
     return Request(
