@@ -7,61 +7,16 @@ entries with the digest of the last, that was noted outside the database, as eac
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Label, Text, case, cast, func, insert, literal, select, update
 
 from medlive.bounds import LOG_CHARS_SHOWN
 from medlive.clock import now
-from medlive.db.mapping import is_one_of, read
+from medlive.db.mapping import is_one_of
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
-from medlive.digest import digest_json, digest_text
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """An entry of the log."""
-
-    number: int
-    at: datetime
-    by: str | None  # None: the command line, without --by
-    action: Act
-    subject: str
-    reason: str | None  # None: nobody was asked, or a takedown erased it
-    reason_digest: str | None
-    details: dict[str, Any]
-    previous: str | None  # None: the first
-    digest: str
-    salt: str | None  # None: written before digests were published
-
-    def expected_digest(self) -> str:
-        """The digest of everything else in the row; a reason counts by its own digest, which outlives it."""
-        values = asdict(self) | {
-            "at": self.at.astimezone(UTC).isoformat(),
-            "action": self.action.value,
-        }
-        del values["digest"], values["reason"]
-        if self.salt is None:
-            del values["salt"]
-        return digest_json(values)
-
-    @property
-    def erased(self) -> set[int]:
-        """The entries whose reasons a takedown says that it erased."""
-        numbers = self.details.get("erased")
-        return (
-            {n for n in numbers if isinstance(n, int)}
-            if isinstance(numbers, list)
-            else set()
-        )
-
-    def is_intact(self) -> bool:
-        """Whether the row is as it was written, or as a takedown left it."""
-        reason = self.reason_digest if self.reason is None else digest_text(self.reason)
-        return self.digest == self.expected_digest() and reason == self.reason_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +46,7 @@ async def record(
     *,
     by: str | None,
     **details: Any,
-) -> LogEntry:
+) -> AuditLogRow:
     """Add an entry in the session's transaction, until whose end no other is added; do it last.
 
     `subject` is `kind:name`; `details` are numbers and names that belong to the act, never words of a thread,
@@ -105,10 +60,8 @@ async def record(
         "reason": reason,
         "details": details,
     }
-    added = await session.scalars(
-        insert(AuditLogRow).values(values).returning(AuditLogRow)
-    )
-    return read(LogEntry, added.one())
+    added = insert(AuditLogRow).values(values).returning(AuditLogRow)
+    return (await session.scalars(added)).one()
 
 
 async def read_head(session: Session) -> tuple[int, str | None]:
@@ -147,7 +100,7 @@ async def list_entries(
     before: int | None = None,
     subject: str | None = None,
     limit: int = 100,
-) -> list[LogEntry]:
+) -> list[AuditLogRow]:
     """The entries with a number below `before`, about `subject` where given, newest first.
 
     Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write any.
@@ -174,7 +127,7 @@ async def list_entries(
         query = query.where(row.number < before)
     if subject is not None:
         query = query.where(row.subject == subject)
-    return [LogEntry(**found) for found in (await session.execute(query)).mappings()]
+    return [AuditLogRow(**found) for found in (await session.execute(query)).mappings()]
 
 
 async def latest_act(session: Session, action: Act) -> int:
@@ -259,11 +212,11 @@ def _anchor_faults(
     return faults
 
 
-async def _walk(session: Session) -> AsyncIterator[LogEntry]:
+async def _walk(session: Session) -> AsyncIterator[AuditLogRow]:
     rows = await session.stream_scalars(
         select(AuditLogRow)
         .order_by(AuditLogRow.number)
         .execution_options(yield_per=1000)
     )
     async for row in rows:
-        yield read(LogEntry, row)
+        yield row

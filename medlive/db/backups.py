@@ -32,10 +32,7 @@ _TABLES = text(
 async def export_snapshot(session: AsyncSession) -> str:
     """Fix what this session sees, before its first query, and return the name by which pg_dump sees the same."""
     await session.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-    found: str = (
-        await session.execute(text("SELECT pg_export_snapshot()"))
-    ).scalar_one()
-    return found
+    return str(await session.scalar(text("SELECT pg_export_snapshot()")))
 
 
 async def count_rows(session: AsyncSession) -> dict[str, int]:

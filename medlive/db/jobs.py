@@ -13,9 +13,8 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read
+from medlive.db.mapping import read, read_all
 from medlive.db.session import Connection
-from medlive.errors import UsageError
 
 
 class Queue(StrEnum):
@@ -35,16 +34,6 @@ class Queue(StrEnum):
     """One shard of an evidence index's passages each, for machines with a GPU."""
     BACKUP = "backup"
     """The weekly backup, which reads every table: for a worker with the owner's URL."""
-
-
-def parse_queue(name: str) -> Queue:
-    """A queue by its name. Raises UsageError."""
-    try:
-        return Queue(name)
-    except ValueError:
-        raise UsageError(
-            f"unknown queue {name!r}", hint=f"queues: {', '.join(Queue)}"
-        ) from None
 
 
 STALLED_AFTER_S = 15.0
@@ -187,4 +176,4 @@ async def list_jobs(
         " ORDER BY job.id LIMIT :limit"
     )
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
-    return [read(JobRow, row) for row in await session.execute(query, values)]
+    return await read_all(session, JobRow, query, values)

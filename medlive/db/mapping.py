@@ -13,9 +13,19 @@ from datetime import date
 from decimal import Decimal
 from enum import Enum
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, text
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Text,
+    TextClause,
+    any_,
+    bindparam,
+    inspect,
+    text,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
@@ -27,17 +37,22 @@ _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
-    """A dataclass as a row: the fields that are also columns of the table, and `more`, which prevails."""
-    names = _shared_names(table, type(value))  # type: ignore[arg-type]
-    shared = ((name, getattr(value, name)) for name in names)
-    return {
-        name: dict(held) if _is_mapping(held) else held for name, held in shared
-    } | more
+    """A dataclass as a row, by columns: the fields that the table has, and `more`, which prevails."""
+    row = {}
+    shared = _shared_columns(table, type(value))  # type: ignore[arg-type]
+    for name, column in shared:
+        held = getattr(value, name)
+        row[column] = dict(held) if _is_mapping(held) else held
+    return row | more
 
 
 @cache
-def _shared_names(table: type[DeclarativeBase], kind: Any) -> tuple[str, ...]:
-    return tuple(name for name in _names(kind) if name in table.__table__.columns)
+def _shared_columns(
+    table: type[DeclarativeBase], kind: Any
+) -> tuple[tuple[str, str], ...]:
+    """A field's name and the column's, for each field that is an attribute of the table."""
+    columns = inspect(table).columns
+    return tuple((name, columns[name].name) for name in _names(kind) if name in columns)
 
 
 def _is_mapping(value: Any) -> bool:
@@ -53,9 +68,29 @@ def read(kind: type[T], row: Any, /, **more: Any) -> T:
     )
 
 
+async def read_all(
+    session: AsyncSession,
+    kind: type[T],
+    query: TextClause,
+    values: Mapping[str, Any] | None = None,
+) -> list[T]:
+    """Dataclasses from a query's rows, which have its fields as columns; its texts are as they came."""
+    found = []
+    for row in await session.execute(query, values):
+        texts = SimpleNamespace(**_walk(row._asdict(), from_stored))
+        found.append(read(kind, texts))
+    return found
+
+
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
+
+
+def as_dict(row: DeclarativeBase) -> dict[str, Any]:
+    """A row by the names of its attributes."""
+    names = inspect(type(row)).column_attrs.keys()
+    return {name: getattr(row, name) for name in names}
 
 
 async def add_row(session: AsyncSession, row: T) -> T:

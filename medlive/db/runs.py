@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, func, literal, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -101,34 +111,24 @@ async def recorded_run(
 
     `settings` are the effective ones, secrets masked. The run of a block that raises or is killed stays "running".
     """
-    values: dict[str, Any] = {
-        "command": command,
-        "settings": dict(settings),
-        "iso_week": iso_week,
-    }
+    row = PipelineRunRow(
+        command=command,
+        settings=dict(settings),
+        week=iso_week,
+        code_version=__version__,
+        outcome=RunOutcome.RUNNING,
+    )
     async with database.begin() as session:
-        row = PipelineRunRow(
-            **values, code_version=__version__, outcome=RunOutcome.RUNNING
-        )
         run = RunRecord((await add_row(session, row)).id)
     with bound(run=run.id), kept_lines() as lines:
         yield run
-    outcome = (
-        RunOutcome.FAILED
-        if run.failed
-        else RunOutcome.PARTIAL
-        if run.partial
-        else RunOutcome.DONE
-    )
-    statement = update(PipelineRunRow).where(PipelineRunRow.id == run.id)
+    row.outcome = RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
+    if run.failed:
+        row.outcome = RunOutcome.FAILED
+    row.counts, row.log = dict(run.counts), list(lines)
+    row.finished_at = func.now()
     async with database.begin() as session:
-        values = {
-            "outcome": outcome,
-            "finished_at": func.now(),
-            "counts": dict(run.counts),
-            "log": list(lines),
-        }
-        await session.execute(statement.values(values))
+        session.add(row)
 
 
 async def record_evaluation(
@@ -152,31 +152,16 @@ async def record_evaluation(
     statement = statement.on_conflict_do_update(
         index_elements=["run_digest"], set_=values
     )
-    number: int = (
+    return (
         await session.execute(statement.returning(EvaluationRunRow.id))
     ).scalar_one()
-    return number
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A recorded evaluation of a model on a snapshot."""
-
-    snapshot_version: str
-    model: str
-    grader: str
-    path: str
-    scores: Mapping[str, Any]
-    """`metric`, and `overall` with `mean`, `low`, `high` (shares from 0 to 1, or None) and `n` cases."""
-
-
-async def list_evaluations(session: AsyncSession) -> list[Evaluation]:
+async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
     """Every recorded evaluation, the newest snapshot's first, then by model."""
     row = EvaluationRunRow
-    rows = await session.scalars(
-        select(row).order_by(row.snapshot_version.desc(), row.model, row.id)
-    )
-    return [read(Evaluation, found) for found in rows]
+    query = select(row).order_by(row.snapshot_version.desc(), row.model, row.id)
+    return list(await session.scalars(query))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +180,9 @@ class Run:
 async def latest_run(session: AsyncSession, command: str, week: str) -> Run | None:
     """The latest run of a command for an ISO week; None before the first."""
     run = PipelineRunRow
-    query = (
-        select(run)
-        .where(run.command == command, run.iso_week == week)
-        .order_by(run.id.desc())
-        .limit(1)
-    )
-    row = await session.scalar(query)
-    return None if row is None else read(Run, row, week=row.iso_week)
+    query = select(run).where(run.command == command, run.week == week)
+    row = await session.scalar(query.order_by(run.id.desc()).limit(1))
+    return None if row is None else read(Run, row)
 
 
 async def runs_of_week(
@@ -211,18 +191,33 @@ async def runs_of_week(
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
     harvest, run = HarvestRunRow, PipelineRunRow
     harvests = select(harvest).where(harvest.iso_week == week).order_by(harvest.id)
-    steps = (
-        select(run)
-        .where(run.iso_week == week, run.command.startswith(f"{SCHEDULER} "))
-        .order_by(run.id)
-    )
-    return (
-        {row.source: _read_harvest(row) for row in await session.scalars(harvests)},
-        {
-            row.command: read(Run, row, week=row.iso_week)
-            for row in await session.scalars(steps)
-        },
-    )
+    steps = select(run).where(run.week == week, _is_step()).order_by(run.id)
+    return await _read_harvests(session, harvests), await _read_runs(session, steps)
+
+
+def _is_step() -> ColumnElement[bool]:
+    return PipelineRunRow.command.startswith(f"{SCHEDULER} ")
+
+
+async def _read_runs(
+    session: AsyncSession, query: Select[PipelineRunRow]
+) -> dict[str, Run]:
+    """Command → the last of its runs."""
+    return {row.command: read(Run, row) for row in await session.scalars(query)}
+
+
+async def _read_harvests(
+    session: AsyncSession, query: Select[HarvestRunRow]
+) -> dict[str, Run]:
+    """Source → the last of its harvests."""
+    harvests = {}
+    for row in await session.scalars(query):
+        counts = row.counts
+        if row.problem is not None:
+            counts = {**counts, "problem": row.problem}
+        more = {"week": row.iso_week, "counts": counts, "log": ()}
+        harvests[row.source] = read(Run, row, **more)
+    return harvests
 
 
 _AHEAD = "WHERE iso_week > :week AND started_at <= :until AND outcome = 'done'"
@@ -274,13 +269,13 @@ async def load_history(
     A clock that was ahead once leaves records of weeks that have not come. They are only named.
     """
     harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
-    own = or_(run.command.startswith(f"{SCHEDULER} "), run.command.in_([CURATE, PRUNE]))
+    own = or_(_is_step(), run.command.in_([CURATE, PRUNE]))
     week, ahead, frozen_ahead = _LAST_WEEK, list[str](), None
     if moment is not None:
         week = iso_week(moment + CLOCK_BOUND)
         came = or_(
-            run.iso_week <= week,
-            run.iso_week.is_(None) & (run.started_at <= moment + CLOCK_BOUND),
+            run.week <= week,
+            run.week.is_(None) & (run.started_at <= moment + CLOCK_BOUND),
         )
         own = and_(own, came)
         ahead, frozen_ahead = await _recorded_ahead(session, week)
@@ -290,16 +285,17 @@ async def load_history(
         .where(own)
         .order_by(run.command, run.id.desc())
     )
-    latest = {
-        row.command: read(Run, row, week=row.iso_week)
-        for row in await session.scalars(commands)
-    }
-    ended = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
-    done = {row.command: read(Run, row, week=row.iso_week) for row in ended}
-    failed = select(run.command, run.iso_week, func.count()).where(
+    latest = await _read_runs(session, commands)
+    done = await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE))
+    failed = select(run.command, run.week, func.count()).where(
         own, run.outcome == RunOutcome.FAILED
     )
-    counted = (await session.execute(failed.group_by(run.command, run.iso_week))).all()
+    failures = {}
+    for name, of_week, count in await session.execute(
+        failed.group_by(run.command, run.week)
+    ):
+        if name in latest and latest[name].week == of_week:
+            failures[name] = count
     newest = select(snapshot.version, snapshot.frozen_at)
     newest = newest.where(
         snapshot.state == SnapshotState.FROZEN, snapshot.version <= week
@@ -307,33 +303,21 @@ async def load_history(
     frozen = (
         await session.execute(newest.order_by(snapshot.version.desc()).limit(1))
     ).first()
-    weeks = set(
-        await session.scalars(
-            select(harvest.iso_week).where(harvest.iso_week <= week).distinct()
-        )
-    )
-    weeks |= set(
-        await session.scalars(
-            select(run.iso_week).where(run.iso_week <= week).distinct()
-        )
-    )
+    weeks = select(harvest.iso_week).where(harvest.iso_week <= week)
+    weeks_of_runs = select(run.week).where(run.week <= week)
     quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
     return History(
         harvests=await _load_harvests(session, week),
         latest=latest,
         done=done,
-        weeks=frozenset(weeks),
+        weeks=frozenset(await session.scalars(weeks.union(weeks_of_runs))),
         frozen_week=frozen.version if frozen else None,
         frozen_at=frozen.frozen_at if frozen else None,
         quarantined={
             row.name: row.quarantine_reason or ""
             for row in await session.scalars(quarantined)
         },
-        failures={
-            name: n
-            for name, of_week, n in counted
-            if name in latest and latest[name].week == of_week
-        },
+        failures=failures,
         ahead=ahead,
         frozen_ahead=frozen_ahead,
     )
@@ -348,11 +332,9 @@ async def _recorded_ahead(
     harvests = harvests.where(
         harvest.iso_week > week, harvest.outcome == RunOutcome.DONE
     )
-    steps = select(func.substr(run.command, len(SCHEDULER) + 2), run.iso_week)
-    own = run.command.startswith(f"{SCHEDULER} ") & ~run.command.startswith(
-        f"{SCHEDULER} harvest "
-    )
-    steps = steps.where(own, run.iso_week > week, run.outcome == RunOutcome.DONE)
+    steps = select(func.substr(run.command, len(SCHEDULER) + 2), run.week)
+    own = _is_step() & ~run.command.startswith(f"{SCHEDULER} harvest ")
+    steps = steps.where(own, run.week > week, run.outcome == RunOutcome.DONE)
     rows = await session.execute(harvests.union(steps).order_by(text("2"), text("1")))
     frozen = select(func.max(snapshot.version)).where(
         snapshot.state == SnapshotState.FROZEN, snapshot.version > week
@@ -385,19 +367,12 @@ async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestH
     newest = newest.order_by(harvest.source, harvest.iso_week.desc())
     ended = await session.scalars(newest.where(harvest.outcome == RunOutcome.DONE))
     done = {row.source: (row.iso_week, row.finished_at) for row in ended}
-    latest = {row.source: _read_harvest(row) for row in await session.scalars(newest)}
+    latest = await _read_harvests(session, newest)
     return {
         source: HarvestHistory(started, latest[source], *done.get(source, (None, None)))
         for source, started in await session.execute(first)
         if source in latest
     }
-
-
-def _read_harvest(row: HarvestRunRow) -> Run:
-    counts = (
-        row.counts if row.problem is None else {**row.counts, "problem": row.problem}
-    )
-    return read(Run, row, week=row.iso_week, counts=counts, log=())
 
 
 async def clear_runs(
@@ -408,34 +383,31 @@ async def clear_runs(
     `by_hand` is the command that does the same, whose runs from `since` on count as well.
     """
     run = PipelineRunRow
-    own = (run.command == command) & (run.iso_week == week)
-    others = (
-        (run.command == by_hand) & run.iso_week.is_(None) & (run.started_at >= since)
-    )
-    cleared = update(run).where(own | others, run.outcome != RunOutcome.PARTIAL)
-    values = {
-        "outcome": RunOutcome.PARTIAL,
-        "finished_at": func.coalesce(run.finished_at, func.now()),
-    }
+    own = (run.command == command) & (run.week == week)
+    others = (run.command == by_hand) & run.week.is_(None) & (run.started_at >= since)
     note = run.counts.concat({"again": "cleared"})
-    found = await session.scalars(
-        cleared.values(values | {"counts": note}).returning(run.id)
-    )
-    return len(found.all())
+    return await _clear(session, run, own | others, counts=note)
 
 
 async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
     """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
     run = HarvestRunRow
-    cleared = update(run).where(
-        run.source == source, run.iso_week == week, run.outcome != RunOutcome.PARTIAL
+    which = (run.source == source) & (run.iso_week == week)
+    return await _clear(session, run, which)
+
+
+async def _clear(
+    session: AsyncSession,
+    run: type[PipelineRunRow] | type[HarvestRunRow],
+    which: ColumnElement[bool],
+    **more: Any,
+) -> int:
+    finished_at = func.coalesce(run.finished_at, func.now())
+    cleared = update(run).where(which, run.outcome != RunOutcome.PARTIAL)
+    cleared = cleared.values(
+        outcome=RunOutcome.PARTIAL, finished_at=finished_at, **more
     )
-    values = {
-        "outcome": RunOutcome.PARTIAL,
-        "finished_at": func.coalesce(run.finished_at, func.now()),
-    }
-    found = await session.scalars(cleared.values(values).returning(run.id))
-    return len(found.all())
+    return len((await session.scalars(cleared.returning(run.id))).all())
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:

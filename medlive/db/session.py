@@ -342,7 +342,7 @@ async def ping(session: Session) -> None:
 
 
 async def read_clock(session: Session) -> datetime:
-    """What the database's clock says now; for a session of `Database.read`, in which no transaction holds it."""
+    """What the database's clock says now, or said when the session's transaction began."""
     moment: datetime = (await session.execute(text("SELECT now()"))).scalar_one()
     return moment
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import from_stored, to_stored
+from medlive.db.mapping import read_all, to_stored
 
 SAVE_FAILURE = (
     "INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)"
@@ -67,10 +67,7 @@ async def count_waits(session: AsyncSession) -> list[Wait]:
     query = text(
         "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
     )
-    waits = []
-    for row in await session.execute(query):
-        waits.append(Wait(row.waits_for and from_stored(row.waits_for), row.threads))
-    return waits
+    return await read_all(session, Wait, query)
 
 
 async def count_waiting(session: AsyncSession, queue: str) -> Waiting:
@@ -81,8 +78,8 @@ async def count_waiting(session: AsyncSession, queue: str) -> Waiting:
         " min(scheduled_at) FILTER (WHERE scheduled_at > now()) AS next_at"
         " FROM procrastinate_jobs WHERE queue_name = :queue AND status = 'todo'"
     )
-    row = (await session.execute(query, {"queue": queue})).one()
-    return Waiting(row.ready, row.delayed, row.next_at)
+    [waiting] = await read_all(session, Waiting, query, {"queue": queue})
+    return waiting
 
 
 async def list_failed_jobs(session: AsyncSession) -> list[FailedJobs]:
@@ -92,11 +89,7 @@ async def list_failed_jobs(session: AsyncSession) -> list[FailedJobs]:
         " max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id"
         " WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2"
     )
-    rows = await session.execute(query)
-    return [
-        FailedJobs(row.queue, from_stored(row.reason), row.jobs, row.last_at)
-        for row in rows
-    ]
+    return await read_all(session, FailedJobs, query)
 
 
 async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]:

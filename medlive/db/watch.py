@@ -1,82 +1,26 @@
 """Open problems, acknowledgements, the outbox and observations, as the scheduler keeps them."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import read
 from medlive.db.session import Session
 from medlive.db.tables.people import Act
-from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow, Severity
+from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
 
 DROPPED_AFTER: Final = timedelta(days=14)
 """A message that could not be delivered for so long is removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenProblem:
-    """A problem that was seen and has not ended."""
-
-    code: str
-    subject: str
-    severity: Severity
-    text: str
-    next_step: str
-    began_at: datetime
-    seen_at: datetime
-    sent: int
-    send_at: datetime
-    acknowledged_at: datetime | None
-    acknowledged_by: str | None
-    acknowledged_until: datetime | None
-    acknowledged_why: str | None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells it from other problems."""
-        return self.code, self.subject
-
-    def is_acknowledged(self, moment: datetime) -> bool:
-        """Whether somebody has taken it on, for as long as they said."""
-        until = self.acknowledged_until
-        return self.acknowledged_at is not None and (until is None or moment < until)
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message in the outbox."""
-
-    id: int
-    place: str
-    message: dict[str, Any]
-    created_at: datetime
-    attempts: int
-    send_at: datetime
-    last_error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What was noted last under a name."""
-
-    name: str
-    at: datetime
-    value: dict[str, Any]
-
-
-async def list_open(session: Session) -> list[OpenProblem]:
+async def list_open(session: Session) -> list[OpenProblemRow]:
     """The stored problems, the oldest first."""
     row = OpenProblemRow
-    return [
-        read(OpenProblem, found)
-        for found in await session.scalars(select(row).order_by(row.began_at, row.code))
-    ]
+    return list(await session.scalars(select(row).order_by(row.began_at, row.code)))
 
 
 async def save_seen(session: Session, problems: Sequence[dict[str, Any]]) -> None:
@@ -95,21 +39,22 @@ async def save_seen(session: Session, problems: Sequence[dict[str, Any]]) -> Non
 
 async def end_unseen(
     session: Session, seen: Collection[tuple[str, str]], patience: timedelta
-) -> list[OpenProblem]:
+) -> list[OpenProblemRow]:
     """Remove the problems that are not among `seen` and were not seen for `patience`; return them."""
     ended = []
     now = (await session.execute(select(func.now()))).scalar_one()
     for problem in await list_open(session):
         if problem.key not in seen and now - problem.seen_at >= patience:
             ended.append(problem)
-            await session.execute(delete(OpenProblemRow).where(*_is(problem)))
+            await session.delete(problem)
     return ended
 
 
-async def note_sent(session: Session, problem: OpenProblem, wait: timedelta) -> None:
+async def note_sent(session: Session, problem: OpenProblemRow, wait: timedelta) -> None:
     """Note that a message about a problem was written, and that the next one is due after `wait`."""
-    values = {"sent": problem.sent + 1, "send_at": func.now() + wait}
-    await session.execute(update(OpenProblemRow).where(*_is(problem)).values(values))
+    problem.sent += 1
+    problem.send_at = func.now() + wait
+    await session.flush()
 
 
 async def acknowledge(
@@ -119,7 +64,7 @@ async def acknowledge(
     lasts: timedelta | None = None,
     why: str | None = None,
     by: str | None = None,
-) -> list[OpenProblem]:
+) -> list[OpenProblemRow]:
     """Take on every open problem of a code: no message is sent about it until it ends, or `lasts` is over.
 
     Returns them. Raises UsageError when no problem of this code is open.
@@ -131,10 +76,8 @@ async def acknowledge(
         "acknowledged_until": None if lasts is None else func.now() + lasts,
         "acknowledged_why": why,
     }
-    changed = await session.scalars(
-        update(row).where(row.code == code).values(values).returning(row)
-    )
-    taken_on = [read(OpenProblem, found) for found in changed]
+    changed = update(row).where(row.code == code).values(values).returning(row)
+    taken_on = list(await session.scalars(changed))
     if not taken_on:
         codes = sorted({problem.code for problem in await list_open(session)})
         raise UsageError(
@@ -158,7 +101,7 @@ async def post(
         session.add(OutboxRow(place=place, message=message))
 
 
-async def due_messages(session: Session, limit: int) -> list[Message]:
+async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
     """The messages that are to be tried now, the oldest first; those of other transactions are left out.
 
     What could not be delivered for DROPPED_AFTER is removed.
@@ -168,19 +111,16 @@ async def due_messages(session: Session, limit: int) -> list[Message]:
         delete(row).where(row.created_at < func.now() - DROPPED_AFTER)
     )
     query = select(row).where(row.send_at <= func.now()).order_by(row.id).limit(limit)
-    return [
-        read(Message, found)
-        for found in await session.scalars(query.with_for_update(skip_locked=True))
-    ]
+    return list(await session.scalars(query.with_for_update(skip_locked=True)))
 
 
-async def remove_message(session: Session, message: Message) -> None:
+async def remove_message(session: Session, message: OutboxRow) -> None:
     """Remove a message that was delivered, or whose place is no longer configured."""
     await session.execute(delete(OutboxRow).where(OutboxRow.id == message.id))
 
 
 async def note_failure(
-    session: Session, message: Message, error: str, wait: timedelta
+    session: Session, message: OutboxRow, error: str, wait: timedelta
 ) -> None:
     """Note why a message was not delivered; it is tried again after `wait`."""
     values = {
@@ -193,10 +133,10 @@ async def note_failure(
     )
 
 
-async def undelivered(session: Session) -> list[Message]:
+async def undelivered(session: Session) -> list[OutboxRow]:
     """The messages that failed at least once, the oldest first."""
     query = select(OutboxRow).where(OutboxRow.attempts > 0).order_by(OutboxRow.id)
-    return [read(Message, found) for found in await session.scalars(query)]
+    return list(await session.scalars(query))
 
 
 async def observe(
@@ -210,16 +150,7 @@ async def observe(
     )
 
 
-async def observations(session: Session) -> dict[str, Observation]:
+async def observations(session: Session) -> dict[str, ObservationRow]:
     """What was noted last, by name."""
-    return {
-        row.name: read(Observation, row)
-        for row in await session.scalars(select(ObservationRow))
-    }
-
-
-def _is(problem: OpenProblem) -> tuple[Any, ...]:
-    return (
-        OpenProblemRow.code == problem.code,
-        OpenProblemRow.subject == problem.subject,
-    )
+    rows = await session.scalars(select(ObservationRow))
+    return {row.name: row for row in rows}

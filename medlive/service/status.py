@@ -7,7 +7,8 @@ from typing import Any
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
-from medlive.db.curation.funnel import funnel, recent_failures
+from medlive.db.audit.health import failed_threads
+from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.jobs import Queue, count_ready
@@ -97,7 +98,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         async with database.begin() as session:
             rows = await funnel(session)
             spent = await costs(session)
-            failures = await recent_failures(session)
+            failures = await failed_threads(session, most=20)
             parked = await count_parked(session)
             queued, usd = (
                 await count_waiting(session, Queue.CURATE),

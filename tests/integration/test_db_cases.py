@@ -11,7 +11,7 @@ from medlive.db.curation import cases
 from medlive.db.release import fixing, snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database
-from medlive.db.tables.release import CaseRow, CaseStatus
+from medlive.db.tables.release import CaseRow, CaseStatus, SnapshotRow
 from medlive.digest import digest_text
 from medlive.errors import UsageError
 from medlive.rubric.model import (
@@ -30,7 +30,7 @@ from tests.support.decisions import KEPT, KEY, PROMPT, RUBRIC, make_case
 GATES = digest_text("gates")
 
 
-async def frozen(database: Database, version: str) -> snapshots.SnapshotInfo:
+async def frozen(database: Database, version: str) -> SnapshotRow:
     async with database.begin() as session:
         await fixing.save_verdicts(
             session, GATES, [(i, n, []) for i, n in await pending(session)]

@@ -2,7 +2,6 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from psycopg.types.json import Jsonb
 from sqlalchemy import make_url, text
 
 from medlive.db import migrate
-from medlive.db.audit_log import LogEntry, record, verify_log
-from medlive.db.mapping import to_stored
+from medlive.db.audit_log import record, verify_log
+from medlive.db.mapping import as_dict, to_stored
 from medlive.db.session import Database
 from medlive.db.studies import Rating, ratings_of, save_rating
 from medlive.db.tables import Base
-from medlive.db.tables.people import Act
+from medlive.db.tables.people import Act, AuditLogRow
 from medlive.digest import digest_text
 from medlive.errors import ConfigError, DatabaseUnavailable, SchemaUnsuitable
 
@@ -76,10 +75,10 @@ async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(
         )
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
-    old: LogEntry | None = None
+    old: AuditLogRow | None = None
     with psycopg.connect(empty_url.replace("+psycopg", ""), autocommit=True) as owner:
         for number in (1, 2):
-            entry = LogEntry(
+            entry = AuditLogRow(
                 number=number,
                 at=datetime(2026, 3, 1, tzinfo=UTC),
                 by="ä\x00",
@@ -92,10 +91,9 @@ async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(
                 digest="",
                 salt=None,
             )
-            old = replace(entry, digest=entry.expected_digest())
-            values = {
-                name: value for name, value in asdict(old).items() if name != "salt"
-            }
+            entry.digest = entry.expected_digest()
+            old, values = entry, as_dict(entry)
+            del values["salt"]
             values |= {"by": to_stored("ä\x00"), "details": Jsonb(old.details)}
             names = ", ".join(f'"{name}"' for name in values)
             placed = ", ".join(f"%({name})s" for name in values)

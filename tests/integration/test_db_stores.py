@@ -19,6 +19,7 @@ from medlive.curation.model import (
     SecondCheck,
     Stage,
 )
+from medlive.db.audit.health import failed_threads
 from medlive.db.curation import curations, funnel
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
@@ -201,7 +202,7 @@ async def test_the_funnel_counts_each_thread_once(database: Database) -> None:
         await decide(session, pks[4], FAILED)
         await decide(session, pks[5], KEPT)
         rows = await funnel.funnel(session)
-        failures = await funnel.recent_failures(session)
+        failures = await failed_threads(session)
     assert [(r.stage, r.outcome, r.reason, r.count) for r in rows] == [
         ("filters", "pending", None, 1),
         ("filters", "rejected", "posted_before", 1),

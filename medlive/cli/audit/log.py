@@ -18,7 +18,8 @@ from medlive.cli.output import (
     with_database,
     with_session,
 )
-from medlive.db.audit_log import LogEntry, list_entries
+from medlive.db.audit_log import list_entries
+from medlive.db.tables.people import AuditLogRow
 from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
 
@@ -29,7 +30,7 @@ app = typer.Typer(no_args_is_help=True)
 class _Log:
     """Entries of the log, the latest first."""
 
-    entries: Sequence[LogEntry]
+    entries: Sequence[AuditLogRow]
 
     def as_json(self) -> object:
         """Each entry without what its digest is made with."""

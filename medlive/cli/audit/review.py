@@ -35,8 +35,9 @@ from medlive.integrity.given import read_given
 from medlive.rubric.model import Difficulty, Register
 
 if TYPE_CHECKING:
-    from medlive.db.curation.reviews import Dispute, HeldCase
+    from medlive.db.curation.reviews import HeldCase
     from medlive.db.session import Database
+    from medlive.db.tables.release import DisputeRow
     from medlive.evaluation.bundles.case_results import RubricResults
     from medlive.service.curation.review import CaseEdit
 
@@ -443,12 +444,12 @@ def _decide(
     )
 
 
-def _subject(dispute: "Dispute") -> str:
+def _subject(dispute: "DisputeRow") -> str:
     """The id of the case, or of the criterion as snapshots spell it."""
     return "-".join(part for part in (dispute.case_id, dispute.criterion_id) if part)
 
 
-def _row(dispute: "Dispute") -> dict[str, object]:
+def _row(dispute: "DisputeRow") -> dict[str, object]:
     return {
         "number": dispute.number,
         "case_id": dispute.case_id,

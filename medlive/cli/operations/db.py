@@ -162,10 +162,7 @@ def _upgrade(settings: "Settings", no_backup: bool, as_json: bool) -> None:
 
 
 def _plan_as_json(plan: "Plan") -> dict[str, Any]:
-    migrations = []
-    for pending in plan.migrations:
-        changes = [touched._asdict() for touched in pending.changes]
-        migrations.append(pending._asdict() | {"changes": changes})
+    migrations = [pending._asdict() for pending in plan.migrations]
     return plan._asdict() | {"migrations": migrations}
 
 
@@ -173,21 +170,7 @@ def _show_plan(plan: "Plan", home: Path) -> None:
     if not plan.migrations:
         say(f"already at {plan.head}")
         return
-    rows = []
-    for pending in plan.migrations:
-        changes = []
-        for touched in pending.changes:
-            changes.append(f"{touched.table} ({touched.bytes / 1e6:.1f} MB)")
-        rows.append(
-            (
-                pending.number,
-                pending.what,
-                ", ".join(pending.creates),
-                ", ".join(changes),
-                "yes" if pending.reversible else "no",
-            )
-        )
-    print_table(["migration", "what", "creates", "changes", "reversible"], rows)
+    print_table(["migration", "what"], plan.migrations)
     free = shutil.disk_usage(home).free
     echo(f"from {plan.revision or 'an empty database'} to {plan.head}")
     if plan.revision is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption
+from medlive.cli.options import JsonOption, one_of
 from medlive.cli.output import (
     Grid,
     print_result,
@@ -117,9 +117,9 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """Count the jobs of every queue, and list those that wait, are being done or have failed."""
-    from medlive.db.jobs import count_jobs, list_jobs, parse_queue
+    from medlive.db.jobs import Queue, count_jobs, list_jobs
 
-    queue = None if queue is None else parse_queue(queue)
+    queue = None if queue is None else one_of("--queue", Queue, queue)
     counts = with_session(count_jobs)
     jobs = with_session(
         lambda session: list_jobs(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.text import Text
 from typer import Option
 
-from medlive.cli.options import JsonOption
+from medlive.cli.options import JsonOption, one_of
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
@@ -144,7 +144,7 @@ def worker(
     embed (one shard at a time), backup (as the database's owner); all but curate need the scheduler's
     MEDLIVE_HOME.
     """
-    from medlive.db.jobs import Queue, parse_queue
+    from medlive.db.jobs import Queue
     from medlive.service.database import outlast
     from medlive.service.liveness import Health, answer_probes
     from medlive.service.worker import run_worker
@@ -153,7 +153,7 @@ def worker(
     served = (
         list(Queue)
         if queues == "all"
-        else [parse_queue(name) for name in queues.split(",")]
+        else [one_of("--queues", Queue, name) for name in queues.split(",")]
     )
 
     async def run() -> "CurationCounts":

@@ -1,8 +1,9 @@
 """What the page of a thread or case shows besides its decisions: replies, revisions, snapshots."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -11,41 +12,14 @@ from medlive.db.curation.cases import criteria_of
 from medlive.db.mapping import is_one_of, read
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.release import CaseRevisionRow, SnapshotMemberRow, SnapshotRow
-from medlive.rubric.model import Criterion, Difficulty, Register, Theme
+from medlive.rubric.model import Criterion
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReply:
-    """A reply as it came, and what it took."""
-
-    request_digest: str
-    text: str
-    finish: str
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    cost_usd: float | None  # None: its price is unknown
-    latency_ms: float
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class CaseRevision:
+class CaseRevision(NamedTuple):
     """What a case said from a moment on."""
 
-    revision: int
-    curation_id: int
-    created_at: datetime
-    narrative: str
-    query: str
-    advice: str
-    theme: Theme
-    specialty: str
-    difficulty: Difficulty
-    dialogue_register: Register
-    publishable: bool
-    unpublishable_reason: str | None
-    criteria: tuple[Criterion, ...]
+    row: CaseRevisionRow
+    criteria: Sequence[Criterion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +34,23 @@ class Membership:
 
 async def find_replies(
     session: AsyncSession, digests: Iterable[str]
-) -> dict[str, StoredReply]:
+) -> dict[str, ReplyRow]:
     """The replies to some requests, by the request's digest."""
     rows = await session.scalars(
         select(ReplyRow).where(is_one_of(ReplyRow.request_digest, digests))
     )
-    return {row.request_digest: read(StoredReply, row) for row in rows}
+    return {row.request_digest: row for row in rows}
 
 
 async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevision]:
     """A case's revisions, the first one first."""
     row = CaseRevisionRow
-    found = []
-    for one in await session.scalars(
-        select(row).where(row.case_id == case_id).order_by(row.revision)
-    ):
-        criteria = tuple(await criteria_of(session, case_id, one.revision))
-        found.append(read(CaseRevision, one, criteria=criteria))
-    return found
+    query = select(row).where(row.case_id == case_id).order_by(row.revision)
+    revisions = []
+    for found in (await session.scalars(query)).all():
+        criteria = await criteria_of(session, case_id, found.revision)
+        revisions.append(CaseRevision(found, criteria))
+    return revisions
 
 
 async def list_memberships(session: AsyncSession, case_id: str) -> list[Membership]:

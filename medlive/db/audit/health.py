@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import dump_rows, from_stored, read
+from medlive.db.mapping import dump_rows, read, read_all
 from medlive.db.rights import expected_rights
 
 _QUEUES: Final = text("""
@@ -43,7 +43,8 @@ _FAILED_JOBS: Final = text("""
     GROUP BY 1 ORDER BY 1
 """)
 _FAILURES: Final = text("""
-    SELECT curations.stage, curations.reason, curations.detail, threads.source, threads.thread_id
+    SELECT curations.revision_id AS revision_pk, threads.source, threads.thread_id, curations.stage,
+        curations.reason, curations.detail, curations.attempt, curations.finished_at
     FROM (
         SELECT curation_id, thread_id FROM thread_standings
         WHERE outcome = 'failed' AND curation_id IS NOT NULL ORDER BY curation_id DESC LIMIT :most
@@ -66,7 +67,7 @@ _TABLES: Final = text(
 )
 _ROLES: Final = text("SELECT rolname FROM pg_roles WHERE rolname = ANY(:roles)")
 _WITHOUT: Final = text("""
-    SELECT wanted.role, wanted.tab, wanted.privilege
+    SELECT wanted.role, wanted.tab AS table, wanted.privilege
     FROM json_to_recordset(CAST(:wanted AS json)) AS wanted(role text, tab text, privilege text, col text)
     WHERE to_regclass(quote_ident(wanted.tab)) IS NOT NULL AND NOT CASE WHEN col IS NULL
         THEN has_table_privilege(wanted.role, quote_ident(wanted.tab), wanted.privilege)
@@ -102,11 +103,14 @@ class FailedJobs:
 class FailedThread:
     """A thread whose latest attempt failed."""
 
+    revision_pk: int
+    source: str
+    thread_id: str
     stage: str
     reason: str
     detail: str
-    source: str
-    thread_id: str
+    attempt: int
+    finished_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,23 +136,14 @@ async def queue_health(session: AsyncSession) -> list[QueueHealth]:
 
 async def failed_jobs(session: AsyncSession) -> list[FailedJobs]:
     """The failed jobs of each queue, without those that a later job of the same name has replaced."""
-    return [read(FailedJobs, row) for row in await session.execute(_FAILED_JOBS)]
+    return await read_all(session, FailedJobs, _FAILED_JOBS)
 
 
-async def failed_threads(session: AsyncSession) -> list[FailedThread]:
-    """The latest threads whose latest attempt failed, newest first, MOST_FAILURES at most."""
-    failures = []
-    for row in await session.execute(_FAILURES, {"most": MOST_FAILURES}):
-        failures.append(
-            FailedThread(
-                stage=row.stage,
-                reason=row.reason,
-                detail=from_stored(row.detail),
-                source=from_stored(row.source),
-                thread_id=from_stored(row.thread_id),
-            )
-        )
-    return failures
+async def failed_threads(
+    session: AsyncSession, most: int = MOST_FAILURES
+) -> list[FailedThread]:
+    """The latest threads whose latest attempt failed, newest first, so many at most."""
+    return await read_all(session, FailedThread, _FAILURES, {"most": most})
 
 
 async def count_decided(session: AsyncSession, since: datetime) -> int:
@@ -164,12 +159,6 @@ async def latest_decisions(session: AsyncSession) -> list[datetime]:
 async def is_in_use(session: AsyncSession) -> bool:
     """Whether anything was ever harvested or imported."""
     return bool(await session.scalar(_IN_USE))
-
-
-async def database_clock(session: AsyncSession) -> datetime:
-    """The moment at which the session's transaction began, by the server's clock."""
-    moment: datetime = (await session.execute(text("SELECT now()"))).scalar_one()
-    return moment
 
 
 async def data_directory(session: AsyncSession) -> str | None:
@@ -192,8 +181,8 @@ async def missing_rights(session: AsyncSession) -> list[MissingRight]:
                 wanted.append(
                     {"role": role, "tab": table, "privilege": privilege, "col": column}
                 )
-    rows = await session.execute(_WITHOUT, {"wanted": dump_rows(wanted)})
-    missing = [MissingRight(role, table, privilege) for role, table, privilege in rows]
+    rows = {"wanted": dump_rows(wanted)}
+    missing = await read_all(session, MissingRight, _WITHOUT, rows)
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
     # Roles belong to the server: one that has nothing here is of another instance.

@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import (
@@ -26,6 +27,7 @@ from sqlalchemy import (
     select,
     true,
     tuple_,
+    type_coerce,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
@@ -34,6 +36,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from medlive.bounds import CURSOR_CHARS
 from medlive.clock import iso_week, now
 from medlive.db.mapping import read, to_stored
+from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
 
 R = TypeVar("R")
@@ -191,6 +194,49 @@ class Listing(Generic[R]):
         )
 
 
+def define_listing(
+    row: type[R],
+    *tables: Any,
+    facets: Iterable[str],
+    moment: Any,
+    joined: Rows | None = None,
+    columns: Columns = MappingProxyType({}),
+    further: Columns = MappingProxyType({}),
+    **options: Any,
+) -> Listing[R]:
+    """A listing whose fields and facets are columns of these tables; an enum's is what is stored.
+
+    Args:
+        row: The row type.
+        tables: The first that has a column of a name is taken.
+        facets: Names of facets.
+        moment: What week, since and until are about.
+        joined: The tables' joins; None: there is one table.
+        columns: Fields that no table has by their name.
+        further: Facets that are neither fields nor columns.
+        options: The other parts of a Listing.
+    """
+
+    def find(name: str) -> Any:
+        if name in columns:
+            return columns[name]
+        found = next(getattr(table, name) for table in tables if hasattr(table, name))
+        return type_coerce(found, Text) if isinstance(found.type, EnumText) else found
+
+    week = func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
+    named = {name: find(name) for name in facets}
+    return Listing(
+        row=row,
+        query=select().select_from(tables[0]) if joined is None else joined,
+        columns={field.name: find(field.name) for field in fields(row)},  # type: ignore[arg-type]
+        facets={**named, **further}
+        if "week" in named
+        else {**named, **further, "week": week},
+        moment=moment,
+        **options,
+    )
+
+
 def week_bounds(week: str) -> tuple[datetime, datetime]:
     """The first moment of an ISO week and of the next, in UTC. Raises UsageError."""
     try:
@@ -237,24 +283,8 @@ async def load_listing(
 ) -> tuple[Page[R], Counts]:
     """`load_page` and `count_rows`, which look for the filter's words once."""
     matching = await listing.match(session, where)
-    page = await _load_page(session, listing, where, matching, **place)
-    return page, await _count_rows(session, listing, where, matching)
-
-
-async def load_page(
-    session: AsyncSession, listing: Listing[R], where: Filter, **place: Any
-) -> Page[R]:
-    """A page of the rows of a filter: the first, or what lies next to a key.
-
-    `place` holds `sort`, `descending` (True), the key `after` or `before` which the page lies, and `size` (50
-    rows).
-
-    Raises:
-        UsageError: for a wrong sort or key.
-    """
-    return await _load_page(
-        session, listing, where, await listing.match(session, where), **place
-    )
+    page = await load_page(session, listing, where, matching, **place)
+    return page, await count_rows(session, listing, where, matching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +310,11 @@ class _Nearest(Generic[R]):
         return [*self.listing.conditions(self.where, self.matching), *self.beyond]
 
 
-async def _load_page(
+async def load_page(
     session: AsyncSession,
     listing: Listing[R],
     where: Filter,
-    matching: Matching | None,
+    matching: Matching | None = None,
     *,
     sort: str = "",
     descending: bool = True,
@@ -292,6 +322,14 @@ async def _load_page(
     before: str | None = None,
     size: int = 50,
 ) -> Page[R]:
+    """A page of the rows of a filter: the first, or what lies behind the key `after`, or before the key `before`.
+
+    `matching` is the condition for the filter's words, where it is known already.
+
+    Raises:
+        UsageError: for a wrong sort or key.
+    """
+    matching = matching or await listing.match(session, where)
     order = listing.order(sort)
     backwards = before is not None
     down = descending != backwards
@@ -501,23 +539,17 @@ async def stream_rows(
 
 
 async def count_rows(
-    session: AsyncSession, listing: Listing[Any], where: Filter
+    session: AsyncSession,
+    listing: Listing[Any],
+    where: Filter,
+    matching: Matching | None = None,
 ) -> Counts:
     """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
 
     By the sums that triggers keep where the filter has facets alone; else row by row up to `MOST_COUNTED`.
+    `matching` is the condition for the filter's words, where it is known already.
     """
-    return await _count_rows(
-        session, listing, where, await listing.match(session, where)
-    )
-
-
-async def _count_rows(
-    session: AsyncSession,
-    listing: Listing[Any],
-    where: Filter,
-    matching: Matching | None,
-) -> Counts:
+    matching = matching or await listing.match(session, where)
     kept = (
         bool(listing.counts)
         and where.since is None

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
-from medlive.db.mapping import read
+from medlive.db.mapping import read_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,17 @@ class Spent:
         return None if self.unpriced else self.known_usd
 
 
-_SPENT = text("""
-    SELECT CASE grouping(task, engine, source, stage) WHEN 7 THEN 'task' WHEN 11 THEN 'engine'
-            WHEN 13 THEN 'source' WHEN 14 THEN 'stage' ELSE 'all' END AS by,
-        coalesce(task, engine, source, stage, '') AS name, count(*) AS replies,
+SUMS = """count(*) AS replies,
         coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
         coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
         coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
         count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated,
-        coalesce(sum(cost_usd), 0)::float AS known_usd
+        coalesce(sum(cost_usd), 0)::float AS known_usd"""
+"""SQL of the figures of Spent."""
+_SPENT = text(f"""
+    SELECT CASE grouping(task, engine, source, stage) WHEN 7 THEN 'task' WHEN 11 THEN 'engine'
+            WHEN 13 THEN 'source' WHEN 14 THEN 'stage' ELSE 'all' END AS by,
+        coalesce(task, engine, source, stage, '') AS name, {SUMS}
     FROM (
         SELECT task, split_part(task, '.', 1) AS stage,
             concat_ws(' ', engine, model) AS engine, input_tokens, cached_tokens, output_tokens, estimated,
@@ -79,10 +81,8 @@ async def stage_spending(
     session: AsyncSession, since: datetime, until: datetime
 ) -> list[StageSpent]:
     """What each stage's replies cost that were stored in that time."""
-    return [
-        read(StageSpent, row)
-        for row in await session.execute(_WEEK, {"since": since, "until": until})
-    ]
+    of_time = {"since": since, "until": until}
+    return await read_all(session, StageSpent, _WEEK, of_time)
 
 
 async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:
@@ -101,7 +101,4 @@ async def spending(
     session: AsyncSession, since: datetime, until: datetime
 ) -> list[Spent]:
     """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all."""
-    return [
-        read(Spent, row)
-        for row in await session.execute(_SPENT, {"since": since, "until": until})
-    ]
+    return await read_all(session, Spent, _SPENT, {"since": since, "until": until})

@@ -14,25 +14,15 @@ from medlive.db.tables.audit import ThreadCountRow
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The threads of a source that came to an outcome in a week."""
+    """The threads of a source that came to an outcome, or were rejected for a reason, in a week."""
 
     week: str  # "": in all weeks
     source: str
-    outcome: str
+    what: str
     n: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """The threads of a source that were kept, held, parked or rejected for a reason in a week."""
-
-    week: str
-    source: str
-    what: str  # kept, held, parked, or why rejected
-    n: int
-
-
-async def list_decided(session: AsyncSession) -> list[Decided]:
+async def list_decided(session: AsyncSession) -> list[Standing]:
     """Sums of each of the last `WEEKS_COUNTED` weeks, by the week in which threads came to stand where they do."""
     row, n = ThreadCountRow, func.sum(ThreadCountRow.n).label("n")
     what = case((row.outcome == "rejected", row.reason), else_=row.outcome).label(
@@ -45,7 +35,7 @@ async def list_decided(session: AsyncSession) -> list[Decided]:
     found = await session.execute(
         query.group_by(row.week, row.source, what).having(n > 0)
     )
-    return [read(Decided, one) for one in found]
+    return [read(Standing, one) for one in found]
 
 
 async def list_standings(session: AsyncSession) -> list[Standing]:
@@ -53,7 +43,7 @@ async def list_standings(session: AsyncSession) -> list[Standing]:
     row = ThreadCountRow
     first = iso_week(now() - timedelta(weeks=WEEKS_COUNTED))
     n = func.sum(row.n).label("n")
-    query = select(row.week, row.source, row.outcome, n).where(
+    query = select(row.week, row.source, row.outcome.label("what"), n).where(
         or_(row.week == "", row.week > first)
     )
     query = query.group_by(row.week, row.source, row.outcome).having(n != 0)

@@ -1,7 +1,7 @@
 """Calls with their replies, claims with their evidence, harvests, pages, jobs, snapshots and errata, as listed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,12 +16,11 @@ from sqlalchemy import (
     func,
     select,
     table,
-    type_coerce,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import Listing, contains
+from medlive.db.audit.listing import Listing, contains, define_listing
 from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import (
@@ -34,19 +33,6 @@ from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
 from medlive.db.tables.release import SnapshotRow, WithdrawalRow
 
 _S = ThreadStandingRow
-
-
-def _text(column: Any) -> Any:
-    """An enum's column as what is stored, so that any value may be asked for."""
-    return type_coerce(column, Text)
-
-
-def _columns(table: Any, row: type[Any]) -> dict[str, Any]:
-    return {field.name: getattr(table, field.name) for field in fields(row)}
-
-
-def _week(moment: Any) -> Any:
-    return func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,48 +60,22 @@ class CallItem:
     decided_at: datetime
 
 
-CALLS = Listing(
-    row=CallItem,
-    query=select()
+CALLS = define_listing(
+    CallItem,
+    AgentCallRow,
+    ReplyRow,
+    _S,
+    joined=select()
     .select_from(AgentCallRow)
     .join(_S, _S.curation_id == AgentCallRow.curation_id)
     .join(ThreadRow, ThreadRow.id == _S.thread_id)
     .outerjoin(ReplyRow, ReplyRow.request_digest == AgentCallRow.reply_digest),
     columns={
-        name: getattr(AgentCallRow, name)
-        for name in (
-            "curation_id",
-            "position",
-            "task",
-            "engine",
-            "model",
-            "attempt",
-            "problem",
-            "replayed",
-            "prompt_digest",
-            "request_digest",
-        )
-    }
-    | {
-        name: getattr(ReplyRow, name)
-        for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")
-    }
-    | {
-        "source": _S.source,
         "thread_id": ThreadRow.thread_id,
-        "outcome": _text(AgentCallRow.outcome),
         "reply": ReplyRow.text,
         "decided_at": _S.changed_at,
     },
-    facets={
-        "task": AgentCallRow.task,
-        "outcome": _text(AgentCallRow.outcome),
-        "engine": AgentCallRow.engine,
-        "model": AgentCallRow.model,
-        "source": _S.source,
-        "language": _S.language,
-        "week": _S.week,
-    },
+    facets=("task", "outcome", "engine", "model", "source", "language", "week"),
     sorts={"decided": _S.changed_at},
     key=(AgentCallRow.curation_id, AgentCallRow.position),
     moment=_S.changed_at,
@@ -143,45 +103,29 @@ class ClaimItem:
 
 
 _C = ClaimVerdictRow
-_SECOND = case(
-    (_C.second_false_by_passage.is_(None), ""),
-    (_C.verdict == Alignment.CONTRADICTED, "confirmed"),
-    else_="not confirmed",
-)
-_SUBJECT = case((_C.on_subject.is_(True), "found"), else_="not found")
-
-CLAIMS = Listing(
-    row=ClaimItem,
-    query=select()
+CLAIMS = define_listing(
+    ClaimItem,
+    _C,
+    _S,
+    joined=select()
     .select_from(_C)
     .join(_S, _S.curation_id == _C.curation_id)
     .join(ThreadRow, ThreadRow.id == _S.thread_id),
     columns={
-        name: getattr(_C, name)
-        for name in ("curation_id", "element_id", "claim", "reason", "second_reason")
-    }
-    | {
-        "source": _S.source,
         "thread_id": ThreadRow.thread_id,
-        "verdict": _text(_C.verdict),
-        "second": _SECOND,
-        "subject": _SUBJECT,
-        "outcome": _S.outcome,
+        "second": case(
+            (_C.second_false_by_passage.is_(None), ""),
+            (_C.verdict == Alignment.CONTRADICTED, "confirmed"),
+            else_="not confirmed",
+        ),
+        "subject": case((_C.on_subject.is_(True), "found"), else_="not found"),
         "decided_at": _S.changed_at,
         "evidence": cited_words(
             ClaimEvidenceRow.curation_id == _C.curation_id,
             ClaimEvidenceRow.element_id == _C.element_id,
         ),
     },
-    facets={
-        "verdict": _text(_C.verdict),
-        "second": _SECOND,
-        "subject": _SUBJECT,
-        "outcome": _S.outcome,
-        "source": _S.source,
-        "language": _S.language,
-        "week": _S.week,
-    },
+    facets=("verdict", "second", "subject", "outcome", "source", "language", "week"),
     sorts={"decided": _S.changed_at},
     key=(_C.curation_id, _C.element_id),
     moment=_S.changed_at,
@@ -204,16 +148,10 @@ class RunItem:
     problem: str | None
 
 
-RUNS = Listing(
-    row=RunItem,
-    query=select().select_from(HarvestRunRow),
-    columns=_columns(HarvestRunRow, RunItem)
-    | {"outcome": _text(HarvestRunRow.outcome)},
-    facets={
-        "source": HarvestRunRow.source,
-        "outcome": _text(HarvestRunRow.outcome),
-        "week": _week(HarvestRunRow.started_at),
-    },
+RUNS = define_listing(
+    RunItem,
+    HarvestRunRow,
+    facets=("source", "outcome"),
     sorts={"started": HarvestRunRow.started_at},
     key=(HarvestRunRow.id,),
     moment=HarvestRunRow.started_at,
@@ -238,16 +176,13 @@ class PageItem:
     error: str | None
 
 
-PAGES = Listing(
-    row=PageItem,
-    query=select().select_from(FetchRow),
-    columns=_columns(FetchRow, PageItem) | {"kind": _text(FetchRow.kind)},
-    facets={
-        "source": FetchRow.source,
-        "kind": _text(FetchRow.kind),
+PAGES = define_listing(
+    PageItem,
+    FetchRow,
+    facets=("source", "kind"),
+    further={
         "run": cast(FetchRow.run_id, Text),
         "status": func.coalesce(cast(FetchRow.status, Text), ""),
-        "week": _week(FetchRow.fetched_at),
     },
     sorts={"fetched": FetchRow.id},
     key=(),
@@ -289,24 +224,17 @@ _QUEUED = (
     .scalar_subquery()
 )
 
-JOBS = Listing(
-    row=JobItem,
-    query=select().select_from(_J),
+JOBS = define_listing(
+    JobItem,
+    _J.c,
     columns={
-        "id": _J.c.id,
         "queue": _J.c.queue_name,
         "task": _J.c.task_name,
         "status": cast(_J.c.status, Text),
-        "attempts": _J.c.attempts,
-        "args": _J.c.args,
         "queued_at": _QUEUED,
     },
-    facets={
-        "status": cast(_J.c.status, Text),
-        "queue": _J.c.queue_name,
-        "task": _J.c.task_name,
-        "week": _week(_QUEUED),
-    },
+    joined=select().select_from(_J),
+    facets=("status", "queue", "task"),
     sorts={"queued": _J.c.id},
     key=(),
     moment=_QUEUED,
@@ -329,15 +257,11 @@ class SnapshotItem:
     why_not: list[Any] | None
 
 
-SNAPSHOTS = Listing(
-    row=SnapshotItem,
-    query=select().select_from(SnapshotRow),
-    columns=_columns(SnapshotRow, SnapshotItem) | {"state": _text(SnapshotRow.state)},
-    facets={
-        "state": _text(SnapshotRow.state),
-        "publishable": func.coalesce(cast(SnapshotRow.publishable, Text), ""),
-        "week": _week(SnapshotRow.created_at),
-    },
+SNAPSHOTS = define_listing(
+    SnapshotItem,
+    SnapshotRow,
+    facets=("state",),
+    further={"publishable": func.coalesce(cast(SnapshotRow.publishable, Text), "")},
     sorts={"version": SnapshotRow.version},
     key=(),
     moment=SnapshotRow.created_at,
@@ -360,15 +284,12 @@ class ErratumItem:
     withdrawn_at: datetime
 
 
-_WHOLE = case((WithdrawalRow.criterion_id.is_(None), "case"), else_="criterion")
-ERRATA = Listing(
-    row=ErratumItem,
-    query=select().select_from(WithdrawalRow),
-    columns=_columns(WithdrawalRow, ErratumItem) | {"kind": _text(WithdrawalRow.kind)},
-    facets={
-        "kind": _text(WithdrawalRow.kind),
-        "whole": _WHOLE,
-        "week": _week(WithdrawalRow.withdrawn_at),
+ERRATA = define_listing(
+    ErratumItem,
+    WithdrawalRow,
+    facets=("kind",),
+    further={
+        "whole": case((WithdrawalRow.criterion_id.is_(None), "case"), else_="criterion")
     },
     sorts={"withdrawn": WithdrawalRow.id},
     key=(),

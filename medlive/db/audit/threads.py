@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ARRAY, Text, cast, exists, func, select, type_coerce
+from sqlalchemy import ARRAY, Text, cast, exists, func, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.bounds import TITLE_CHARS_SHOWN
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import Listing
+from medlive.db.audit.listing import define_listing
 from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
 from medlive.db.tables.base import AnyText
 from medlive.db.tables.decisions import (
@@ -82,7 +82,7 @@ def cited_words(*which: Any, label: Any = "") -> Any:
     """The passages that some claims' verdicts quote, each with its words, as an array; empty for none."""
     shown = ClaimEvidenceRow
     words = func.coalesce(shown.second_quote, shown.harm_quote, shown.quote)
-    line = func.concat(label, PassageRow.passage_id, ": ", words)
+    line = func.concat(label, PassageRow.id, ": ", words)
     found = select(
         func.array_agg(aggregate_order_by(line, shown.element_id, shown.position))
     )
@@ -96,11 +96,8 @@ _AGAINST = exists().where(
     ClaimVerdictRow.element_id == ClaimEvidenceRow.element_id,
     ClaimVerdictRow.verdict == Alignment.CONTRADICTED,
 )
-_STANDING = {
-    name: getattr(_S, name) for name in (*FACETS, "changed_at", "posted_at", "case_id")
-}
 _SHARED: dict[str, Any] = {
-    "facets": {name: getattr(_S, name) for name in FACETS},
+    "facets": FACETS,
     "sorts": {"changed": _S.changed_at, "posted": _S.posted_at},
     "key": (_S.thread_id,),
     "moment": _S.changed_at,
@@ -111,19 +108,15 @@ _SHARED: dict[str, Any] = {
     "counted_place": ThreadCountRow.place,
 }
 
-THREADS = Listing(
-    row=ThreadItem,
-    query=select()
+THREADS = define_listing(
+    ThreadItem,
+    _S,
+    joined=select()
     .select_from(_S)
     .join(ThreadRow, ThreadRow.id == _S.thread_id)
     .join(ThreadRevisionRow, ThreadRevisionRow.id == _S.revision_id)
     .outerjoin(CurationRow, CurationRow.id == _S.curation_id),
     columns={
-        name: column
-        for name, column in _STANDING.items()
-        if name not in ("specialty", "status")
-    }
-    | {
         "thread_id": ThreadRow.thread_id,
         "title": func.left(ThreadRevisionRow.title, TITLE_CHARS_SHOWN),
         "detail": func.coalesce(CurationRow.detail, "", type_=AnyText()),
@@ -135,9 +128,12 @@ THREADS = Listing(
     },
     **_SHARED,
 )
-CASES = Listing(
-    row=CaseItem,
-    query=select()
+CASES = define_listing(
+    CaseItem,
+    _S,
+    CaseRevisionRow,
+    CaseRow,
+    joined=select()
     .select_from(_S)
     .join(CaseRow, CaseRow.id == _S.case_id)
     .join(
@@ -145,19 +141,6 @@ CASES = Listing(
         (CaseRevisionRow.case_id == _S.case_id)
         & (CaseRevisionRow.revision == _S.case_revision),
     ),
-    columns={
-        name: column
-        for name, column in _STANDING.items()
-        if name not in ("stage", "outcome", "reason")
-    }
-    | {
-        name: getattr(CaseRevisionRow, name)
-        for name in ("case_id", "revision", "query", "publishable")
-    }
-    | {
-        "status_reason": CaseRow.status_reason,
-        "theme": type_coerce(CaseRevisionRow.theme, Text),
-    },
     required=("status",),
     **_SHARED,
 )

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from pydantic import TypeAdapter
 from sqlalchemy import and_, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -32,13 +33,10 @@ from medlive.db.tables.release import (
 from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.rubric.model import (
-    CompletedPoint,
     Completion,
     Criterion,
-    Omission,
     OmittedFact,
     Origin,
-    PointOutcome,
     Rubric,
 )
 
@@ -47,12 +45,8 @@ _NOT_BY_MODELS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CaseStanding:
-    """A case's status, and why it is not ready."""
-
-    status: CaseStatus
-    reason: str | None = None  # None for a ready case
+_OMITTED: Final = TypeAdapter(tuple[OmittedFact, ...])
+_COMPLETION: Final = TypeAdapter(Completion | None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,8 @@ class LockedCase:
     """A case whose row a transaction has locked."""
 
     case_id: str
-    standing: CaseStanding
+    status: CaseStatus
+    reason: str | None  # None for a ready case
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +139,11 @@ def case_id_of(source: str, thread_id: str, key: bytes) -> str:
 
 
 async def lock_thread_case(
-    session: AsyncSession, thread_pk: int, key: bytes, standing: CaseStanding
+    session: AsyncSession,
+    thread_pk: int,
+    key: bytes,
+    status: CaseStatus,
+    reason: str | None,
 ) -> LockedCase:
     """Lock a thread's case until the transaction ends, so that two savers of one case take turns.
 
@@ -152,22 +151,19 @@ async def lock_thread_case(
         session: The transaction.
         thread_pk: The thread's row.
         key: The instance's own, for the case's id.
-        standing: What a case gets that is not there yet.
+        status: What a case gets that is not there yet.
+        reason: Why that is not ready.
     """
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
     statement = upsert(CaseRow).values(
-        id=case_id,
-        thread_id=thread_pk,
-        status=standing.status,
-        status_reason=standing.reason,
+        id=case_id, thread_id=thread_pk, status=status, status_reason=reason
     )
     locked = statement.on_conflict_do_update(
         index_elements=["id"], set_={"thread_id": statement.excluded.thread_id}
     )
     row = await session.execute(locked.returning(CaseRow.status, CaseRow.status_reason))
-    status, reason = row.one()
-    return LockedCase(case_id, CaseStanding(status, reason))
+    return LockedCase(case_id, *row.one())
 
 
 async def find_review(
@@ -178,10 +174,7 @@ async def find_review(
     query = select(row).where(
         row.case_id == case_id, row.revision == revision, row.action.in_(actions)
     )
-    review: ReviewRow | None = await session.scalar(
-        query.order_by(row.id.desc()).limit(1)
-    )
-    return review
+    return await session.scalar(query.order_by(row.number.desc()).limit(1))
 
 
 async def add_revision(
@@ -189,10 +182,7 @@ async def add_revision(
 ) -> SavedCase:
     """Add a revision to a case whose row the session has locked, unless its content is the latest one's."""
     digest = content.digest()
-    query = select(CaseRevisionRow).where(
-        CaseRevisionRow.case_id == case_id, is_latest_case()
-    )
-    latest = await session.scalar(query)
+    latest = await _latest_revision(session, case_id)
     if (
         latest is not None
         and latest.content_digest == digest
@@ -229,20 +219,36 @@ async def set_status(
     session: AsyncSession, case_id: str, status: CaseStatus, reason: str | None
 ) -> None:
     """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
-    statement = update(CaseRow).where(
-        CaseRow.id == case_id, CaseRow.status != CaseStatus.WITHDRAWN
-    )
-    await session.execute(statement.values(status=status, status_reason=reason))
+    is_open = CaseRow.status != CaseStatus.WITHDRAWN
+    await _move(session, (CaseRow.id == case_id) & is_open, status, reason)
 
 
 async def reopen_case(session: AsyncSession, case_id: str, reason: str) -> None:
     """Hold a withdrawn case for a person."""
-    statement = update(CaseRow).where(
-        CaseRow.id == case_id, CaseRow.status == CaseStatus.WITHDRAWN
+    is_withdrawn = CaseRow.status == CaseStatus.WITHDRAWN
+    await _move(
+        session, (CaseRow.id == case_id) & is_withdrawn, CaseStatus.HELD, reason
     )
-    await session.execute(
-        statement.values(status=CaseStatus.HELD, status_reason=reason)
+
+
+async def hold_case_of_thread(
+    session: AsyncSession, thread_pk: int, reason: str
+) -> None:
+    """Take a thread's ready case back until a person looks."""
+    is_ready = CaseRow.status == CaseStatus.READY
+    await _move(
+        session, (CaseRow.thread_id == thread_pk) & is_ready, CaseStatus.HELD, reason
     )
+
+
+async def _move(
+    session: AsyncSession,
+    which: ColumnElement[bool],
+    status: CaseStatus,
+    reason: str | None,
+) -> None:
+    moved = update(CaseRow).where(which).values(status=status, status_reason=reason)
+    await session.execute(moved)
 
 
 async def apply_review(
@@ -257,44 +263,28 @@ async def apply_review(
         )
 
 
-async def hold_case_of_thread(
-    session: AsyncSession, thread_pk: int, reason: str
-) -> None:
-    """Take a thread's ready case back until a person looks."""
-    statement = update(CaseRow).where(
-        CaseRow.thread_id == thread_pk, CaseRow.status == CaseStatus.READY
-    )
-    await session.execute(
-        statement.values(status=CaseStatus.HELD, status_reason=reason)
-    )
-
-
 async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
     """A case's status, its row locked until the transaction ends. Raises UsageError with near ids."""
-    return await find_status(session, case_id, lock=True)
+    return (await find_case(session, case_id, lock=True)).status
 
 
-async def find_status(
+async def find_case(
     session: AsyncSession, case_id: str, *, lock: bool = False
-) -> CaseStatus:
-    """A case's status. Raises UsageError with near ids."""
-    query = select(CaseRow.status).where(CaseRow.id == case_id)
-    if lock:
-        query = query.with_for_update()
-    status: CaseStatus | None = await session.scalar(query)
-    if status is not None:
-        return status
+) -> CaseRow:
+    """A case's row. Raises UsageError with near ids."""
+    found = await session.get(
+        CaseRow, case_id, with_for_update=lock, populate_existing=True
+    )
+    if found is not None:
+        return found
     # A wrong character leaves either the beginning or the end as it was.
     is_near = or_(
         func.left(CaseRow.id, 8) == case_id[:8],
         func.right(CaseRow.id, 5) == case_id[-5:],
     )
-    ids = list(
-        await session.scalars(
-            select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(2_000)
-        )
-    )
-    near = get_close_matches(case_id[:200], ids, n=3, cutoff=0.7)
+    ids = select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(2_000)
+    known = list(await session.scalars(ids))
+    near = get_close_matches(case_id[:200], known, n=3, cutoff=0.7)
     raise UsageError(
         f"unknown case {case_id[:100]!r}",
         hint=f"did you mean {' or '.join(near)}?"
@@ -303,20 +293,16 @@ async def find_status(
     )
 
 
-async def status_reason(session: AsyncSession, case_id: str) -> str | None:
-    """Why a case is not ready; None for a ready one."""
-    reason: str | None = await session.scalar(
-        select(CaseRow.status_reason).where(CaseRow.id == case_id)
-    )
-    return reason
+async def _latest_revision(
+    session: AsyncSession, case_id: str
+) -> CaseRevisionRow | None:
+    query = select(CaseRevisionRow).where(CaseRevisionRow.case_id == case_id)
+    return await session.scalar(query.where(is_latest_case()))
 
 
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     """The latest revision of a case, whatever its status; None for no case."""
-    query = select(CaseRevisionRow).where(
-        CaseRevisionRow.case_id == case_id, is_latest_case()
-    )
-    row = await session.scalar(query)
+    row = await _latest_revision(session, case_id)
     if row is None:
         return None
     criteria = tuple(await criteria_of(session, case_id, row.revision))
@@ -328,29 +314,10 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
             Rubric,
             row,
             criteria=criteria,
-            omitted=omitted_of(row),
-            completion=completion_of(row),
+            omitted=_OMITTED.validate_python(row.omitted),
+            completion=_COMPLETION.validate_python(row.completion),
         ),
     )
-
-
-def omitted_of(row: CaseRevisionRow) -> tuple[OmittedFact, ...]:
-    """The facts that a revision's rubric leaves out."""
-    facts = []
-    for stored in row.omitted:
-        facts.append(OmittedFact(**stored | {"reason": Omission(stored["reason"])}))
-    return tuple(facts)
-
-
-def completion_of(row: CaseRevisionRow) -> Completion | None:
-    """What became of the points that a revision's advice lacks."""
-    if row.completion is None:
-        return None
-    points = []
-    for stored in row.completion["points"]:
-        outcome = PointOutcome(stored["outcome"])
-        points.append(CompletedPoint(**stored | {"outcome": outcome}))
-    return Completion(points=tuple(points), note=row.completion["note"])
 
 
 async def case_of_thread(

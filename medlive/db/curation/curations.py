@@ -1,11 +1,13 @@
 """Decisions about threads: stored whole, part by part, and loaded as they were."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from pydantic import TypeAdapter
 from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
@@ -19,12 +21,20 @@ from medlive.db.threads.threads import is_latest
 from medlive.digest import digest_json
 from medlive.errors import MedliveError
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
-from medlive.evidence.passage import Side as EvidenceSide
 from medlive.llm.ask import CallOutcome
 
 T = TypeVar("T")
-_More = Callable[[Any], dict[str, Any]]
-"""What a row needs besides the fields of its part."""
+_Rows = list[dict[str, Any]]
+_SIDES: Final = TypeAdapter(tuple[SideHit, ...])
+_WRONG: Final = TypeAdapter(tuple[model.FaultyAdvice, ...])
+_PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
+    "elements": (model.Element, tables.ElementRow),
+    "requirements": (model.Requirement, tables.RequirementRow),
+    "checks": (model.ControllerCheck, tables.ControllerCheckRow),
+    "holds": (model.Hold, tables.HoldRow),
+    "calls": (model.Call, tables.AgentCallRow),
+}
+"""Field of a curation → what it is a tuple of, and the table of that."""
 _UNANSWERED = (CallOutcome.UNAVAILABLE, CallOutcome.OVER_BUDGET)
 
 
@@ -51,7 +61,7 @@ async def save_curation(
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
     if (index := curation.index) is not None:
-        used = row_of(tables.EvidenceIndexRow, index, digest=index.index_digest)
+        used = row_of(tables.EvidenceIndexRow, index)
         await insert_rows(session, tables.EvidenceIndexRow, [used], skip_known=True)
     values = row_of(
         row,
@@ -78,10 +88,7 @@ async def latest_curation(
     query = select(tables.CurationRow).where(
         tables.CurationRow.revision_id == revision_pk
     )
-    row: tables.CurationRow | None = await session.scalar(
-        query.order_by(tables.CurationRow.id.desc()).limit(1)
-    )
-    return row
+    return await session.scalar(query.order_by(tables.CurationRow.id.desc()).limit(1))
 
 
 async def list_curations(
@@ -116,10 +123,7 @@ async def latest_outcome(
     query = select(row.outcome).where(
         row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
     )
-    outcome: model.Outcome | None = await session.scalar(
-        query.order_by(row.attempt.desc()).limit(1)
-    )
-    return outcome
+    return await session.scalar(query.order_by(row.attempt.desc()).limit(1))
 
 
 async def untried_revisions(
@@ -179,121 +183,75 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
     found = await session.get(tables.CurationRow, curation_id)
     if found is None:
         raise MedliveError(f"there is no curation {curation_id}")
-    index = None
+    parts: dict[str, Any] = {
+        "index": None,
+        "text": None,
+        "cross_examination": None,
+        "second_reading": None,
+    }
+    for name, (kind, table) in _PARTS.items():
+        parts[name] = await _parts(session, curation_id, kind, table)
     if found.index_digest is not None:
         used = await session.get_one(tables.EvidenceIndexRow, found.index_digest)
-        index = read(IndexIdentity, used, index_digest=used.digest)
-    reading = await session.get(tables.SecondReadingRow, curation_id)
-    wrong = [
-        model.FaultyAdvice(w["element_id"], model.AdviceFault(w["kind"]), w["reason"])
-        for w in (reading.wrong if reading is not None else ())
-    ]
+        parts["index"] = read(IndexIdentity, used)
+    if found.narrative is not None:
+        parts["text"] = read(model.CaseText, found)
     asked = await session.get(tables.CrossExaminationRow, curation_id)
-    questions = await _parts(
-        session,
-        curation_id,
-        model.CrossQuestion,
-        tables.CrossQuestionRow,
-        own="own_answer",
-        other="other_answer",
-    )
+    if asked is not None:
+        questions = await _parts(
+            session, curation_id, model.CrossQuestion, tables.CrossQuestionRow
+        )
+        examination = read(model.CrossExamination, asked, questions=questions)
+        parts["cross_examination"] = examination
+    reading = await session.get(tables.SecondReadingRow, curation_id)
+    if reading is not None:
+        wrong = _WRONG.validate_python(reading.wrong)
+        parts["second_reading"] = read(model.SecondReading, reading, wrong=wrong)
     return read(
         model.Curation,
         found,
         thresholds=model.Thresholds(
             found.threshold_sufficiency, found.threshold_alignment
         ),
-        overruled=tuple(model.Reason(reason) for reason in found.overruled),
-        elements=await _parts(
-            session,
-            curation_id,
-            model.Element,
-            tables.ElementRow,
-            id="element_id",
-            status="standing",
-        ),
-        requirements=await _parts(
-            session, curation_id, model.Requirement, tables.RequirementRow
-        ),
+        overruled=tuple(map(model.Reason, found.overruled)),
         claims=await _load_claims(session, curation_id),
-        index=index,
-        checks=await _parts(
-            session,
-            curation_id,
-            model.ControllerCheck,
-            tables.ControllerCheckRow,
-            check="check_name",
-        ),
-        text=None if found.narrative is None else read(model.CaseText, found),
-        cross_examination=None
-        if asked is None
-        else read(model.CrossExamination, asked, questions=questions),
-        second_reading=None
-        if reading is None
-        else read(model.SecondReading, reading, wrong=tuple(wrong)),
-        holds=await _parts(session, curation_id, model.Hold, tables.HoldRow),
-        calls=await _parts(session, curation_id, model.Call, tables.AgentCallRow),
+        **parts,
     )
 
 
 async def _parts(
-    session: AsyncSession, curation_id: int, kind: type[T], table: Any, **columns: str
+    session: AsyncSession, curation_id: int, kind: type[T], table: Any
 ) -> tuple[T, ...]:
-    """A curation's parts of a kind in their order; `columns`: those that are not named as the part's fields."""
-    query = (
-        select(table).where(table.curation_id == curation_id).order_by(table.position)
-    )
-    return tuple(
-        read(
-            kind,
-            row,
-            **{field: getattr(row, column) for field, column in columns.items()},
-        )
-        for row in await session.scalars(query)
-    )
+    """A curation's parts of a kind in their order."""
+    query = select(table).where(table.curation_id == curation_id)
+    rows = await session.scalars(query.order_by(table.position))
+    return tuple(read(kind, row) for row in rows)
 
 
 async def _save_parts(
     session: AsyncSession, curation_id: int, curation: model.Curation
 ) -> None:
-    def rows(
-        table: type[Base], parts: Sequence[Any], more: _More = lambda part: {}
-    ) -> list[dict[str, Any]]:
-        places = enumerate(parts, start=1)
+    def rows(table: type[Base], parts: Sequence[Any]) -> _Rows:
+        key = {"curation_id": curation_id}
         return [
-            row_of(table, p, curation_id=curation_id, position=k, **more(p))
-            for k, p in places
+            row_of(table, part, **key, position=place)
+            for place, part in enumerate(parts, start=1)
         ]
 
     passages: dict[str, dict[str, Any]] = {}
-    evidence = [
-        row
-        for claim in curation.claims
-        for row in _evidence_rows(curation_id, claim, passages)
-    ]
-    parts: dict[type[DeclarativeBase], list[dict[str, Any]]] = {
-        # In one order for everybody, so that two processes never wait for each other crosswise.
-        tables.PassageRow: [passages[key] for key in sorted(passages)],
-        tables.ElementRow: rows(
-            tables.ElementRow,
-            curation.elements,
-            lambda e: {"element_id": e.id, "standing": e.status},
-        ),
-        tables.RequirementRow: rows(tables.RequirementRow, curation.requirements),
-        tables.ClaimVerdictRow: rows(tables.ClaimVerdictRow, curation.claims, _verdict),
-        tables.ClaimEvidenceRow: evidence,
-        tables.ControllerCheckRow: rows(
-            tables.ControllerCheckRow,
-            curation.checks,
-            lambda c: {"check_name": c.check},
-        ),
-        tables.HoldRow: rows(tables.HoldRow, curation.holds),
-        tables.AgentCallRow: rows(
-            tables.AgentCallRow,
-            curation.calls,
-            lambda c: {"reply_digest": _reply_digest(c)},
-        ),
-    }
+    parts: dict[type[DeclarativeBase], _Rows] = {tables.PassageRow: []}
+    for name, (_, table) in _PARTS.items():
+        parts[table] = rows(table, getattr(curation, name))
+    for row, call in zip(parts[tables.AgentCallRow], curation.calls, strict=True):
+        answered = call.outcome not in _UNANSWERED
+        row["reply_digest"] = call.request_digest if answered else None
+    claims = rows(tables.ClaimVerdictRow, curation.claims)
+    parts[tables.ClaimVerdictRow], parts[tables.ClaimEvidenceRow] = claims, []
+    for row, claim in zip(claims, curation.claims, strict=True):
+        row |= _verdict(claim)
+        parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
+    # In one order for everybody, so that two processes never wait for each other crosswise.
+    parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
     if (reading := curation.second_reading) is not None:
         wrong = [asdict(w) for w in reading.wrong]
         row = row_of(
@@ -301,14 +259,9 @@ async def _save_parts(
         )
         parts[tables.SecondReadingRow] = [row]
     if (asked := curation.cross_examination) is not None:
-        parts[tables.CrossExaminationRow] = [
-            row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)
-        ]
-        parts[tables.CrossQuestionRow] = rows(
-            tables.CrossQuestionRow,
-            asked.questions,
-            lambda q: {"own_answer": q.own, "other_answer": q.other},
-        )
+        row = row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)
+        parts[tables.CrossExaminationRow] = [row]
+        parts[tables.CrossQuestionRow] = rows(tables.CrossQuestionRow, asked.questions)
     await insert_parts(session, parts, known=[tables.PassageRow])
 
 
@@ -323,114 +276,116 @@ def _verdict(claim: model.ClaimVerdict) -> dict[str, Any]:
     }
 
 
-def _reply_digest(call: model.Call) -> str | None:
-    """The reply that answered a call; None for a call without an answer."""
-    return None if call.outcome in _UNANSWERED else call.request_digest
-
-
 def _evidence_rows(
     curation_id: int, claim: model.ClaimVerdict, passages: dict[str, dict[str, Any]]
-) -> list[dict[str, Any]]:
+) -> _Rows:
     """The rows of a claim's hits; their passages are added to `passages`.
 
     Raises MedliveError when the claim cites a passage that was not retrieved for it.
     """
-    places = {
-        cited.passage_id: (place, cited.quote)
-        for place, cited in enumerate(claim.citations, start=1)
-    }
     second = claim.second
-    seconds = {c.passage_id: c.quote for c in second.citations} if second else {}
-    harms = {c.passage_id: c.quote for c in second.harm_citations} if second else {}
-    rows = []
-    for position, hit in enumerate(claim.hits, start=1):
-        passage = _passage_row(hit.passage)
-        passages[passage["key"]] = passage
-        cited_as, quote = places.pop(hit.passage.id, (None, None))
-        row = {
-            "curation_id": curation_id,
-            "element_id": claim.element_id,
-            "position": position,
-        }
-        row |= {"passage_key": passage["key"], "cited_as": cited_as, "quote": quote}
-        row |= {
-            "second_quote": seconds.pop(hit.passage.id, None),
-            "harm_quote": harms.pop(hit.passage.id, None),
-            "sides": [asdict(s) for s in hit.sides],
-        }
-        rows.append(row_of(tables.ClaimEvidenceRow, hit, **row))
-    if unknown := sorted(places.keys() | seconds.keys() | harms.keys()):
+    quotes = {
+        "quote": _quotes(claim.citations),
+        "second_quote": _quotes(second.citations if second else ()),
+        "harm_quote": _quotes(second.harm_citations if second else ()),
+    }
+    places = {cited.passage_id: n for n, cited in enumerate(claim.citations, start=1)}
+    retrieved = {hit.passage.id for hit in claim.hits}
+    if unknown := sorted(set[str]().union(*quotes.values()) - retrieved):
         raise MedliveError(
             f"claim {claim.element_id} cites passages that were not retrieved: "
             + ", ".join(unknown)
         )
+    rows = []
+    for position, hit in enumerate(claim.hits, start=1):
+        passage = _passage_row(hit.passage)
+        passages[passage["key"]] = passage
+        row = row_of(
+            tables.ClaimEvidenceRow,
+            hit,
+            curation_id=curation_id,
+            element_id=claim.element_id,
+            position=position,
+            passage_key=passage["key"],
+            cited_as=places.pop(hit.passage.id, None),
+            sides=[asdict(side) for side in hit.sides],
+        )
+        for column, quoted in quotes.items():
+            row[column] = quoted.pop(hit.passage.id, None)
+        rows.append(row)
     return rows
+
+
+def _quotes(citations: Sequence[model.Citation]) -> dict[str, str]:
+    """Passage's id → the words that are cited of it."""
+    return {cited.passage_id: cited.quote for cited in citations}
 
 
 def _passage_row(passage: Passage) -> dict[str, Any]:
     """The row of a passage, whose key is made from all of it."""
-    values = row_of(
-        tables.PassageRow, passage, digest=passage.digest, passage_id=passage.id
-    )
-    return {
-        "key": digest_json({**values, "published": str(values["published"])}),
-        **values,
-    }
+    values = row_of(tables.PassageRow, passage, digest=passage.digest)
+    key = digest_json({**values, "published": str(values["published"])})
+    return {"key": key, **values}
 
 
 async def _load_claims(
     session: AsyncSession, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
-    evidence = tables.ClaimEvidenceRow
+    evidence, verdict = tables.ClaimEvidenceRow, tables.ClaimVerdictRow
     query = (
         select(evidence, tables.PassageRow)
         .join(tables.PassageRow, tables.PassageRow.key == evidence.passage_key)
         .where(evidence.curation_id == curation_id)
-        .order_by(evidence.element_id, evidence.position)
+        .order_by(evidence.position)
     )
-    hits: dict[str, list[Hit]] = {}
-    cited: dict[str, list[tuple[int, model.Citation]]] = {}
-    seconds: dict[str, list[model.Citation]] = {}
-    harms: dict[str, list[model.Citation]] = {}
-    for row, p in await session.execute(query):
-        sides = tuple(
-            SideHit(EvidenceSide(s["side"]), s["rank"], s["score"], s["phrase"])
-            for s in row.sides
-        )
-        hit = read(Hit, row, passage=read(Passage, p, id=p.passage_id), sides=sides)
-        hits.setdefault(row.element_id, []).append(hit)
-        if row.cited_as is not None and row.quote is not None:
-            cited.setdefault(row.element_id, []).append(
-                (row.cited_as, model.Citation(p.passage_id, row.quote))
-            )
-        if row.second_quote is not None:
-            seconds.setdefault(row.element_id, []).append(
-                model.Citation(p.passage_id, row.second_quote)
-            )
-        if row.harm_quote is not None:
-            harms.setdefault(row.element_id, []).append(
-                model.Citation(p.passage_id, row.harm_quote)
-            )
+    found: dict[str, list[_Evidence]] = defaultdict(list)
+    for row, passage in await session.execute(query):
+        found[row.element_id].append(_Evidence(row, passage))
+    rows = select(verdict).where(verdict.curation_id == curation_id)
     claims = []
-    rows = select(tables.ClaimVerdictRow).where(
-        tables.ClaimVerdictRow.curation_id == curation_id
-    )
-    for claim in await session.scalars(rows.order_by(tables.ClaimVerdictRow.position)):
-        citations = sorted(cited.get(claim.element_id, ()), key=lambda found: found[0])
+    for claim in await session.scalars(rows.order_by(verdict.position)):
+        hits = found[claim.element_id]
+        cited = sorted(hits, key=lambda hit: hit.row.cited_as or 0)
         second = None
         if claim.second_false_by_passage is not None:
             second = model.SecondCheck(
                 false_by_passage=claim.second_false_by_passage,
                 could_hurt=bool(claim.second_could_hurt),
-                citations=tuple(seconds.get(claim.element_id, ())),
-                harm_citations=tuple(harms.get(claim.element_id, ())),
+                citations=_citations(hits, "second_quote"),
+                harm_citations=_citations(hits, "harm_quote"),
                 reason=claim.second_reason or "",
             )
-        hits_of = tuple(hits.get(claim.element_id, ()))
         more = {
-            "hits": hits_of,
-            "citations": tuple(c for _, c in citations),
+            "hits": tuple(map(_hit, hits)),
+            "citations": _citations(cited, "quote"),
             "second": second,
         }
         claims.append(read(model.ClaimVerdict, claim, **more))
     return tuple(claims)
+
+
+class _Evidence(NamedTuple):
+    """A passage as it was retrieved for a claim."""
+
+    row: tables.ClaimEvidenceRow
+    passage: tables.PassageRow
+
+
+def _hit(evidence: _Evidence) -> Hit:
+    return read(
+        Hit,
+        evidence.row,
+        passage=read(Passage, evidence.passage),
+        sides=_SIDES.validate_python(evidence.row.sides),
+    )
+
+
+def _citations(
+    evidence: Sequence[_Evidence], column: str
+) -> tuple[model.Citation, ...]:
+    """What is quoted in a column, in this order."""
+    citations = []
+    for row, passage in evidence:
+        if (quote := getattr(row, column)) is not None:
+            citations.append(model.Citation(passage.id, quote))
+    return tuple(citations)

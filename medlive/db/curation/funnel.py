@@ -2,18 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
-from medlive.curation.model import Outcome
-from medlive.db.mapping import from_stored, insert_rows, read
-from medlive.db.tables.decisions import CurationRow, FilterResultRow
-from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
-from medlive.db.threads.threads import is_latest
+from medlive.db.mapping import insert_rows, read_all
+from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
     from medlive.filters.chain import ChainResult
@@ -72,10 +67,9 @@ async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | Non
     """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
     row = FilterResultRow
     query = select(row.reason).where(row.revision_id == revision_pk)
-    reason: str | None = await session.scalar(
+    return await session.scalar(
         query.order_by(row.decided_at.desc(), row.chain_digest).limit(1)
     )
-    return reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +88,8 @@ class FunnelRow:
         return [self.stage, self.outcome, self.reason, self.count]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An attempt that failed and has not been followed by a decision."""
-
-    revision_pk: int
-    source: str
-    thread_id: str
-    stage: str
-    reason: str
-    detail: str
-    attempt: int
-    finished_at: datetime
-
-
 _FUNNEL = text(
-    "SELECT stage, outcome, nullif(reason, ''), sum(n)::int FROM thread_counts WHERE week = ''"
+    "SELECT stage, outcome, nullif(reason, '') AS reason, sum(n)::int AS count FROM thread_counts WHERE week = ''"
     " GROUP BY stage, outcome, reason HAVING sum(n) <> 0"
 )
 
@@ -119,46 +99,7 @@ async def funnel(session: AsyncSession) -> list[FunnelRow]:
 
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
-    found = await session.execute(_FUNNEL)
-    rows = [
-        FunnelRow(stage, outcome, why and from_stored(why), count)
-        for stage, outcome, why, count in found
-    ]
+    rows = await read_all(session, FunnelRow, _FUNNEL)
     return sorted(
         rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or "")
     )
-
-
-async def recent_failures(session: AsyncSession) -> list[Failure]:
-    """The 20 latest revisions whose latest attempt failed, newest first."""
-    row, later = CurationRow, aliased(CurationRow)
-    newer = (
-        select(later.id)
-        .where(later.revision_id == row.revision_id, later.id > row.id)
-        .exists()
-    )
-    query = (
-        select(row, ThreadRow.source, ThreadRow.thread_id)
-        .join(ThreadRevisionRow, ThreadRevisionRow.id == row.revision_id)
-        .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-        .where(row.outcome == Outcome.FAILED, ~newer, is_latest())
-        .order_by(row.id.desc())
-        .limit(20)
-    )
-    failures = []
-    for found, source, thread_id in await session.execute(query):
-        names = {
-            "revision_pk": found.revision_id,
-            "source": source,
-            "thread_id": thread_id,
-        }
-        failures.append(
-            read(
-                Failure,
-                found,
-                **names,
-                stage=found.stage.value,
-                reason=str(found.reason),
-            )
-        )
-    return failures

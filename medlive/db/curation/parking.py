@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import from_stored, read
+from medlive.db.mapping import read_all
 
 # A thread whose latest search failed is still parked: a failure is no decision. One whose
 # parking a person overruled goes on by itself.
@@ -109,21 +109,21 @@ class ParkedCount:
 
 async def count_parked(session: AsyncSession) -> ParkedCount:
     """Return how many threads are parked."""
-    return read(ParkedCount, (await session.execute(_COUNT)).one())
+    [count] = await read_all(session, ParkedCount, _COUNT)
+    return count
 
 
 async def list_parked(
     session: AsyncSession, *, limit: int | None = None
 ) -> list[ParkedThread]:
     """Return the parked threads, the one that has waited longest first; at most `limit`."""
-    rows = await session.execute(_LIST, {"most": limit})
-    return [read(ParkedThread, row) for row in rows]
+    return await read_all(session, ParkedThread, _LIST, {"most": limit})
 
 
 async def find_parked(session: AsyncSession, revision_id: int) -> ParkedThread | None:
     """Return what is known of a parked thread revision; None if it is not parked."""
-    row = (await session.execute(_ONE, {"revision": revision_id})).one_or_none()
-    return None if row is None else read(ParkedThread, row)
+    found = await read_all(session, ParkedThread, _ONE, {"revision": revision_id})
+    return found[0] if found else None
 
 
 async def list_due(
@@ -142,17 +142,4 @@ async def list_due(
 
 async def list_unanswered(session: AsyncSession) -> list[UnansweredClaim]:
     """Return the claims of parked threads that met no passage on their subject."""
-    claims = []
-    for row in await session.execute(_UNANSWERED):
-        claims.append(
-            UnansweredClaim(
-                source=row.source,
-                thread_id=row.thread_id,
-                element_id=row.element_id,
-                claim=from_stored(row.claim),
-                queries=tuple(from_stored(query) for query in row.queries),
-                passage_id=row.passage_id,
-                title=row.title,
-            )
-        )
-    return claims
+    return await read_all(session, UnansweredClaim, _UNANSWERED)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from pydantic import TypeAdapter
 from sqlalchemy import and_, func, select
@@ -28,6 +28,7 @@ PROVING: Final = ("rubric", "prober", "grader")
 """The roles that a proof's independence depends on."""
 _CRITERIA: Final = TypeAdapter(tuple[Criterion, ...])
 _FINDINGS: Final = TypeAdapter(tuple[ProofFinding, ...])
+_VERDICTS: Final = TypeAdapter(Mapping[str, ProbeVerdict])
 
 
 async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> None:
@@ -38,8 +39,8 @@ async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> N
         RubricProofRow,
         proof,
         curation_id=curation_id,
-        criteria=[asdict(criterion) for criterion in proof.criteria],
-        findings=[asdict(finding) for finding in proof.findings],
+        criteria=_CRITERIA.dump_python(proof.criteria, mode="json"),
+        findings=_FINDINGS.dump_python(proof.findings, mode="json"),
         **asdict(proof.figures),
     )
     await insert_rows(session, RubricProofRow, [values])
@@ -51,14 +52,10 @@ async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> N
             curation_id=curation_id,
             position=place,
             score=float(probe.score(proof.criteria)),
-            verdicts=_verdicts_as_json(probe.verdicts),
+            verdicts=_VERDICTS.dump_python(probe.verdicts),
         )
         rows.append(row)
     await insert_rows(session, RubricProbeRow, rows)
-
-
-def _verdicts_as_json(verdicts: Mapping[str, ProbeVerdict]) -> dict[str, Any]:
-    return {criterion: asdict(verdict) for criterion, verdict in verdicts.items()}
 
 
 async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
@@ -68,12 +65,15 @@ async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
         return None
     probes = RubricProbeRow
     query = select(probes).where(probes.curation_id == curation_id)
-    stored = await session.scalars(query.order_by(probes.position))
+    probes_of = []
+    for probe in await session.scalars(query.order_by(probes.position)):
+        verdicts = _VERDICTS.validate_python(probe.verdicts)
+        probes_of.append(read(GradedProbe, probe, verdicts=verdicts))
     return read(
         Proof,
         row,
         figures=read(Figures, row),
-        probes=tuple(_probe(probe) for probe in stored),
+        probes=tuple(probes_of),
         criteria=_CRITERIA.validate_python(row.criteria),
         findings=_FINDINGS.validate_python(row.findings),
     )
@@ -118,10 +118,3 @@ async def proofs_made(
         separation=separation,
         one_model=tuple(await session.scalars(models)),
     )
-
-
-def _probe(row: RubricProbeRow) -> GradedProbe:
-    verdicts = {}
-    for criterion, verdict in row.verdicts.items():
-        verdicts[criterion] = ProbeVerdict(**verdict)
-    return read(GradedProbe, row, verdicts=verdicts)

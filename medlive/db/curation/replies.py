@@ -1,21 +1,25 @@
 """Replies of engines: found by their request's digest, stored before anybody uses them, and what they cost."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.curation.model import Outcome
+from medlive.db.audit.spending import SUMS, Spent
 from medlive.db.batching import Batcher
-from medlive.db.mapping import insert_rows, is_one_of, read, row_of
+from medlive.db.mapping import insert_rows, is_one_of, read, read_all, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
 
+R = TypeVar("R", PromptRow, ReplyRow)
 _MOST = 64
 """Replies that are looked for, or stored, in one transaction."""
 _USAGE = (
@@ -129,30 +133,30 @@ class PostgresReplyStore:
         self._prompts |= new.keys()
 
 
+async def _find_one(
+    session: AsyncSession,
+    row: type[R],
+    column: InstrumentedAttribute[str],
+    digest: str,
+) -> R | None:
+    """The one row whose digest begins so; None when there is none or more."""
+    beginning = column.startswith(digest, autoescape=True)
+    found = (await session.scalars(select(row).where(beginning).limit(2))).all()
+    return found[0] if len(found) == 1 else None
+
+
 async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:
     """The one stored prompt whose digest begins so; None when there is none or more."""
-    query = (
-        select(PromptRow)
-        .where(PromptRow.digest.startswith(digest, autoescape=True))
-        .limit(2)
-    )
-    found = (await session.scalars(query)).all()
-    return found[0] if len(found) == 1 else None
+    return await _find_one(session, PromptRow, PromptRow.digest, digest)
 
 
 async def find_request(
     session: AsyncSession, digest: str
 ) -> tuple[Request, ReplyRow] | None:
     """The one stored request whose digest begins so, with its reply; None when there is none or more."""
-    query = (
-        select(ReplyRow)
-        .where(ReplyRow.request_digest.startswith(digest, autoescape=True))
-        .limit(2)
-    )
-    found = (await session.scalars(query)).all()
-    if len(found) != 1:
+    row = await _find_one(session, ReplyRow, ReplyRow.request_digest, digest)
+    if row is None:
         return None
-    [row] = found
     prompt = await session.get_one(PromptRow, row.prompt_digest)
     repair = None if row.repair is None else (row.repair[0], row.repair[1])
     return Request(
@@ -161,24 +165,11 @@ async def find_request(
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Spent):
     """What stored replies of one task, one stage or all cost, those that were paid for and never used included."""
 
-    name: str  # `<stage>.<what>`, the stage alone, or "all"
-    replies: int
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    unpriced: int  # Replies whose price is unknown
-    estimated: int  # Replies whose endpoint reported no usage: their tokens and cost are an upper bound
-    known_usd: float  # What those with a price cost
     latency_p50_ms: float
     latency_p95_ms: float
-
-    @property
-    def cost_usd(self) -> float | None:
-        """None when a reply's price is unknown."""
-        return None if self.unpriced else self.known_usd
 
     @property
     def cached_share(self) -> float | None:
@@ -209,21 +200,17 @@ class Answers:
 class Costs:
     """Everything that `medlive status` shows about engines; a reply that was replayed counts once."""
 
-    tasks: tuple[Cost, ...]
-    stages: tuple[Cost, ...]
+    tasks: Sequence[Cost]
+    stages: Sequence[Cost]
     total: Cost
-    answers: tuple[Answers, ...]
+    answers: Sequence[Answers]
     curated: int  # Threads that an attempt asked engines about
     kept: int  # Of these, threads that an attempt kept
 
 
-_COSTS = text("""
-    SELECT grouping(task) AS of_all_tasks, grouping(stage) AS of_all_stages, coalesce(task, stage, 'all') AS name,
-        count(*) AS replies, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
-        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
-        coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
-        count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated,
-        coalesce(sum(cost_usd), 0)::float AS known_usd,
+_COSTS = text(f"""
+    SELECT CASE grouping(task, stage) WHEN 1 THEN 'task' WHEN 2 THEN 'stage' ELSE 'all' END AS by,
+        coalesce(task, stage, 'all') AS name, {SUMS},
         coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p50_ms,
         coalesce(percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p95_ms
     FROM (SELECT *, split_part(task, '.', 1) AS stage FROM replies) AS paid
@@ -250,16 +237,16 @@ _THREADS = text("""
 
 async def costs(session: AsyncSession) -> Costs:
     """What engines have cost and how well they answered; stages and tasks in alphabetical order."""
-    rows = (await session.execute(_COSTS)).all()
-    answers = [read(Answers, row) for row in await session.execute(_ANSWERS)]
+    by: dict[str, list[Cost]] = defaultdict(list)
+    for cost in await read_all(session, Cost, _COSTS):
+        by[cost.by].append(cost)
+    [total] = by["all"]
     threads = (await session.execute(_THREADS, {"kept": Outcome.KEPT.value})).one()
     return Costs(
-        tasks=tuple(read(Cost, row) for row in rows if not row.of_all_tasks),
-        stages=tuple(read(Cost, row) for row in rows if not row.of_all_stages),
-        total=next(
-            read(Cost, row) for row in rows if row.of_all_tasks and row.of_all_stages
-        ),
-        answers=tuple(answers),
+        tasks=by["task"],
+        stages=by["stage"],
+        total=total,
+        answers=await read_all(session, Answers, _ANSWERS),
         curated=threads.curated,
         kept=threads.kept,
     )

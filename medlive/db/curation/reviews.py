@@ -45,53 +45,12 @@ class HeldCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
-    """A person's decision about a revision of a case."""
-
-    number: int
-    case_id: str
-    revision: int
-    action: ReviewAction
-    element_id: str | None
-    reason: str
-    decided_by: str | None
-    decided_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Overrule:
-    """A rejection that a person overruled."""
-
-    revision_id: int
-    curation_id: int | None  # The decision; None: that of the filters
-    overruled: str  # Why the thread had been rejected
-    reason: str  # Why it should not have been
-    decided_by: str | None
-    decided_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Rerun:
     """A stage that a person wants run again, and with it those after it."""
 
     number: int  # Of the log's entry
     revision_id: int
     stage: Stage
-
-
-@dataclass(frozen=True, slots=True)
-class Dispute:
-    """An objection to a case or to a criterion of it."""
-
-    number: int
-    case_id: str
-    criterion_id: str | None  # Within its case (`c3`); None: the whole case
-    reason: str
-    opened_by: str | None
-    opened_at: datetime
-    closed_at: datetime | None
-    closed_by: str | None
-    resolution: str | None  # None while it is open
 
 
 async def list_held(
@@ -150,10 +109,16 @@ async def add_review(
     element_id: str | None = None,
     decided_by: str | None = None,
     act: Act | None = None,
-) -> Review:
+) -> ReviewRow:
     """Record a person's decision, logged as `act` (default: the action); its effect is `apply_review`'s."""
-    row = ReviewRow(case_id=case_id, revision=revision, action=action, reason=reason)
-    row.element_id, row.decided_by = element_id, decided_by
+    row = ReviewRow(
+        case_id=case_id,
+        revision=revision,
+        action=action,
+        element_id=element_id,
+        reason=reason,
+        decided_by=decided_by,
+    )
     await add_row(session, row)
     await record(
         session,
@@ -161,19 +126,19 @@ async def add_review(
         f"case:{case_id}",
         reason,
         by=decided_by,
-        review=row.id,
+        review=row.number,
         revision=revision,
         **({"element": element_id} if element_id else {}),
     )
-    return read(Review, row, number=row.id)
+    return row
 
 
-async def reviews_of(session: AsyncSession, case_id: str) -> list[Review]:
+async def reviews_of(session: AsyncSession, case_id: str) -> list[ReviewRow]:
     """What people decided about a case, in order."""
-    rows = await session.scalars(
-        select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.id)
+    query = (
+        select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.number)
     )
-    return [read(Review, row, number=row.id) for row in rows]
+    return list(await session.scalars(query))
 
 
 async def add_overrule(
@@ -184,16 +149,16 @@ async def add_overrule(
     overruled: str,
     reason: str,
     by: str | None,
-) -> Overrule:
+) -> OverruleRow:
     """Record that a rejection of `thread` (SOURCE/ID) is overruled; curating it again is the caller's."""
     row = OverruleRow(
         revision_id=revision_id,
         curation_id=curation_id,
         overruled=overruled,
         reason=reason,
+        decided_by=by,
     )
-    row.decided_by = by
-    done = read(Overrule, await add_row(session, row))
+    await add_row(session, row)
     await record(
         session,
         Act.OVERRULE,
@@ -203,17 +168,17 @@ async def add_overrule(
         decision=curation_id,
         overruled=overruled,
     )
-    return done
+    return row
 
 
-async def overrules_of(session: AsyncSession, revision_id: int) -> list[Overrule]:
+async def overrules_of(session: AsyncSession, revision_id: int) -> list[OverruleRow]:
     """The overruled rejections of a thread's revision, in order."""
     query = (
         select(OverruleRow)
         .where(OverruleRow.revision_id == revision_id)
-        .order_by(OverruleRow.id)
+        .order_by(OverruleRow.number)
     )
-    return [read(Overrule, row) for row in await session.scalars(query)]
+    return list(await session.scalars(query))
 
 
 async def overruled_revisions(session: AsyncSession) -> list[int]:
@@ -303,7 +268,7 @@ async def open_dispute(
     *,
     criterion_id: str | None = None,
     opened_by: str | None = None,
-) -> Dispute:
+) -> DisputeRow:
     """Dispute an existing case, or a criterion of it; the same objection that is open already is returned.
 
     The session has locked the case's row, so that two who object at once do not both open it.
@@ -325,20 +290,20 @@ async def open_dispute(
             opened_by=opened_by,
         )
         await add_row(session, row)
-        about = {"dispute": row.id, "criterion": criterion_id}
+        about = {"dispute": row.number, "criterion": criterion_id}
         await record(
             session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about
         )
-    return read(Dispute, row, number=row.id)
+    return row
 
 
 async def close_dispute(
     session: AsyncSession, number: int, resolution: str, *, closed_by: str | None = None
-) -> Dispute:
+) -> DisputeRow:
     """Close a dispute with its resolution. Raises UsageError for no dispute and CheckFailed for a closed one."""
     row = await session.scalar(
         update(DisputeRow)
-        .where(DisputeRow.id == number, DisputeRow.closed_at.is_(None))
+        .where(DisputeRow.number == number, DisputeRow.closed_at.is_(None))
         .values(closed_at=func.now(), closed_by=closed_by, resolution=resolution)
         .returning(DisputeRow)
         .execution_options(populate_existing=True)
@@ -352,7 +317,7 @@ async def close_dispute(
             by=closed_by,
             dispute=number,
         )
-        return read(Dispute, row, number=row.id)
+        return row
     if (known := await session.get(DisputeRow, number)) is None:
         raise UsageError(
             f"unknown dispute {number}", hint="medlive review disputes --all lists them"
@@ -362,9 +327,9 @@ async def close_dispute(
 
 async def list_disputes(
     session: AsyncSession, *, closed: bool = False
-) -> list[Dispute]:
+) -> list[DisputeRow]:
     """The open disputes, oldest first; with `closed` every one."""
-    query = select(DisputeRow).order_by(DisputeRow.id)
+    query = select(DisputeRow).order_by(DisputeRow.number)
     if not closed:
         query = query.where(DisputeRow.closed_at.is_(None))
-    return [read(Dispute, row, number=row.id) for row in await session.scalars(query)]
+    return list(await session.scalars(query))

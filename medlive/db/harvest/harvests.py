@@ -255,9 +255,7 @@ async def save_measures(
     await session.execute(
         delete(HarvestMeasureRow).where(HarvestMeasureRow.run_id == run_id)
     )
-    rows = [
-        row_of(HarvestMeasureRow, m, run_id=run_id, measure=m.name) for m in measures
-    ]
+    rows = [row_of(HarvestMeasureRow, m, run_id=run_id) for m in measures]
     await insert_rows(session, HarvestMeasureRow, rows)
 
 
@@ -282,9 +280,7 @@ async def past_measures(
     found: dict[int, dict[str, Measure]] = {
         pk: {} for pk in await session.scalars(latest)
     }
-    query = select(row.run_id, row.measure, row.value, row.n).where(
-        row.run_id.in_(found)
-    )
+    query = select(row.run_id, row.name, row.value, row.n).where(row.run_id.in_(found))
     for run_id, name, value, n in await session.execute(query):
         found[run_id][name] = Measure(value, n)
     return list(found.values())
@@ -305,9 +301,9 @@ async def latest_measures(
     if (latest := await session.scalar(query)) is None:
         return None
     figures = await session.scalars(
-        select(row).where(row.run_id == latest.id).order_by(row.measure)
+        select(row).where(row.run_id == latest.id).order_by(row.name)
     )
-    return latest.iso_week, [read(Compared, m, name=m.measure) for m in figures]
+    return latest.iso_week, [read(Compared, m) for m in figures]
 
 
 async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:

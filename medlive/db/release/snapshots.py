@@ -1,8 +1,6 @@
 """Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -10,7 +8,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import add_row, is_one_of, read
+from medlive.db.mapping import add_row, is_one_of
 from medlive.db.tables.decisions import AgentCallRow, CurationRow, EvidenceIndexRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -37,26 +35,6 @@ from medlive.snapshot.manifest import (
 
 class MembersGone(CheckFailed):
     """Cases were taken back after the snapshot was fixed and before it was frozen."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotInfo:
-    """What is recorded of a snapshot; all from `frozen_at` on are None while it is being built, and the last two
-    of one that was frozen before format 2."""
-
-    version: str
-    parent: str | None
-    state: SnapshotState
-    created_at: datetime
-    frozen_at: datetime | None
-    cases: int | None
-    criteria: int | None
-    publishable: bool | None
-    why_not: tuple[str, ...] | None
-    path: str | None
-    manifest_digest: str | None
-    sums_digest: str | None
-    signature: str | None
 
 
 class Numbers(BaseModel):
@@ -89,7 +67,7 @@ class FixedMeta(BaseModel):
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 
 
-async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
+async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
     """A snapshot being built, without members; its parent is the latest frozen one.
 
     What was begun and never frozen is dropped, this version and others. Raises UsageError when it is frozen, or
@@ -107,11 +85,8 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
     for row in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
         await session.execute(delete(row).where(row.version.in_(building)))
     parent = latest.version if latest else None
-    made = await add_row(
-        session,
-        SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent),
-    )
-    return read(SnapshotInfo, made)
+    made = SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent)
+    return await add_row(session, made)
 
 
 async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) -> None:
@@ -139,7 +114,7 @@ async def freeze_snapshot(
     path: str,
     publishable: bool,
     why_not: Sequence[str],
-) -> SnapshotInfo:
+) -> SnapshotRow:
     """Freeze a snapshot as it is filled: from now on the database refuses every change of it.
 
     Raises MembersGone when the manifest's counts are not the members', and UsageError when it was not begun.
@@ -172,34 +147,31 @@ async def freeze_snapshot(
     row.publishable, row.why_not = publishable, list(why_not)
     row.state, row.frozen_at = SnapshotState.FROZEN, now()
     await session.flush()
-    return read(SnapshotInfo, row)
+    return row
 
 
-async def find_snapshot(session: AsyncSession, version: str) -> SnapshotInfo | None:
+async def find_snapshot(session: AsyncSession, version: str) -> SnapshotRow | None:
     """What is recorded of a snapshot; None when there is none."""
-    row = await session.get(SnapshotRow, version)
-    return None if row is None else read(SnapshotInfo, row)
+    return await session.get(SnapshotRow, version)
 
 
-async def list_snapshots(session: AsyncSession) -> list[SnapshotInfo]:
+async def list_snapshots(session: AsyncSession) -> list[SnapshotRow]:
     """Every snapshot, newest first."""
-    # Not their manifests, which are long.
-    columns = [getattr(SnapshotRow, field.name) for field in fields(SnapshotInfo)]
-    rows = await session.execute(select(*columns).order_by(SnapshotRow.version.desc()))
-    return [read(SnapshotInfo, row) for row in rows]
+    query = select(SnapshotRow).order_by(SnapshotRow.version.desc())
+    return list(await session.scalars(query))
 
 
-async def latest_frozen(session: AsyncSession) -> SnapshotInfo | None:
+async def latest_frozen(session: AsyncSession) -> SnapshotRow | None:
     """The newest frozen snapshot; None when there is none."""
     query = select(SnapshotRow).where(SnapshotRow.state == SnapshotState.FROZEN)
-    row = await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
-    return None if row is None else read(SnapshotInfo, row)
+    return await session.scalar(query.order_by(SnapshotRow.version.desc()).limit(1))
 
 
 async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
     """The manifest as it was frozen; None while there is none."""
-    row = await session.get(SnapshotRow, version)
-    return None if row is None else row.manifest
+    return await session.scalar(
+        select(SnapshotRow.manifest).where(SnapshotRow.version == version)
+    )
 
 
 async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
@@ -342,7 +314,8 @@ async def load_provenance(
         pairs += [("sufficiency", sufficiency), ("alignment", alignment)]
     index = EvidenceIndexRow
     used_indexes = select(curation.index_digest).where(curation.id.in_(ours))
-    indexes = select(index).where(index.digest.in_(used_indexes)).order_by(index.digest)
+    indexes = select(index).where(index.index_digest.in_(used_indexes))
+    indexes = indexes.order_by(index.index_digest)
     return Provenance(
         code_version=code_version,
         engines=tuple(
@@ -354,7 +327,7 @@ async def load_provenance(
         evidence=tuple(
             EvidenceUse(
                 retriever=i.retriever,
-                index_digest=i.digest,
+                index_digest=i.index_digest,
                 corpora=dict(sorted(i.corpora.items())),
                 passages=i.passages,
             )

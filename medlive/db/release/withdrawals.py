@@ -1,9 +1,10 @@
 """Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -28,6 +29,8 @@ from medlive.rubric.model import Criterion, Origin, Rubric
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.text.normalise import fold
 
+_Criteria = dict[tuple[str, int], dict[str | None, CriterionRow]]
+"""(Case, revision) → criterion's id → criterion."""
 _LOCK = 0x6D656572  # "meer": one number for every writer of this database's errata
 
 
@@ -300,55 +303,59 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
     members = await _members(session, frozen)
     criteria = await _criteria_of_withdrawn(session)
-    added = await _added_criteria(session)
     entries: list[Erratum] = []
     for found in withdrawals:
-        places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
-        wanted = criteria[found.case_id, found.revision].get(
-            found.criterion_id, found.criterion_digest
-        )
-        for version, revision in members[found.case_id]:
-            # A whole case is found in each; it has no digest, as the criterion None has none.
-            digests = (
-                criteria[found.case_id, revision]
-                if found.criterion_id
-                else {None: None}
-            )
-            for name in (name for name, digest in digests.items() if digest == wanted):
-                places[name].append((version, revision))
-        entries += [
-            _erratum(found, i, places[i], frozen, added)
-            for i in sorted(places, key=str)
-        ]
+        places = _find_places(found, members[found.case_id], criteria)
+        for name in sorted(places, key=str):
+            last = criteria[found.case_id, max(places[name])[1]].get(name)
+            entries.append(_erratum(found, last, places[name], frozen))
     return Errata(entries=tuple(entries))
+
+
+def _find_places(
+    found: Withdrawal, members: Iterable[tuple[str, int]], criteria: _Criteria
+) -> dict[str | None, list[tuple[str, int]]]:
+    """Criterion's id, None for the whole case → (version, revision) of the snapshots that hold what was withdrawn."""
+    if found.criterion_id is None:
+        whole = list(members)
+        return {None: whole} if whole else {}
+    wanted = found.criterion_digest
+    withdrawn = criteria[found.case_id, found.revision].get(found.criterion_id)
+    if withdrawn is not None:
+        wanted = text_digest(withdrawn.criterion)
+    places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
+    for version, revision in members:
+        for name, criterion in criteria[found.case_id, revision].items():
+            if text_digest(criterion.criterion) == wanted:
+                places[name].append((version, revision))
+    return places
 
 
 def _erratum(
     found: Withdrawal,
-    criterion_id: str | None,
+    criterion: CriterionRow | None,
     held: list[tuple[str, int]],
     frozen: Iterable[str],
-    added: Mapping[tuple[str, int, str], Origin],
 ) -> Erratum:
+    """The entry of a withdrawal, of a criterion as the last of the snapshots holds it."""
     versions = sorted({version for version, _ in held})
-    origin = None
-    if criterion_id is not None:
-        origin = added.get((found.case_id, max(held)[1], criterion_id))
+    part: dict[str, Any] = {"criterion_id": None, "revision": None}
+    if criterion is not None:
+        part["criterion_id"] = f"{found.case_id}-{criterion.criterion_id}"
+        part["revision"] = criterion.revision
+        if criterion.origin is not Origin.ADVICE:
+            part["origin"] = criterion.origin.value
     return Erratum(
         id=found.number,
         issued_at=found.withdrawn_at.replace(microsecond=0),
         kind=found.kind,
         case_id=found.case_id,
-        criterion_id=None
-        if criterion_id is None
-        else f"{found.case_id}-{criterion_id}",
         reason=found.reason,
-        revision=None if criterion_id is None else max(held)[1],
         snapshots=tuple(versions),
         fixed_in=next((version for version in frozen if version > versions[-1]), None),
-        origin=None if origin is None else origin.value,
         reinstated_at=found.reinstated_at
         and found.reinstated_at.replace(microsecond=0),
+        **part,
     )
 
 
@@ -374,31 +381,13 @@ async def _members(
 
 async def _criteria_of_withdrawn(
     session: AsyncSession,
-) -> dict[tuple[str, int], dict[str | None, str | None]]:
-    """(case, revision) → criterion id → digest, of every revision of the cases that lost a criterion."""
+) -> _Criteria:
+    """(case, revision) → criterion id → criterion, of every revision of the cases that lost a criterion."""
     touched = select(WithdrawalRow.case_id).where(
         WithdrawalRow.criterion_id.is_not(None)
     )
-    row = CriterionRow
-    query = select(row.case_id, row.revision, row.criterion_id, row.criterion).where(
-        row.case_id.in_(touched)
-    )
-    found: dict[tuple[str, int], dict[str | None, str | None]] = defaultdict(dict)
-    for case_id, revision, criterion_id, criterion in await session.execute(query):
-        found[case_id, revision][criterion_id] = text_digest(criterion)
-    return found
-
-
-async def _added_criteria(
-    session: AsyncSession,
-) -> dict[tuple[str, int, str], Origin]:
-    """(case, revision, criterion id) → origin, of criteria that come from no advice, of cases that lost one."""
-    touched = select(WithdrawalRow.case_id).where(
-        WithdrawalRow.criterion_id.is_not(None)
-    )
-    row = CriterionRow
-    query = select(row).where(row.case_id.in_(touched), row.origin != Origin.ADVICE)
-    return {
-        (found.case_id, found.revision, found.criterion_id): found.origin
-        for found in await session.scalars(query)
-    }
+    query = select(CriterionRow).where(CriterionRow.case_id.in_(touched))
+    criteria: _Criteria = defaultdict(dict)
+    for row in await session.scalars(query):
+        criteria[row.case_id, row.revision][row.criterion_id] = row
+    return criteria

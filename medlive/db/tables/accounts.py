@@ -3,10 +3,18 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import CheckConstraint, ForeignKey, Identity, Index, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, EnumText, column, is_digest, now_column, one_of
+from medlive.db.tables.base import (
+    Base,
+    Digest,
+    checks,
+    column,
+    key_column,
+    now_column,
+    number_column,
+)
 
 
 class Role(StrEnum):
@@ -23,33 +31,26 @@ class AccountRow(Base):
 
     __tablename__ = "accounts"
     __table_args__ = (
-        one_of("role", Role),
-        is_digest("link_digest"),
+        *checks(
+            name_spelling="name ~ '^[a-z0-9][a-z0-9._@+-]{0,63}$'",
+            password_is_hashed="password_hash LIKE '$argon2id$%'",
+            one_way_in="subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)",
+            link_is_whole="(link_digest IS NULL) = (link_expires_at IS NULL)",
+        ),
         UniqueConstraint("name"),
         UniqueConstraint("subject"),
         UniqueConstraint("link_digest"),
-        CheckConstraint("name ~ '^[a-z0-9][a-z0-9._@+-]{0,63}$'", name="name_spelling"),
-        CheckConstraint("password_hash LIKE '$argon2id$%'", name="password_is_hashed"),
-        CheckConstraint(
-            "subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)",
-            name="one_way_in",
-        ),
-        CheckConstraint(
-            "(link_digest IS NULL) = (link_expires_at IS NULL)", name="link_is_whole"
-        ),
     )
-    id: Mapped[int] = column(
-        "The account's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The account's number")
     name: Mapped[str] = column("The name to sign in with")
-    role: Mapped[Role] = column("viewer, reviewer, publisher or admin", EnumText(Role))
+    role: Mapped[Role] = column("viewer, reviewer, publisher or admin")
     password_hash: Mapped[str | None] = column(
         "argon2id with its salt and parameters; NULL: no password is set"
     )
     subject: Mapped[str | None] = column(
         "Issuer and subject at the identity provider; NULL: signs in here"
     )
-    link_digest: Mapped[str | None] = column(
+    link_digest: Mapped[Digest | None] = column(
         "The digest of the one-time link's token; NULL: no link is open"
     )
     link_expires_at: Mapped[datetime | None] = column("Until when the link can be used")
@@ -66,9 +67,9 @@ class SessionRow(Base):
     """The sessions of signed-in browsers."""
 
     __tablename__ = "account_sessions"
-    __table_args__ = (is_digest("digest"), Index(None, "account_id"))
-    digest: Mapped[str] = column(
-        "The digest of the token that the browser holds", primary_key=True
+    __table_args__ = (Index(None, "account_id"),)
+    digest: Mapped[Digest] = key_column(
+        "The digest of the token that the browser holds"
     )
     account_id: Mapped[int] = column(
         "Whose it is", ForeignKey("accounts.id", ondelete="CASCADE")
@@ -81,12 +82,9 @@ class SignInAttemptsRow(Base):
     """Attempts to sign in, counted for a quarter of an hour by account, by address and by both."""
 
     __tablename__ = "sign_in_attempts"
-    __table_args__ = (
-        CheckConstraint("attempts >= 1", name="attempts_positive"),
-        Index(None, "until"),
-    )
-    subject: Mapped[str] = column(
-        "account:NAME, account:NAME from ADDRESS or address:ADDRESS", primary_key=True
+    __table_args__ = (*checks(attempts_positive="attempts >= 1"), Index(None, "until"))
+    subject: Mapped[str] = key_column(
+        "account:NAME, account:NAME from ADDRESS or address:ADDRESS"
     )
     attempts: Mapped[int] = column("How many there were")
     until: Mapped[datetime] = column("When the count starts anew")

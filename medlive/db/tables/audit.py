@@ -7,14 +7,18 @@ from sqlalchemy import (
     BigInteger,
     Computed,
     ForeignKey,
-    Identity,
     Index,
     UniqueConstraint,
 )
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, column
+from medlive.db.tables.base import (
+    Base,
+    column,
+    key_column,
+    number_column,
+)
 
 
 def _place() -> Mapped[int]:
@@ -80,11 +84,8 @@ class ThreadStandingRow(Base):
         ),
         Index(None, "words", postgresql_using="gin"),
     )
-    thread_id: Mapped[int] = column(
-        "The thread",
-        ForeignKey("threads.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
+    thread_id: Mapped[int] = key_column(
+        "The thread", ForeignKey("threads.id", ondelete="CASCADE"), autoincrement=False
     )
     revision_id: Mapped[int] = column("Its latest revision")
     curation_id: Mapped[int | None] = column(
@@ -126,9 +127,7 @@ class ThreadCountRow(Base):
 
     __tablename__ = "thread_counts"
     __table_args__ = (Index(None, "week"),)
-    id: Mapped[int] = column(
-        "The row's number", BigInteger, Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The row's number", BigInteger)
     week: Mapped[str] = column("The ISO week; empty: over all weeks")
     source: Mapped[str] = column("As in thread_standings")
     language: Mapped[str] = column("As in thread_standings")
@@ -147,9 +146,7 @@ class SavedViewRow(Base):
 
     __tablename__ = "saved_views"
     __table_args__ = (UniqueConstraint("account_id", "title"),)
-    id: Mapped[int] = column(
-        "The view's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The view's number")
     account_id: Mapped[int] = column(
         "Whose it is", ForeignKey("accounts.id", ondelete="CASCADE")
     )

@@ -1,10 +1,12 @@
 """What every table is made of: the registry, and columns whose type says what may stand in them."""
 
+import inspect
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, get_args
 
-from sqlalchemy import CheckConstraint, DateTime, MetaData, Text
+from sqlalchemy import ARRAY, CheckConstraint, DateTime, Identity, MetaData, Text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -12,6 +14,9 @@ from sqlalchemy.sql import func
 from sqlalchemy.types import TypeDecorator
 
 from medlive.db.mapping import from_stored, to_stored
+
+Digest = Annotated[str, "names its algorithm"]
+"""A column of this type gets the CHECK that it holds `sha256:` and 64 hexadecimal digits."""
 
 
 class AnyText(TypeDecorator[str]):
@@ -28,7 +33,7 @@ class AnyText(TypeDecorator[str]):
 
 
 class EnumText(TypeDecorator[StrEnum]):
-    """An enum stored by its value; a CHECK (`one_of`) keeps other values out."""
+    """An enum stored by its value; a CHECK keeps other values out."""
 
     impl = Text
     cache_ok = True
@@ -47,7 +52,10 @@ class EnumText(TypeDecorator[StrEnum]):
 
 
 class Base(DeclarativeBase):
-    """The registry of tables; the docstring of each is its comment in the database."""
+    """The registry of tables; the docstring of each is its comment in the database.
+
+    A column annotated with a StrEnum or Digest gets its type and its CHECK by that.
+    """
 
     metadata = MetaData(
         naming_convention={
@@ -63,12 +71,29 @@ class Base(DeclarativeBase):
         datetime: DateTime(timezone=True),
         dict[str, Any]: JSONB(none_as_null=True),
         list[Any]: JSONB(none_as_null=True),
+        list[str]: ARRAY(AnyText),
     }
 
     def __init_subclass__(cls, **options: Any) -> None:
+        typed: list[CheckConstraint] = []
+        for name, annotation in inspect.get_annotations(cls).items():
+            column = vars(cls)[name].column.name or name
+            typed += cls._type_checks(column, annotation)
         comment = {"comment": (cls.__doc__ or "").removesuffix(".")}
-        cls.__table_args__ = (*getattr(cls, "__table_args__", ()), comment)
+        others = getattr(cls, "__table_args__", ())
+        cls.__table_args__ = (*others, *typed, comment)
         super().__init_subclass__(**options)
+
+    @classmethod
+    def _type_checks(cls, name: str, annotation: Any) -> Iterator[CheckConstraint]:
+        [held] = get_args(annotation)  # Of Mapped[…]
+        for kind in (held, *get_args(held)):
+            if kind == Digest:
+                digest = f"{name} ~ '^sha256:[0-9a-f]{{64}}$'"
+                yield CheckConstraint(digest, name=f"{name}_is_digest")
+            elif isinstance(kind, type) and issubclass(kind, StrEnum):
+                cls.registry.update_type_annotation_map({kind: EnumText(kind)})
+                yield one_of(name, kind)
 
 
 def column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
@@ -76,22 +101,28 @@ def column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
     return mapped_column(*details, comment=comment, **options)
 
 
+def key_column(comment: str, *details: Any, **options: Any) -> Mapped[Any]:
+    """A column of the primary key."""
+    return column(comment, *details, primary_key=True, **options)
+
+
+def number_column(comment: str, *details: Any) -> Mapped[Any]:
+    """The primary key's only column, which the database numbers."""
+    return key_column(comment, *details, Identity(always=True))
+
+
 def now_column(comment: str) -> Mapped[datetime]:
     """A column that is filled with the transaction's time."""
-    return mapped_column(
-        DateTime(timezone=True), server_default=func.now(), comment=comment
-    )
+    return column(comment, server_default=func.now())
 
 
-def one_of(column: str, values: type[StrEnum] | tuple[str, ...]) -> CheckConstraint:
+def checks(**conditions: str) -> tuple[CheckConstraint, ...]:
+    """CHECKs by their names."""
+    named = conditions.items()
+    return tuple(CheckConstraint(condition, name=name) for name, condition in named)
+
+
+def one_of(column: str, values: Iterable[str]) -> CheckConstraint:
     """The CHECK that a column holds one of these values (or NULL where it may)."""
-    names = [v.value for v in values] if isinstance(values, type) else list(values)
-    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+    listed = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
     return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
-
-
-def is_digest(column: str) -> CheckConstraint:
-    """The CHECK that a column holds a digest that names its algorithm."""
-    return CheckConstraint(
-        f"{column} ~ '^sha256:[0-9a-f]{{64}}$'", name=f"{column}_is_digest"
-    )

@@ -5,11 +5,9 @@ from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     CheckConstraint,
     ForeignKey,
     ForeignKeyConstraint,
-    Identity,
     Index,
     Numeric,
     SmallInteger,
@@ -32,13 +30,13 @@ from medlive.curation.model import (
     Stage,
 )
 from medlive.db.tables.base import (
-    AnyText,
     Base,
-    EnumText,
+    Digest,
+    checks,
     column,
-    is_digest,
+    key_column,
     now_column,
-    one_of,
+    number_column,
 )
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import Finish
@@ -49,17 +47,14 @@ class FilterResultRow(Base):
     """Results of the filter chain: one a revision and chain."""
 
     __tablename__ = "filter_results"
-    __table_args__ = (
-        is_digest("chain_digest"),
-        CheckConstraint("passed = (rejected_by IS NULL)", name="rejected_by_a_rule"),
-        CheckConstraint("passed = (reason IS NULL)", name="rejected_with_reason"),
+    __table_args__ = checks(
+        rejected_by_a_rule="passed = (rejected_by IS NULL)",
+        rejected_with_reason="passed = (reason IS NULL)",
     )
-    revision_id: Mapped[int] = column(
-        "The revision", ForeignKey("thread_revisions.id"), primary_key=True
+    revision_id: Mapped[int] = key_column(
+        "The revision", ForeignKey("thread_revisions.id")
     )
-    chain_digest: Mapped[str] = column(
-        "The chain's rules and settings", primary_key=True
-    )
+    chain_digest: Mapped[Digest] = key_column("The chain's rules and settings")
     passed: Mapped[bool] = column("Whether every rule passed")
     rejected_by: Mapped[str | None] = column("The first rule that failed")
     reason: Mapped[str | None] = column("That rule's reason")
@@ -73,8 +68,8 @@ class PromptRow(Base):
     """The instructions that engines were given; rows are never changed."""
 
     __tablename__ = "prompts"
-    __table_args__ = (is_digest("digest"),)
-    digest: Mapped[str] = column("The digest of the text", primary_key=True)
+
+    digest: Mapped[Digest] = key_column("The digest of the text")
     task: Mapped[str] = column("The task it was first used for")
     text: Mapped[str] = column("The instructions")
     created_at: Mapped[datetime] = now_column("When it was first used")
@@ -85,24 +80,17 @@ class ReplyRow(Base):
 
     __tablename__ = "replies"
     __table_args__ = (
-        is_digest("request_digest"),
-        is_digest("schema_digest"),
-        one_of("finish", Finish),
-        CheckConstraint(
-            "input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0",
-            name="tokens",
+        *checks(
+            tokens="input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0",
+            cost_not_negative="cost_usd >= 0",
+            latency_not_negative="latency_ms >= 0",
+            repair_is_pair="repair IS NULL OR jsonb_array_length(repair) = 2",
+            round_not_negative="round >= 0",
         ),
-        CheckConstraint("cost_usd >= 0", name="cost_not_negative"),
-        CheckConstraint("latency_ms >= 0", name="latency_not_negative"),
-        CheckConstraint(
-            "repair IS NULL OR jsonb_array_length(repair) = 2", name="repair_is_pair"
-        ),
-        CheckConstraint("round >= 0", name="round_not_negative"),
         Index(None, "task", "created_at"),
     )
-    request_digest: Mapped[str] = column(
-        "Task, prompt, schema, inputs, repair, engine, model and parameters",
-        primary_key=True,
+    request_digest: Mapped[Digest] = key_column(
+        "Task, prompt, schema, inputs, repair, engine, model and parameters"
     )
     task: Mapped[str] = column("The task, <agent>.<what>")
     prompt_digest: Mapped[str] = column(
@@ -112,7 +100,7 @@ class ReplyRow(Base):
     model: Mapped[str] = column("The pinned model id that was asked")
     parameters: Mapped[dict[str, Any]] = column("The engine's parameters")
     inputs: Mapped[dict[str, Any]] = column("The inputs: text of threads is only here")
-    schema_digest: Mapped[str] = column("The digest of the reply's JSON schema")
+    schema_digest: Mapped[Digest] = column("The digest of the reply's JSON schema")
     repair: Mapped[list[Any] | None] = column(
         "On a second attempt: the raw first reply and what was wrong with it"
     )
@@ -122,9 +110,7 @@ class ReplyRow(Base):
         server_default="0",
     )
     text: Mapped[str] = column("The reply, untouched")
-    finish: Mapped[Finish] = column(
-        "Why the engine stopped: stop, length or refusal", EnumText(Finish)
-    )
+    finish: Mapped[Finish] = column("Why the engine stopped: stop, length or refusal")
     reply_model: Mapped[str] = column("The model as the endpoint named it")
     input_tokens: Mapped[int] = column("Tokens read")
     cached_tokens: Mapped[int] = column("Of these, tokens from the endpoint's cache")
@@ -154,8 +140,8 @@ class EvidenceIndexRow(Base):
     """Evidence indexes that curations used."""
 
     __tablename__ = "evidence_indexes"
-    __table_args__ = (CheckConstraint("passages >= 0", name="passages_not_negative"),)
-    digest: Mapped[str] = column("The index's digest", primary_key=True)
+    __table_args__ = checks(passages_not_negative="passages >= 0")
+    index_digest: Mapped[str] = key_column("The index's digest", "digest")
     retriever: Mapped[str] = column("The kind of retriever, e.g. bm25")
     corpora: Mapped[dict[str, Any]] = column("Corpus name to corpus digest")
     passages: Mapped[int] = column("How many passages it holds")
@@ -170,44 +156,22 @@ class CurationRow(Base):
 
     __tablename__ = "curations"
     __table_args__ = (
-        one_of("outcome", Outcome),
-        one_of("stage", Stage),
-        one_of("reason", Reason),
-        one_of("query_category", ElyCategory),
-        is_digest("pipeline_digest"),
-        CheckConstraint("attempt >= 1", name="attempt_positive"),
-        CheckConstraint(
-            "(outcome = 'kept') = (reason IS NULL)", name="kept_has_no_reason"
-        ),
-        CheckConstraint(
-            f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})",
-            name="failure_is_no_rejection",
-        ),
-        CheckConstraint(
-            f"outcome NOT IN ('kept', 'held') OR ({_PASSES}) IS TRUE",
-            name="kept_passed",
-        ),
-        CheckConstraint(
-            "outcome NOT IN ('kept', 'held') OR stage = 'rubric'",
-            name="kept_at_the_end",
-        ),
-        CheckConstraint(
-            "(outcome = 'parked') = (reason IS NOT DISTINCT FROM 'no_evidence')",
-            name="parked_for_want_of_evidence",
-        ),
-        CheckConstraint("s_cc IN (0, 1)", name="s_cc_range"),
-        CheckConstraint("s_inf BETWEEN 0 AND 1", name="s_inf_range"),
-        CheckConstraint("s_align BETWEEN 0 AND 1", name="s_align_range"),
-        CheckConstraint(
+        *checks(
+            attempt_positive="attempt >= 1",
+            kept_has_no_reason="(outcome = 'kept') = (reason IS NULL)",
+            failure_is_no_rejection=f"reason IS NULL OR (outcome = 'failed') = (reason IN {_FAILURES})",
+            kept_passed=f"outcome NOT IN ('kept', 'held') OR ({_PASSES}) IS TRUE",
+            kept_at_the_end="outcome NOT IN ('kept', 'held') OR stage = 'rubric'",
+            parked_for_want_of_evidence="(outcome = 'parked') = (reason IS NOT DISTINCT FROM 'no_evidence')",
+            s_cc_range="s_cc IN (0, 1)",
+            s_inf_range="s_inf BETWEEN 0 AND 1",
+            s_align_range="s_align BETWEEN 0 AND 1",
             # Without BETWEEN, which a restored database would show with other parentheses.
-            "threshold_sufficiency >= 0 AND threshold_sufficiency <= 1"
+            threshold_range="threshold_sufficiency >= 0 AND threshold_sufficiency <= 1"
             " AND threshold_alignment >= 0 AND threshold_alignment <= 1",
-            name="threshold_range",
+            text_whole="num_nonnulls(narrative, query, advice) IN (0, 3)",
+            in_order="finished_at >= started_at",
         ),
-        CheckConstraint(
-            "num_nonnulls(narrative, query, advice) IN (0, 3)", name="text_whole"
-        ),
-        CheckConstraint("finished_at >= started_at", name="in_order"),
         Index(None, "revision_id", "pipeline_digest", "attempt", unique=True),
         Index(None, "revision_id", "id"),
         Index(
@@ -218,28 +182,22 @@ class CurationRow(Base):
             postgresql_where=text("outcome <> 'failed'"),
         ),
     )
-    id: Mapped[int] = column(
-        "The curation's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The curation's number")
     revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"))
-    pipeline_digest: Mapped[str] = column(
+    pipeline_digest: Mapped[Digest] = column(
         "Engines, prompts, evidence and settings: what a decision depends on besides the thread"
     )
     attempt: Mapped[int] = column(
         "From 1; only a failed attempt is followed by another"
     )
-    outcome: Mapped[Outcome] = column(
-        "kept, rejected, parked, held or failed", EnumText(Outcome)
-    )
-    stage: Mapped[Stage] = column("Where it ended", EnumText(Stage))
-    reason: Mapped[Reason | None] = column(
-        "Why; NULL exactly when kept", EnumText(Reason)
-    )
+    outcome: Mapped[Outcome] = column("kept, rejected, parked, held or failed")
+    stage: Mapped[Stage] = column("Where it ended")
+    reason: Mapped[Reason | None] = column("Why; NULL exactly when kept")
     detail: Mapped[str] = column("The reason in words")
     threshold_sufficiency: Mapped[float] = column("S_inf had to exceed this")
     threshold_alignment: Mapped[float] = column("S_align had to exceed this")
     query_category: Mapped[ElyCategory | None] = column(
-        "The question's kind in Ely's taxonomy; NULL: not judged", EnumText(ElyCategory)
+        "The question's kind in Ely's taxonomy; NULL: not judged"
     )
     s_cc: Mapped[int | None] = column(
         "Clinical meaningfulness; NULL: not judged", SmallInteger
@@ -262,7 +220,6 @@ class CurationRow(Base):
     )
     overruled: Mapped[list[str]] = column(
         "Reasons of rejection that a person overruled before",
-        ARRAY(AnyText),
         server_default="{}",
     )
     started_at: Mapped[datetime] = column("When the attempt began")
@@ -274,12 +231,10 @@ class OverruleRow(Base):
 
     __tablename__ = "overrules"
     __table_args__ = (
-        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
+        *checks(reason_length="char_length(reason) BETWEEN 1 AND 2000"),
         Index(None, "revision_id"),
     )
-    id: Mapped[int] = column(
-        "The entry's number", Identity(always=True), primary_key=True
-    )
+    number: Mapped[int] = number_column("The entry's number", "id")
     revision_id: Mapped[int] = column(
         "The rejected revision", ForeignKey("thread_revisions.id")
     )
@@ -296,38 +251,37 @@ class OverruleRow(Base):
 _CURATION = "The curation"
 
 
+def _curation_key() -> Mapped[int]:
+    return key_column(_CURATION, ForeignKey("curations.id"))
+
+
 class AgentCallRow(Base):
     """Calls of the agents, in order; rows are never changed."""
 
     __tablename__ = "agent_calls"
     __table_args__ = (
-        one_of("outcome", CallOutcome),
-        is_digest("request_digest"),
-        CheckConstraint("attempt IN (1, 2)", name="attempt_range"),
-        CheckConstraint("reply_digest = request_digest", name="reply_answers_request"),
-        CheckConstraint(
-            "(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)",
-            name="answer_is_kept",
+        *checks(
+            attempt_range="attempt IN (1, 2)",
+            reply_answers_request="reply_digest = request_digest",
+            answer_is_kept="(outcome IN ('unavailable', 'over_budget')) = (reply_digest IS NULL)",
         ),
         Index(None, "reply_digest"),
     )
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
-    position: Mapped[int] = column("The call's place, from 1", primary_key=True)
+    curation_id: Mapped[int] = _curation_key()
+    position: Mapped[int] = key_column("The call's place, from 1")
     task: Mapped[str] = column("The task")
     prompt_digest: Mapped[str] = column(
         "Its instructions; in prompts when it was answered"
     )
     engine: Mapped[str] = column("The engine asked")
     model: Mapped[str] = column("The model asked")
-    request_digest: Mapped[str] = column("The request's digest, answered or not")
+    request_digest: Mapped[Digest] = column("The request's digest, answered or not")
     reply_digest: Mapped[str | None] = column(
         "The stored reply; NULL exactly when there was none",
         ForeignKey("replies.request_digest"),
     )
     attempt: Mapped[int] = column("1, or 2 for the repair", SmallInteger)
-    outcome: Mapped[CallOutcome] = column("What became of it", EnumText(CallOutcome))
+    outcome: Mapped[CallOutcome] = column("What became of it")
     problem: Mapped[str] = column("What was wrong; empty when nothing was")
     replayed: Mapped[bool] = column(
         "Whether the stored reply was used and nothing was paid"
@@ -338,34 +292,24 @@ class ElementRow(Base):
     """Statements the Screener took from threads, with their words."""
 
     __tablename__ = "elements"
-    __table_args__ = (
-        one_of("side", Side),
-        one_of("kind", Kind),
-        one_of("standing", ElementStatus),
-        CheckConstraint("quote <> ''", name="quote_not_empty"),
-        one_of("left_out", LeftOut),
-        CheckConstraint(
-            "left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
-            name="left_out_is_advice",
-        ),
+    __table_args__ = checks(
+        quote_not_empty="quote <> ''",
+        left_out_is_advice="left_out IS NULL OR (standing = 'dropped' AND side = 'advice')",
     )
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
-    element_id: Mapped[str] = column("n1, n2, …, q, a1, a2, …", primary_key=True)
+    curation_id: Mapped[int] = _curation_key()
+    id: Mapped[str] = key_column("n1, n2, …, q, a1, a2, …", "element_id")
     position: Mapped[int] = column("Its place among all, from 1")
-    side: Mapped[Side] = column("narrative, query or advice", EnumText(Side))
-    kind: Mapped[Kind] = column("The SOAP section", EnumText(Kind))
+    side: Mapped[Side] = column("narrative, query or advice")
+    kind: Mapped[Kind] = column("The SOAP section")
     message_id: Mapped[str] = column("The message its quote stands in, or title")
     quote: Mapped[str] = column("Verbatim words of that message")
     statement: Mapped[str] = column("The statement that stands alone")
-    standing: Mapped[ElementStatus] = column(
+    status: Mapped[ElementStatus] = column(
         "kept, dropped (in no text) or unsupported (in the texts, and the case is held)",
-        EnumText(ElementStatus),
+        "standing",
     )
     left_out: Mapped[LeftOut | None] = column(
-        "Why this advice is not in A: not_standard, refuted or advertising; NULL: it is, or a person dropped it",
-        EnumText(LeftOut),
+        "Why this advice is not in A: not_standard, refuted or advertising; NULL: it is, or a person dropped it"
     )
 
 
@@ -373,19 +317,15 @@ class RequirementRow(Base):
     """The Validator's checklists, item by item."""
 
     __tablename__ = "requirements"
-    __table_args__ = (
-        CheckConstraint(
-            "NOT present OR cardinality(element_ids) > 0", name="present_has_elements"
-        ),
+    __table_args__ = checks(
+        present_has_elements="NOT present OR cardinality(element_ids) > 0"
     )
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
-    position: Mapped[int] = column("The item's place, from 1", primary_key=True)
+    curation_id: Mapped[int] = _curation_key()
+    position: Mapped[int] = key_column("The item's place, from 1")
     requirement: Mapped[str] = column("What a physician needs to know")
     present: Mapped[bool] = column("Whether the narrative entails it")
     element_ids: Mapped[list[str]] = column(
-        "The elements that entail it; q for the query", ARRAY(AnyText)
+        "The elements that entail it; q for the query"
     )
     prudent: Mapped[bool] = column(
         "Whether it is only good to know, and not counted in S_inf"
@@ -396,10 +336,10 @@ class PassageRow(Base):
     """Passages that were retrieved for a claim; rows are never changed."""
 
     __tablename__ = "passages"
-    __table_args__ = (is_digest("key"), is_digest("digest"))
-    key: Mapped[str] = column("The digest of the whole row", primary_key=True)
-    digest: Mapped[str] = column("The digest of title, section and text")
-    passage_id: Mapped[str] = column("<corpus>:<document>:<section>")
+
+    key: Mapped[Digest] = key_column("The digest of the whole row")
+    digest: Mapped[Digest] = column("The digest of title, section and text")
+    id: Mapped[str] = column("<corpus>:<document>:<section>", "passage_id")
     corpus: Mapped[str] = column("The corpus it is from")
     title: Mapped[str] = column("The document's title")
     section: Mapped[str] = column("The section's heading")
@@ -415,53 +355,33 @@ class ClaimVerdictRow(Base):
 
     __tablename__ = "claim_verdicts"
     __table_args__ = (
+        *checks(
+            value_of_verdict="value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'contradicted' THEN 0.0 ELSE 0.5 END",
+            verdict_has_quote="verdict IN ('neutral', 'not_standard') OR cited > 0",
+            queries_asked="cardinality(queries) > 0",
+            second_check_whole="(second_false_by_passage IS NULL) = (second_reason IS NULL)",
+            # An earlier decision has "neutral" where people would settle it today.
+            second_check_decides="second_false_by_passage IS NULL OR (verdict = 'contradicted')"
+            " = (second_false_by_passage OR coalesce(second_could_hurt, false))",
+            disputed_by_second_check="verdict <> 'disputed' OR second_false_by_passage IS NOT NULL",
+            decided_on_subject="on_subject OR verdict NOT IN ('supported', 'contradicted')",
+        ),
         ForeignKeyConstraint(
             ["curation_id", "element_id"],
             ["elements.curation_id", "elements.element_id"],
         ),
-        one_of("verdict", Alignment),
-        CheckConstraint(
-            "value = CASE verdict WHEN 'supported' THEN 1.0 WHEN 'contradicted' THEN 0.0 ELSE 0.5 END",
-            name="value_of_verdict",
-        ),
-        CheckConstraint(
-            "verdict IN ('neutral', 'not_standard') OR cited > 0",
-            name="verdict_has_quote",
-        ),
-        CheckConstraint("cardinality(queries) > 0", name="queries_asked"),
-        CheckConstraint(
-            "(second_false_by_passage IS NULL) = (second_reason IS NULL)",
-            name="second_check_whole",
-        ),
-        CheckConstraint(
-            # An earlier decision has "neutral" where people would settle it today.
-            "second_false_by_passage IS NULL OR (verdict = 'contradicted')"
-            " = (second_false_by_passage OR coalesce(second_could_hurt, false))",
-            name="second_check_decides",
-        ),
-        CheckConstraint(
-            "verdict <> 'disputed' OR second_false_by_passage IS NOT NULL",
-            name="disputed_by_second_check",
-        ),
-        CheckConstraint(
-            "on_subject OR verdict NOT IN ('supported', 'contradicted')",
-            name="decided_on_subject",
-        ),
     )
-    curation_id: Mapped[int] = column(_CURATION, primary_key=True)
-    element_id: Mapped[str] = column("The advice element", primary_key=True)
+    curation_id: Mapped[int] = key_column(_CURATION)
+    element_id: Mapped[str] = key_column("The advice element")
     position: Mapped[int] = column("Its place among the claims, from 1")
     verdict: Mapped[Alignment] = column(
-        "supported, neutral, not_standard, disputed or contradicted",
-        EnumText(Alignment),
+        "supported, neutral, not_standard, disputed or contradicted"
     )
     value: Mapped[Decimal] = column("v(a_j): 1.0, 0.5 or 0.0", Numeric(2, 1))
     claim: Mapped[str] = column(
         "The element as a statement that stands alone: what was judged"
     )
-    queries: Mapped[list[str]] = column(
-        "The phrases that evidence was searched for", ARRAY(AnyText)
-    )
+    queries: Mapped[list[str]] = column("The phrases that evidence was searched for")
     flag: Mapped[str] = column(
         "What code doubts of the claim's wording; empty for nothing"
     )
@@ -488,26 +408,21 @@ class ClaimEvidenceRow(Base):
 
     __tablename__ = "claim_evidence"
     __table_args__ = (
+        *checks(
+            positive="position >= 1 AND rank >= 1",
+            cited_as_positive="cited_as >= 1",
+            cited_with_words="(cited_as IS NULL) = (quote IS NULL)",
+            quotes_not_empty="quote <> '' AND second_quote <> '' AND harm_quote <> ''",
+        ),
         ForeignKeyConstraint(
             ["curation_id", "element_id"],
             ["claim_verdicts.curation_id", "claim_verdicts.element_id"],
         ),
-        CheckConstraint("position >= 1 AND rank >= 1", name="positive"),
-        CheckConstraint("cited_as >= 1", name="cited_as_positive"),
-        CheckConstraint(
-            "(cited_as IS NULL) = (quote IS NULL)", name="cited_with_words"
-        ),
-        CheckConstraint(
-            "quote <> '' AND second_quote <> '' AND harm_quote <> ''",
-            name="quotes_not_empty",
-        ),
         Index(None, "passage_key"),
     )
-    curation_id: Mapped[int] = column(_CURATION, primary_key=True)
-    element_id: Mapped[str] = column("The claim", primary_key=True)
-    position: Mapped[int] = column(
-        "Its place, best first", SmallInteger, primary_key=True
-    )
+    curation_id: Mapped[int] = key_column(_CURATION)
+    element_id: Mapped[str] = key_column("The claim")
+    position: Mapped[int] = key_column("Its place, best first", SmallInteger)
     passage_key: Mapped[str] = column("The passage", ForeignKey("passages.key"))
     rank: Mapped[int] = column("The retriever's rank, from 1")
     score: Mapped[float] = column("The retriever's own score, higher is nearer")
@@ -537,12 +452,10 @@ class ControllerCheckRow(Base):
     """The Controller's checks of elements and written texts."""
 
     __tablename__ = "controller_checks"
-    __table_args__ = (one_of("check_name", Check),)
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
-    position: Mapped[int] = column("The check's place, from 1", primary_key=True)
-    check_name: Mapped[Check] = column("What was checked", EnumText(Check))
+
+    curation_id: Mapped[int] = _curation_key()
+    position: Mapped[int] = key_column("The check's place, from 1")
+    check: Mapped[Check] = column("What was checked", "check_name")
     subject: Mapped[str] = column("The element, or narrative or advice")
     round: Mapped[int] = column(
         "0: what was given first; 1 and 2: its revisions", SmallInteger
@@ -555,9 +468,7 @@ class SecondReadingRow(Base):
     """Second readings of threads and the cases made of them."""
 
     __tablename__ = "second_readings"
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
+    curation_id: Mapped[int] = _curation_key()
     asked: Mapped[bool] = column("Whether something is asked")
     clinical: Mapped[bool] = column("Whether it is a clinical question")
     enough: Mapped[bool] = column("Whether the history is enough to answer it")
@@ -579,9 +490,7 @@ class RubricProofRow(Base):
     """Proofs of rubrics, passed or not."""
 
     __tablename__ = "rubric_proofs"
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
+    curation_id: Mapped[int] = _curation_key()
     passed: Mapped[bool] = column("Whether the rubric is proved")
     rounds: Mapped[int] = column(
         "How often the rubric was revised for it", SmallInteger
@@ -606,14 +515,12 @@ class RubricProbeRow(Base):
     """Answers of known quality to cases, which are never published."""
 
     __tablename__ = "rubric_probes"
-    __table_args__ = (one_of("probe", Probe),)
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("rubric_proofs.curation_id"), primary_key=True
+
+    curation_id: Mapped[int] = key_column(
+        _CURATION, ForeignKey("rubric_proofs.curation_id")
     )
-    position: Mapped[int] = column("Its place, from 1", SmallInteger, primary_key=True)
-    probe: Mapped[Probe] = column(
-        "excellent_short, excellent_long, vague or wrong", EnumText(Probe)
-    )
+    position: Mapped[int] = key_column("Its place, from 1", SmallInteger)
+    probe: Mapped[Probe] = column("excellent_short, excellent_long, vague or wrong")
     answer: Mapped[str] = column("The answer")
     mistake: Mapped[str] = column(
         "The mistake that it makes on purpose; empty where it makes none"
@@ -628,16 +535,12 @@ class HoldRow(Base):
     """Why curated cases wait for a person, the gravest reason first."""
 
     __tablename__ = "holds"
-    __table_args__ = (one_of("reason", Reason),)
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
-    position: Mapped[int] = column("Its place, from 1", SmallInteger, primary_key=True)
-    reason: Mapped[Reason] = column("Why", EnumText(Reason))
+
+    curation_id: Mapped[int] = _curation_key()
+    position: Mapped[int] = key_column("Its place, from 1", SmallInteger)
+    reason: Mapped[Reason] = column("Why")
     detail: Mapped[str] = column("The reason in words")
-    elements: Mapped[list[str]] = column(
-        "The advice elements or criteria it rests on", ARRAY(AnyText)
-    )
+    elements: Mapped[list[str]] = column("The advice elements or criteria it rests on")
 
 
 class CrossExaminationRow(Base):
@@ -645,6 +548,7 @@ class CrossExaminationRow(Base):
 
     __tablename__ = "cross_examinations"
     __table_args__ = (
+        *checks(conciseness_percent="conciseness <= 100"),
         *(
             CheckConstraint(f"{name} BETWEEN 0 AND 100", name=f"{name}_percent")
             for name in (
@@ -656,11 +560,8 @@ class CrossExaminationRow(Base):
                 "stability",
             )
         ),
-        CheckConstraint("conciseness <= 100", name="conciseness_percent"),
     )
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("curations.id"), primary_key=True
-    )
+    curation_id: Mapped[int] = _curation_key()
     coverage: Mapped[float] = column("What of the thread the case speaks of")
     conformity: Mapped[float] = column("What of the thread the case does not deny")
     conformity_strict: Mapped[float] = column("What of the thread the case confirms")
@@ -676,35 +577,27 @@ class CrossQuestionRow(Base):
     """The questions of cross-examinations, and what both texts answered."""
 
     __tablename__ = "cross_questions"
-    __table_args__ = (
-        one_of("made_from", Origin),
-        one_of("own_answer", Answer),
-        one_of("other_answer", Answer),
+
+    curation_id: Mapped[int] = key_column(
+        _CURATION, ForeignKey("cross_examinations.curation_id")
     )
-    curation_id: Mapped[int] = column(
-        _CURATION, ForeignKey("cross_examinations.curation_id"), primary_key=True
-    )
-    position: Mapped[int] = column("The question's place, from 1", primary_key=True)
+    position: Mapped[int] = key_column("The question's place, from 1")
     made_from: Mapped[Origin] = column(
-        "The text that answers it with yes: thread or case", EnumText(Origin)
+        "The text that answers it with yes: thread or case"
     )
     question: Mapped[str] = column("The question")
-    own_answer: Mapped[Answer] = column(
-        "What that text answered when asked again", EnumText(Answer)
+    own: Mapped[Answer] = column(
+        "What that text answered when asked again", "own_answer"
     )
-    other_answer: Mapped[Answer] = column(
-        "What the other text answered", EnumText(Answer)
-    )
+    other: Mapped[Answer] = column("What the other text answered", "other_answer")
 
 
 class LiteratureAnswerRow(Base):
     """What literature services answered, by request and by article, so that nothing is asked twice."""
 
     __tablename__ = "literature_answers"
-    __table_args__ = (is_digest("key"), Index(None, "fetched_at"))
-    key: Mapped[str] = column(
-        "The digest of service, address and form", primary_key=True
-    )
+    __table_args__ = (Index(None, "fetched_at"),)
+    key: Mapped[Digest] = key_column("The digest of service, address and form")
     service: Mapped[str] = column("The service: pubmed or europepmc")
     body: Mapped[bytes] = column(
         "What was read from the answer, without the words that were searched"
@@ -716,5 +609,5 @@ class LiteratureTurnRow(Base):
     """When each literature service may be asked next, over all workers."""
 
     __tablename__ = "literature_turns"
-    service: Mapped[str] = column("The service", primary_key=True)
+    service: Mapped[str] = key_column("The service")
     next_at: Mapped[datetime] = column("When the next request may be made")

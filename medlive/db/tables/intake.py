@@ -5,11 +5,8 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
-    CheckConstraint,
     ForeignKey,
-    Identity,
     Index,
     Integer,
     UniqueConstraint,
@@ -17,13 +14,13 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import (
-    AnyText,
     Base,
-    EnumText,
+    Digest,
+    checks,
     column,
-    is_digest,
+    key_column,
     now_column,
-    one_of,
+    number_column,
 )
 from medlive.sources.fetching.policy import RobotsState
 from medlive.sources.ledger import PageKind
@@ -53,19 +50,13 @@ class SourceRow(Base):
     """The communities that threads come from."""
 
     __tablename__ = "sources"
-    __table_args__ = (
-        one_of("kind", SourceKind),
-        CheckConstraint("char_length(name) BETWEEN 1 AND 200", name="name_length"),
-        CheckConstraint(
-            "(quarantined_at IS NULL) = (quarantine_reason IS NULL)",
-            name="quarantine_has_reason",
-        ),
+    __table_args__ = checks(
+        name_length="char_length(name) BETWEEN 1 AND 200",
+        quarantine_has_reason="(quarantined_at IS NULL) = (quarantine_reason IS NULL)",
     )
-    name: Mapped[str] = column(
-        "The source's name in threads and commands", primary_key=True
-    )
+    name: Mapped[str] = key_column("The source's name in threads and commands")
     kind: Mapped[SourceKind] = column(
-        "site: harvested by an adapter; file: imported only", EnumText(SourceKind)
+        "site: harvested by an adapter; file: imported only"
     )
     created_at: Mapped[datetime] = now_column("When it was first seen")
     quarantined_at: Mapped[datetime | None] = column(
@@ -82,18 +73,15 @@ class HarvestRunRow(Base):
 
     __tablename__ = "harvest_runs"
     __table_args__ = (
-        UniqueConstraint("source", "iso_week"),
-        one_of("outcome", RunOutcome),
-        CheckConstraint(
-            r"iso_week ~ '^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$'", name="iso_week_form"
+        *checks(
+            iso_week_form=r"iso_week ~ '^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$'",
+            ends_when_not_running=RUN_ENDS,
+            failure_has_problem=PROBLEM_IS_TOLD,
+            starts_positive="starts >= 1",
         ),
-        CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
-        CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
-        CheckConstraint("starts >= 1", name="starts_positive"),
+        UniqueConstraint("source", "iso_week"),
     )
-    id: Mapped[int] = column(
-        "The run's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The run's number")
     source: Mapped[str] = column("The source harvested", ForeignKey("sources.name"))
     iso_week: Mapped[str] = column("The ISO week, YYYY.WNN")
     starts: Mapped[int] = column(
@@ -103,9 +91,7 @@ class HarvestRunRow(Base):
     finished_at: Mapped[datetime | None] = column(
         "When it last ended; NULL while it runs"
     )
-    outcome: Mapped[RunOutcome] = column(
-        "running, done or failed", EnumText(RunOutcome)
-    )
+    outcome: Mapped[RunOutcome] = column("running, done or failed")
     counts: Mapped[dict[str, Any]] = column(
         "What happened: event's name to its number", server_default="{}"
     )
@@ -117,38 +103,25 @@ class FetchRow(Base):
 
     __tablename__ = "fetches"
     __table_args__ = (
-        one_of("kind", PageKind),
-        is_digest("body_digest"),
-        CheckConstraint(
-            "status IS NOT NULL OR error IS NOT NULL", name="answer_or_error"
-        ),
-        CheckConstraint("status BETWEEN 100 AND 599", name="status_is_http"),
-        CheckConstraint("elapsed_ms >= 0", name="elapsed_not_negative"),
-        CheckConstraint(
-            "num_nonnulls(archive_id, archive_offset, archive_length) IN (0, 3)",
-            name="place_is_whole",
-        ),
-        CheckConstraint(
-            "archive_id IS NULL OR body_digest IS NOT NULL", name="archived_has_digest"
-        ),
-        CheckConstraint("page_number >= 1", name="page_number_positive"),
-        CheckConstraint(
-            "(kind = 'listing') = (thread_id IS NULL)", name="thread_page_has_thread"
+        *checks(
+            answer_or_error="status IS NOT NULL OR error IS NOT NULL",
+            status_is_http="status BETWEEN 100 AND 599",
+            elapsed_not_negative="elapsed_ms >= 0",
+            place_is_whole="num_nonnulls(archive_id, archive_offset, archive_length) IN (0, 3)",
+            archived_has_digest="archive_id IS NULL OR body_digest IS NOT NULL",
+            page_number_positive="page_number >= 1",
+            thread_page_has_thread="(kind = 'listing') = (thread_id IS NULL)",
         ),
         Index(None, "run_id"),
         Index("ix_fetches_thread_id_latest", "source", "thread_id", "id"),
         Index(None, "archive_id"),
     )
-    id: Mapped[int] = column(
-        "The fetch's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The fetch's number")
     run_id: Mapped[int] = column(
         "The run that asked for it", ForeignKey("harvest_runs.id")
     )
     source: Mapped[str] = column("The run's source", ForeignKey("sources.name"))
-    kind: Mapped[PageKind] = column(
-        "What the page was asked for: listing or thread", EnumText(PageKind)
-    )
+    kind: Mapped[PageKind] = column("What the page was asked for: listing or thread")
     thread_id: Mapped[str | None] = column(
         "The source's id of the page's thread; NULL for lists"
     )
@@ -161,7 +134,7 @@ class FetchRow(Base):
     )
     fetched_at: Mapped[datetime] = column("When it was fetched")
     elapsed_ms: Mapped[int | None] = column("How long it took, in milliseconds")
-    body_digest: Mapped[str | None] = column(
+    body_digest: Mapped[Digest | None] = column(
         "The digest of the body as received, uncompressed"
     )
     content_type: Mapped[str | None] = column("The Content-Type header as sent")
@@ -187,23 +160,17 @@ class ImportRunRow(Base):
     """Imports of thread files."""
 
     __tablename__ = "import_runs"
-    __table_args__ = (
-        one_of("outcome", RunOutcome),
-        CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
-        CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
+    __table_args__ = checks(
+        ends_when_not_running=RUN_ENDS, failure_has_problem=PROBLEM_IS_TOLD
     )
-    id: Mapped[int] = column(
-        "The run's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The run's number")
     file: Mapped[str] = column("The file's name as it was given")
     assumed_posted_at: Mapped[datetime | None] = column(
         "The date taken for threads without one; NULL: none was"
     )
     started_at: Mapped[datetime] = now_column("When it began")
     finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column(
-        "running, done or failed", EnumText(RunOutcome)
-    )
+    outcome: Mapped[RunOutcome] = column("running, done or failed")
     counts: Mapped[dict[str, Any]] = column(
         "What happened: new, revised, unchanged, problems", server_default="{}"
     )
@@ -214,11 +181,11 @@ class ImportProblemRow(Base):
     """Lines of imports that became no thread."""
 
     __tablename__ = "import_problems"
-    __table_args__ = (CheckConstraint("line >= 1", name="line_positive"),)
-    run_id: Mapped[int] = column(
-        "The import it was met in", ForeignKey("import_runs.id"), primary_key=True
+    __table_args__ = checks(line_positive="line >= 1")
+    run_id: Mapped[int] = key_column(
+        "The import it was met in", ForeignKey("import_runs.id")
     )
-    line: Mapped[int] = column("The line's number, from 1", primary_key=True)
+    line: Mapped[int] = key_column("The line's number, from 1")
     file: Mapped[str] = column("The file's name as it was given")
     reason: Mapped[str] = column("The kind of fault")
     detail: Mapped[str] = column("The fault in words")
@@ -230,15 +197,13 @@ class ThreadRow(Base):
 
     __tablename__ = "threads"
     __table_args__ = (
-        UniqueConstraint("source", "thread_id"),
-        CheckConstraint(
-            "char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"
+        *checks(
+            thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
+            seen_in_order="last_seen_at >= first_seen_at",
         ),
-        CheckConstraint("last_seen_at >= first_seen_at", name="seen_in_order"),
+        UniqueConstraint("source", "thread_id"),
     )
-    id: Mapped[int] = column(
-        "The thread's number here", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The thread's number here")
     source: Mapped[str] = column("The community it is from", ForeignKey("sources.name"))
     thread_id: Mapped[str] = column("The source's own id, unique within it")
     url: Mapped[str] = column("Its address, as last seen")
@@ -254,27 +219,22 @@ class ThreadRevisionRow(Base):
 
     __tablename__ = "thread_revisions"
     __table_args__ = (
+        *checks(
+            revision_positive="revision >= 1",
+            assumed_is_known="NOT posted_at_assumed OR posted_at IS NOT NULL",
+            one_origin="num_nonnulls(fetch_id, import_run_id) <= 1",
+        ),
         UniqueConstraint("thread_id", "revision"),
-        is_digest("digest"),
-        CheckConstraint("revision >= 1", name="revision_positive"),
-        CheckConstraint(
-            "NOT posted_at_assumed OR posted_at IS NOT NULL", name="assumed_is_known"
-        ),
-        CheckConstraint(
-            "num_nonnulls(fetch_id, import_run_id) <= 1", name="one_origin"
-        ),
     )
-    id: Mapped[int] = column(
-        "The revision's number here", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The revision's number here")
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"))
     revision: Mapped[int] = column("Its place among the thread's revisions, from 1")
-    digest: Mapped[str] = column("The digest of its content")
+    digest: Mapped[Digest] = column("The digest of its content")
     title: Mapped[str] = column("The title")
     language: Mapped[str | None] = column(
         "en, zh or what the source says; NULL: it does not say"
     )
-    tags: Mapped[list[str]] = column("The source's tags and board", ARRAY(AnyText))
+    tags: Mapped[list[str]] = column("The source's tags and board")
     posted_at: Mapped[datetime | None] = column("When it was opened; NULL: unknown")
     posted_at_assumed: Mapped[bool] = column(
         "Whether posted_at was given for want of a date"
@@ -308,26 +268,18 @@ class FrontierRow(Base):
 
     __tablename__ = "frontier"
     __table_args__ = (
-        one_of("state", FrontierState),
-        CheckConstraint(
-            "(state IN ('skipped', 'failed')) = (reason IS NOT NULL)",
-            name="reason_when_not_read",
-        ),
-        CheckConstraint("attempts >= 0", name="attempts_not_negative"),
-        CheckConstraint("page_count >= 1", name="page_count_positive"),
-        CheckConstraint(
-            "char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"
-        ),
-        CheckConstraint(
-            "state <> 'read' OR fields IS NOT NULL", name="read_has_fields"
+        *checks(
+            reason_when_not_read="(state IN ('skipped', 'failed')) = (reason IS NOT NULL)",
+            attempts_not_negative="attempts >= 0",
+            page_count_positive="page_count >= 1",
+            thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
+            read_has_fields="state <> 'read' OR fields IS NOT NULL",
         ),
         Index("ix_frontier_run_id_state", "run_id", "state"),
         Index("ix_frontier_source_waiting", "source", "state"),
     )
-    source: Mapped[str] = column(
-        "The community", ForeignKey("sources.name"), primary_key=True
-    )
-    thread_id: Mapped[str] = column("The source's own id", primary_key=True)
+    source: Mapped[str] = key_column("The community", ForeignKey("sources.name"))
+    thread_id: Mapped[str] = key_column("The source's own id")
     run_id: Mapped[int] = column(
         "The run that listed it last", ForeignKey("harvest_runs.id")
     )
@@ -341,9 +293,7 @@ class FrontierRow(Base):
     active_at: Mapped[datetime | None] = column(
         "Its latest activity, as the list has it"
     )
-    state: Mapped[FrontierState] = column(
-        "What became of it in that run", EnumText(FrontierState)
-    )
+    state: Mapped[FrontierState] = column("What became of it in that run")
     reason: Mapped[str | None] = column("Why it was skipped or failed")
     attempts: Mapped[int] = column("Times in a row that it failed", server_default="0")
     after_fetch: Mapped[int] = column(
@@ -370,18 +320,12 @@ class ListCursorRow(Base):
     """How far each list was read in each run; the newest finished one is where the next run stops."""
 
     __tablename__ = "list_cursors"
-    __table_args__ = (
-        CheckConstraint("pages >= 0", name="pages_not_negative"),
-        CheckConstraint(
-            "finished_at IS NULL OR next_url IS NULL", name="finished_has_no_next"
-        ),
+    __table_args__ = checks(
+        pages_not_negative="pages >= 0",
+        finished_has_no_next="finished_at IS NULL OR next_url IS NULL",
     )
-    run_id: Mapped[int] = column(
-        "The run", ForeignKey("harvest_runs.id"), primary_key=True
-    )
-    list_key: Mapped[str] = column(
-        "The list: what its first page is asked with", primary_key=True
-    )
+    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    list_key: Mapped[str] = key_column("The list: what its first page is asked with")
     next_url: Mapped[str | None] = column(
         "The page to go on with; NULL: from the first"
     )
@@ -399,12 +343,10 @@ class ArchiveRow(Base):
 
     __tablename__ = "archives"
     __table_args__ = (
+        *checks(bytes_not_negative="bytes >= 0"),
         UniqueConstraint("path"),
-        CheckConstraint("bytes >= 0", name="bytes_not_negative"),
     )
-    id: Mapped[int] = column(
-        "The file's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The file's number")
     run_id: Mapped[int] = column(
         "The run whose pages it holds", ForeignKey("harvest_runs.id")
     )
@@ -426,22 +368,13 @@ class HarvestRobotsRow(Base):
     """The robots.txt of every host that a run asked."""
 
     __tablename__ = "harvest_robots"
-    __table_args__ = (
-        one_of("state", RobotsState),
-        CheckConstraint(
-            "(state = 'unreadable') = (detail IS NOT NULL)", name="unreadable_says_why"
-        ),
+    __table_args__ = checks(
+        unreadable_says_why="(state = 'unreadable') = (detail IS NOT NULL)"
     )
-    run_id: Mapped[int] = column(
-        "The run", ForeignKey("harvest_runs.id"), primary_key=True
-    )
-    host: Mapped[str] = column(
-        "The host, with a port that is not its scheme's", primary_key=True
-    )
-    fetched_at: Mapped[datetime] = column("When it was asked for", primary_key=True)
-    state: Mapped[RobotsState] = column(
-        "rules, absent (all may be read) or unreadable", EnumText(RobotsState)
-    )
+    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    host: Mapped[str] = key_column("The host, with a port that is not its scheme's")
+    fetched_at: Mapped[datetime] = key_column("When it was asked for")
+    state: Mapped[RobotsState] = column("rules, absent (all may be read) or unreadable")
     status: Mapped[int | None] = column("The HTTP status; NULL when no answer came")
     body: Mapped[str] = column("The file as read")
     detail: Mapped[str | None] = column("Why it is unreadable")
@@ -451,13 +384,9 @@ class HarvestMeasureRow(Base):
     """What a run's threads had, compared with the runs before."""
 
     __tablename__ = "harvest_measures"
-    __table_args__ = (CheckConstraint("n >= 0", name="n_not_negative"),)
-    run_id: Mapped[int] = column(
-        "The run", ForeignKey("harvest_runs.id"), primary_key=True
-    )
-    measure: Mapped[str] = column(
-        "The figure's name, e.g. field:posted_at", primary_key=True
-    )
+    __table_args__ = checks(n_not_negative="n >= 0")
+    run_id: Mapped[int] = key_column("The run", ForeignKey("harvest_runs.id"))
+    name: Mapped[str] = key_column("The figure's name, e.g. field:posted_at", "measure")
     value: Mapped[float] = column("A share from 0 to 1, or a mean")
     n: Mapped[int] = column("Over how many threads")
     median: Mapped[float | None] = column(
@@ -472,17 +401,15 @@ class IdentifierRow(Base):
     """Identifiers of people and places in raw text, found when it came in; never the words."""
 
     __tablename__ = "identifiers"
-    __table_args__ = (
-        CheckConstraint("message >= 0", name="message_not_negative"),
-        CheckConstraint("0 <= start_at AND start_at < end_at", name="span_in_order"),
+    __table_args__ = checks(
+        message_not_negative="message >= 0",
+        span_in_order="0 <= start_at AND start_at < end_at",
     )
-    revision_id: Mapped[int] = column(
-        "The thread's revision", ForeignKey("thread_revisions.id"), primary_key=True
+    revision_id: Mapped[int] = key_column(
+        "The thread's revision", ForeignKey("thread_revisions.id")
     )
-    message: Mapped[int] = column("0: the title; n: the n-th message", primary_key=True)
-    start_at: Mapped[int] = column(
-        "The span's first character, from 0", primary_key=True
-    )
+    message: Mapped[int] = key_column("0: the title; n: the n-th message")
+    start_at: Mapped[int] = key_column("The span's first character, from 0")
     end_at: Mapped[int] = column("The character after its last")
     kind: Mapped[str] = column("What it is, as de-identification names it")
 
@@ -491,13 +418,12 @@ class BandSchemeRow(Base):
     """The way in which the bands here were made; another one has them made anew."""
 
     __tablename__ = "band_schemes"
-    __table_args__ = (
-        CheckConstraint("char_length(scheme) BETWEEN 1 AND 200", name="scheme_length"),
-        CheckConstraint("filled_to >= 0", name="filled_to_not_negative"),
+    __table_args__ = checks(
+        scheme_length="char_length(scheme) BETWEEN 1 AND 200",
+        filled_to_not_negative="filled_to >= 0",
     )
-    scheme: Mapped[str] = column(
-        "What bands are made of, and a check of what the library gives",
-        primary_key=True,
+    scheme: Mapped[str] = key_column(
+        "What bands are made of, and a check of what the library gives"
     )
     filled_to: Mapped[int] = column(
         "The last revision whose bands were filled in afterwards; 0: none yet",
@@ -513,17 +439,13 @@ class BandRow(Base):
     """MinHash bands: threads that share one may be near-duplicates."""
 
     __tablename__ = "bands"
-    key: Mapped[int] = column(
-        "A hash of the band's place and its minima",
-        BigInteger,
-        primary_key=True,
-        autoincrement=False,
+    key: Mapped[int] = key_column(
+        "A hash of the band's place and its minima", BigInteger, autoincrement=False
     )
-    thread_id: Mapped[int] = column(
+    thread_id: Mapped[int] = key_column(
         "A thread of which some accepted revision has this band",
         Integer,
         ForeignKey("threads.id"),
-        primary_key=True,
         autoincrement=False,
     )
 
@@ -532,17 +454,13 @@ class TakedownRow(Base):
     """Erased threads; a transaction that writes one may erase its thread's rows."""
 
     __tablename__ = "takedowns"
-    __table_args__ = (
-        CheckConstraint(
-            "char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"
-        ),
-        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
+    __table_args__ = checks(
+        thread_id_length="char_length(thread_id) BETWEEN 1 AND 500",
+        reason_length="char_length(reason) BETWEEN 1 AND 2000",
     )
-    source: Mapped[str] = column(
-        "The community", ForeignKey("sources.name"), primary_key=True
-    )
-    thread_id: Mapped[str] = column(
-        "The source's own id: what keeps the thread from coming back", primary_key=True
+    source: Mapped[str] = key_column("The community", ForeignKey("sources.name"))
+    thread_id: Mapped[str] = key_column(
+        "The source's own id: what keeps the thread from coming back"
     )
     reason: Mapped[str] = column("Why, in the words of who asked first")
     taken_down_at: Mapped[datetime] = now_column("When it was first erased")

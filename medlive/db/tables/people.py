@@ -1,31 +1,30 @@
 """Tables of what people do: the audit log, and the studies in which they rate cases."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     BigInteger,
-    CheckConstraint,
     FetchedValue,
     ForeignKey,
     ForeignKeyConstraint,
-    Identity,
     Index,
     UniqueConstraint,
 )
 from sqlalchemy.orm import Mapped
 
+from medlive.db.mapping import as_dict
 from medlive.db.tables.base import (
-    AnyText,
     Base,
-    EnumText,
+    Digest,
+    checks,
     column,
-    is_digest,
+    key_column,
     now_column,
-    one_of,
+    number_column,
 )
+from medlive.digest import digest_json, digest_text
 
 
 class Act(StrEnum):
@@ -64,43 +63,63 @@ class AuditLogRow(Base):
 
     __tablename__ = "audit_log"
     __table_args__ = (
-        one_of("action", Act),
-        is_digest("reason_digest"),
-        is_digest("previous"),
-        is_digest("digest"),
-        CheckConstraint("number >= 1", name="number_positive"),
-        CheckConstraint("salt ~ '^[0-9a-f]{32}$'", name="salt_is_hex"),
+        *checks(number_positive="number >= 1", salt_is_hex="salt ~ '^[0-9a-f]{32}$'"),
         Index(None, "subject"),
     )
-    number: Mapped[int] = column(
+    number: Mapped[int] = key_column(
         "Its place in the log, from 1 without a gap; the database assigns it",
-        primary_key=True,
         autoincrement=False,
         server_default=FetchedValue(),  # A trigger's
     )
     at: Mapped[datetime] = column("When")
     by: Mapped[str | None] = column("Who; NULL: the command line, without --by")
-    action: Mapped[Act] = column("What was done", EnumText(Act))
+    action: Mapped[Act] = column("What was done")
     subject: Mapped[str] = column(
         "To what: case:ID, thread:SOURCE/ID, source:NAME, account:NAME, study:NAME, step:NAME"
     )
     reason: Mapped[str | None] = column(
         "Why; NULL where nobody is asked, or a takedown erased it"
     )
-    reason_digest: Mapped[str | None] = column(
+    reason_digest: Mapped[Digest | None] = column(
         "Of the reason, which stays; NULL where nobody is asked"
     )
     details: Mapped[dict[str, Any]] = column("What belongs to the act, e.g. a revision")
-    previous: Mapped[str | None] = column(
+    previous: Mapped[Digest | None] = column(
         "The digest of the row before; NULL in the first"
     )
-    digest: Mapped[str] = column(
+    digest: Mapped[Digest] = column(
         "Of the canonical JSON of all other columns but the reason, without a salt that is NULL",
         unique=True,
     )
     salt: Mapped[str | None] = column(
         "A random number, so that nobody guesses a row by its digest; NULL: from before digests were published"
     )
+
+    def expected_digest(self) -> str:
+        """The digest of everything else in the row; a reason counts by its own digest, which outlives it."""
+        values = as_dict(self) | {
+            "at": self.at.astimezone(UTC).isoformat(),
+            "action": self.action.value,
+        }
+        del values["digest"], values["reason"]
+        if self.salt is None:
+            del values["salt"]
+        return digest_json(values)
+
+    @property
+    def erased(self) -> set[int]:
+        """The entries whose reasons a takedown says that it erased."""
+        numbers = self.details.get("erased")
+        return (
+            {n for n in numbers if isinstance(n, int)}
+            if isinstance(numbers, list)
+            else set()
+        )
+
+    def is_intact(self) -> bool:
+        """Whether the row is as it was written, or as a takedown left it."""
+        reason = self.reason_digest if self.reason is None else digest_text(self.reason)
+        return self.digest == self.expected_digest() and reason == self.reason_digest
 
 
 class StudyKind(StrEnum):
@@ -133,19 +152,12 @@ class StudyRow(Base):
     """Studies in which people rate a sample of cases."""
 
     __tablename__ = "studies"
-    __table_args__ = (
-        one_of("kind", StudyKind),
-        one_of("stratum", Stratum),
-        one_of("blinding", Blinding),
-        CheckConstraint("name ~ '^[a-z0-9][a-z0-9-]{0,63}$'", name="name_spelling"),
-        CheckConstraint(
-            "NOT adjudicator = ANY (raters)", name="adjudicator_is_another"
-        ),
+    __table_args__ = checks(
+        name_spelling="name ~ '^[a-z0-9][a-z0-9-]{0,63}$'",
+        adjudicator_is_another="NOT adjudicator = ANY (raters)",
     )
-    name: Mapped[str] = column("The study's name", primary_key=True)
-    kind: Mapped[StudyKind] = column(
-        "case_quality, criterion_validity or grader_check", EnumText(StudyKind)
-    )
+    name: Mapped[str] = key_column("The study's name")
+    kind: Mapped[StudyKind] = column("case_quality, criterion_validity or grader_check")
     version: Mapped[str | None] = column(
         "The snapshot whose cases were drawn; NULL: the ready cases"
     )
@@ -156,19 +168,15 @@ class StudyRow(Base):
     against: Mapped[str | None] = column(
         "The judge who decided all items otherwise; NULL: not chosen by that"
     )
-    stratum: Mapped[Stratum] = column(
-        "By what the sample was drawn in equal numbers", EnumText(Stratum)
-    )
+    stratum: Mapped[Stratum] = column("By what the sample was drawn in equal numbers")
     seed: Mapped[int] = column("Of the sample, and of each rater's order")
-    raters: Mapped[list[str]] = column("The accounts that rate", ARRAY(AnyText))
+    raters: Mapped[list[str]] = column("The accounts that rate")
     adjudicator: Mapped[str | None] = column(
         "The account that settles disagreements; NULL: nobody"
     )
     created_by: Mapped[str] = column("The account that began it")
     created_at: Mapped[datetime] = now_column("When it was begun")
-    blinding: Mapped[Blinding] = column(
-        "blind, after_report, open or unrecorded", EnumText(Blinding)
-    )
+    blinding: Mapped[Blinding] = column("blind, after_report, open or unrecorded")
     closed_at: Mapped[datetime | None] = column(
         "Since when nobody rates any more; NULL: it is open"
     )
@@ -178,13 +186,12 @@ class StudyItemRow(Base):
     """What is rated in studies: one aspect of one revision of a case."""
 
     __tablename__ = "study_items"
-    __table_args__ = (UniqueConstraint("study", "position"), Index(None, "case_id"))
-    study: Mapped[str] = column(
-        "The study", ForeignKey("studies.name"), primary_key=True
+    __table_args__ = (
+        UniqueConstraint("study", "position"),
+        Index(None, "case_id"),
     )
-    item: Mapped[str] = column(
-        "The digest of what is rated, as on sheets", primary_key=True
-    )
+    study: Mapped[str] = key_column("The study", ForeignKey("studies.name"))
+    item: Mapped[str] = key_column("The digest of what is rated, as on sheets")
     position: Mapped[int] = column("Its place in the study, from 1")
     case_id: Mapped[str] = column("The case")
     revision: Mapped[int] = column("Its revision")
@@ -203,18 +210,18 @@ class StudyRatingRow(Base):
 
     __tablename__ = "study_ratings"
     __table_args__ = (
+        *checks(
+            rating_range="rating BETWEEN 0 AND 2",
+            comment_length="char_length(comment) <= 2000",
+        ),
         ForeignKeyConstraint(
             ["study", "item"], ["study_items.study", "study_items.item"]
         ),
-        CheckConstraint("rating BETWEEN 0 AND 2", name="rating_range"),
-        CheckConstraint("char_length(comment) <= 2000", name="comment_length"),
         Index(None, "study", "item", "rater", "id"),
     )
-    id: Mapped[int] = column(
+    id: Mapped[int] = number_column(
         "The row's number: of a rater's ratings of an item the highest counts",
         BigInteger,
-        Identity(always=True),
-        primary_key=True,
     )
     study: Mapped[str] = column("The study")
     item: Mapped[str] = column("What is rated")

@@ -5,17 +5,24 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
-    CheckConstraint,
     ForeignKey,
     ForeignKeyConstraint,
-    Identity,
     Index,
     SmallInteger,
     UniqueConstraint,
 )
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, EnumText, column, is_digest, now_column, one_of
+from medlive.db.tables.base import (
+    Base,
+    Digest,
+    checks,
+    column,
+    key_column,
+    now_column,
+    number_column,
+    one_of,
+)
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
 from medlive.rubric.model import (
     SPECIALTIES,
@@ -51,20 +58,13 @@ class CaseRow(Base):
     """Cases made from threads."""
 
     __tablename__ = "cases"
-    __table_args__ = (
-        one_of("status", CaseStatus),
-        CheckConstraint("id ~ '^ml-[0-9a-f]{12,}$'", name="id_form"),
-        CheckConstraint(
-            "(status = 'ready') = (status_reason IS NULL)", name="status_has_reason"
-        ),
+    __table_args__ = checks(
+        id_form="id ~ '^ml-[0-9a-f]{12,}$'",
+        status_has_reason="(status = 'ready') = (status_reason IS NULL)",
     )
-    id: Mapped[str] = column(
-        "A keyed hash that tells nothing of the thread", primary_key=True
-    )
+    id: Mapped[str] = key_column("A keyed hash that tells nothing of the thread")
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"), unique=True)
-    status: Mapped[CaseStatus] = column(
-        "ready, held, rejected or withdrawn", EnumText(CaseStatus)
-    )
+    status: Mapped[CaseStatus] = column("ready, held, rejected or withdrawn")
     status_reason: Mapped[str | None] = column("Why it is not ready; NULL when ready")
     created_at: Mapped[datetime] = now_column("When the case was first made")
 
@@ -74,32 +74,21 @@ class CaseRevisionRow(Base):
 
     __tablename__ = "case_revisions"
     __table_args__ = (
-        one_of("theme", Theme),
+        *checks(
+            revision_positive="revision >= 1",
+            ceiling_range="ceiling BETWEEN 0 AND 1",
+            floor_range="floor BETWEEN 0 AND 1",
+            separation_range="separation BETWEEN 0 AND 1",
+            proof_whole="num_nonnulls(ceiling, floor, separation) IN (0, 3)",
+            text_not_empty="narrative <> '' AND query <> '' AND advice <> ''",
+            unpublishable_has_reason="publishable = (unpublishable_reason IS NULL)",
+        ),
         one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
         one_of("language", ("en", "zh")),
-        is_digest("content_digest"),
-        one_of("difficulty", Difficulty),
-        one_of("dialogue_register", Register),
-        CheckConstraint("revision >= 1", name="revision_positive"),
-        CheckConstraint("ceiling BETWEEN 0 AND 1", name="ceiling_range"),
-        CheckConstraint("floor BETWEEN 0 AND 1", name="floor_range"),
-        CheckConstraint("separation BETWEEN 0 AND 1", name="separation_range"),
-        CheckConstraint(
-            "num_nonnulls(ceiling, floor, separation) IN (0, 3)", name="proof_whole"
-        ),
-        CheckConstraint(
-            "narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"
-        ),
-        CheckConstraint(
-            "publishable = (unpublishable_reason IS NULL)",
-            name="unpublishable_has_reason",
-        ),
         Index(None, "curation_id"),
     )
-    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
-    revision: Mapped[int] = column(
-        "Its place among the revisions, from 1", primary_key=True
-    )
+    case_id: Mapped[str] = key_column("The case", ForeignKey("cases.id"))
+    revision: Mapped[int] = key_column("Its place among the revisions, from 1")
     curation_id: Mapped[int] = column(
         "The decision it came from", ForeignKey("curations.id")
     )
@@ -107,7 +96,7 @@ class CaseRevisionRow(Base):
     source: Mapped[str] = column("The community", ForeignKey("sources.name"))
     posted_at: Mapped[datetime] = column("When the thread was opened")
     specialty: Mapped[str] = column("One of the closed list, or unknown")
-    theme: Mapped[Theme] = column("What the case chiefly tests", EnumText(Theme))
+    theme: Mapped[Theme] = column("What the case chiefly tests")
     narrative: Mapped[str] = column("N")
     query: Mapped[str] = column("Q")
     advice: Mapped[str] = column("A")
@@ -117,12 +106,10 @@ class CaseRevisionRow(Base):
         "Why no criterion costs points; empty where one does"
     )
     difficulty: Mapped[Difficulty] = column(
-        "low, medium, high or unknown", EnumText(Difficulty), server_default="unknown"
+        "low, medium, high or unknown", server_default="unknown"
     )
     dialogue_register: Mapped[Register] = column(
-        "Whom it is written for: lay, professional or unknown",
-        EnumText(Register),
-        server_default="unknown",
+        "Whom it is written for: lay, professional or unknown", server_default="unknown"
     )
     omitted: Mapped[list[Any]] = column(
         "Facts of the advice that the rubric leaves out, each with its reason",
@@ -131,7 +118,9 @@ class CaseRevisionRow(Base):
     completion: Mapped[dict[str, Any] | None] = column(
         "What became of points that the advice lacks; NULL: the rubric was not made complete"
     )
-    content_digest: Mapped[str] = column("The digest of the texts and of the criteria")
+    content_digest: Mapped[Digest] = column(
+        "The digest of the texts and of the criteria"
+    )
     ceiling: Mapped[float | None] = column(
         "The score of the long good answer; NULL: not proved"
     )
@@ -144,37 +133,32 @@ class CaseRevisionRow(Base):
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 
+def _of_case_revision(ondelete: str | None = None) -> ForeignKeyConstraint:
+    key = ("case_id", "revision")
+    referred = [f"case_revisions.{name}" for name in key]
+    return ForeignKeyConstraint(key, referred, ondelete=ondelete)
+
+
 class CriterionRow(Base):
     """The weighted criteria of case revisions; rows are never changed."""
 
     __tablename__ = "criteria"
     __table_args__ = (
-        ForeignKeyConstraint(
-            ["case_id", "revision"],
-            ["case_revisions.case_id", "case_revisions.revision"],
+        *checks(
+            points_range="points >= -10 AND points <= 10 AND points <> 0",
+            criterion_not_empty="criterion <> ''",
+            advice_has_element="(origin = 'advice') = (advice_id IS NOT NULL)",
+            origin_has_source="(origin = 'advice') = (source = '')",
         ),
+        _of_case_revision(),
         UniqueConstraint("case_id", "revision", "position"),
-        one_of("axis", Axis),
-        CheckConstraint(
-            "points >= -10 AND points <= 10 AND points <> 0", name="points_range"
-        ),
-        CheckConstraint("criterion <> ''", name="criterion_not_empty"),
-        one_of("origin", Origin),
-        CheckConstraint(
-            "(origin = 'advice') = (advice_id IS NOT NULL)", name="advice_has_element"
-        ),
-        CheckConstraint(
-            "(origin = 'advice') = (source = '')", name="origin_has_source"
-        ),
     )
-    case_id: Mapped[str] = column("The case", primary_key=True)
-    revision: Mapped[int] = column("The case's revision", primary_key=True)
-    criterion_id: Mapped[str] = column(
-        "c1, c2, … within the case revision", primary_key=True
-    )
+    case_id: Mapped[str] = key_column("The case")
+    revision: Mapped[int] = key_column("The case's revision")
+    criterion_id: Mapped[str] = key_column("c1, c2, … within the case revision")
     position: Mapped[int] = column("Its place in the rubric", SmallInteger)
     criterion: Mapped[str] = column("What is met or not met")
-    axis: Mapped[Axis] = column("What it measures", EnumText(Axis))
+    axis: Mapped[Axis] = column("What it measures")
     points: Mapped[int] = column("Its weight; the sign is the polarity", SmallInteger)
     advice_id: Mapped[str | None] = column(
         "The advice element it came from; NULL: it came from no advice"
@@ -183,9 +167,7 @@ class CriterionRow(Base):
         "The fact that it asks for; NULL: written before facts were listed"
     )
     origin: Mapped[Origin] = column(
-        "What it rests on: advice, evidence or consensus",
-        EnumText(Origin),
-        server_default="advice",
+        "What it rests on: advice, evidence or consensus", server_default="advice"
     )
     source: Mapped[str] = column(
         "For evidence the passage, for consensus the models that named it, else empty",
@@ -197,36 +179,29 @@ class SnapshotRow(Base):
     """Snapshots; a frozen one and its members cannot be changed or deleted."""
 
     __tablename__ = "snapshots"
-    __table_args__ = (
-        one_of("state", SnapshotState),
-        is_digest("manifest_digest"),
-        CheckConstraint(f"version ~ '{_WEEK}'", name="version_form"),
-        CheckConstraint("parent < version", name="parent_is_earlier"),
-        CheckConstraint(
-            "(state = 'frozen') = (num_nonnulls(frozen_at, manifest, manifest_digest, cases, criteria, "
-            "publishable, why_not, path) = 8)",
-            name="frozen_is_whole",
-        ),
-        CheckConstraint("cases >= 0 AND criteria >= 0", name="counts_not_negative"),
-        CheckConstraint(
-            "publishable = (jsonb_array_length(why_not) = 0)",
-            name="unpublishable_has_reason",
-        ),
-        is_digest("sums_digest"),
-        CheckConstraint(
-            "(state = 'frozen' OR sums_digest IS NULL) AND (sums_digest IS NOT NULL OR signature IS NULL)",
-            name="identity_when_frozen",
-        ),
+    __table_args__ = checks(
+        version_form=f"version ~ '{_WEEK}'",
+        parent_is_earlier="parent < version",
+        frozen_is_whole="(state = 'frozen') = (num_nonnulls(frozen_at, manifest, manifest_digest, cases, criteria, "
+        "publishable, why_not, path) = 8)",
+        counts_not_negative="cases >= 0 AND criteria >= 0",
+        unpublishable_has_reason="publishable = (jsonb_array_length(why_not) = 0)",
+        identity_when_frozen="(state = 'frozen' OR sums_digest IS NULL)"
+        " AND (sums_digest IS NOT NULL OR signature IS NULL)",
     )
-    version: Mapped[str] = column("The ISO week, YYYY.WNN", primary_key=True)
+    version: Mapped[str] = key_column("The ISO week, YYYY.WNN")
     parent: Mapped[str | None] = column(
         "The snapshot before; NULL for the first", ForeignKey("snapshots.version")
     )
-    state: Mapped[SnapshotState] = column("building or frozen", EnumText(SnapshotState))
+    state: Mapped[SnapshotState] = column("building or frozen")
     created_at: Mapped[datetime] = now_column("When it was begun")
     frozen_at: Mapped[datetime | None] = column("When it was frozen")
-    manifest: Mapped[dict[str, Any] | None] = column("The manifest as written")
-    manifest_digest: Mapped[str | None] = column("The digest of manifest.json's bytes")
+    manifest: Mapped[dict[str, Any] | None] = column(
+        "The manifest as written", deferred=True
+    )
+    manifest_digest: Mapped[Digest | None] = column(
+        "The digest of manifest.json's bytes"
+    )
     cases: Mapped[int | None] = column("How many cases it holds")
     criteria: Mapped[int | None] = column("How many criteria it holds")
     publishable: Mapped[bool | None] = column("Whether it may be released")
@@ -235,9 +210,10 @@ class SnapshotRow(Base):
     )
     path: Mapped[str | None] = column("Where its folder was written")
     meta: Mapped[dict[str, Any] | None] = column(
-        "What it says of itself, as it was fixed with its members; NULL: frozen before format 2"
+        "What it says of itself, as it was fixed with its members; NULL: frozen before format 2",
+        deferred=True,
     )
-    sums_digest: Mapped[str | None] = column(
+    sums_digest: Mapped[Digest | None] = column(
         "The digest of SHA256SUMS: the folder's identity; NULL: frozen before format 2"
     )
     signature: Mapped[str | None] = column(
@@ -250,30 +226,20 @@ class SnapshotMemberRow(Base):
 
     __tablename__ = "snapshot_members"
     __table_args__ = (
-        ForeignKeyConstraint(
-            ["case_id", "revision"],
-            ["case_revisions.case_id", "case_revisions.revision"],
+        *checks(
+            released_before="first_release <= version",
+            held_whole="num_nonnulls(held_since, salt, commitment) IN (0, 3)",
+            held_or_shown="first_release IS NOT NULL OR held_since IS NOT NULL",
+            revealed_after="held_since IS NULL OR first_release IS NULL"
+            " OR (first_release = version AND held_since < version)",
+            held_before="held_since <= version",
+            salt_form="salt ~ '^[0-9a-f]{64}$'",
         ),
-        CheckConstraint("first_release <= version", name="released_before"),
-        CheckConstraint(
-            "num_nonnulls(held_since, salt, commitment) IN (0, 3)", name="held_whole"
-        ),
-        CheckConstraint(
-            "first_release IS NOT NULL OR held_since IS NOT NULL", name="held_or_shown"
-        ),
-        CheckConstraint(
-            "held_since IS NULL OR first_release IS NULL OR (first_release = version AND held_since < version)",
-            name="revealed_after",
-        ),
-        CheckConstraint("held_since <= version", name="held_before"),
-        CheckConstraint("salt ~ '^[0-9a-f]{64}$'", name="salt_form"),
-        is_digest("commitment"),
+        _of_case_revision(),
         Index(None, "case_id"),
     )
-    version: Mapped[str] = column(
-        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
-    )
-    case_id: Mapped[str] = column("The case", primary_key=True)
+    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    case_id: Mapped[str] = key_column("The case")
     revision: Mapped[int] = column("The case's revision")
     first_release: Mapped[str | None] = column(
         "The first snapshot that shows the case; NULL: it is held out",
@@ -286,7 +252,7 @@ class SnapshotMemberRow(Base):
     salt: Mapped[str | None] = column(
         "What keeps its commitment from being guessed back, 64 hexadecimal digits"
     )
-    commitment: Mapped[str | None] = column(
+    commitment: Mapped[Digest | None] = column(
         "The digest that stands for it while it is held out"
     )
 
@@ -295,25 +261,15 @@ class SnapshotChangeRow(Base):
     """What changed since the parent, as snapshots publish it."""
 
     __tablename__ = "snapshot_changes"
-    __table_args__ = (
-        CheckConstraint(
-            "kind IN ('added', 'revised', 'withdrawn', 'dropped')", name="kind_known"
-        ),
-        CheckConstraint("reason <> ''", name="reason_not_empty"),
-        CheckConstraint(
-            "(from_revision IS NOT NULL) = (kind IN ('revised', 'withdrawn'))"
-            " AND (to_revision IS NOT NULL) = (kind IN ('added', 'revised'))",
-            name="revisions_of_kind",
-        ),
-        CheckConstraint(
-            "num_nonnulls(held_since, commitment) = CASE kind WHEN 'dropped' THEN 2 ELSE 0 END",
-            name="dropped_was_held",
-        ),
+    __table_args__ = checks(
+        kind_known="kind IN ('added', 'revised', 'withdrawn', 'dropped')",
+        reason_not_empty="reason <> ''",
+        revisions_of_kind="(from_revision IS NOT NULL) = (kind IN ('revised', 'withdrawn'))"
+        " AND (to_revision IS NOT NULL) = (kind IN ('added', 'revised'))",
+        dropped_was_held="num_nonnulls(held_since, commitment) = CASE kind WHEN 'dropped' THEN 2 ELSE 0 END",
     )
-    version: Mapped[str] = column(
-        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
-    )
-    case_id: Mapped[str] = column("The case", primary_key=True)
+    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    case_id: Mapped[str] = key_column("The case")
     kind: Mapped[str] = column("added, revised, withdrawn, or dropped while held out")
     reason: Mapped[str] = column("Why, as it is published")
     from_revision: Mapped[int | None] = column(
@@ -334,14 +290,10 @@ class SnapshotKeptOutRow(Base):
     """Ready cases that the gates kept out of snapshots."""
 
     __tablename__ = "snapshot_kept_out"
-    __table_args__ = (CheckConstraint("position >= 1", name="position_positive"),)
-    version: Mapped[str] = column(
-        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
-    )
-    case_id: Mapped[str] = column("A case that was ready", primary_key=True)
-    position: Mapped[int] = column(
-        "The reason's place, from 1", SmallInteger, primary_key=True
-    )
+    __table_args__ = checks(position_positive="position >= 1")
+    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    case_id: Mapped[str] = key_column("A case that was ready")
+    position: Mapped[int] = key_column("The reason's place, from 1", SmallInteger)
     gate: Mapped[str] = column("The gate that kept it out")
     detail: Mapped[str] = column("Why; never the words it was found in")
 
@@ -351,18 +303,13 @@ class CaseGatesRow(Base):
 
     __tablename__ = "case_gates"
     __table_args__ = (
-        ForeignKeyConstraint(
-            ["case_id", "revision"],
-            ["case_revisions.case_id", "case_revisions.revision"],
-            ondelete="CASCADE",
-        ),
-        is_digest("gates_digest"),
-        CheckConstraint("jsonb_typeof(hits) = 'array'", name="hits_listed"),
+        *checks(hits_listed="jsonb_typeof(hits) = 'array'"),
+        _of_case_revision(ondelete="CASCADE"),
     )
-    case_id: Mapped[str] = column("The case", primary_key=True)
-    revision: Mapped[int] = column("The case's revision", primary_key=True)
-    gates_digest: Mapped[str] = column(
-        "What decided: the gates' code and libraries", primary_key=True
+    case_id: Mapped[str] = key_column("The case")
+    revision: Mapped[int] = key_column("The case's revision")
+    gates_digest: Mapped[Digest] = key_column(
+        "What decided: the gates' code and libraries"
     )
     hits: Mapped[list[Any]] = column("[[gate, detail]]; empty: nothing keeps it out")
     checked_at: Mapped[datetime] = now_column("When it was checked")
@@ -372,14 +319,10 @@ class DownloadRow(Base):
     """How often each file of a snapshot was downloaded on a day; nothing is kept of who did"""
 
     __tablename__ = "downloads"
-    __table_args__ = (CheckConstraint("count >= 1", name="count_positive"),)
-    version: Mapped[str] = column(
-        "The snapshot", ForeignKey("snapshots.version"), primary_key=True
-    )
-    file: Mapped[str] = column(
-        "The file's name in the snapshot's folder", primary_key=True
-    )
-    day: Mapped[date] = column("The day, in UTC", primary_key=True)
+    __table_args__ = checks(count_positive="count >= 1")
+    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
+    file: Mapped[str] = key_column("The file's name in the snapshot's folder")
+    day: Mapped[date] = key_column("The day, in UTC")
     count: Mapped[int] = column("How many downloads were begun")
 
 
@@ -387,11 +330,9 @@ class EvaluationRunRow(Base):
     """Evaluations that were recorded; the run folder is the log."""
 
     __tablename__ = "evaluation_runs"
-    __table_args__ = (is_digest("run_digest"),)
-    id: Mapped[int] = column(
-        "The record's number", Identity(always=True), primary_key=True
-    )
-    run_digest: Mapped[str] = column("The digest of the run", unique=True)
+
+    id: Mapped[int] = number_column("The record's number")
+    run_digest: Mapped[Digest] = column("The digest of the run", unique=True)
     snapshot_version: Mapped[str] = column(
         "The snapshot evaluated on, ours or another's"
     )
@@ -399,6 +340,7 @@ class EvaluationRunRow(Base):
     grader: Mapped[str] = column("The grader")
     path: Mapped[str] = column("The run folder")
     scores: Mapped[dict[str, Any]] = column("The scores with their metric's name")
+    """`metric`, and `overall` with `mean`, `low`, `high` (shares from 0 to 1, or None) and `n` cases."""
     created_at: Mapped[datetime] = now_column("When it was recorded")
 
 
@@ -406,23 +348,19 @@ class PipelineRunRow(Base):
     """The program's own runs: which code with which settings did what."""
 
     __tablename__ = "pipeline_runs"
-    __table_args__ = (
-        one_of("outcome", RunOutcome),
-        CheckConstraint(f"iso_week ~ '{_WEEK}'", name="iso_week_form"),
-        CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
+    __table_args__ = checks(
+        iso_week_form=f"iso_week ~ '{_WEEK}'", ends_when_not_running=RUN_ENDS
     )
-    id: Mapped[int] = column(
-        "The run's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The run's number")
     command: Mapped[str] = column("The command")
-    iso_week: Mapped[str | None] = column("The ISO week it worked for; NULL: none")
+    week: Mapped[str | None] = column(
+        "The ISO week it worked for; NULL: none", "iso_week"
+    )
     code_version: Mapped[str] = column("medlive's version")
     settings: Mapped[dict[str, Any]] = column("The effective settings, without secrets")
     started_at: Mapped[datetime] = now_column("When it began")
     finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
-    outcome: Mapped[RunOutcome] = column(
-        "running, done or failed", EnumText(RunOutcome)
-    )
+    outcome: Mapped[RunOutcome] = column("running, done or failed")
     counts: Mapped[dict[str, Any]] = column("What happened", server_default="{}")
     log: Mapped[list[Any]] = column(
         "The last lines that it logged, without secrets", server_default="[]"
@@ -433,7 +371,7 @@ class CircuitRow(Base):
     """Models at endpoints that are not asked for a while, since they failed too often."""
 
     __tablename__ = "circuits"
-    key: Mapped[str] = column("The digest of address, key and model", primary_key=True)
+    key: Mapped[str] = key_column("The digest of address, key and model")
     endpoint: Mapped[str] = column("Host, port and model")
     cause: Mapped[str] = column("What was wrong last")
     of_replies: Mapped[bool] = column("Whether replies came and could not be used")
@@ -446,7 +384,7 @@ class ComponentRow(Base):
     """Libraries that keep tables here, and how far their schema has come."""
 
     __tablename__ = "components"
-    name: Mapped[str] = column("The library", primary_key=True)
+    name: Mapped[str] = key_column("The library")
     migration: Mapped[str] = column("The last of its migrations that is applied")
 
 
@@ -464,28 +402,19 @@ class ReviewRow(Base):
 
     __tablename__ = "reviews"
     __table_args__ = (
-        one_of("action", ReviewAction),
-        ForeignKeyConstraint(
-            ["case_id", "revision"],
-            ["case_revisions.case_id", "case_revisions.revision"],
+        *checks(
+            element_is_named="(action = 'drop_element') = (element_id IS NOT NULL)",
+            reason_length="char_length(reason) BETWEEN 1 AND 2000",
         ),
-        CheckConstraint(
-            "(action = 'drop_element') = (element_id IS NOT NULL)",
-            name="element_is_named",
-        ),
-        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
+        _of_case_revision(),
         Index(None, "case_id", "revision"),
     )
-    id: Mapped[int] = column(
-        "The decision's number", Identity(always=True), primary_key=True
-    )
+    number: Mapped[int] = number_column("The decision's number", "id")
     case_id: Mapped[str] = column("The case")
     revision: Mapped[int] = column(
         "The revision that was looked at, or that an edit made"
     )
-    action: Mapped[ReviewAction] = column(
-        "approve, reject, drop_element or edit", EnumText(ReviewAction)
-    )
+    action: Mapped[ReviewAction] = column("approve, reject, drop_element or edit")
     element_id: Mapped[str | None] = column(
         "The advice element that was dropped; NULL: none"
     )
@@ -498,18 +427,10 @@ class IdentifierScanRow(Base):
     """Which case revisions were looked through for identifiers; rows are never changed."""
 
     __tablename__ = "identifier_scans"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["case_id", "revision"],
-            ["case_revisions.case_id", "case_revisions.revision"],
-        ),
-        is_digest("scanner"),
-    )
-    case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
-    revision: Mapped[int] = column("Its revision", primary_key=True)
-    scanner: Mapped[str] = column(
-        "The instructions and the engine that looked", primary_key=True
-    )
+    __table_args__ = (_of_case_revision(),)
+    case_id: Mapped[str] = key_column("The case", ForeignKey("cases.id"))
+    revision: Mapped[int] = key_column("Its revision")
+    scanner: Mapped[Digest] = key_column("The instructions and the engine that looked")
     found: Mapped[int] = column("How many identifiers were found")
     scanned_at: Mapped[datetime] = now_column("When")
 
@@ -519,36 +440,27 @@ class WithdrawalRow(Base):
 
     __tablename__ = "withdrawals"
     __table_args__ = (
-        one_of("kind", WithdrawalKind),
-        is_digest("criterion_digest"),
-        CheckConstraint(
-            "revision >= 1 AND new_revision > revision", name="revisions_in_order"
-        ),
-        CheckConstraint(
-            "(criterion_id IS NULL) = (criterion_digest IS NULL)"
+        *checks(
+            revisions_in_order="revision >= 1 AND new_revision > revision",
+            criterion_is_whole="(criterion_id IS NULL) = (criterion_digest IS NULL)"
             " AND (criterion_id IS NOT NULL OR new_revision IS NULL)",
-            name="criterion_is_whole",
+            reason_length="char_length(reason) BETWEEN 1 AND 500",
         ),
-        CheckConstraint("char_length(reason) BETWEEN 1 AND 500", name="reason_length"),
         Index(None, "case_id"),
     )
-    id: Mapped[int] = column(
-        "The withdrawal's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The withdrawal's number")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = column("The case's revision that it was withdrawn from")
     criterion_id: Mapped[str | None] = column(
         "The criterion's id within that revision; NULL: the whole case"
     )
-    criterion_digest: Mapped[str | None] = column(
+    criterion_digest: Mapped[Digest | None] = column(
         "The digest of the criterion's folded text, by which it is known in other revisions"
     )
     new_revision: Mapped[int | None] = column(
         "The revision without the criterion that this made; NULL: none was needed"
     )
-    kind: Mapped[WithdrawalKind] = column(
-        "erratum, takedown or privacy", EnumText(WithdrawalKind)
-    )
+    kind: Mapped[WithdrawalKind] = column("erratum, takedown or privacy")
     reason: Mapped[str] = column("Why, in words for the public")
     withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: unknown")
     withdrawn_at: Mapped[datetime] = now_column("When it was withdrawn")
@@ -558,11 +470,8 @@ class ReinstatementRow(Base):
     """Withdrawals that were undone, who and why stands in the audit log; rows are never changed."""
 
     __tablename__ = "reinstatements"
-    withdrawal_id: Mapped[int] = column(
-        "The withdrawal",
-        ForeignKey("withdrawals.id"),
-        primary_key=True,
-        autoincrement=False,
+    withdrawal_id: Mapped[int] = key_column(
+        "The withdrawal", ForeignKey("withdrawals.id"), autoincrement=False
     )
     case_id: Mapped[str] = column("Its case", ForeignKey("cases.id"))
     reinstated_at: Mapped[datetime] = now_column("When it was undone")
@@ -573,19 +482,15 @@ class DisputeRow(Base):
 
     __tablename__ = "disputes"
     __table_args__ = (
-        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
-        CheckConstraint(
-            "char_length(resolution) BETWEEN 1 AND 2000", name="resolution_length"
-        ),
-        CheckConstraint(
-            "(closed_at IS NULL) = (resolution IS NULL) AND (closed_at IS NOT NULL OR closed_by IS NULL)",
-            name="closed_is_whole",
+        *checks(
+            reason_length="char_length(reason) BETWEEN 1 AND 2000",
+            resolution_length="char_length(resolution) BETWEEN 1 AND 2000",
+            closed_is_whole="(closed_at IS NULL) = (resolution IS NULL)"
+            " AND (closed_at IS NOT NULL OR closed_by IS NULL)",
         ),
         Index(None, "case_id", postgresql_where="closed_at IS NULL"),
     )
-    id: Mapped[int] = column(
-        "The dispute's number", Identity(always=True), primary_key=True
-    )
+    number: Mapped[int] = number_column("The dispute's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     criterion_id: Mapped[str | None] = column(
         "The criterion's id within its case; NULL: the whole case"

@@ -4,10 +4,18 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Identity, Index
+from sqlalchemy import BigInteger, Index
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, EnumText, column, now_column, one_of
+from medlive.db.tables.base import (
+    Base,
+    checks,
+    column,
+    key_column,
+    now_column,
+    number_column,
+    one_of,
+)
 
 
 class Severity(StrEnum):
@@ -21,22 +29,16 @@ class OpenProblemRow(Base):
     """Problems that were seen and have not ended; a row is removed when its problem has ended."""
 
     __tablename__ = "open_problems"
-    __table_args__ = (
-        one_of("severity", Severity),
-        CheckConstraint("sent >= 0", name="sent_not_negative"),
-        CheckConstraint(
-            "acknowledged_at IS NOT NULL"
-            " OR num_nonnulls(acknowledged_by, acknowledged_until, acknowledged_why) = 0",
-            name="acknowledgement_is_whole",
-        ),
+    __table_args__ = checks(
+        sent_not_negative="sent >= 0",
+        acknowledgement_is_whole="acknowledged_at IS NOT NULL"
+        " OR num_nonnulls(acknowledged_by, acknowledged_until, acknowledged_why) = 0",
     )
-    code: Mapped[str] = column(
-        "The check's code, such as no_scheduler", primary_key=True
+    code: Mapped[str] = key_column("The check's code, such as no_scheduler")
+    subject: Mapped[str] = key_column(
+        "What it is about, such as a queue; empty: the whole"
     )
-    subject: Mapped[str] = column(
-        "What it is about, such as a queue; empty: the whole", primary_key=True
-    )
-    severity: Mapped[Severity] = column("page or ticket", EnumText(Severity))
+    severity: Mapped[Severity] = column("page or ticket")
     text: Mapped[str] = column("What is wrong, in a sentence")
     next_step: Mapped[str] = column("What a person can do about it")
     began_at: Mapped[datetime] = now_column("When it was first seen")
@@ -56,19 +58,27 @@ class OpenProblemRow(Base):
     )
     acknowledged_why: Mapped[str | None] = column("What they said about it")
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from other problems."""
+        return self.code, self.subject
+
+    def is_acknowledged(self, moment: datetime) -> bool:
+        """Whether somebody has taken it on, for as long as they said."""
+        until = self.acknowledged_until
+        return self.acknowledged_at is not None and (until is None or moment < until)
+
 
 class OutboxRow(Base):
     """Messages for operators that were not delivered yet."""
 
     __tablename__ = "outbox"
     __table_args__ = (
+        *checks(attempts_not_negative="attempts >= 0"),
         one_of("place", ("webhook", "email")),
-        CheckConstraint("attempts >= 0", name="attempts_not_negative"),
         Index(None, "send_at"),
     )
-    id: Mapped[int] = column(
-        "The message's number", BigInteger, Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The message's number", BigInteger)
     place: Mapped[str] = column("Where it goes: webhook or email")
     message: Mapped[dict[str, Any]] = column(
         "Event, week, text and, of a problem, its code"
@@ -85,6 +95,6 @@ class ObservationRow(Base):
     """What a process noted last, by name: when the scheduler was heard, when certificates end."""
 
     __tablename__ = "observations"
-    name: Mapped[str] = column("What was observed", primary_key=True)
+    name: Mapped[str] = key_column("What was observed")
     at: Mapped[datetime] = now_column("When, by the database's clock")
     value: Mapped[dict[str, Any]] = column("What was seen", server_default="{}")

@@ -2,10 +2,16 @@
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy import ForeignKey, Index, text
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, column, now_column
+from medlive.db.tables.base import (
+    Base,
+    checks,
+    column,
+    key_column,
+    now_column,
+)
 
 WEEK_FORM = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
 _OPEN = text("frozen_in IS NULL")
@@ -16,15 +22,12 @@ class WeekThreadRow(Base):
 
     __tablename__ = "week_threads"
     __table_args__ = (
-        CheckConstraint(f"week ~ '{WEEK_FORM}'", name="week_form"),
+        *checks(week_form=f"week ~ '{WEEK_FORM}'"),
         Index("ix_week_threads_open", "revision_id", postgresql_where=_OPEN),
         Index(None, "frozen_in"),
     )
-    revision_id: Mapped[int] = column(
-        "The revision",
-        ForeignKey("thread_revisions.id"),
-        primary_key=True,
-        autoincrement=False,
+    revision_id: Mapped[int] = key_column(
+        "The revision", ForeignKey("thread_revisions.id"), autoincrement=False
     )
     week: Mapped[str | None] = column(
         "The ISO week it was queued for; NULL: the next that is frozen"
@@ -40,9 +43,9 @@ class StepWaitRow(Base):
     """Steps that wait for others, so that a restart does not begin their time anew."""
 
     __tablename__ = "step_waits"
-    __table_args__ = (CheckConstraint(f"week ~ '{WEEK_FORM}'", name="week_form"),)
-    step: Mapped[str] = column("The step", primary_key=True)
-    week: Mapped[str] = column("The ISO week it is to be run for", primary_key=True)
+    __table_args__ = checks(week_form=f"week ~ '{WEEK_FORM}'")
+    step: Mapped[str] = key_column("The step")
+    week: Mapped[str] = key_column("The ISO week it is to be run for")
     since: Mapped[datetime] = column("Since when it waits")
     ended_at: Mapped[datetime | None] = column(
         "When its time limit had passed; NULL: it has not"

@@ -4,10 +4,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Identity
+from sqlalchemy import BigInteger
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, EnumText, column, now_column, one_of
+from medlive.db.tables.base import (
+    Base,
+    checks,
+    column,
+    key_column,
+    now_column,
+    number_column,
+)
 
 
 class WorkerState(StrEnum):
@@ -25,15 +32,10 @@ class WorkerRow(Base):
     """Worker processes; one that ends in order removes its row, a killed one is no longer heard of."""
 
     __tablename__ = "workers"
-    __table_args__ = (
-        one_of("state", WorkerState),
-        CheckConstraint(
-            "(state = 'waiting') = (reason IS NOT NULL)", name="waiting_has_a_reason"
-        ),
+    __table_args__ = checks(
+        waiting_has_a_reason="(state = 'waiting') = (reason IS NOT NULL)"
     )
-    id: Mapped[int] = column(
-        "The worker's number", Identity(always=True), primary_key=True
-    )
+    id: Mapped[int] = number_column("The worker's number")
     host: Mapped[str] = column("The name of its machine")
     pid: Mapped[int] = column("Its process there")
     queues: Mapped[list[Any]] = column("The queues that it serves")
@@ -42,9 +44,7 @@ class WorkerRow(Base):
     heard_at: Mapped[datetime] = now_column(
         "Its last sign of life, by the database's clock"
     )
-    state: Mapped[WorkerState] = column(
-        "working, waiting or stopping", EnumText(WorkerState)
-    )
+    state: Mapped[WorkerState] = column("working, waiting or stopping")
     reason: Mapped[str | None] = column("Why it waits; NULL: it does not")
     since: Mapped[datetime] = now_column(
         "Since when it is in this state for this reason"
@@ -55,9 +55,7 @@ class JobFailureRow(Base):
     """Why jobs failed, which the job queue itself does not keep."""
 
     __tablename__ = "job_failures"
-    job_id: Mapped[int] = column(
-        "The job", BigInteger, primary_key=True, autoincrement=False
-    )
+    job_id: Mapped[int] = key_column("The job", BigInteger, autoincrement=False)
     queue: Mapped[str] = column("Its queue")
     reason: Mapped[str] = column("What went wrong, in one line without secrets")
     failed_at: Mapped[datetime] = now_column("When")

@@ -5,7 +5,7 @@ snapshot holds stays, and with it empty rows of the decision and the revision th
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any, Final
@@ -176,12 +176,8 @@ async def lift_takedown(
     statement = update(row).where(
         row.source == source, row.thread_id == thread_id, row.lifted_at.is_(None)
     )
-    if (
-        await session.scalar(
-            statement.values(lifted_at=func.now()).returning(row.source)
-        )
-        is None
-    ):
+    lifted = statement.values(lifted_at=func.now()).returning(row.source)
+    if await session.scalar(lifted) is None:
         raise CheckFailed(f"{source}/{thread_id} is not taken down")
     await record(
         session, Act.LIFT_TAKEDOWN, f"thread:{source}/{thread_id}", reason, by=by
@@ -239,11 +235,9 @@ class Traces:
 async def traces_of(session: AsyncSession, source: str, thread_id: str) -> Traces:
     """The addresses and titles that a thread has had here; both empty when nothing is known of it."""
     named = {"source": source, "thread_id": to_stored(thread_id)}
-    urls = frozenset(url for url in await session.scalars(_URLS, named) if url)
-    return Traces(
-        urls,
-        frozenset(title for title in await session.scalars(_TITLES, named) if title),
-    )
+    urls = frozenset(await session.scalars(_URLS, named))
+    titles = frozenset(await session.scalars(_TITLES, named))
+    return Traces(urls - {""}, titles - {""})
 
 
 async def frozen_with(
@@ -287,7 +281,8 @@ async def erase_thread(
     # Whoever stores a decision about a revision has locked it.
     await session.execute(text(f"{_REVISIONS} FOR UPDATE"), {"pk": pk})
     # First no worker can take it up any more, then none has it.
-    counts: Counter[str] = Counter(jobs=await _rows(session, _JOBS, {"pk": pk}))
+    counts: Counter[str] = Counter()
+    await _erase(session, counts, {"jobs": _JOBS}, pk=pk)
     if await session.scalar(_UNDER_WAY, {"pk": pk, "alive_s": alive_s}):
         raise CheckFailed(
             f"{source}/{thread_id} is being curated at this moment",
@@ -314,27 +309,21 @@ async def erase_thread(
         list(await session.scalars(text(_CASES), {"pk": pk})),
     )
     if pk is not None:
-        for table, sql in _ERASURES.items():
-            counts[table] += await _rows(session, sql.format(table), {"pk": pk})
-        counts["replies"] += await _rows(
-            session, _ERASE_REPLIES, {"digests": sorted(digests)}
-        )
+        await _erase(session, counts, _ERASURES, pk=pk)
+        erase_replies = {"replies": _ERASE_REPLIES}
+        await _erase(session, counts, erase_replies, digests=sorted(digests))
         counts["replies_shared"] += len(digests) - counts["replies"]
     quoted = {
         "quoted_id": dump_json(to_stored(thread_id)),
         "quoted_source": dump_json(source),
     }
-    for table, sql in _BY_NAME.items():
-        counts[table] += await _rows(session, sql, {**named, **quoted})
-    counts["pages_showing_it"] += await _rows(session, _FORGET_PLACES, {"ids": ids})
+    await _erase(session, counts, _BY_NAME, **named, **quoted)
+    await _erase(session, counts, {"pages_showing_it": _FORGET_PLACES}, ids=ids)
     for url in sorted(traces.urls):
-        for table, mention in _MENTIONS.items():
-            counts[table] += await _rows(
-                session, mention, {"url": url, "withheld": _WITHHELD}
-            )
+        await _erase(session, counts, _MENTIONS, url=url, withheld=_WITHHELD)
     await mark_unswept(session, archives)
     counts["archives"] += len(archives)
-    counts = Counter({name: n for name, n in sorted(counts.items()) if n})
+    counts = Counter(dict(sorted((+counts).items())))
     row = await session.get_one(
         TakedownRow, (source, thread_id), populate_existing=True
     )
@@ -351,9 +340,16 @@ async def erase_thread(
     return counts
 
 
-async def _rows(session: AsyncSession, sql: str, values: dict[str, Any]) -> int:
-    found: int = (await session.execute(text(sql), values)).rowcount  # type: ignore[attr-defined]
-    return found
+async def _erase(
+    session: AsyncSession,
+    counts: Counter[str],
+    statements: Mapping[str, str],
+    **values: Any,
+) -> None:
+    """Run each statement, and add its rows to the counts."""
+    for name, sql in statements.items():
+        found = await session.execute(text(sql.format(name)), values)
+        counts[name] += found.rowcount  # type: ignore[attr-defined]
 
 
 async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[str]:

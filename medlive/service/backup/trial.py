@@ -25,9 +25,9 @@ from medlive.db.backups import (
     server_version,
 )
 from medlive.db.harvest.archives import list_archives
-from medlive.db.release.snapshots import SnapshotInfo, list_snapshots
+from medlive.db.release.snapshots import list_snapshots
 from medlive.db.session import Database, advisory_lock
-from medlive.db.tables.release import SnapshotState
+from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
@@ -164,7 +164,7 @@ def _differences(
     checked: Checked,
     rows: Mapping[str, int],
     archives: Mapping[str, int],
-    snapshots: Sequence[SnapshotInfo],
+    snapshots: Sequence[SnapshotRow],
 ) -> list[str]:
     """Return what differs between the restored rows and the backup's own record and files."""
     about, wrong = checked.about, list[str]()

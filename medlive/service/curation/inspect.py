@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from medlive.db.curation.cases import (
     case_of_thread,
     criteria_of,
-    find_status,
+    find_case,
 )
 from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
@@ -15,6 +15,7 @@ from medlive.db.curation.parking import find_parked
 from medlive.db.curation.proofs import load_proof
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
+from medlive.db.mapping import as_dict
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow
@@ -60,7 +61,7 @@ async def inspect_case(
     window: Window | None = None,
 ) -> dict[str, Any]:
     """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
-    await find_status(session, case_id)
+    await find_case(session, case_id)
     thread = await thread_of_case(session, case_id)
     return await inspect_thread(session, *thread, decision=decision, window=window)
 
@@ -102,7 +103,7 @@ async def inspect_thread(
         "pages": [asdict(page) for page in pages],
         "identifiers": await count_identifiers(session, revision),
     }
-    overruled = [asdict(o) for o in await overrules_of(session, revision)]
+    overruled = [as_dict(o) for o in await overrules_of(session, revision)]
     decisions = await list_curations(session, revision)
     decided = next((d for d in decisions if decision in (None, d.id)), None)
     if decided is None and decision is not None:
@@ -227,5 +228,5 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "criteria": [
             asdict(c) for c in await criteria_of(session, case.case_id, case.revision)
         ],
-        "reviews": [asdict(r) for r in await reviews_of(session, case.case_id)],
+        "reviews": [as_dict(r) for r in await reviews_of(session, case.case_id)],
     }

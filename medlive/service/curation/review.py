@@ -30,9 +30,6 @@ from medlive.db.curation.curations import (
 )
 from medlive.db.curation.funnel import filter_reason_of
 from medlive.db.curation.reviews import (
-    Dispute,
-    Overrule,
-    Review,
     add_overrule,
     add_review,
     close_dispute,
@@ -41,8 +38,9 @@ from medlive.db.curation.reviews import (
 )
 from medlive.db.release.withdrawals import text_digest, withdrawn_criteria
 from medlive.db.session import Database, Session
+from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
-from medlive.db.tables.release import CaseStatus, ReviewAction
+from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
 from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
@@ -229,7 +227,7 @@ async def decide_case(
     *,
     of: int | None = None,
     by: str | None = None,
-) -> Review:
+) -> ReviewRow:
     """Approve a held or rejected case for the next freeze, or reject a held or ready one until it changes.
 
     Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
@@ -355,7 +353,7 @@ async def edit_case(
     of: int | None = None,
     by: str | None = None,
     act: Act = Act.EDIT,
-) -> Review:
+) -> ReviewRow:
     """Give a case a new revision with a person's wording; a held one stays held until it is approved.
 
     A rejected case waits again, a ready one is in the next freeze as edited. Raises UsageError when nothing is
@@ -416,7 +414,7 @@ async def overrule_rejection(
     reason: str,
     *,
     by: str | None = None,
-) -> Overrule:
+) -> OverruleRow:
     """Let a rejected or parked thread go on from there, and queue it; what follows may reject it again.
 
     Raises UsageError for an unknown thread, and CheckFailed for one that is not rejected, that waits already, or
@@ -565,7 +563,7 @@ async def thread_of_case(database: Database, case_id: str) -> tuple[str, str]:
 
 async def redact_case(
     database: Database, case_id: str, words: str, reason: str, *, by: str | None = None
-) -> Review:
+) -> ReviewRow:
     """Replace words by "[redacted]" in every text of a case; otherwise as `edit_case`.
 
     Frozen snapshots keep them: withdraw the case for privacy as well where one holds it.
@@ -607,7 +605,7 @@ async def dispute_case(
     *,
     criterion_id: str | None = None,
     by: str | None = None,
-) -> Dispute:
+) -> DisputeRow:
     """Dispute a case or a criterion (`c3` or `<case id>-c3`), which keeps it out of snapshots until resolved.
 
     The reason is not published. Raises UsageError for an unknown id, or a reason that is empty or longer than
@@ -626,7 +624,7 @@ async def dispute_case(
 
 async def resolve_dispute(
     database: Database, number: int, resolution: str, *, by: str | None = None
-) -> Dispute:
+) -> DisputeRow:
     """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
     resolution, by = (
         _text(resolution, "a dispute", "a resolution"),

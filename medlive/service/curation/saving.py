@@ -5,7 +5,6 @@ from datetime import UTC
 
 from medlive.db.curation.cases import (
     CaseContent,
-    CaseStanding,
     LockedCase,
     SavedCase,
     add_revision,
@@ -51,9 +50,8 @@ async def save_case(
     """
     content = replace(content, posted_at=content.posted_at.astimezone(UTC))
     status = CaseStatus.READY if held is None else CaseStatus.HELD
-    wanted = CaseStanding(status, held)
-    case = await lock_thread_case(session, thread_pk, key, wanted)
-    if case.standing != wanted:
+    case = await lock_thread_case(session, thread_pk, key, status, held)
+    if (case.status, case.reason) != (status, held):
         await set_status(session, case.case_id, status, held)
     withdrawn = await withdrawn_criteria(session, case.case_id)
     kept = without_criteria(content.rubric, withdrawn)
@@ -84,13 +82,13 @@ async def _respect_people(
     session: Session, case: LockedCase, saved: SavedCase, held: str | None
 ) -> None:
     """Let what people decided about the case stand, or ask them again where its content changed."""
-    case_id, before = case.case_id, case.standing
+    case_id = case.case_id
     review = await find_review(session, case_id, saved.revision, _VERDICTS)
     if review is not None:
         await apply_review(session, case_id, review.action, review.reason)
         return
-    if before.status is CaseStatus.REJECTED and held is None:
-        reason = f"{before.reason}; its content has changed since"
+    if case.status is CaseStatus.REJECTED and held is None:
+        reason = f"{case.reason}; its content has changed since"
         await set_status(session, case_id, CaseStatus.HELD, reason)
         return
     if saved.status != "revised":

@@ -7,7 +7,7 @@ from typing import Literal
 from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database, Session
-from medlive.db.tables.release import SnapshotState
+from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
@@ -17,7 +17,7 @@ from medlive.snapshot.model import FORMAT_VERSION
 
 def build_folder(
     database: Database,
-    info: snapshots.SnapshotInfo,
+    info: SnapshotRow,
     fixed: snapshots.FixedMeta,
     out_root: Path,
     sign: Sign | None,
@@ -49,7 +49,7 @@ def build_folder(
         )
 
 
-def is_complete(folder: Path, info: snapshots.SnapshotInfo) -> bool:
+def is_complete(folder: Path, info: SnapshotRow) -> bool:
     """Whether a frozen snapshot's folder has its SHA256SUMS and every file listed there, unread."""
     try:
         sums = (folder / SUMS).read_bytes()

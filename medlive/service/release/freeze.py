@@ -40,7 +40,7 @@ from medlive.db.release.weeks import WeekStanding, settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
-from medlive.db.tables.release import SnapshotState
+from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.db.threads.takedowns import no_takedown
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
@@ -189,7 +189,7 @@ class _Freeze:
     def folder(self) -> Path:
         return snapshots_path(self.settings) / folder_name(self.version)
 
-    async def restore(self, info: snapshots.SnapshotInfo) -> bool:
+    async def restore(self, info: SnapshotRow) -> bool:
         """Rebuild the folder of a frozen week if it is not complete; whether it was not."""
         if await asyncio.to_thread(is_complete, self.folder, info):
             return False
@@ -350,7 +350,7 @@ class _Freeze:
         ]
         await add_members(session, self.version, due=due, held_out=held_out)
 
-    async def build(self) -> snapshots.SnapshotInfo:
+    async def build(self) -> SnapshotRow:
         """Build the folder of the selected cases, and freeze it."""
         version, key = self.version, self.key
         async with self.database.begin() as session:
@@ -392,7 +392,7 @@ class _Freeze:
 
     async def result(
         self,
-        info: snapshots.SnapshotInfo,
+        info: SnapshotRow,
         *,
         already: bool = False,
         built_again: bool = False,
@@ -405,7 +405,7 @@ class _Freeze:
             version=self.version,
             path=self.folder,
             publishable=bool(info.publishable),
-            why_not=info.why_not or (),
+            why_not=tuple(info.why_not or ()),
             kept_out=tuple(kept_out),
             key_id=fixed.signing.key_id if fixed.signing else None,
             already=already,
@@ -440,7 +440,7 @@ def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[Hel
         ]
 
 
-def _remove_unfrozen(settings: Settings, info: snapshots.SnapshotInfo) -> None:
+def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
     """Remove the folder of an unfinished freeze, if it exists.
 
     Raises CheckFailed for a folder that another freeze made: it may have been published.

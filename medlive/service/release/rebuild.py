@@ -10,7 +10,7 @@ from typing import Final
 from medlive.config import Settings
 from medlive.db.release import snapshots
 from medlive.db.session import Database
-from medlive.db.tables.release import SnapshotState
+from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.paths import snapshots_path
 from medlive.service.release.folder import build_folder
@@ -99,7 +99,7 @@ async def rebuild(
 
 
 async def restore_folder(
-    database: Database, settings: Settings, info: snapshots.SnapshotInfo
+    database: Database, settings: Settings, info: SnapshotRow
 ) -> None:
     """Rebuild the missing or incomplete folder of a frozen snapshot in its place.
 
@@ -138,7 +138,7 @@ async def restore_folder(
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _stored_signature(info: snapshots.SnapshotInfo) -> Sign | None:
+def _stored_signature(info: SnapshotRow) -> Sign | None:
     """A signer that returns the stored signature."""
     signature = info.signature
     return None if signature is None else lambda _data, _comment: signature

@@ -4,8 +4,9 @@ import asyncio
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.release.snapshots import SnapshotInfo, find_snapshot, load_fixed
+from medlive.db.release.snapshots import find_snapshot, load_fixed
 from medlive.db.session import Database
+from medlive.db.tables.release import SnapshotRow
 from medlive.errors import BadInput
 from medlive.service.paths import snapshot_folder
 from medlive.service.release.publish import publish_snapshot
@@ -69,7 +70,7 @@ async def announce_week(
         }
 
 
-async def _load_frozen(database: Database, week: str) -> SnapshotInfo:
+async def _load_frozen(database: Database, week: str) -> SnapshotRow:
     async with database.begin() as session:
         info = await find_snapshot(session, week)
     if info is None or info.frozen_at is None:

@@ -12,9 +12,9 @@ from medlive.db.audit import health
 from medlive.db.curation.circuits import open_circuits
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
-from medlive.db.session import Database
+from medlive.db.session import Database, read_clock
 from medlive.db.waits import find_lost
-from medlive.db.workers import list_workers
+from medlive.db.workers import waiting_workers
 from medlive.llm.circuit import circuit_key, circuit_name
 from medlive.service.schedule.clocks import clock_problem
 from medlive.service.schedule.steps import WEEK, read_states
@@ -32,7 +32,7 @@ async def read_facts(
     Raises ConfigError and DatabaseUnavailable.
     """
     async with database.begin() as session:
-        moment = await health.database_clock(session)
+        moment = await read_clock(session)
         clock_off = clock_problem(own_clock.now(), moment)
         directory = await health.data_directory(session)
     steps = await read_states(database, settings, clock())
@@ -46,11 +46,7 @@ async def read_facts(
             steps=steps,
             workers=await health.workers_by_queue(session),
             queues=await health.queue_health(session),
-            waiting_workers=[
-                worker
-                for worker in await list_workers(session)
-                if worker.alive and worker.reason
-            ],
+            waiting_workers=await waiting_workers(session),
             lost_threads=len(await find_lost(session)),
             decisions=await health.latest_decisions(session),
             decided=await health.count_decided(session, moment - WEEK),

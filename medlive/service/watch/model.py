@@ -9,9 +9,8 @@ from medlive.config import Settings
 from medlive.db.audit.health import FailedJobs, FailedThread, MissingRight, QueueHealth
 from medlive.db.harvest.harvests import SourceInfo
 from medlive.db.runs import History
-from medlive.db.tables.watch import Severity
-from medlive.db.watch import Message, Observation
-from medlive.db.workers import WorkerInfo
+from medlive.db.tables.watch import ObservationRow, OutboxRow, Severity
+from medlive.db.tables.work import WorkerRow
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import StepState
 
@@ -54,7 +53,7 @@ class Facts:
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
     queues: Sequence[QueueHealth]
-    waiting_workers: Sequence[WorkerInfo]  # That are heard of and take no jobs
+    waiting_workers: Sequence[WorkerRow]  # That are heard of and take no jobs
     lost_threads: int  # Threads that nothing will take up
     decisions: Sequence[datetime]  # When the latest attempts ended, newest first
     decided: int  # Threads that engines decided within a week
@@ -63,9 +62,9 @@ class Facts:
     sources: Sequence[SourceInfo]
     circuits: Sequence[Opening]
     week: Mapping[str, Any]  # Of `read_week`
-    undelivered: Sequence[Message]
+    undelivered: Sequence[OutboxRow]
     missing_rights: Sequence[MissingRight]
-    observations: Mapping[str, Observation]
+    observations: Mapping[str, ObservationRow]
     # That this machine's clock and the database's do not agree
     clock_problem: str | None
     # How far the newest frozen week was; None: whole, or there is none

@@ -7,6 +7,7 @@ from typing import Any, Final
 from medlive.config import NotifySection
 from medlive.db import watch
 from medlive.db.session import Database, Session
+from medlive.db.tables.watch import OutboxRow
 from medlive.errors import ServiceUnavailable
 from medlive.service.notify import Event, places, send
 
@@ -55,7 +56,7 @@ async def deliver(database: Database, section: NotifySection) -> int:
     return delivered
 
 
-async def _try(section: NotifySection, message: watch.Message) -> str | None:
+async def _try(section: NotifySection, message: OutboxRow) -> str | None:
     """Send one message; why it was not delivered, or None."""
     try:
         await send(section, message.place, message.message)

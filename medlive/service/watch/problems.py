@@ -8,7 +8,7 @@ from typing import Final
 from medlive.config import Settings
 from medlive.db import watch
 from medlive.db.session import Database
-from medlive.db.watch import OpenProblem
+from medlive.db.tables.watch import OpenProblemRow
 from medlive.service.watch.checks import CHECKS, find_problems
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.model import Facts, Problem
@@ -63,7 +63,7 @@ def as_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
     return rows
 
 
-def _from_stored(problem: OpenProblem) -> Problem:
+def _from_stored(problem: OpenProblemRow) -> Problem:
     return Problem(
         code=problem.code,
         subject=problem.subject,

@@ -9,10 +9,8 @@ from typing import Final
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db import watch
-from medlive.db.audit.health import database_clock
-from medlive.db.session import Database, Session
-from medlive.db.tables.watch import Severity
-from medlive.db.watch import OpenProblem
+from medlive.db.session import Database, Session, read_clock
+from medlive.db.tables.watch import OpenProblemRow, Severity
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.service.notify import Event, beat
 from medlive.service.watch.certificates import certificate_hosts, look_at_certificates
@@ -93,7 +91,7 @@ async def _store(
     ended = await watch.end_unseen(
         session, {problem.key for problem in problems}, ENDS_AFTER
     )
-    moment = await database_clock(session)
+    moment = await read_clock(session)
     for stored in await watch.list_open(session):
         if stored.send_at <= moment and not stored.is_acknowledged(moment):
             event: Event = "problem_again" if stored.sent else "problem"
@@ -116,7 +114,7 @@ async def _store(
             _log.info("ended: %s: %s", gone.code, gone.text)
 
 
-def _text(problem: OpenProblem) -> str:
+def _text(problem: OpenProblemRow) -> str:
     return (
         f"{problem.text}\nWhat to do: {problem.next_step}\n"
         f"Since {problem.began_at:%Y-%m-%d %H:%M} UTC. No more messages: medlive status ack {problem.code}"
@@ -126,7 +124,7 @@ def _text(problem: OpenProblem) -> str:
 async def _look_closer(database: Database, settings: Settings) -> None:
     """What takes longer: certificates once a day, evidence when its files changed, or a day later."""
     async with database.begin() as session:
-        noted, moment = await watch.observations(session), await database_clock(session)
+        noted, moment = await watch.observations(session), await read_clock(session)
     hosts, known = certificate_hosts(settings), noted.get(CERTIFICATES)
     if (hosts or known) and (
         known is None or moment - known.at > _DAILY or sorted(known.value) != hosts

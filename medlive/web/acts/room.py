@@ -9,14 +9,14 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
 from medlive.db.accounts import Account
-from medlive.db.audit_log import LogEntry, list_entries
+from medlive.db.audit_log import list_entries
 from medlive.db.curation.cases import (
     StoredCase,
-    find_status,
+    find_case,
     latest_case,
-    status_reason,
 )
 from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import (
     SPECIALTIES,
@@ -76,7 +76,7 @@ class CasePage(Page):
     values: Mapping[str, object]
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
-    entries: tuple[LogEntry, ...]
+    entries: tuple[AuditLogRow, ...]
     choices: Choices = Choices()
     reason: str = ""
     error: str | None = None
@@ -87,7 +87,7 @@ class LogPage(Page):
     """What people did, the latest first."""
 
     template = "acts/log.html"
-    entries: tuple[LogEntry, ...]
+    entries: tuple[AuditLogRow, ...]
     # Before which number the next page begins; None: this is the last one
     older: int | None
     newest: bool  # Whether it is the first page
@@ -206,23 +206,22 @@ async def _case_page(
 ) -> Response:
     async with site.database.begin() as session:
         try:
-            status = await find_status(session, case_id)
+            row = await find_case(session, case_id)
         except UsageError as unknown:
             raise HTTPException(404, _sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         if case is None:
             raise HTTPException(404)
         log = await list_entries(session, subject=f"case:{case_id}")
-        why = await status_reason(session, case_id)
     page = CasePage(
         case_id,
-        status.value,
-        why,
+        row.status.value,
+        row.status_reason,
         case.revision,
         case.language,
         values or _values_of(case),
         criteria or _rows_of(case),
-        _actions(account, case_id, status.value, case),
+        _actions(account, case_id, row.status.value, case),
         tuple(log),
         reason=reason,
         error=None if error is None else _sentence(error),

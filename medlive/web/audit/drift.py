@@ -10,7 +10,7 @@ from typing import Final
 
 from medlive.clock import iso_week
 from medlive.db.audit.listing import week_bounds
-from medlive.db.audit.standing import Decided
+from medlive.db.audit.standing import Standing
 
 LEAST_WEEKS: Final = 3
 """Weeks before the latest from which their spread is computed."""
@@ -27,7 +27,7 @@ class Drift:
     week: str
     what: str  # An outcome, or the reason of a rejection
     share: float
-    n: int  # Decided threads of the week
+    n: int  # Standing threads of the week
     mean: float  # Of the shares of the weeks before
     low: float  # Where the share of a week is in 95 of 100 cases, if nothing changed
     high: float
@@ -39,7 +39,7 @@ class Drift:
         return not self.low <= self.share <= self.high
 
 
-def find_drift(decided: Iterable[Decided]) -> tuple[list[Drift], str]:
+def find_drift(decided: Iterable[Standing]) -> tuple[list[Drift], str]:
     """The shares of each source's latest week, kept first; without any, the week from which on there are some.
 
     The mean is of at most 8 weeks. The interval is Student's for one further week, and at least as wide as chance

@@ -38,7 +38,7 @@ async def load_overview(
     async with site.database.begin() as session:
         found = await list_standings(session)
         drift, drift_from = find_drift(await list_decided(session))
-        shown = {row.outcome for row in found}
+        shown = {row.what for row in found}
         return OverviewPage(
             tables=tables,
             views=await list_views(session, account.id),
@@ -90,7 +90,7 @@ def _sum(found: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int
     sums: dict[str, dict[str, int]] = {}
     for key, one in found:
         row = sums.setdefault(key, {})
-        row[one.outcome] = row.get(one.outcome, 0) + one.n
+        row[one.what] = row.get(one.what, 0) + one.n
     return sums
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from medlive.db.audit.details import Membership, StoredReply
+from medlive.db.audit.details import Membership
 from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
-from medlive.db.audit_log import LogEntry
 from medlive.db.tables.audit import SavedViewRow
+from medlive.db.tables.decisions import ReplyRow
+from medlive.db.tables.people import AuditLogRow
 from medlive.web.acts.actions import Actions
 from medlive.web.audit.drift import Drift
 from medlive.web.audit.marking import Change, Marked
@@ -98,7 +99,7 @@ class Call:
     """A call of an agent with its reply."""
 
     asked: Mapping[str, object]
-    reply: StoredReply | None
+    reply: ReplyRow | None
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class ThreadPage(Page):
     revisions: Sequence[RevisionStep]  # The newest first
     memberships: Sequence[Membership]
     results: ModelResults
-    entries: Sequence[LogEntry]  # What people did to it
+    entries: Sequence[AuditLogRow]  # What people did to it
     actions: Actions | None  # None: the account may not act
     before: Link | None  # Of the list that led here
     after: Link | None

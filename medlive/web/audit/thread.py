@@ -270,10 +270,13 @@ def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
 def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:
     """What the newer of two revisions changed."""
     names = (*_TEXTS, "theme", "specialty", "difficulty", "dialogue_register")
-    texts = {name: (str(getattr(old, name)), str(getattr(new, name))) for name in names}
+    texts = {
+        name: (str(getattr(old.row, name)), str(getattr(new.row, name)))
+        for name in names
+    }
     return RevisionStep(
-        new.revision,
-        new.created_at,
+        new.row.revision,
+        new.row.created_at,
         {name: compare(*pair) for name, pair in texts.items() if pair[0] != pair[1]},
         _changed_criteria(old, new),
     )

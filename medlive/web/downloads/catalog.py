@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from medlive.db.release.snapshots import SnapshotInfo, list_snapshots
+from medlive.db.release.snapshots import list_snapshots
 from medlive.db.release.withdrawals import must_not_be_given_out
-from medlive.db.tables.release import SnapshotState
+from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.integrity.folder import SUMS
@@ -29,7 +29,7 @@ _WITH_ROWS: Final = ("data/", "livemedbench.json")
 class ShownSnapshot:
     """A snapshot that the site shows."""
 
-    info: SnapshotInfo
+    info: SnapshotRow
     release: Release
     folder: Path
     # Whether it shows a case that was taken down or identifies a person
@@ -87,7 +87,7 @@ async def load_catalog(site: Site) -> Catalog:
 
 
 def _shown_snapshots(
-    root: Path, infos: list[SnapshotInfo], withdrawn: frozenset[str]
+    root: Path, infos: list[SnapshotRow], withdrawn: frozenset[str]
 ) -> Catalog:
     snapshots = []
     for info in infos:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from medlive.db.runs import Evaluation
+from medlive.db.tables.release import EvaluationRunRow
 from medlive.snapshot.diff import SnapshotDiff
 from medlive.snapshot.errata import Erratum
 from medlive.web.downloads.catalog import ShownSnapshot
@@ -36,7 +36,7 @@ class SnapshotPage(Page):
     parent: str | None  # The parent, where the site shows it
     downloads: Mapping[str, int]
     errata: Sequence[Erratum]
-    evaluations: Sequence[Evaluation]
+    evaluations: Sequence[EvaluationRunRow]
     has_report: bool
     # While people check a grader's verdicts on its cases without seeing them
     report_withheld: bool

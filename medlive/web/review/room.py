@@ -13,12 +13,13 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.bounds import HELD_SHOWN
 from medlive.db import studies
 from medlive.db.accounts import Account
-from medlive.db.curation.reviews import Dispute, HeldCase, list_disputes, list_held
+from medlive.db.curation.reviews import HeldCase, list_disputes, list_held
 from medlive.db.harvest.harvests import SourceInfo, list_sources
-from medlive.db.runs import Evaluation, list_evaluations
+from medlive.db.runs import list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
+from medlive.db.tables.release import DisputeRow, EvaluationRunRow
 from medlive.errors import MedliveError, UsageError
 from medlive.web.accounts.access import require
 from medlive.web.pages import Page, local_path, render
@@ -64,11 +65,13 @@ class DeskPage(Page):
     shown: tuple[Study, ...]
     held: tuple[HeldCase, ...]  # Those that wait longest
     more_held: bool  # Whether there are others
-    disputes: tuple[Dispute, ...]
+    disputes: tuple[DisputeRow, ...]
     quarantined: tuple[SourceInfo, ...]
     user: Account
     is_admin: bool
-    runs: tuple[Evaluation, ...]  # Whose grader may be checked; none but for admins
+    runs: tuple[
+        EvaluationRunRow, ...
+    ]  # Whose grader may be checked; none but for admins
     kinds: tuple[str, ...] = tuple(StudyKind)
     strata: tuple[str, ...] = tuple(Stratum)
 

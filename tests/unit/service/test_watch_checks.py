@@ -44,7 +44,17 @@ def test_another_status_or_another_reason_is_another_group() -> None:
     ]
     failures = []
     for number, (reason, detail) in enumerate(causes):
-        failures.append(FailedThread("screener", reason, detail, "sdn", str(number)))
+        failure = FailedThread(
+            revision_pk=number,
+            source="sdn",
+            thread_id=str(number),
+            stage="screener",
+            reason=reason,
+            detail=detail,
+            attempt=1,
+            finished_at=NOW,
+        )
+        failures.append(failure)
     groups = group_failures(failures)
     assert [(group.threads, group.reason, group.example) for group in groups] == [
         (2, "endpoint_unavailable", "sdn/0"),

@@ -2,15 +2,15 @@
 
 import pytest
 
-from medlive.db.audit.standing import Decided
+from medlive.db.audit.standing import Standing
 from medlive.web.audit.drift import find_drift
 
 
-def weeks(*kept: int, of: int = 100) -> list[Decided]:
+def weeks(*kept: int, of: int = 100) -> list[Standing]:
     """Weeks from 2026.W50 on, each with so many of `of` threads kept and the others without an answer."""
     names = ["2026.W50", "2026.W51", "2026.W52", "2026.W53", "2027.W01", "2027.W02"]
     return [
-        Decided(week, "sdn", what, n)
+        Standing(week, "sdn", what, n)
         for week, good in zip(names, kept, strict=False)
         for what, n in (("kept", good), ("no_advice", of - good))
         if n
@@ -44,7 +44,7 @@ def test_a_week_is_compared_with_the_weeks_before() -> None:
 
 def test_what_is_new_or_gone_is_there() -> None:
     found, _ = find_drift(
-        [*weeks(100, 100, 100, 100), Decided("2026.W53", "sdn", "held", 100)]
+        [*weeks(100, 100, 100, 100), Standing("2026.W53", "sdn", "held", 100)]
     )
     assert [(d.what, d.share, d.mean, d.unusual) for d in found] == [
         ("kept", 0.5, 1.0, True),
@@ -57,6 +57,6 @@ def test_what_is_new_or_gone_is_there() -> None:
     [(weeks(5), "2026.W53"), (weeks(5, 5, 5), "2026.W53"), ([], "")],
 )
 def test_with_few_weeks_it_says_from_when_there_is_some(
-    decided: list[Decided], since: str
+    decided: list[Standing], since: str
 ) -> None:
     assert find_drift(decided) == ([], since)
