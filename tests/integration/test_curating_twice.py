@@ -31,8 +31,8 @@ from medlive.service.curation.curate import (
     curate_revision,
     curation_work,
 )
-from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
+from medlive.service.work.jobs import defer_revisions, open_app
 from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
 
 RUBRIC: dict[str, Any] = {

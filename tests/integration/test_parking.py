@@ -35,8 +35,8 @@ from medlive.service.curation.curate import (
 )
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.review import decide_case
-from medlive.service.jobs import open_app
 from medlive.service.wiring import Pipeline
+from medlive.service.work.jobs import open_app
 from medlive.web.site import Site
 from tests.integration.test_curating_twice import Indexed
 from tests.support.instance import Instance

@@ -23,8 +23,8 @@ from medlive.llm.engine import EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import curate_queued, curate_revision, queue_again
-from medlive.service.jobs import open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
+from medlive.service.work.jobs import open_app
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.scripted import (
     KIND,

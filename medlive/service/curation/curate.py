@@ -50,13 +50,13 @@ from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
-from medlive.service.jobs import CURATE as CURATE_JOB
-from medlive.service.jobs import defer_revisions, open_app, run_until_drained
-from medlive.service.readiness import find_obstacle
 from medlive.service.release.freeze import check_ready
-from medlive.service.taken import RetryLater
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters
+from medlive.service.work.jobs import CURATE as CURATE_JOB
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.readiness import find_obstacle
+from medlive.service.work.taken import RetryLater
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _log = logging.getLogger(__name__)

@@ -62,13 +62,13 @@ from medlive.rubric.model import (
 from medlive.rubric.write import lint_case
 from medlive.service.curation.complete import complete_case
 from medlive.service.curation.curate import save_decision
-from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.release.withdraw import (
     check_person_name,
     find_criterion,
     load_latest_case,
 )
 from medlive.service.wiring import Pipeline
+from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _MOST_TEXT = 2_000

@@ -7,7 +7,7 @@ import pytest
 
 from medlive.config import RubricSection, Settings
 from medlive.demo.loop import LiveEndpoint, demo_settings
-from medlive.service.doctor import Health, examine_proof
+from medlive.service.watch.doctor import Health, examine_proof
 from medlive.service.wiring import find_dependent_judges, proof_roles
 from medlive.snapshot.manifest import EngineUse, warnings_of
 from tests.support.snapshots import PROVENANCE

@@ -25,11 +25,11 @@ from medlive.errors import (
     EvidenceUnavailable,
     MedliveError,
 )
-from medlive.service.jobs import HEARTBEAT_S
-from medlive.service.lost_threads import queue_lost
-from medlive.service.taken import TakenJobs
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline
+from medlive.service.work.jobs import HEARTBEAT_S
+from medlive.service.work.lost_threads import queue_lost
+from medlive.service.work.taken import TakenJobs
 
 SWEEP_S: Final = 60.0
 """How often threads are looked for that wait for nothing."""

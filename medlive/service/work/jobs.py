@@ -46,8 +46,8 @@ from medlive.db.session import (
     translate,
 )
 from medlive.errors import DatabaseUnavailable
-from medlive.service.readiness import Readiness
-from medlive.service.taken import (
+from medlive.service.work.readiness import Readiness
+from medlive.service.work.taken import (
     CLAIMS,
     QUEUE_UNAVAILABLE,
     TAKEN,
@@ -57,7 +57,7 @@ from medlive.service.taken import (
     queue_errors,
     run_job,
 )
-from medlive.service.tasks import end_tasks, note_end
+from medlive.service.work.tasks import end_tasks, note_end
 
 CURATE = "medlive:curate_revision"
 STEP = "medlive:step"

@@ -28,9 +28,9 @@ from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
-from medlive.service.notify import places, send
 from medlive.service.paths import index_path
 from medlive.service.schedule.clocks import clock_problem
+from medlive.service.watch.notify import places, send
 from medlive.service.wiring import (
     find_dependent_judges,
     open_endpoint,
