@@ -47,27 +47,6 @@ from medlive.rubric.model import (
 from medlive.rubric.review import ask_review, weigh
 
 MOST_POINTS: Final = 4
-RubricRole = Literal["screener", "validator", "controller", "rubric", "reader"]
-
-
-@dataclass(frozen=True, slots=True)
-class RubricSettings:
-    """How a rubric is made complete."""
-
-    complete: bool = True
-    completer: RubricRole = "reader"  # Names what the advice lacks
-    second: RubricRole = "rubric"  # Is asked the same without seeing the first's list
-
-    def as_json(self) -> dict[str, Any]:
-        """The settings as part of a pipeline's digest."""
-        return {
-            "complete": self.complete,
-            "completer": self.completer,
-            "second": self.second,
-        }
-
-
-DEFAULTS: Final = RubricSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Curation, Side
-from medlive.rubric.completion import Library, RubricSettings, Voices, complete_rubric
+from medlive.rubric.completion import Library, Voices, complete_rubric
 from medlive.rubric.defend import cited_passages
 from medlive.rubric.lint import Finding
 from medlive.rubric.model import Rubric
@@ -28,7 +28,6 @@ async def make_rubric(
     agents: Mapping[str, Agent],
     *,
     library: Library | None,
-    settings: RubricSettings,
     grade: GradeProbe | None,
 ) -> MadeRubric:
     """Write, complete and prove the rubric of a case.
@@ -36,10 +35,8 @@ async def make_rubric(
     Args:
         curation: What the chain made of the thread.
         text: The case's texts.
-        agents: By role: "rubric" and "reader", the completing roles of `settings` and "validator" with a library,
-            "prober" and "grader" with `grade`.
+        agents: By role: "rubric" and "reader", "validator" with a library, "prober" and "grader" with `grade`.
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        settings: Whether and by whom it is completed.
         grade: Grades the proof's answers; None makes no proof.
 
     Raises:
@@ -48,12 +45,8 @@ async def make_rubric(
     advice = curation.side(Side.ADVICE)
     writer, reader = agents["rubric"], agents["reader"]
     rubric, faults = await write_rubric(text, advice, writer=writer, reviewer=reader)
-    if library is not None and settings.complete:
-        voices = Voices(
-            first=agents[settings.completer],
-            second=agents[settings.second],
-            judge=agents["validator"],
-        )
+    if library is not None:
+        voices = Voices(first=reader, second=writer, judge=agents["validator"])
         rubric = await complete_rubric(text, curation, rubric, voices, library)
     if grade is None:
         return MadeRubric(rubric, faults, None)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
+from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome
 from medlive.db.curation.curations import latest_outcome
@@ -98,16 +99,16 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     """The same pipeline by its digest, whoever answers."""
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
-        database,
-        b"key",
-        2,
-        dict.fromkeys(CURATION_ROLES, respondent),
-        Indexed(),
-        CurationSettings(),
-        PIPELINE,
-        PIPELINE,
-        Budget(),
-        Limiters(),
+        database=database,
+        settings=Settings(),
+        key=b"key",
+        respondents=dict.fromkeys(CURATION_ROLES, respondent),
+        retriever=Indexed(),
+        curation=CurationSettings(),
+        digest=PIPELINE,
+        scanner=PIPELINE,
+        budget=Budget(),
+        endpoints=Limiters(),
     )
 
 

@@ -99,16 +99,16 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
-        database,
-        b"key",
-        2,
-        dict.fromkeys(CURATION_ROLES, respondent),
-        Indexed(),
-        CurationSettings(),
-        PIPELINE,
-        digest_text(name),
-        Budget(),
-        Limiters(),
+        database=database,
+        settings=Settings(),
+        key=b"key",
+        respondents=dict.fromkeys(CURATION_ROLES, respondent),
+        retriever=Indexed(),
+        curation=CurationSettings(),
+        digest=PIPELINE,
+        scanner=digest_text(name),
+        budget=Budget(),
+        endpoints=Limiters(),
     )
 
 

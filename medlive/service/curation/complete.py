@@ -11,7 +11,7 @@ from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, St
 from medlive.curation.second_reader import redact_texts
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
-from medlive.rubric.completion import DEFAULTS, Library, RubricSettings
+from medlive.rubric.completion import Library
 from medlive.rubric.lint import Finding
 from medlive.rubric.make import make_rubric
 from medlive.rubric.model import Rubric
@@ -46,7 +46,6 @@ async def complete_case(
     first_rounds: Mapping[str, int] = MappingProxyType({}),
     *,
     library: Library | None = None,
-    settings: RubricSettings = DEFAULTS,
     grade: GradeProbe | None = None,
 ) -> CompletedCase:
     """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
@@ -57,31 +56,27 @@ async def complete_case(
     Args:
         curation: What the chain made of a thread.
         language: "en" or "zh".
-        respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
+        respondents: Has the roles "rubric" and "reader"; with `library` also "validator", with `grade` "prober" and
+            "grader".
         first_rounds: As for `curate`.
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        settings: Whether and by whom it is completed.
         grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
     assert text is not None
-    recorded = ["rubric", "reader"]
+    roles = ["rubric", "reader"]
+    if library is not None:
+        roles.append("validator")
     if grade is not None:
-        recorded += ["prober", "grader"]
-    roles = list(recorded)
-    if library is not None and settings.complete:
-        roles += [settings.completer, settings.second, "validator"]
+        roles += ["prober", "grader"]
     agents: dict[str, Agent] = {}
+    engines = dict(curation.engines)
     for role in roles:
         first_round = first_rounds.get(role, 0)
         agents[role] = Agent(respondents[role], journal, language, first_round)
-    engines = dict(curation.engines)
-    for role in recorded:
         engines[role] = agents[role].identity.as_json()
     try:
-        made = await make_rubric(
-            curation, text, agents, library=library, settings=settings, grade=grade
-        )
+        made = await make_rubric(curation, text, agents, library=library, grade=grade)
         redacted = await redact_case(text, made.rubric, agents["reader"])
     except AgentFailure as failure:
         failed = _failed(curation, failure)

@@ -266,7 +266,7 @@ async def curate_queued(
         app,
         pipeline.database,
         works,
-        concurrency=pipeline.concurrency,
+        concurrency=pipeline.settings.curation.concurrency,
         on_wait=on_wait,
         grace_s=grace_s,
     )
@@ -334,10 +334,11 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             return None
     with bound(thread=name):
         started, rubric, proof = now(), None, None
+        limit_s = pipeline.settings.curation.thread_timeout_s
         raw = normalised(stored.thread)
         language = thread_language(raw)
         try:
-            async with asyncio.timeout(pipeline.thread_timeout_s), _settling(pipeline):
+            async with asyncio.timeout(limit_s), _settling(pipeline):
                 curation = await curate(
                     deidentified(raw, language),
                     language,
@@ -354,12 +355,11 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                         language,
                         pipeline.respondents,
                         first_rounds,
-                        grade=grade_probe if pipeline.prove else None,
+                        grade=grade_probe if pipeline.proves else None,
                         library=pipeline.library(started.date()),
-                        settings=pipeline.rubric,
                     )
         except TimeoutError:
-            detail = f"not decided within {pipeline.thread_timeout_s:g} s"
+            detail = f"not decided within {limit_s:g} s"
             curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
@@ -449,7 +449,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     """
     done, slots = (
         Counter({"cases": 0, "redacted": 0, "failed": 0}),
-        asyncio.Semaphore(pipeline.concurrency),
+        asyncio.Semaphore(pipeline.settings.curation.concurrency),
     )
     async with pipeline.database.begin() as session:
         waiting = await unscanned_cases(session, pipeline.scanner)

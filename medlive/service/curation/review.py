@@ -305,9 +305,8 @@ async def drop_element(
             curation,
             language,
             pipeline.respondents,
-            grade=grade_probe if pipeline.prove else None,
+            grade=grade_probe if pipeline.proves else None,
             library=pipeline.library(started.date()),
-            settings=pipeline.rubric,
         )
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
