@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from medlive.curation import controller, screener, validator
-from medlive.curation.agent import MAX_ROUNDS, Agent, AgentFailure
+from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine, texts_of
 from medlive.curation.identified import by_id, ids_of
@@ -35,8 +34,6 @@ from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
 _QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
-RERUNS = (Stage.SCREENER, Stage.VALIDATOR, Stage.CONTROLLER)
-"""The stages that can be run again, each with those after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,6 @@ async def curate(
     *,
     run_date: date,
     overruled: Collection[Reason] = (),
-    first_rounds: Mapping[str, int] = MappingProxyType({}),
 ) -> Curation:
     """Curate a thread. Failures of an engine are outcomes, not errors.
 
@@ -84,7 +80,6 @@ async def curate(
         respondents: An engine for each role of ROLES.
         run_date: Evidence published later is not cited.
         overruled: Reasons for which a person does not want the thread rejected: the chain goes on.
-        first_rounds: Role → the first round that it is asked in, where that is not 0 (`asked_afresh`).
     """
     engines = {role: respondents[role].identity.as_json() for role in ROLES}
     state = Curation(
@@ -100,20 +95,8 @@ async def curate(
         state,
         retriever,
         run_date,
-        first_rounds,
     )
     return await chain.finish(chain.run())
-
-
-def asked_afresh(stage: Stage, number: int) -> dict[str, int]:
-    """Role → first round, for the roles of a stage and of the later ones, who are then asked anew.
-
-    What the earlier stages replied is replayed. `number` (from 1) tells each such run from every other.
-    """
-    stages = list(Stage)
-    later = stages[stages.index(stage) :]
-    roles = (*map(str, later), "reader", "prober", "grader")
-    return dict.fromkeys(roles, number * MAX_ROUNDS)
 
 
 async def curate_without_element(
@@ -242,14 +225,12 @@ class _Chain:
     state: Curation
     retriever: Retriever | None = None
     run_date: date | None = None
-    first_rounds: Mapping[str, int] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     control: ElementControl | None = None
     consult: str = ""
 
     def _agent(self, role: str) -> Agent:
-        first = self.first_rounds.get(role, 0)
-        return Agent(self.respondents[role], self.calls, self.language, first)
+        return Agent(self.respondents[role], self.calls, self.language)
 
     async def finish(self, work: Awaitable[Curation]) -> Curation:
         """Await the work; a failure of an agent or a service becomes the outcome, and the calls are added."""

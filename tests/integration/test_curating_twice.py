@@ -100,7 +100,7 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
         database=database,
-        settings=Settings(),
+        settings=Settings(home=Path()),
         key=b"key",
         respondents=dict.fromkeys(CURATION_ROLES, respondent),
         retriever=Indexed(),

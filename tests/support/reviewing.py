@@ -100,7 +100,7 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
         database=database,
-        settings=Settings(),
+        settings=Settings(home=Path()),
         key=b"key",
         respondents=dict.fromkeys(CURATION_ROLES, respondent),
         retriever=Indexed(),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure
@@ -43,7 +42,6 @@ async def complete_case(
     curation: Curation,
     language: str,
     respondents: Mapping[str, Engine],
-    first_rounds: Mapping[str, int] = MappingProxyType({}),
     *,
     library: Library | None = None,
     grade: GradeProbe | None = None,
@@ -58,7 +56,6 @@ async def complete_case(
         language: "en" or "zh".
         respondents: Has the roles "rubric" and "reader"; with `library` also "validator", with `grade` "prober" and
             "grader".
-        first_rounds: As for `curate`.
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
         grade: Grades the proof's answers; None makes no proof.
     """
@@ -72,8 +69,7 @@ async def complete_case(
     agents: dict[str, Agent] = {}
     engines = dict(curation.engines)
     for role in roles:
-        first_round = first_rounds.get(role, 0)
-        agents[role] = Agent(respondents[role], journal, language, first_round)
+        agents[role] = Agent(respondents[role], journal, language)
         engines[role] = agents[role].identity.as_json()
     try:
         made = await make_rubric(curation, text, agents, library=library, grade=grade)

@@ -14,7 +14,7 @@ import procrastinate
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.chain import asked_afresh, curate
+from medlive.curation.chain import curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import FunnelRow, funnel
@@ -23,7 +23,6 @@ from medlive.db.curation.proofs import save_proof
 from medlive.db.curation.reviews import (
     overruled_revisions,
     overrules_of,
-    pending_reruns,
     save_scan,
     unscanned_cases,
 )
@@ -223,8 +222,7 @@ async def queue_again(
     parked: bool = False,
     week: str | None = None,
 ) -> int:
-    """Queue revisions that failed, were overruled, have a stage to run again, or passed the filters and were never
-    curated; how many.
+    """Queue revisions that failed, were overruled, or passed the filters and were never curated; how many.
 
     Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
     pipelines have decided; `parked`: and the parked ones that were not searched in this
@@ -238,8 +236,7 @@ async def queue_again(
             session, chain_digest, pipeline.digest if anew else None
         )
         overruled = await overruled_revisions(session)
-        again = [one.revision_id for one in await pending_reruns(session)]
-        revisions = [*failed, *overruled, *again, *untried]
+        revisions = [*failed, *overruled, *untried]
         if parked:
             library = pipeline.retriever.identity.index_digest
             revisions += await list_due(
@@ -326,10 +323,6 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             if overruled
             else pipeline.digest
         )
-        first_rounds: dict[str, int] = {}
-        for again in await pending_reruns(session, name):
-            digest = digest_json([digest, "from", again.stage.value, again.number])
-            first_rounds = asked_afresh(again.stage, again.number)
         if await is_decided(session):
             return None
     with bound(thread=name):
@@ -347,14 +340,12 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     pipeline.curation,
                     run_date=started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
-                    first_rounds=first_rounds,
                 )
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
                     curation, rubric, proof = await complete_case(
                         curation,
                         language,
                         pipeline.respondents,
-                        first_rounds,
                         grade=grade_probe if pipeline.proves else None,
                         library=pipeline.library(started.date()),
                     )

@@ -13,8 +13,7 @@ from pydantic import (
 
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
-from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side, Stage
-from medlive.db.audit_log import record
+from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side
 from medlive.db.curation.cases import (
     StoredCase,
     add_revision,
@@ -461,105 +460,6 @@ async def _find_rejection(
             hint="the next `medlive curate` continues it",
         )
     return number, str(found)
-
-
-async def confirm_rejection(
-    database: Database,
-    source: str,
-    thread_id: str,
-    reason: str,
-    *,
-    by: str | None = None,
-) -> None:
-    """Note that a rejection is right. Raises UsageError for an unknown thread, CheckFailed for none rejected."""
-    reason, by, name = (
-        _text(reason, "a decision", "a reason"),
-        check_person_name(by),
-        f"{source}/{thread_id}",
-    )
-    async with database.begin() as session:
-        revision = await _latest_revision(session, source, thread_id)
-        decision, rejected_for = await _find_rejection(session, revision, name)
-        if rejected_for == Reason.NO_EVIDENCE:
-            raise CheckFailed(
-                f"{name} is parked, not rejected",
-                hint="a parked thread is searched again until it is rejected",
-            )
-        await record(
-            session,
-            Act.CONFIRM,
-            f"thread:{name}",
-            reason,
-            by=by,
-            decision=decision,
-            stands=rejected_for,
-        )
-
-
-async def confirm_case(
-    database: Database, case_id: str, reason: str, *, by: str | None = None
-) -> None:
-    """Note that a ready or rejected case is right as it is. Raises UsageError, and CheckFailed for another one."""
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
-    async with database.begin() as session:
-        status = await lock_case(session, case_id)
-        if status not in (CaseStatus.READY, CaseStatus.REJECTED):
-            raise CheckFailed(
-                f"case {case_id} is {status.value}: nothing is decided that could be confirmed"
-            )
-        revision = (await load_latest_case(session, case_id)).revision
-        await record(
-            session,
-            Act.CONFIRM,
-            f"case:{case_id}",
-            reason,
-            by=by,
-            revision=revision,
-            stands=status.value,
-        )
-
-
-async def curate_again(
-    database: Database,
-    source: str,
-    thread_id: str,
-    reason: str,
-    *,
-    stage: Stage | None = None,
-    by: str | None = None,
-) -> None:
-    """Queue a thread for the pipeline of today; nothing comes of it where that one decided already.
-
-    With `stage` (one of `RERUNS`) it is decided again in any case: the engines of that stage and of the later ones
-    are asked anew, replies of the earlier ones are replayed. The decision before stays.
-
-    Raises UsageError for an unknown thread, and with `stage` CheckFailed for one that is not decided yet.
-    """
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
-    name, asked = f"{source}/{thread_id}", dict[str, Any]()
-    async with open_app(database).open_async() as app, database.begin() as session:
-        revision = await _latest_revision(session, source, thread_id)
-        if stage is not None:
-            if (decided := await latest_curation(session, revision)) is None:
-                raise CheckFailed(
-                    f"{name} is not decided yet: there is no {stage.value} to run again"
-                )
-            asked = {"stage": stage.value, "revision": revision, "decision": decided.id}
-        await defer_revisions(app, session, [revision])
-        await record(
-            session, Act.CURATE_AGAIN, f"thread:{name}", reason, by=by, **asked
-        )
-
-
-async def thread_of_case(database: Database, case_id: str) -> tuple[str, str]:
-    """Source and id of the thread that a case was made from. Raises UsageError for an unknown case."""
-    async with database.begin() as session:
-        await lock_case(session, case_id)
-        case = await load_latest_case(session, case_id)
-        stored = await load_thread(
-            session, await revision_of(session, case.curation_id)
-        )
-    return stored.thread.source, stored.thread.thread_id
 
 
 async def redact_case(
