@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome
 from medlive.db.curation.curations import latest_outcome
@@ -34,6 +33,7 @@ from medlive.service.curation.curate import (
 )
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
+from tests.support.reviewing import settings_of
 from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
 
 RUBRIC: dict[str, Any] = {
@@ -100,7 +100,7 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
         database=database,
-        settings=Settings(home=Path()),
+        settings=settings_of(concurrency=2),
         key=b"key",
         respondents=dict.fromkeys(CURATION_ROLES, respondent),
         retriever=Indexed(),
@@ -143,7 +143,7 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
     refusing = Gated(
         "refuses", screener__extract=ConfigError("no temperature", hint="Take it out.")
     )
-    found = replace(pipeline(database, refusing), concurrency=1)
+    found = replace(pipeline(database, refusing), settings=settings_of(concurrency=1))
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
             await defer_revisions(app, session, [revision, revision + 1])

@@ -85,6 +85,10 @@ class Named(Scripted):
         return EngineIdentity("openai", self.name, pinned=False)
 
 
+def settings_of(**curation: Any) -> Settings:
+    return Settings.model_validate({"home": Path(), "curation": curation})
+
+
 def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script = changed(
         controller__write=written,
@@ -100,7 +104,7 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
         database=database,
-        settings=Settings(home=Path()),
+        settings=settings_of(concurrency=2),
         key=b"key",
         respondents=dict.fromkeys(CURATION_ROLES, respondent),
         retriever=Indexed(),

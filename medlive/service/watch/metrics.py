@@ -1,19 +1,21 @@
 """What Prometheus scrapes: the pipeline's state, read from the database that all processes share."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import generate_latest
+from prometheus_client.core import GaugeMetricFamily
 
 from medlive import __version__
-from medlive.clock import parse_moment
+from medlive.clock import iso_week, parse_moment
 from medlive.config import Settings
 from medlive.db.audit.gauges import Gauges, read_gauges
-from medlive.db.harvest.harvests import SourceInfo
+from medlive.db.audit.listing import week_bounds
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
-from medlive.service.schedule.steps import BACKUP, StepState, command_of
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.model import CERTIFICATES, Facts, Problem
@@ -27,21 +29,15 @@ NAMES: Final = {
         "1 while somebody has acknowledged all that the check finds.",
         "code",
     ),
-    "medlive_scheduler_active": ("1 while a scheduler works.", ""),
     "medlive_scheduler_heard_seconds": (
         "Seconds since a scheduler was last heard; absent if never.",
         "",
     ),
     "medlive_queue_workers": ("Processes that serve a queue.", "queue"),
-    "medlive_queue_ready_jobs": ("Jobs that could begin now.", "queue"),
     "medlive_failed_jobs": ("Failed jobs that no later job has done.", "queue"),
     "medlive_undelivered_messages": (
         "Messages to operators that failed and are sent again.",
         "place",
-    ),
-    "medlive_backup_timestamp_seconds": (
-        "When the latest weekly backup was made; absent if never.",
-        "",
     ),
     "medlive_certificate_expiry_timestamp_seconds": (
         "When a certificate ends.",
@@ -65,11 +61,6 @@ NAMES: Final = {
         "[budget] week_usd and stage_week_usd; absent without a limit.",
         "stage",
     ),
-    "medlive_week_budget_spent_usd": (
-        "What is known to be spent of each of these limits.",
-        "stage",
-    ),
-    "medlive_budget_usd": ("[budget] max_usd of one run; absent without a limit.", ""),
     "medlive_circuit_open": (
         "1 for a configured endpoint that is not asked for a while.",
         "endpoint",
@@ -93,130 +84,96 @@ NAMES: Final = {
 """Metric → its help and its labels."""
 
 
+Row = tuple[Any, ...]
+"""A metric's name, the values of its labels, its own value."""
+
+
+class _Families(NamedTuple):
+    """What Prometheus' client prints."""
+
+    families: Iterable[GaugeMetricFamily]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        return self.families
+
+
 async def read_metrics(database: Database, settings: Settings) -> bytes:
     """Every metric in Prometheus' text format. Raises DatabaseUnavailable."""
     facts = await read_facts(database, settings)
     problems = await read_problems(database, settings, facts)
     moment = facts.moment
-    monday = (moment - timedelta(days=moment.weekday())).replace(
-        hour=0, minute=0, second=0, microsecond=0
-    )
+    monday, _ = week_bounds(iso_week(moment))
     async with database.begin() as session:
         gauges = await read_gauges(
             session, recent=moment - timedelta(days=1), week=monday
         )
-    registry = CollectorRegistry()
-    made = {
-        name: Gauge(name, text, labels.split(), registry=registry)
-        for name, (text, labels) in NAMES.items()
-    }
-    for name, labels, value in (
-        ("medlive_info", [__version__], 1),
-        ("medlive_scheduler_active", [], facts.scheduler_active),
-        *_found(problems),
-        *_counted(gauges),
-        *_watched(facts),
-        *_weekly(facts.sources, facts.steps),
-    ):
-        gauge = made[name]
-        (gauge.labels(*labels) if labels else gauge).set(float(value))
-    for name, value in _without_labels(facts).items():
-        if value is None:
-            registry.unregister(made[name])
-        else:
-            made[name].set(value)
-    return generate_latest(registry)
+    families = {}
+    for name, (text, labels) in NAMES.items():
+        families[name] = GaugeMetricFamily(name, text, labels=labels.split())
+    families["medlive_info"].add_metric([__version__], 1)
+    rows = (_counted(gauges), _watched(facts), _steps(facts), _problems(problems))
+    for name, *values, figure in chain.from_iterable(rows):
+        families[name].add_metric(list(map(str, values)), float(figure))
+    return generate_latest(_Families(families.values()))
 
 
-Sample = tuple[str, Sequence[str], Any]
-"""A metric's name, the values of its labels, its own value."""
-
-
-def _counted(gauges: Gauges) -> Iterable[Sample]:
-    for *labels, count in gauges.threads:
-        yield "medlive_threads", labels, count
-    for outcome, count in gauges.recent:
-        yield "medlive_recent_threads", [outcome], count
-    for queue, status, count in gauges.jobs:
-        yield "medlive_jobs", [queue, status], count
-    for queue, seconds in gauges.oldest:
-        yield "medlive_oldest_job_seconds", [queue], seconds
+def _counted(gauges: Gauges) -> Iterator[Row]:
+    for row in gauges.threads:
+        yield "medlive_threads", *row
+    for row in gauges.recent:
+        yield "medlive_recent_threads", *row
+    for row in gauges.jobs:
+        yield "medlive_jobs", *row
+    for row in gauges.oldest:
+        yield "medlive_oldest_job_seconds", *row
     for task, replies, unpriced, estimated, usd in gauges.spent:
-        yield "medlive_week_replies", [task], replies
-        yield "medlive_week_replies_unpriced", [task], unpriced
-        yield "medlive_week_replies_estimated", [task], estimated
+        yield "medlive_week_replies", task, replies
+        yield "medlive_week_replies_unpriced", task, unpriced
+        yield "medlive_week_replies_estimated", task, estimated
         if usd is not None:
-            yield "medlive_week_spend_usd", [task], usd
+            yield "medlive_week_spend_usd", task, usd
 
 
-def _weekly(
-    sources: Sequence[SourceInfo], states: Sequence[StepState]
-) -> Iterable[Sample]:
-    for source in sources:
-        yield (
-            "medlive_source_quarantined",
-            [source.name],
-            source.quarantined_at is not None,
-        )
-    for state in states:
-        yield "medlive_step_overdue", [state.name], state.overdue
+def _steps(facts: Facts) -> Iterator[Row]:
+    for state in facts.steps:
+        yield "medlive_step_overdue", state.name, state.overdue
         if (run := state.latest) is not None:
-            yield "medlive_step_failed", [state.name], run.outcome is RunOutcome.FAILED
-            yield (
-                "medlive_step_last_run_timestamp_seconds",
-                [state.name],
-                run.started_at.timestamp(),
-            )
+            began = run.started_at.timestamp()
+            yield "medlive_step_failed", state.name, run.outcome is RunOutcome.FAILED
+            yield "medlive_step_last_run_timestamp_seconds", state.name, began
 
 
-def _found(problems: Sequence[Problem]) -> Iterable[Sample]:
+def _problems(problems: Sequence[Problem]) -> Iterator[Row]:
     for check in CHECKS:
         own = [problem for problem in problems if problem.code == check.code]
         acknowledged = bool(own) and all(problem.is_acknowledged for problem in own)
-        yield "medlive_problem", [check.code, check.severity.value], bool(own)
-        yield "medlive_problem_acknowledged", [check.code], acknowledged
+        yield "medlive_problem", check.code, check.severity.value, bool(own)
+        yield "medlive_problem_acknowledged", check.code, acknowledged
 
 
-def _watched(facts: Facts) -> Iterable[Sample]:
-    for queue, workers in facts.workers.items():
-        yield "medlive_queue_workers", [queue], workers
-    ready = {queue.queue: queue.ready for queue in facts.queues}
+def _watched(facts: Facts) -> Iterator[Row]:
     failed = {jobs.queue: jobs.jobs for jobs in facts.failed_jobs}
-    for queue in facts.workers:
-        yield "medlive_queue_ready_jobs", [queue], ready.get(queue, 0)
-        yield "medlive_failed_jobs", [queue], failed.get(queue, 0)
+    for queue, workers in facts.workers.items():
+        yield "medlive_queue_workers", queue, workers
+        yield "medlive_failed_jobs", queue, failed.get(queue, 0)
+    undelivered = Counter(message.place for message in facts.undelivered)
     for place in ("webhook", "email"):
-        waiting = [message for message in facts.undelivered if message.place == place]
-        yield "medlive_undelivered_messages", [place], len(waiting)
+        yield "medlive_undelivered_messages", place, undelivered[place]
     for opening in facts.circuits:
-        yield "medlive_circuit_open", [opening.endpoint], 1
-    yield from _watched_places(facts)
-
-
-def _watched_places(facts: Facts) -> Iterable[Sample]:
-    """Budgets, disks and certificates."""
+        yield "medlive_circuit_open", opening.endpoint, 1
+    for source in facts.sources:
+        quarantined = source.quarantined_at is not None
+        yield "medlive_source_quarantined", source.name, quarantined
+    if facts.scheduler_heard is not None:
+        silent = facts.moment - facts.scheduler_heard
+        yield "medlive_scheduler_heard_seconds", silent.total_seconds()
     for limit in week_limits(dict(facts.week)):
-        yield "medlive_week_budget_usd", [limit.stage or "all"], limit.limit
-        yield "medlive_week_budget_spent_usd", [limit.stage or "all"], limit.usd
+        yield "medlive_week_budget_usd", limit.stage or "all", limit.limit
     for disk in facts.local.disks if facts.local else ():
-        yield "medlive_disk_free_bytes", [disk.place], disk.free
-        yield "medlive_disk_size_bytes", [disk.place], disk.size
+        yield "medlive_disk_free_bytes", disk.place, disk.free
+        yield "medlive_disk_size_bytes", disk.place, disk.size
     certificates = facts.observations.get(CERTIFICATES)
     for host, certificate in (certificates.value if certificates else {}).items():
         if certificate["ends"] is not None:
             ends = parse_moment(certificate["ends"]).timestamp()
-            yield "medlive_certificate_expiry_timestamp_seconds", [host], ends
-
-
-def _without_labels(facts: Facts) -> dict[str, float | None]:
-    """Metrics without labels that may be absent, which a gauge would show as 0."""
-    heard, backup = facts.scheduler_heard, facts.history.done.get(command_of(BACKUP))
-    return {
-        "medlive_budget_usd": facts.settings.budget.max_usd,
-        "medlive_scheduler_heard_seconds": None
-        if heard is None
-        else (facts.moment - heard).total_seconds(),
-        "medlive_backup_timestamp_seconds": None
-        if backup is None
-        else backup.started_at.timestamp(),
-    }
+            yield "medlive_certificate_expiry_timestamp_seconds", host, ends
