@@ -33,8 +33,14 @@ from medlive.service.curation.curate import (
 )
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
-from tests.support.reviewing import settings_of
-from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
+from tests.support.scripted import (
+    KIND,
+    THREAD,
+    OnePassage,
+    Scripted,
+    changed,
+    curation_settings,
+)
 
 RUBRIC: dict[str, Any] = {
     "theme": "Response Depth",
@@ -100,7 +106,7 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
         database=database,
-        settings=settings_of(concurrency=2),
+        settings=curation_settings(concurrency=2),
         key=b"key",
         respondents=dict.fromkeys(CURATION_ROLES, respondent),
         retriever=Indexed(),
@@ -143,7 +149,9 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
     refusing = Gated(
         "refuses", screener__extract=ConfigError("no temperature", hint="Take it out.")
     )
-    found = replace(pipeline(database, refusing), settings=settings_of(concurrency=1))
+    found = replace(
+        pipeline(database, refusing), settings=curation_settings(concurrency=1)
+    )
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
             await defer_revisions(app, session, [revision, revision + 1])

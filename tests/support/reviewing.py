@@ -31,6 +31,7 @@ from tests.support.scripted import (
     THREAD,
     Scripted,
     changed,
+    curation_settings,
     judged,
     second_look,
 )
@@ -85,10 +86,6 @@ class Named(Scripted):
         return EngineIdentity("openai", self.name, pinned=False)
 
 
-def settings_of(**curation: Any) -> Settings:
-    return Settings.model_validate({"home": Path(), "curation": curation})
-
-
 def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script = changed(
         controller__write=written,
@@ -104,7 +101,7 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
         database=database,
-        settings=settings_of(concurrency=2),
+        settings=curation_settings(concurrency=2),
         key=b"key",
         respondents=dict.fromkeys(CURATION_ROLES, respondent),
         retriever=Indexed(),

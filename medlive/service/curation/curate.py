@@ -42,9 +42,7 @@ from medlive.evaluation.grading.probes import grade_probe
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
-from medlive.rubric.model import Rubric
-from medlive.rubric.proof import Proof
-from medlive.service.curation.complete import complete_case, redact_case
+from medlive.service.curation.complete import CompletedCase, complete_case, redact_case
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.saving import save_case
@@ -318,15 +316,13 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
         overruled = {o.overruled for o in await overrules_of(session, revision)}
-        digest = (
-            digest_json([pipeline.digest, "overruled", *sorted(overruled)])
-            if overruled
-            else pipeline.digest
-        )
+        digest = pipeline.digest
+        if overruled:
+            digest = digest_json([digest, "overruled", *sorted(overruled)])
         if await is_decided(session):
             return None
     with bound(thread=name):
-        started, rubric, proof = now(), None, None
+        started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
         raw = normalised(stored.thread)
         language = thread_language(raw)
@@ -341,17 +337,13 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     run_date=started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
                 )
+                completed = CompletedCase(curation, None)
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    curation, rubric, proof = await complete_case(
-                        curation,
-                        language,
-                        pipeline.respondents,
-                        grade=grade_probe if pipeline.proves else None,
-                        library=pipeline.library(started.date()),
-                    )
+                    completed = await complete_in(pipeline, curation, language, started)
         except TimeoutError:
             detail = f"not decided within {limit_s:g} s"
-            curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
+            failed = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
+            completed = CompletedCase(failed, None)
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
@@ -362,14 +354,25 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 pipeline,
                 stored,
                 language,
-                curation,
-                rubric,
-                proof,
+                completed,
                 started=started,
                 digest=digest,
             )
-        _log.debug("curated: %s", curation.outcome.value)
-    return curation
+        _log.debug("curated: %s", completed.curation.outcome.value)
+    return completed.curation
+
+
+async def complete_in(
+    pipeline: Pipeline, curation: Curation, language: str, started: datetime
+) -> CompletedCase:
+    """Complete a curation as the pipeline's settings have it; `started`: evidence published later is not cited."""
+    return await complete_case(
+        curation,
+        language,
+        pipeline.respondents,
+        grade=grade_probe if pipeline.proves else None,
+        library=pipeline.library(started.date()),
+    )
 
 
 @asynccontextmanager
@@ -378,9 +381,8 @@ async def _settling(pipeline: Pipeline) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         # What is under way is kept before another worker takes the thread up, and would ask it again.
-        await asyncio.gather(
-            *(respondent.settle() for respondent in pipeline.respondents.values())
-        )
+        settling = [own.settle() for own in pipeline.respondents.values()]
+        await asyncio.gather(*settling)
         raise
 
 
@@ -389,14 +391,13 @@ async def save_decision(
     pipeline: Pipeline,
     stored: StoredThread,
     language: str,
-    curation: Curation,
-    rubric: Rubric | None,
-    proof: Proof | None,
+    completed: CompletedCase,
     *,
     started: datetime,
     digest: str,
 ) -> None:
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
+    curation, rubric, proof = completed
     finished = max(started, now())  # the clock may have been set back meanwhile
     curation_id = await curations.save_curation(
         session,
@@ -438,10 +439,8 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     Returns counts of cases: "cases" scanned; "redacted" (a new revision without identifiers); "failed" (no usable
     reply, scanned again by the next run).
     """
-    done, slots = (
-        Counter({"cases": 0, "redacted": 0, "failed": 0}),
-        asyncio.Semaphore(pipeline.settings.curation.concurrency),
-    )
+    done = Counter({"cases": 0, "redacted": 0, "failed": 0})
+    slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
     async with pipeline.database.begin() as session:
         waiting = await unscanned_cases(session, pipeline.scanner)
 
@@ -450,7 +449,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             if pipeline.budget.stopped is None:
                 await _scan(pipeline, case_id, done)
 
-    await asyncio.gather(*(scan(case_id) for case_id in waiting))
+    await asyncio.gather(*map(scan, waiting))
     return done
 
 
