@@ -272,7 +272,7 @@ async def find_criterion(
         where = f"case {case_id}"
         if revision is not None:
             where = f"revision {revision} of {where}"
-        listed = ", ".join(sorted(known, key=lambda i: (len(i), i)))
+        listed = ", ".join(f"{case_id}-{i}" for i in sorted(known, key=len))
         raise UsageError(
             f"{where} has no criterion {criterion_id[:100]!r}",
             hint=f"it has {listed}" if known else "the revision does not exist",
