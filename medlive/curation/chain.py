@@ -26,7 +26,12 @@ from medlive.curation.model import (
     Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
-from medlive.curation.second_reader import read_case, reading_holds
+from medlive.curation.second_reader import (
+    hold_on,
+    join_details,
+    read_case,
+    reading_holds,
+)
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine
@@ -191,17 +196,6 @@ def _claims_with(
     return [claim for claim in claims if claim.verdict is verdict]
 
 
-def _hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
-    """The hold on elements (id → why); none without them."""
-    if not details:
-        return []
-    return [Hold(reason, _joined(details), tuple(details))]
-
-
-def _joined(details: Mapping[str, str]) -> str:
-    return "; ".join(f"{subject}: {detail}" for subject, detail in details.items())
-
-
 def _dispute_holds(curation: Curation) -> list[Hold]:
     """The hold for contradictions that the second check did not confirm, with both sentences."""
     details = {}
@@ -211,7 +205,7 @@ def _dispute_holds(curation: Curation) -> list[Hold]:
         details[claim.element_id] = (
             f"“{quote}” ({claim.reason}); second check: {second}"
         )
-    return _hold_on(Reason.DISPUTED, details)
+    return hold_on(Reason.DISPUTED, details)
 
 
 @dataclass(slots=True)
@@ -237,21 +231,13 @@ class _Chain:
         try:
             result = await work
         except AgentFailure as failure:
-            result = replace(
-                self.state,
-                outcome=Outcome.FAILED,
-                reason=failure.reason,
-                detail=failure.detail,
-            )
+            result = self._fail(failure.reason, failure.detail)
         except LiteratureUnavailable as error:
-            why = error.message[:2000]
-            result = replace(
-                self.state,
-                outcome=Outcome.FAILED,
-                reason=Reason.ENDPOINT_UNAVAILABLE,
-                detail=why,
-            )
+            result = self._fail(Reason.ENDPOINT_UNAVAILABLE, error.message[:2000])
         return replace(result, calls=tuple(self.calls))
+
+    def _fail(self, reason: Reason, detail: str) -> Curation:
+        return replace(self.state, outcome=Outcome.FAILED, reason=reason, detail=detail)
 
     async def run(self) -> Curation:
         """Run the steps; each returns a rejection or a parked case, which ends the chain, or None."""
@@ -409,7 +395,7 @@ class _Chain:
             return earlier
         against = self._reasons_of(Alignment.CONTRADICTED)
         if against and Reason.CONTRADICTED not in self.state.overruled:
-            return self._reject(Reason.CONTRADICTED, _joined(against))
+            return self._reject(Reason.CONTRADICTED, join_details(against))
         disputed = _claims_with(claims, Alignment.DISPUTED)
         if against or disputed or s_align > self.settings.thresholds.alignment:
             self._leave_out_unsound(claims)
@@ -497,8 +483,8 @@ class _Chain:
         for element in self.state.elements:
             if element.status is ElementStatus.UNSUPPORTED:
                 doubted[element.id] = last[element.id]
-        holds = _hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
-        holds += _hold_on(Reason.UNSUPPORTED_ELEMENT, doubted)
+        holds = hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
+        holds += hold_on(Reason.UNSUPPORTED_ELEMENT, doubted)
         if problem:
             holds.append(Hold(Reason.TEXT_UNFAITHFUL, problem))
         return holds

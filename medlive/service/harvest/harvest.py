@@ -321,7 +321,7 @@ async def store_threads(
     saved = await save_threads(
         session,
         chosen,
-        fetch_ids=fetched,
+        fetch_ids=fetched if fetch_ids else None,
         assumed_posted_at=assumed,
         import_run_id=import_run_id,
     )
