@@ -45,9 +45,9 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
-from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.paths import index_path
 from medlive.service.wiring import build_pipeline
+from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.model import Message, Role, Thread
 
 TARGET = 4.0

@@ -30,7 +30,7 @@ from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
 from medlive.service.curation.filtering import filter_pending
-from medlive.service.jobs import open_app
+from medlive.service.work.jobs import open_app
 from medlive.threads.model import Thread
 
 TARGET = 1_500

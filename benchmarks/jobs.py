@@ -38,9 +38,14 @@ from medlive.demo.samples import sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.service.database import open_database
-from medlive.service.jobs import CURATE, defer_revisions, open_app, run_until_drained
 from medlive.service.paths import index_path
-from medlive.service.worker import run_worker
+from medlive.service.work.jobs import (
+    CURATE,
+    defer_revisions,
+    open_app,
+    run_until_drained,
+)
+from medlive.service.work.worker import run_worker
 
 GAIN = 1.9
 SLOWER = 2.0

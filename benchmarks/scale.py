@@ -46,7 +46,7 @@ from medlive.filters.model import FilterSettings  # noqa: E402
 from medlive.plot import svg  # noqa: E402
 from medlive.service.curation.filtering import filter_pending  # noqa: E402
 from medlive.service.harvest.harvest import import_file  # noqa: E402
-from medlive.service.jobs import open_app  # noqa: E402
+from medlive.service.work.jobs import open_app  # noqa: E402
 from medlive.snapshot.gates import gates_digest  # noqa: E402
 from medlive.threads.model import Thread  # noqa: E402
 from tests.support.release import fill as fill_cases  # noqa: E402

@@ -136,16 +136,10 @@ class CurationSection(_Section):
     """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
 
 
-RubricRole = Literal["screener", "validator", "controller", "rubric", "reader"]
-
-
 class RubricSection(_Section):
     """How rubrics are made complete (docs/curation.md)."""
 
     complete: bool = True  # Whether decisive points that the advice lacks are added
-    completer: RubricRole = "reader"  # The role that names them
-    second: RubricRole = "rubric"
-    """The role that is asked for the same, without the first's list, and reviews what is added."""
     prove: bool = True
     """Whether a rubric is released only once four answers of known quality prove it. The rules engine's never is."""
 

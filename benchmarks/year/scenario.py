@@ -32,8 +32,8 @@ from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import index_path, snapshots_path
 from medlive.service.release.withdraw import withdraw
-from medlive.service.status import read_problems
-from medlive.service.week import read_week
+from medlive.service.watch.status import read_problems
+from medlive.service.watch.week import read_week
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.verify.run import verify_snapshot

@@ -12,7 +12,7 @@ from medlive.db.jobs import Queue
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.steps import StepStatus, read_states
-from medlive.service.worker import run_worker
+from medlive.service.work.worker import run_worker
 from year.clock import Clock
 
 _WAKE_S = 0.1

@@ -142,7 +142,7 @@ def _embed_by_workers(
 ) -> None:
     from medlive.evidence.build import shards_to_embed
     from medlive.service.database import open_database
-    from medlive.service.jobs import run_shard_jobs
+    from medlive.service.work.jobs import run_shard_jobs
 
     settings = read_settings()
     index, home = out.resolve(), settings.home.resolve()

@@ -611,62 +611,6 @@ def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, Any]:
 
 
 @app.command()
-def warc(
-    out: Annotated[
-        Path, Option(help="The folder to write to; created if it is missing.")
-    ],
-    sources: Annotated[
-        list[str] | None, Argument(help="The communities; default: all.")
-    ] = None,
-    week: Annotated[
-        str | None, Option(help="Only this ISO week's harvests, as 2026.W47.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Export the raw pages: WARC files, checked page by page, with SHA256SUMS and a CDXJ index.
-
-    An existing file is left as it is; one with other bytes is a problem. Exit status 1 for a file
-    that is damaged or in the way; the others are exported.
-    """
-    from medlive.service.harvest.raw_files import export_warc
-    from medlive.snapshot.model import week_end
-
-    if week is not None and week_end(week) is None:
-        raise UsageError(f"{week!r} is not an ISO week such as 2026.W47")
-    with progress("export") as tick:
-        done = with_database(
-            lambda database, settings: export_warc(
-                database, settings, sources or [], out, week=week, tick=tick
-            )
-        )
-
-    def show() -> None:
-        rows = [[name, "written"] for name in done.written] + [
-            [name, "unchanged"] for name in done.unchanged
-        ]
-        print_table(["file", ""], rows)
-        say(f"{done.pages} pages, {done.bytes} bytes in {out}")
-
-    removed = "is of an earlier export; retention or a takedown removed it here: remove it there as well"
-    value = {
-        "out": out,
-        "already": done.unchanged,
-        "written": done.written,
-        "pages": done.pages,
-        "bytes": done.bytes,
-        "problems": done.problems,
-        "stale": done.stale,
-    }
-    print_result(
-        value,
-        as_json,
-        show,
-        notes=[f"{name} {removed}" for name in done.stale],
-        failure=CheckFailed("; ".join(done.problems)) if done.problems else None,
-    )
-
-
-@app.command()
 def prune(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Say what would go; remove nothing.")

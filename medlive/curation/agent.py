@@ -49,16 +49,9 @@ class AgentFailure(Exception):
 class Agent:
     """Asks one engine on behalf of one role, in one thread's language."""
 
-    def __init__(
-        self, engine: Engine, journal: list[Call], language: str, first_round: int = 0
-    ) -> None:
-        """`journal` gets every call; the agents of one thread share it. Stored replies of rounds before
-        `first_round` are not replayed."""
-        self.identity, self.language, self._first_round = (
-            engine.identity,
-            language,
-            first_round,
-        )
+    def __init__(self, engine: Engine, journal: list[Call], language: str) -> None:
+        """`journal` gets every call; the agents of one thread share it."""
+        self.identity, self.language = engine.identity, language
         self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(
             engine, Asker(engine, allow_unpinned=False)
         )
@@ -107,7 +100,7 @@ class Agent:
             ConfigError: If every reply is by another model than the configured one.
         """
         task = request.task
-        for round_ in range(self._first_round, self._first_round + MAX_ROUNDS):
+        for round_ in range(MAX_ROUNDS):
             request = replace(request, round=round_)
             try:
                 asked = await self._asker.ask(request, read)

@@ -4,11 +4,10 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from medlive.curation import controller, screener, validator
-from medlive.curation.agent import MAX_ROUNDS, Agent, AgentFailure
+from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine, texts_of
 from medlive.curation.identified import by_id, ids_of
@@ -27,7 +26,12 @@ from medlive.curation.model import (
     Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
-from medlive.curation.second_reader import read_case, reading_holds
+from medlive.curation.second_reader import (
+    hold_on,
+    join_details,
+    read_case,
+    reading_holds,
+)
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine
@@ -35,8 +39,6 @@ from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
 _QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
-RERUNS = (Stage.SCREENER, Stage.VALIDATOR, Stage.CONTROLLER)
-"""The stages that can be run again, each with those after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,6 @@ async def curate(
     *,
     run_date: date,
     overruled: Collection[Reason] = (),
-    first_rounds: Mapping[str, int] = MappingProxyType({}),
 ) -> Curation:
     """Curate a thread. Failures of an engine are outcomes, not errors.
 
@@ -84,7 +85,6 @@ async def curate(
         respondents: An engine for each role of ROLES.
         run_date: Evidence published later is not cited.
         overruled: Reasons for which a person does not want the thread rejected: the chain goes on.
-        first_rounds: Role → the first round that it is asked in, where that is not 0 (`asked_afresh`).
     """
     engines = {role: respondents[role].identity.as_json() for role in ROLES}
     state = Curation(
@@ -100,20 +100,8 @@ async def curate(
         state,
         retriever,
         run_date,
-        first_rounds,
     )
     return await chain.finish(chain.run())
-
-
-def asked_afresh(stage: Stage, number: int) -> dict[str, int]:
-    """Role → first round, for the roles of a stage and of the later ones, who are then asked anew.
-
-    What the earlier stages replied is replayed. `number` (from 1) tells each such run from every other.
-    """
-    stages = list(Stage)
-    later = stages[stages.index(stage) :]
-    roles = (*map(str, later), "reader", "prober", "grader")
-    return dict.fromkeys(roles, number * MAX_ROUNDS)
 
 
 async def curate_without_element(
@@ -208,17 +196,6 @@ def _claims_with(
     return [claim for claim in claims if claim.verdict is verdict]
 
 
-def _hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
-    """The hold on elements (id → why); none without them."""
-    if not details:
-        return []
-    return [Hold(reason, _joined(details), tuple(details))]
-
-
-def _joined(details: Mapping[str, str]) -> str:
-    return "; ".join(f"{subject}: {detail}" for subject, detail in details.items())
-
-
 def _dispute_holds(curation: Curation) -> list[Hold]:
     """The hold for contradictions that the second check did not confirm, with both sentences."""
     details = {}
@@ -228,7 +205,7 @@ def _dispute_holds(curation: Curation) -> list[Hold]:
         details[claim.element_id] = (
             f"“{quote}” ({claim.reason}); second check: {second}"
         )
-    return _hold_on(Reason.DISPUTED, details)
+    return hold_on(Reason.DISPUTED, details)
 
 
 @dataclass(slots=True)
@@ -242,35 +219,25 @@ class _Chain:
     state: Curation
     retriever: Retriever | None = None
     run_date: date | None = None
-    first_rounds: Mapping[str, int] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     control: ElementControl | None = None
     consult: str = ""
 
     def _agent(self, role: str) -> Agent:
-        first = self.first_rounds.get(role, 0)
-        return Agent(self.respondents[role], self.calls, self.language, first)
+        return Agent(self.respondents[role], self.calls, self.language)
 
     async def finish(self, work: Awaitable[Curation]) -> Curation:
         """Await the work; a failure of an agent or a service becomes the outcome, and the calls are added."""
         try:
             result = await work
         except AgentFailure as failure:
-            result = replace(
-                self.state,
-                outcome=Outcome.FAILED,
-                reason=failure.reason,
-                detail=failure.detail,
-            )
+            result = self._fail(failure.reason, failure.detail)
         except LiteratureUnavailable as error:
-            why = error.message[:2000]
-            result = replace(
-                self.state,
-                outcome=Outcome.FAILED,
-                reason=Reason.ENDPOINT_UNAVAILABLE,
-                detail=why,
-            )
+            result = self._fail(Reason.ENDPOINT_UNAVAILABLE, error.message[:2000])
         return replace(result, calls=tuple(self.calls))
+
+    def _fail(self, reason: Reason, detail: str) -> Curation:
+        return replace(self.state, outcome=Outcome.FAILED, reason=reason, detail=detail)
 
     async def run(self) -> Curation:
         """Run the steps; each returns a rejection or a parked case, which ends the chain, or None."""
@@ -428,7 +395,7 @@ class _Chain:
             return earlier
         against = self._reasons_of(Alignment.CONTRADICTED)
         if against and Reason.CONTRADICTED not in self.state.overruled:
-            return self._reject(Reason.CONTRADICTED, _joined(against))
+            return self._reject(Reason.CONTRADICTED, join_details(against))
         disputed = _claims_with(claims, Alignment.DISPUTED)
         if against or disputed or s_align > self.settings.thresholds.alignment:
             self._leave_out_unsound(claims)
@@ -516,8 +483,8 @@ class _Chain:
         for element in self.state.elements:
             if element.status is ElementStatus.UNSUPPORTED:
                 doubted[element.id] = last[element.id]
-        holds = _hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
-        holds += _hold_on(Reason.UNSUPPORTED_ELEMENT, doubted)
+        holds = hold_on(Reason.NOT_STANDARD, self._reasons_of(Alignment.NOT_STANDARD))
+        holds += hold_on(Reason.UNSUPPORTED_ELEMENT, doubted)
         if problem:
             holds.append(Hold(Reason.TEXT_UNFAITHFUL, problem))
         return holds

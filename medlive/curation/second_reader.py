@@ -71,8 +71,13 @@ async def read_case(
 
 def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     """The reasons to hold a case that a second reading gives, the gravest first."""
-    holds = _advice_holds(reading, AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL)
-    holds += _advice_holds(reading, AdviceFault.FALSE, Reason.ADVICE_WRONG)
+    holds: list[Hold] = []
+    for kind, reason in (
+        (AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL),
+        (AdviceFault.FALSE, Reason.ADVICE_WRONG),
+    ):
+        wrong = [faulty for faulty in reading.wrong if faulty.kind is kind]
+        holds += hold_on(reason, {faulty.element_id: faulty.reason for faulty in wrong})
     if reading.danger:
         holds.append(Hold(Reason.DANGER_UNANSWERED, reading.danger))
     if not reading.enough:
@@ -86,16 +91,16 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     return tuple(holds)
 
 
-def _advice_holds(
-    reading: SecondReading, kind: AdviceFault, reason: Reason
-) -> list[Hold]:
-    """The hold for advice that is wrong in this way; none without it."""
-    details, elements = [], []
-    for faulty in reading.wrong:
-        if faulty.kind is kind:
-            details.append(f"{faulty.element_id}: {faulty.reason}")
-            elements.append(faulty.element_id)
-    return [Hold(reason, "; ".join(details), tuple(elements))] if details else []
+def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
+    """The hold on elements (id → why); none without them."""
+    if not details:
+        return []
+    return [Hold(reason, join_details(details), tuple(details))]
+
+
+def join_details(details: Mapping[str, str]) -> str:
+    """Elements (id → why) in one line."""
+    return "; ".join(f"{subject}: {detail}" for subject, detail in details.items())
 
 
 @dataclass(frozen=True, slots=True)

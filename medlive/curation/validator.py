@@ -6,7 +6,7 @@ contradiction rejects a case, so a second, differently worded check must confirm
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -239,11 +239,15 @@ async def judge_alignment(
     wanted = [c.element_id for c in claims]
 
     def check(reply: AlignmentReply) -> str | None:
-        return (
-            check_ids(ids_of(reply.verdicts), wanted)
-            or _first_fault(_alignment_faults(found, reply))
-            or _nearest_fault(found, reply.verdicts)
-        )
+        if fault := check_ids(ids_of(reply.verdicts), wanted):
+            return fault
+        for item in reply.verdicts:
+            needed = item.verdict in _DECIDED
+            if fault := found.fault_of(item.id, item.evidence, needed=needed):
+                return fault
+            if item.nearest is not None and item.nearest not in found.passages:
+                return f"{item.id}: passage {item.nearest[:80]!r} was not given"
+        return None
 
     reply = await agent.ask(AlignmentReply, inputs, check)
     first = by_id(reply.verdicts)
@@ -264,27 +268,6 @@ def mean_alignment(verdicts: Sequence[ClaimVerdict]) -> float:
     """S_align: the mean v(a_j) (LiveMedBench §3.2.2); 0 without a verdict."""
     total = sum(verdict.verdict.value_of for verdict in verdicts)
     return total / len(verdicts) if verdicts else 0.0
-
-
-def _alignment_faults(
-    found: "_Evidence", reply: AlignmentReply
-) -> Iterator[str | None]:
-    for item in reply.verdicts:
-        needed = item.verdict in _DECIDED
-        yield _evidence_fault(found, item.id, item.evidence, needed=needed)
-
-
-def _veto_faults(found: "_Evidence", reply: VetoReply) -> Iterator[str | None]:
-    for item in reply.verdicts:
-        needed = item.false_by_passage
-        yield _evidence_fault(found, item.id, item.evidence, needed=needed)
-    for item in reply.verdicts:
-        needed = item.could_hurt
-        yield _evidence_fault(found, item.id, item.harm_evidence, needed=needed)
-
-
-def _first_fault(faults: Iterator[str | None]) -> str | None:
-    return next(filter(None, faults), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +330,25 @@ class _Evidence:
                     words.setdefault(piece, []).append(own)
         return tuple(Citation(piece, "\n".join(own)) for piece, own in words.items())
 
+    def fault_of(
+        self, identity: str, evidence: Sequence[CitationItem], *, needed: bool
+    ) -> str | None:
+        """Return the first fault in the evidence of a verdict on this claim, which may need some; None without one."""
+        if needed and not evidence:
+            return f"{identity}: this verdict needs a passage id and a quote of that passage"
+        if len(_passages_of(evidence)) < len(evidence):
+            return f"{identity}: a passage is cited twice; give it once, with all its quotes"
+        for citation in evidence:
+            name = citation.passage_id[:80]
+            if citation.passage_id not in self.passages:
+                return f"{identity}: passage {name!r} was not given"
+            for quote in citation.quotes:
+                if len(_WORDS.findall(quote)) < LEAST_QUOTE:
+                    return f"{identity}: a quote of passage {name!r} is too short to decide anything"
+                if not self.passages[citation.passage_id].has(quote):
+                    return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
+        return None
+
     def hits_of(self, pieces: Collection[str]) -> list[Hit]:
         """The hits that are shown of these pieces, in the order of their passages."""
         hits: list[Hit] = []
@@ -366,8 +368,15 @@ async def _confirm(
     seen = found.against(against)
 
     def check(reply: VetoReply) -> str | None:
-        fault = check_ids(ids_of(reply.verdicts), wanted)
-        return fault or _first_fault(_veto_faults(seen, reply))
+        if fault := check_ids(ids_of(reply.verdicts), wanted):
+            return fault
+        for item in reply.verdicts:
+            fault = seen.fault_of(
+                item.id, item.evidence, needed=item.false_by_passage
+            ) or seen.fault_of(item.id, item.harm_evidence, needed=item.could_hurt)
+            if fault:
+                return fault
+        return None
 
     asked = {
         **inputs,
@@ -436,13 +445,6 @@ def _second_check(found: _Evidence, item: VetoItem) -> SecondCheck:
     )
 
 
-def _nearest_fault(found: _Evidence, verdicts: Sequence[AlignmentItem]) -> str | None:
-    for item in verdicts:
-        if item.nearest is not None and item.nearest not in found.passages:
-            return f"{item.id}: passage {item.nearest[:80]!r} was not given"
-    return None
-
-
 def lacks_evidence(claims: Sequence[ClaimVerdict]) -> bool:
     """Whether a case that is not aligned is so for want of evidence (docs/method.md §1, S_align).
 
@@ -455,27 +457,3 @@ def lacks_evidence(claims: Sequence[ClaimVerdict]) -> bool:
             return False
         off_subject += not claim.on_subject
     return bool(claims) and 2 * off_subject >= len(claims)
-
-
-def _evidence_fault(
-    found: _Evidence, identity: str, evidence: Sequence[CitationItem], *, needed: bool
-) -> str | None:
-    """Return the first fault in the evidence of a verdict on this claim, which may need some; None without one."""
-    if needed and not evidence:
-        return (
-            f"{identity}: this verdict needs a passage id and a quote of that passage"
-        )
-    if len(_passages_of(evidence)) < len(evidence):
-        return (
-            f"{identity}: a passage is cited twice; give it once, with all its quotes"
-        )
-    for citation in evidence:
-        name = citation.passage_id[:80]
-        if citation.passage_id not in found.passages:
-            return f"{identity}: passage {name!r} was not given"
-        for quote in citation.quotes:
-            if len(_WORDS.findall(quote)) < LEAST_QUOTE:
-                return f"{identity}: a quote of passage {name!r} is too short to decide anything"
-            if not found.passages[citation.passage_id].has(quote):
-                return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
-    return None

@@ -44,15 +44,13 @@ async def count_rows(session: AsyncSession) -> dict[str, int]:
     }
 
 
-async def list_takedowns(session: AsyncSession) -> list[tuple[str, str, str]]:
-    """(source, thread id, reason) of every erased thread that must not come back."""
+async def list_takedowns(session: AsyncSession) -> dict[tuple[str, str], str]:
+    """(source, thread id) → the reason, of every erased thread that must not come back."""
     row = TakedownRow
     query = select(row.source, row.thread_id, row.reason).where(row.lifted_at.is_(None))
     query = query.order_by(row.source, row.thread_id)
-    return [
-        (source, thread_id, reason)
-        for source, thread_id, reason in await session.execute(query)
-    ]
+    rows = await session.execute(query)
+    return {(row.source, row.thread_id): row.reason for row in rows}
 
 
 async def server_version(session: AsyncSession) -> int:

@@ -7,7 +7,7 @@ nothing of the first's list names it too. Source: docs/method.md §1, Rubric (or
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -47,27 +47,6 @@ from medlive.rubric.model import (
 from medlive.rubric.review import ask_review, weigh
 
 MOST_POINTS: Final = 4
-RubricRole = Literal["screener", "validator", "controller", "rubric", "reader"]
-
-
-@dataclass(frozen=True, slots=True)
-class RubricSettings:
-    """How a rubric is made complete."""
-
-    complete: bool = True
-    completer: RubricRole = "reader"  # Names what the advice lacks
-    second: RubricRole = "rubric"  # Is asked the same without seeing the first's list
-
-    def as_json(self) -> dict[str, Any]:
-        """The settings as part of a pipeline's digest."""
-        return {
-            "complete": self.complete,
-            "completer": self.completer,
-            "second": self.second,
-        }
-
-
-DEFAULTS: Final = RubricSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,48 +98,31 @@ class MatchReply(ReplyModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Voices:
-    """Who is asked: for points, for a second opinion, and as judge of claims and matches."""
+class Completing:
+    """A rubric of a case's advice, to which the criteria are added that the advice lacks."""
 
-    first: Agent
-    second: Agent
-    judge: Agent
-
-    @property
-    def are_two(self) -> bool:
-        """Whether the voices are two models; the same one twice is no consensus."""
-        return self.first.identity.model != self.second.identity.model
-
-
-async def complete_rubric(
-    text: CaseText, curation: Curation, rubric: Rubric, voices: Voices, library: Library
-) -> Rubric:
-    """Add the criteria that the advice lacks, and what became of each point that was named.
-
-    Args:
-        text: The case's texts.
-        curation: Its elements.
-        rubric: The rubric of its advice.
-        voices: Who is asked.
-        library: Where points are searched as claims.
-
-    Raises:
-        AgentFailure: If an engine gives no usable reply.
-    """
-    work = _Completing(text, curation, rubric, voices, library)
-    return await work.run()
-
-
-@dataclass(frozen=True, slots=True)
-class _Completing:
     text: CaseText
     curation: Curation
     rubric: Rubric
-    voices: Voices
+    first: Agent  # Names points
+    second: (
+        Agent  # Is asked the same without the first's list, and reviews what is added
+    )
+    judge: Agent  # Of claims, and of what two lists share
     library: Library
 
+    @property
+    def has_two_voices(self) -> bool:
+        """Whether first and second are two models; the same one twice is no consensus."""
+        return self.first.identity.model != self.second.identity.model
+
     async def run(self) -> Rubric:
-        named = await self._ask(self.voices.first)
+        """The rubric with what was added, and what became of each point that was named.
+
+        Raises:
+            AgentFailure: If an engine gives no usable reply.
+        """
+        named = await self._ask(self.first)
         if not named:
             return replace(self.rubric, completion=Completion())
         items = {f"p{number}": item for number, item in enumerate(named, 1)}
@@ -171,25 +133,21 @@ class _Completing:
             points[name] = self._decide(item, judged[name], shared.get(name))
         return await self._with_criteria(items, points, note)
 
-    def _inputs(self) -> dict[str, Any]:
-        advice = self.curation.side(Side.ADVICE)
-        return {
+    async def _ask(self, agent: Agent) -> tuple[PointItem, ...]:
+        inputs = {
             "query": self.text.query,
             "narrative": self.text.narrative,
-            "advice": element_inputs(advice),
+            "advice": element_inputs(self.curation.side(Side.ADVICE)),
             "criteria": [c.criterion for c in self.rubric.criteria],
         }
-
-    async def _ask(self, agent: Agent) -> tuple[PointItem, ...]:
-        reply = await agent.ask(CompleteReply, self._inputs())
-        return reply.points
+        return (await agent.ask(CompleteReply, inputs)).points
 
     async def _judge(self, items: Mapping[str, PointItem]) -> dict[str, ClaimVerdict]:
         """Judge the points as claims, by passages found as for advice."""
         (query,) = self.curation.side(Side.QUERY)
         elements = [_element(name, item) for name, item in items.items()]
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
-        claims = await state_claims(brief, self.voices.judge)
+        claims = await state_claims(brief, self.judge)
         limits = self.library.limits
         hits = await self.library.retriever.search(
             [claim.query for claim in claims],
@@ -197,7 +155,7 @@ class _Completing:
             not_after=self.library.not_after,
         )
         _, verdicts = await judge_alignment(
-            brief, claims, hits, self.voices.judge, limits=limits, confirm_veto=False
+            brief, claims, hits, self.judge, limits=limits, confirm_veto=False
         )
         return {verdict.element_id: verdict for verdict in verdicts}
 
@@ -211,10 +169,10 @@ class _Completing:
                 open_points[name] = item.point
         if not open_points:
             return {}, ""
-        if not self.voices.are_two:
+        if not self.has_two_voices:
             return {}, "one model has both roles, so that no second was asked"
         others = {}
-        for number, item in enumerate(await self._ask(self.voices.second), start=1):
+        for number, item in enumerate(await self._ask(self.second), start=1):
             others[f"o{number}"] = item.point
         if not others:
             return {}, ""
@@ -230,7 +188,7 @@ class _Completing:
                 named, set(others), "a point of the other list"
             )
 
-        reply = await self.voices.judge.ask(MatchReply, inputs, check)
+        reply = await self.judge.ask(MatchReply, inputs, check)
         return {name: others[other] for name, other in _pairs(reply).items()}, ""
 
     def _decide(
@@ -238,18 +196,16 @@ class _Completing:
     ) -> CompletedPoint:
         """What becomes of a point."""
         outcome, source, detail = PointOutcome.NOT_NAMED, "", verdict.reason
-        if verdict.verdict is Alignment.CONTRADICTED:
-            outcome = PointOutcome.CONTRADICTED
-        elif verdict.verdict is Alignment.NOT_STANDARD:
-            outcome = PointOutcome.NOT_STANDARD
+        if verdict.verdict in (Alignment.CONTRADICTED, Alignment.NOT_STANDARD):
+            outcome = PointOutcome(verdict.verdict.value)
         elif verdict.verdict is Alignment.SUPPORTED:
-            outcome, source = PointOutcome.EVIDENCE, verdict.citations[0].passage_id
-            detail = verdict.citations[0].quote
+            outcome, citation = PointOutcome.EVIDENCE, verdict.citations[0]
+            source, detail = citation.passage_id, citation.quote
         elif shared is not None:
-            first, second = self.voices.first.identity, self.voices.second.identity
+            first, second = self.first.identity, self.second.identity
             outcome = PointOutcome.CONSENSUS
             source, detail = f"{first.model}, {second.model}", shared
-        elif not self.voices.are_two:
+        elif not self.has_two_voices:
             outcome = PointOutcome.ONE_MODEL
         return CompletedPoint(
             point=item.point,
@@ -297,14 +253,14 @@ class _Completing:
         self, added: Mapping[str, Criterion], items: Mapping[str, PointItem]
     ) -> tuple[dict[str, str], set[str]]:
         """Review the rubric with the points as further advice; return problems and life-critical ids."""
-        advice = list(self._inputs()["advice"])
+        advice = element_inputs(self.curation.side(Side.ADVICE))
         shown = []
         for name, criterion in added.items():
             advice.append({"id": name, "statement": items[name].point})
             # The reviewer sees the point where a criterion of the advice has its element.
             shown.append(replace(criterion, advice_id=name))
         review = await ask_review(
-            self.voices.second, self.text, advice, [*self.rubric.criteria, *shown]
+            self.second, self.text, advice, [*self.rubric.criteria, *shown]
         )
         ids = set(ids_of(shown))
         problems = {}

@@ -6,10 +6,10 @@ Source: docs/method.md §1, Rubric, Proof. `proof` decides; here the engines are
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.curation.agent import Agent
-from medlive.curation.model import CaseText, Element
+from medlive.curation.model import CaseText
 from medlive.evidence.passage import Passage
 from medlive.rubric.defend import rule_on
 from medlive.rubric.lint import Finding
@@ -25,6 +25,7 @@ from medlive.rubric.proof import (
     examine,
     without_criteria,
 )
+from medlive.rubric.write import Drafting, MadeRubric
 
 MOST_REVISIONS: Final = 2
 """How often a rubric goes back to its writer."""
@@ -35,43 +36,18 @@ GradeProbe = Callable[
 """Grades one answer by every criterion. Raises AgentFailure where one stays ungraded."""
 
 
-class Revision(NamedTuple):
-    """A rubric, and the faults that linter and reviewer still see in it."""
-
-    rubric: Rubric
-    faults: tuple[Finding, ...]
-
-
-class Proven(NamedTuple):
-    """A rubric with its proof, passed or not."""
-
-    rubric: Rubric
-    faults: tuple[Finding, ...]
-    proof: Proof
-
-
-Revise = Callable[[Rubric, Sequence[Mapping[str, str]]], Awaitable[Revision]]
-"""Sends a rubric back to its writer with findings {criterion, finding}."""
-Lint = Callable[[Rubric], tuple[Finding, ...]]
-"""The certain faults of a rubric."""
-
-
 @dataclass(slots=True)
 class Proving:
     """The proof of one case's rubric."""
 
-    text: CaseText
-    advice: Sequence[Element]
-    passages: Sequence[Passage]
+    drafting: Drafting
+    passages: Sequence[Passage]  # Those that the claims' verdicts cite
     prober: Agent
     grader: Agent
-    reviewer: Agent
     grade: GradeProbe
-    revise: Revise
-    lint: Lint
     findings: list[ProofFinding] = field(default_factory=list)
 
-    async def prove(self, rubric: Rubric, faults: tuple[Finding, ...]) -> Proven:
+    async def prove(self, rubric: Rubric, faults: tuple[Finding, ...]) -> MadeRubric:
         """Prove a rubric, revising it at most twice.
 
         Criteria that a reviewer rules out are dropped, where the rubric can do without them; only what fails
@@ -80,7 +56,8 @@ class Proving:
         Raises:
             AgentFailure: If an engine gives no usable reply, an ungraded criterion included.
         """
-        probes = await write_probes(self.text, rubric.criteria, self.prober)
+        text = self.drafting.text
+        probes = await write_probes(text, rubric.criteria, self.prober)
         for number in range(MOST_REVISIONS + 1):
             probes = await self._grade(rubric.criteria, probes)
             examination = examine(rubric.criteria, probes)
@@ -92,7 +69,8 @@ class Proving:
             hopeless = examination.grader_meets_all or number == MOST_REVISIONS
             if examination.passed or hopeless:
                 break
-            rubric, faults = await self.revise(rubric, _shown(failures, doubts, rubric))
+            shown = _shown(failures, doubts, rubric)
+            rubric, faults, _ = await self.drafting.revise(rubric, shown)
         figures = examination.figures
         proof = Proof(
             passed=examination.passed,
@@ -113,15 +91,15 @@ class Proving:
                 floor=figures.floor,
                 separation=figures.separation,
             )
-        return Proven(rubric, faults, proof)
+        return MadeRubric(rubric, faults, proof)
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
     ) -> tuple[GradedProbe, ...]:
-        calls = [
-            self.grade(self.text, criteria, probe.answer, self.grader)
-            for probe in probes
-        ]
+        text = self.drafting.text
+        calls = []
+        for probe in probes:
+            calls.append(self.grade(text, criteria, probe.answer, self.grader))
         verdicts = await asyncio.gather(*calls)
         graded = []
         for probe, given in zip(probes, verdicts, strict=True):
@@ -142,10 +120,10 @@ class Proving:
         ruled = await rule_on(
             new,
             rubric.criteria,
-            self.text,
-            self.advice,
+            self.drafting.text,
+            self.drafting.advice,
             self.passages,
-            self.reviewer,
+            self.drafting.reviewer,
         )
         return tuple(replace(doubt, round=number) for doubt in (*ruled, *known))
 
@@ -161,7 +139,8 @@ class Proving:
             return rubric, probes
         criteria, kept_probes = without_criteria(rubric.criteria, probes, out)
         smaller = replace(rubric, criteria=criteria)
-        if len(self.lint(smaller)) > len(self.lint(rubric)):
+        lint = self.drafting.lint
+        if len(lint(smaller)) > len(lint(rubric)):
             return rubric, probes
         return smaller, kept_probes
 

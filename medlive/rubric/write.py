@@ -5,7 +5,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -38,7 +38,8 @@ from medlive.rubric.model import (
     Theme,
     numbered,
 )
-from medlive.rubric.review import ReviewReply, ask_review, shown, weigh
+from medlive.rubric.proof import Proof
+from medlive.rubric.review import ask_review, shown, weigh
 
 
 class FactItem(ReplyModel):
@@ -91,62 +92,12 @@ class RubricReply(ReplyModel):
     ] = ()
 
 
-async def write_rubric(
-    text: CaseText, advice: Sequence[Element], *, writer: Agent, reviewer: Agent
-) -> tuple[Rubric, tuple[Finding, ...]]:
-    """The rubric of a case, and what is still wrong with it, which holds the case for a person.
+class MadeRubric(NamedTuple):
+    """A rubric, and what still speaks against it, which holds its case for a person."""
 
-    Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
-    reviewer found. Raises AgentFailure when an engine gives no usable reply.
-    """
-    drafting = _Drafting(text, advice, writer, reviewer)
-    draft = await drafting.draft()
-    if draft.remaining or draft.lost_advice():
-        try:
-            draft = await drafting.draft(_criteria(draft.reply), draft.shown_findings())
-        except AgentFailure as failure:
-            raise AgentFailure(
-                failure.reason, f"revision round: {failure.detail}"
-            ) from failure
-    return draft.rubric(), draft.remaining
-
-
-async def revise_rubric(
-    text: CaseText,
-    advice: Sequence[Element],
-    rubric: Rubric,
-    findings: Sequence[Mapping[str, str]],
-    *,
-    writer: Agent,
-    reviewer: Agent,
-) -> tuple[Rubric, tuple[Finding, ...]]:
-    """A rubric as the writer revised it, and what is still wrong with it.
-
-    Args:
-        text: The case.
-        advice: Its advice elements.
-        rubric: What is revised.
-        findings: What speaks against it: {criterion (an id, or "" for the whole), finding}.
-        writer: Revises it.
-        reviewer: Reviews the revision.
-
-    Raises:
-        AgentFailure: If an engine gives no usable reply.
-    """
-    drafting = _Drafting(text, advice, writer, reviewer)
-    written: list[Criterion] = []
-    added: list[Criterion] = []
-    for criterion in rubric.criteria:
-        of_advice = criterion.origin is Origin.ADVICE
-        (written if of_advice else added).append(criterion)
-    ids = {"", *ids_of(written)}
-    shown_findings = [f for f in findings if f["criterion"] in ids]
-    draft = await drafting.draft(written, shown_findings)
-    revised = draft.rubric()
-    # What completion added does not rest on the advice, which is all that the writer has.
-    criteria = numbered((*revised.criteria, *added))
-    revised = replace(revised, criteria=criteria, completion=rubric.completion)
-    return revised, draft.remaining
+    rubric: Rubric
+    faults: tuple[Finding, ...]
+    proof: Proof | None = None  # None where none was made
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,21 +145,79 @@ def _rewarded_advice(criteria: Sequence[Criterion]) -> set[str | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Drafting:
-    """What writing and reviewing one case's rubric share."""
+class Drafting:
+    """One case's rubric while it is written: by one engine, reviewed by another."""
 
     text: CaseText
     advice: Sequence[Element]
     writer: Agent
     reviewer: Agent
 
-    async def draft(
+    async def write(self) -> MadeRubric:
+        """Write the rubric.
+
+        Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
+        reviewer found. Raises AgentFailure when an engine gives no usable reply.
+        """
+        draft = await self._draft()
+        if draft.remaining or draft.lost_advice():
+            try:
+                draft = await self._draft(
+                    _criteria(draft.reply), draft.shown_findings()
+                )
+            except AgentFailure as failure:
+                raise AgentFailure(
+                    failure.reason, f"revision round: {failure.detail}"
+                ) from failure
+        return MadeRubric(draft.rubric(), draft.remaining)
+
+    async def revise(
+        self, rubric: Rubric, findings: Sequence[Mapping[str, str]]
+    ) -> MadeRubric:
+        """Have the writer revise a rubric.
+
+        Args:
+            rubric: What is revised.
+            findings: What speaks against it: {criterion (an id, or "" for the whole), finding}.
+
+        Raises:
+            AgentFailure: If an engine gives no usable reply.
+        """
+        written: list[Criterion] = []
+        added: list[Criterion] = []
+        for criterion in rubric.criteria:
+            of_advice = criterion.origin is Origin.ADVICE
+            (written if of_advice else added).append(criterion)
+        ids = {"", *ids_of(written)}
+        shown_findings = [f for f in findings if f["criterion"] in ids]
+        draft = await self._draft(written, shown_findings)
+        revised = draft.rubric()
+        # What completion added does not rest on the advice, which is all that the writer has.
+        criteria = numbered((*revised.criteria, *added))
+        revised = replace(revised, criteria=criteria, completion=rubric.completion)
+        return MadeRubric(revised, draft.remaining)
+
+    def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
+        """The certain faults of a rubric of this case that is to be released."""
+        return lint_case(
+            self.writer.language,
+            rubric.criteria,
+            self.text,
+            self.advice,
+            rubric.no_negative,
+        )
+
+    async def _draft(
         self,
         earlier: Sequence[Criterion] = (),
         findings: Sequence[Mapping[str, str]] = (),
     ) -> _Draft:
         """A draft, or the revision of an earlier one."""
-        inputs = self._inputs("kind", "statement")
+        inputs: dict[str, Any] = {
+            "query": self.text.query,
+            "narrative": self.text.narrative,
+            "advice": element_inputs(self.advice, "kind", "statement"),
+        }
         if earlier:
             inputs["earlier"] = list(map(shown, earlier))
             inputs["findings"] = list(findings)
@@ -220,12 +229,13 @@ class _Drafting:
 
         reply = await self.writer.ask(RubricReply, inputs, check)
         criteria = _criteria(reply)
-        certain = self._lint(criteria, reply)
-        review = await self._review(criteria)
+        faults = list(self._lint(criteria, reply))
+        review = await ask_review(
+            self.reviewer, self.text, element_inputs(self.advice), criteria
+        )
         whole = []
         for criterion in criteria:
             whole.append(weigh(criterion, criterion.id in review.life_critical))
-        faults = list(certain)
         for problem in review.problems:
             fault = Fault(problem.fault)
             faults.append(Finding(fault, problem.criterion_id, problem.detail))
@@ -238,10 +248,6 @@ class _Drafting:
             remaining=self._lint(kept, reply),
         )
 
-    def _inputs(self, *fields: str) -> dict[str, Any]:
-        text = {"query": self.text.query, "narrative": self.text.narrative}
-        return {**text, "advice": element_inputs(self.advice, *fields)}
-
     def _lint(
         self, criteria: Sequence[Criterion], reply: RubricReply
     ) -> tuple[Finding, ...]:
@@ -253,10 +259,6 @@ class _Drafting:
             reply.no_negative,
             bounds=WRITTEN,
         )
-
-    async def _review(self, criteria: Sequence[Criterion]) -> ReviewReply:
-        advice = element_inputs(self.advice)
-        return await ask_review(self.reviewer, self.text, advice, criteria)
 
 
 def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:

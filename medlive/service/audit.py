@@ -2,10 +2,9 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -59,17 +58,6 @@ async def stream_csv(rows: AsyncIterator[Any], row: type[Any]) -> AsyncIterator[
         line.seek(0)
         line.truncate()
     yield line.getvalue()
-
-
-async def stream_jsonl(rows: AsyncIterator[Any]) -> AsyncIterator[str]:
-    """Rows as lines of JSON, without identifiers."""
-    async for found in rows:
-        yield (
-            json.dumps(
-                asdict(without_identifiers([found])[0]), ensure_ascii=False, default=str
-            )
-            + "\n"
-        )
 
 
 def cells(row: Any) -> list[str]:

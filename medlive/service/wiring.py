@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from medlive.clock import now
 from medlive.config import (
     DEFAULT_KEY_VARIABLE,
-    BudgetSection,
     Price,
     RoleSettings,
     Settings,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
     from medlive.llm.batches import BatchApi
-    from medlive.rubric.completion import Library, RubricSettings
+    from medlive.rubric.completion import Library
 
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
@@ -498,19 +497,13 @@ def open_book(
     return OpenBook(os.path.basename(os.path.normpath(named)), top_k, undated, opened)
 
 
-def _rubric_defaults() -> "RubricSettings":
-    from medlive.rubric.completion import DEFAULTS
-
-    return DEFAULTS
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
 
     database: "Database"
+    settings: Settings
     key: bytes  # This instance's key, from which a case's id is made
-    concurrency: int  # Most threads that are curated at once
     respondents: Mapping[str, ReplayEngine]
     retriever: "Retriever"
     curation: "CurationSettings"
@@ -518,17 +511,10 @@ class Pipeline:
     scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
     endpoints: Limiters
-    # The longest that one thread may take; None for no limit
-    thread_timeout_s: float | None = None
-    money: BudgetSection = field(default_factory=BudgetSection)
-    online: "OnlineRetriever | None" = (
-        None  # The retriever, where it asks literature services
-    )
+    # The retriever, where it asks literature services
+    online: "OnlineRetriever | None" = None
     # Service → its circuit
     literature: Mapping[str, Circuit] = field(default_factory=dict)
-    prove: bool = False
-    """Whether rubrics are proved, for which there are the roles "prober" and "grader"."""
-    rubric: "RubricSettings" = field(default_factory=_rubric_defaults)
 
     @property
     def circuits(self) -> set[Circuit]:
@@ -538,17 +524,24 @@ class Pipeline:
             *self.literature.values(),
         }
 
-    def library(self, today: date) -> "Library":
-        """Where the points are searched that an advice lacks."""
+    @property
+    def proves(self) -> bool:
+        """Whether rubrics are proved, for which there are the roles "prober" and "grader"."""
+        return "prober" in self.respondents
+
+    def library(self, today: date) -> "Library | None":
+        """Where the points are searched that an advice lacks; None where rubrics are not completed."""
         from medlive.rubric.completion import Library
 
+        if not self.settings.rubric.complete:
+            return None
         return Library(self.retriever, self.curation.evidence, today)
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
         from medlive.service.week_budget import check_week
 
-        await check_week(self.database, self.money)
+        await check_week(self.database, self.settings.budget)
         for circuit in self.circuits:
             opening = await circuit.opening()
             if opening is not None and not opening.is_due(now()):
@@ -577,7 +570,6 @@ def build_pipeline(
     from medlive.curation.model import Thresholds
     from medlive.db.curation.circuits import PostgresCircuits
     from medlive.db.curation.replies import PostgresReplyStore
-    from medlive.rubric.completion import RubricSettings
     from medlive.service.database import handle_key
 
     proving = proof_roles(settings)
@@ -611,7 +603,6 @@ def build_pipeline(
         strict=section.strict,
         exhaustive=exhaustive,
     )
-    rubric = RubricSettings(**settings.rubric.model_dump(exclude={"prove"}))
     prompts = _prompt_digests(PROMPTS)
     if proving:
         prompts |= _prompt_digests(PROOF_PROMPTS)
@@ -622,7 +613,7 @@ def build_pipeline(
     digest = digest_json(
         {
             "settings": curation.as_json(),
-            "rubric": rubric.as_json(),
+            "rubric": {"complete": settings.rubric.complete},
             "prompts": prompts,
             "index": index,
             "engines": engines,
@@ -630,22 +621,18 @@ def build_pipeline(
     )
     scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
     return Pipeline(
-        database,
-        handle_key(settings),
-        section.concurrency,
-        respondents,
-        retriever,
-        curation,
-        digest,
-        scanner,
-        budget,
-        limiters,
-        section.thread_timeout_s,
-        settings.budget,
-        online,
-        literature,
-        bool(proving),
-        rubric,
+        database=database,
+        settings=settings,
+        key=handle_key(settings),
+        respondents=respondents,
+        retriever=retriever,
+        curation=curation,
+        digest=digest,
+        scanner=scanner,
+        budget=budget,
+        endpoints=limiters,
+        online=online,
+        literature=literature,
     )
 
 

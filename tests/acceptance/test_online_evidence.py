@@ -13,8 +13,8 @@ from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
 from medlive.evidence.online import europepmc, pubmed, service
 from medlive.llm import circuit
-from medlive.service import jobs, readiness, taken
-from medlive.service.worker import run_worker
+from medlive.service.work import jobs, readiness, taken
+from medlive.service.work.worker import run_worker
 from tests.support.instance import Done, Instance, write_lines
 from tests.support.literature import LiteratureServer
 from tests.support.sample_literature import serve_samples
@@ -40,7 +40,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(circuit, "FAILING_S", 0.0)
     monkeypatch.setattr(circuit, "FRESH_S", 0.1)
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr("medlive.service.monitor.HEARTBEAT_S", 0.1)
+    monkeypatch.setattr("medlive.service.work.monitor.HEARTBEAT_S", 0.1)
     monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
     monkeypatch.setattr(taken, "RETRY_AFTER_S", {"endpoint_unavailable": (0,) * 9})
 

@@ -18,9 +18,14 @@ from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
 from medlive.llm.circuit import Opening, circuit_key
-from medlive.service.jobs import CURATE, defer_revisions, open_app, run_until_drained
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
+from medlive.service.work.jobs import (
+    CURATE,
+    defer_revisions,
+    open_app,
+    run_until_drained,
+)
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
 from tests.support.receivers import serve_webhook

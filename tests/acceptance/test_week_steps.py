@@ -14,11 +14,11 @@ from medlive.config import load_settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.errors import CheckFailed
-from medlive.service.jobs import defer_step, open_app
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.steps import BACKUP, FREEZE, PUBLISH, VERIFY, read_states
+from medlive.service.work.jobs import defer_step, open_app
 from tests.support.instance import Instance
 from tests.support.waiting import until
 

@@ -13,9 +13,9 @@ from medlive.config import Settings, load_settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import SampleThread
-from medlive.service.jobs import serving
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.steps import read_states
+from medlive.service.work.jobs import serving
 from tests.support.bad_endpoint import bad_endpoint, ok
 from tests.support.instance import Instance, write_lines, write_models
 from tests.support.threads import as_import

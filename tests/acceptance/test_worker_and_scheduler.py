@@ -18,8 +18,8 @@ from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
-from medlive.service.jobs import serving
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
+from medlive.service.work.jobs import serving
 from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import
 from tests.support.waiting import until, wait_until

@@ -16,11 +16,12 @@ from medlive.db.jobs import Queue
 from medlive.demo.samples import load_sample_threads
 from medlive.errors import SchemaUnsuitable
 from medlive.llm.rules.engine import RulesEngine
-from medlive.service import database, jobs, readiness
+from medlive.service import database
 from medlive.service.curation.curate import CurationCounts
 from medlive.service.database import outlast
 from medlive.service.liveness import Health
-from medlive.service.worker import run_worker
+from medlive.service.work import jobs, readiness
+from medlive.service.work.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
 from tests.support.instance import Instance, write_lines, write_models
 from tests.support.threads import as_import
@@ -39,8 +40,8 @@ NewInstance = Callable[..., Instance]
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again soon."""
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr("medlive.service.monitor.HEARTBEAT_S", 0.1, raising=False)
-    monkeypatch.setattr("medlive.service.monitor.MISSING_S", 0.1)
+    monkeypatch.setattr("medlive.service.work.monitor.HEARTBEAT_S", 0.1, raising=False)
+    monkeypatch.setattr("medlive.service.work.monitor.MISSING_S", 0.1)
     monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
     monkeypatch.setattr(readiness, "MOST_WAIT_S", 0.2)
 

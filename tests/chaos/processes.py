@@ -20,8 +20,8 @@ import medlive.cli.curate
 import medlive.cli.main
 import medlive.cli.operations.schedule
 import medlive.service.release.publish
-import medlive.service.status
-import medlive.service.worker
+import medlive.service.watch.status
+import medlive.service.work.worker
 import medlive.sources.registry
 import medlive.web.app
 import medlive.web.metrics
@@ -29,9 +29,10 @@ import medlive.web.serving
 from medlive import clock
 from medlive.db import session
 from medlive.db import workers as reported
-from medlive.service import database, jobs, monitor, readiness, taken
+from medlive.service import database
 from medlive.service.schedule import scheduler, steps
 from medlive.service.watch import watcher
+from medlive.service.work import jobs, monitor, readiness, taken
 
 # As configured, a dead worker is known after 15 s. Fresh ones on a busy machine may be taken for dead, too.
 WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 4.0, 0.3

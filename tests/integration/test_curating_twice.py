@@ -31,9 +31,16 @@ from medlive.service.curation.curate import (
     curate_revision,
     curation_work,
 )
-from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
-from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
+from medlive.service.work.jobs import defer_revisions, open_app
+from tests.support.scripted import (
+    KIND,
+    THREAD,
+    OnePassage,
+    Scripted,
+    changed,
+    curation_settings,
+)
 
 RUBRIC: dict[str, Any] = {
     "theme": "Response Depth",
@@ -98,16 +105,16 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     """The same pipeline by its digest, whoever answers."""
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
-        database,
-        b"key",
-        2,
-        dict.fromkeys(CURATION_ROLES, respondent),
-        Indexed(),
-        CurationSettings(),
-        PIPELINE,
-        PIPELINE,
-        Budget(),
-        Limiters(),
+        database=database,
+        settings=curation_settings(concurrency=2),
+        key=b"key",
+        respondents=dict.fromkeys(CURATION_ROLES, respondent),
+        retriever=Indexed(),
+        curation=CurationSettings(),
+        digest=PIPELINE,
+        scanner=PIPELINE,
+        budget=Budget(),
+        endpoints=Limiters(),
     )
 
 
@@ -142,7 +149,9 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
     refusing = Gated(
         "refuses", screener__extract=ConfigError("no temperature", hint="Take it out.")
     )
-    found = replace(pipeline(database, refusing), concurrency=1)
+    found = replace(
+        pipeline(database, refusing), settings=curation_settings(concurrency=1)
+    )
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
             await defer_revisions(app, session, [revision, revision + 1])

@@ -1,11 +1,6 @@
 """Raw pages after the harvest: read again, exported, and removed when their time is over."""
 
-import asyncio
-import io
-import json
 import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +8,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from warcio.archiveiterator import ArchiveIterator
 
 from medlive.clock import now
 from medlive.config import ArchiveSection, Settings
@@ -22,11 +16,9 @@ from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
-from medlive.service.harvest.raw_files import apply_retention, export_warc
+from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.reparse import ReparseResult, reparse_source
-from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path
-from medlive.sources.archive import sort_key
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import LayoutError, Page
@@ -365,155 +357,3 @@ def test_copies_are_numbered() -> None:
         custody.next_name("sdn/sdn-2026.W47-1.2-3.r9.warc.gz")
         == "sdn/sdn-2026.W47-1.2-3.r10.warc.gz"
     )
-
-
-# --- export ----------------------------------------------------------------------------------------------
-
-
-def _check_sums(folder: Path) -> int:
-    return subprocess.run(
-        ["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=folder, capture_output=True
-    ).returncode
-
-
-async def test_an_export_is_whole_checked_and_found_by_its_index(
-    database: Database, settings: Settings, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    await harvest(database, settings, samples("1402038", "1402075"))
-    await harvest(database, settings, samples(site="medlive"), "medlive")
-    first, second = sorted(files(archive_path(settings)), key=lambda p: p.name)
-    done = await export_warc(database, settings, ["sdn"], out)
-    assert (done.written, done.problems) == ([second.name], [])
-    done = await export_warc(database, settings, [], out)
-    assert (done.written, done.unchanged, done.stale) == (
-        [first.name],
-        [second.name],
-        [],
-    )
-    assert {p.name for p in files(out)} == {
-        first.name,
-        second.name,
-        "SHA256SUMS",
-        "index.cdxj",
-    }
-    assert _check_sums(out) == 0
-    assert (out / second.name).read_bytes() == second.read_bytes()
-
-    # Read by another reader: every page that was kept, at the place that the index names.
-    lines = (out / "index.cdxj").read_text().splitlines()
-    assert lines == sorted(lines, key=str.encode)
-    asked = await rows(
-        database, "SELECT url, body_digest FROM fetches WHERE archive_id IS NOT NULL"
-    )
-    assert len(lines) == len(asked) == done.pages
-    for line in lines:
-        key, stamp, told = line.split(" ", 2)
-        entry = json.loads(told)
-        assert key == sort_key(entry["url"])
-        whole = (out / entry["filename"]).read_bytes()
-        member = whole[
-            int(entry["offset"]) : int(entry["offset"]) + int(entry["length"])
-        ]
-        (record,) = ArchiveIterator(io.BytesIO(member), check_digests="raise")
-        assert record.rec_headers.get_header("WARC-Target-URI") == entry["url"]
-        assert record.rec_headers.get_header("WARC-Payload-Digest") == entry["digest"]
-        assert record.http_headers.get_statuscode() == entry["status"]
-        assert (
-            stamp
-            == record.rec_headers.get_header("WARC-Date").translate(
-                {ord(c): None for c in "-:TZ"}
-            )[:14]
-        )
-
-
-async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
-    database: Database, settings: Settings, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    await harvest(database, settings, samples("1402038", "1402075"))
-    await harvest(database, settings, samples(site="medlive"), "medlive")
-    ours, theirs = sorted(files(archive_path(settings)), key=lambda p: p.name)
-    # A harvest under way: what lies behind the committed part is no record yet.
-    committed = theirs.read_bytes()
-    theirs.write_bytes(committed + b"\x1f\x8b\x08half")
-    await change(database, "UPDATE archives SET sealed_at = NULL")
-    out.mkdir()
-    (out / ours.name).write_bytes(b"something else")
-    done = await export_warc(database, settings, [], out)
-    assert (done.written, len(done.problems)) == ([theirs.name], 1)
-    assert "different bytes" in done.problems[0]
-    assert (out / ours.name).read_bytes() == b"something else"
-    assert (out / theirs.name).read_bytes() == committed
-    (out / ours.name).unlink()
-    # An export of the file's beginning is brought up to date.
-    (out / theirs.name).write_bytes(committed[:100])
-    done = await export_warc(database, settings, [], out)
-    assert (sorted(done.written), done.problems, _check_sums(out)) == (
-        [ours.name, theirs.name],
-        [],
-        0,
-    )
-
-    # An earlier export that has been damaged since keeps its sum, and so shows.
-    for damaged in (
-        committed[:100],
-        committed[:-1] + bytes([committed[-1] ^ 1]),
-        committed[:4] + b"?" + committed[5:],
-    ):
-        (out / theirs.name).write_bytes(damaged)
-        assert (await export_warc(database, settings, ["medlive"], out)).stale == []
-        assert _check_sums(out) != 0
-    (out / theirs.name).write_bytes(committed)
-    await export_warc(database, settings, ["medlive"], out)
-    assert _check_sums(out) == 0
-
-    # A page that is whole, and not the one that was fetched.
-    await change(
-        database,
-        "UPDATE fetches SET body_digest = 'sha256:' || repeat('0', 64) WHERE source = 'medlive' AND id ="
-        " (SELECT max(id) FROM fetches WHERE source = 'medlive' AND archive_id IS NOT NULL)",
-    )
-    theirs.write_bytes(committed[:-1] + b"?")
-    other = tmp_path / "other"
-    done = await export_warc(database, settings, [], other)
-    assert (done.written, len(done.problems)) == ([], 2)
-    assert _check_sums(other) == 0
-    theirs.write_bytes(committed)
-
-    # What a takedown removed here is still in the export, and that is told.
-    await take_down(database, settings, "sdn", "1402038", "asked")
-    done = await export_warc(database, settings, ["sdn"], out)
-    assert done.stale == [theirs.name]
-    assert done.written != done.stale
-    assert (await export_warc(database, settings, [], out, week="1999.W01")).pages == 0
-    with pytest.raises(UsageError):
-        await export_warc(database, settings, [], out / theirs.name)
-
-
-@pytest.mark.parametrize("how", ["swept", "erased and not yet swept"])
-async def test_what_a_takedown_erases_during_an_export_is_not_exported(
-    database: Database,
-    settings: Settings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    how: str,
-) -> None:
-    await harvest(database, settings, samples("1402038", "1402075"))
-    loop, original = asyncio.get_running_loop(), shutil.copyfileobj
-
-    def copy(source: Any, draft: Any) -> None:
-        original(source, draft)
-        if how == "swept":
-            work = take_down(database, settings, "sdn", "1402038", "asked")
-        else:
-            work = change(database, "UPDATE archives SET unswept_at = now()")
-        asyncio.run_coroutine_threadsafe(work, loop).result()
-
-    monkeypatch.setattr(shutil, "copyfileobj", copy)
-    done = await export_warc(database, settings, [], tmp_path / "out")
-    assert (done.written, len(done.problems)) == ([], 1)
-    assert {p.name for p in files(tmp_path / "out")} == {"SHA256SUMS", "index.cdxj"}
-    monkeypatch.undo()
-    done = await export_warc(database, settings, [], tmp_path / "out")
-    assert len(done.written) == (how == "swept")

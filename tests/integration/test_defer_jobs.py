@@ -20,7 +20,7 @@ from medlive.clock import now
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_ready, count_servers, hurry
 from medlive.db.session import Database
 from medlive.errors import CircuitOpen, DatabaseUnavailable
-from medlive.service.jobs import (
+from medlive.service.work.jobs import (
     CURATE,
     STEP,
     TakingOver,
@@ -31,7 +31,7 @@ from medlive.service.jobs import (
     run_until_drained,
     run_until_stopped,
 )
-from medlive.service.taken import RETRY_AFTER_S, RetryLater
+from medlive.service.work.taken import RETRY_AFTER_S, RetryLater
 from tests.support.waiting import LIMIT_S, until
 
 
@@ -228,7 +228,7 @@ async def test_what_was_broken_off_waits_for_no_clock(
 ) -> None:
     # This machine's clock is an hour ahead of the database's.
     monkeypatch.setattr(
-        "medlive.service.taken.utcnow", lambda: now() + timedelta(hours=1)
+        "medlive.service.work.taken.utcnow", lambda: now() + timedelta(hours=1)
     )
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -316,7 +316,7 @@ async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("medlive.service.taken.RETRY_S", 0.05)
+    monkeypatch.setattr("medlive.service.work.taken.RETRY_S", 0.05)
     caplog.set_level("INFO", "medlive")
     unseen: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(
@@ -386,7 +386,7 @@ async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_
 async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("medlive.service.taken.RETRY_S", 0)
+    monkeypatch.setattr("medlive.service.work.taken.RETRY_S", 0)
     attempts = 0
 
     async def step(step: str, week: str) -> None:

@@ -25,7 +25,7 @@ from medlive.filters.chain import ChainResult, FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
 from medlive.service.curation import filtering
-from medlive.service.jobs import open_app
+from medlive.service.work.jobs import open_app
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import Sketch, jaccard, scheme, shingles, sketches
 

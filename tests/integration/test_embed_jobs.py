@@ -22,8 +22,8 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.open_index import open_store
 from medlive.evidence.vectors import keys_of
-from medlive.service.jobs import EMBED, open_app, run_shard_jobs, run_until_stopped
-from medlive.service.worker import embed_work
+from medlive.service.work.jobs import EMBED, open_app, run_shard_jobs, run_until_stopped
+from medlive.service.work.worker import embed_work
 from tests.support.hashing_encoder import HashingEncoder
 from tests.unit.evidence.test_evidence_build_dense import corpus_file
 

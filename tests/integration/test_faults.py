@@ -14,9 +14,9 @@ from pydantic import SecretStr
 from medlive.db.session import Database
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.service.metrics import read_metrics
 from medlive.service.watch import checks, watcher
 from medlive.service.watch.checks import CHECKS
+from medlive.service.watch.metrics import read_metrics
 from medlive.service.watch.problems import read_problems
 from medlive.service.watch.watcher import look
 from tests.support.faults import FAULTS, Stage, healthy_instance

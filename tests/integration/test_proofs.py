@@ -43,7 +43,7 @@ def proving(database: Database, **tasks: Any) -> Pipeline:
     made = pipeline(database, **{**replies, **tasks})
     respondent = made.respondents["rubric"]
     roles = {**made.respondents, "prober": respondent, "grader": respondent}
-    return replace(made, respondents=roles, prove=True)
+    return replace(made, respondents=roles)
 
 
 async def curated(database: Database, **tasks: Any) -> tuple[Outcome, str, int]:

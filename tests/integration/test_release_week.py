@@ -18,13 +18,13 @@ from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, ServiceUnavailable
 from medlive.redaction import hide_secrets
-from medlive.service.notify import places, send
 from medlive.service.paths import snapshots_path
 from medlive.service.release.freeze import PartialWord, freeze
 from medlive.service.release.weekly import announce_week
 from medlive.service.schedule.scheduler import run_scheduler
+from medlive.service.watch.notify import places, send
 from medlive.service.watch.outbox import deliver
-from medlive.service.week import read_week
+from medlive.service.watch.week import read_week
 from medlive.web.site import Site
 from tests.support.receivers import serve_mail, serve_webhook
 from tests.support.release import fill

@@ -32,7 +32,6 @@ from medlive.service.curation.review import (
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
-    drain,
     pipeline,
     status_of,
 )
@@ -169,11 +168,6 @@ async def test_the_commands(
             instance.here("review", "list", "--reason", "not_standard", "--json").json
             == []
         )
-        [low] = instance.here("case", "compare", "--json").json
-        assert (low["case_id"], low["figure"]) == (held, 100)
-        assert "100" in instance.here("case", "compare").out
-        unknown = instance.here("case", "compare", "2026.W01", status=2)
-        assert "no snapshot" in unknown.err
         shown = instance.here("review", "show", held).out
         for told in (
             "a2 harmful",
@@ -198,99 +192,18 @@ async def test_the_commands(
         instance.here(*approve, "1")
         assert instance.here("review", "list", "--json").json == []
         assert "Checked." in instance.here("review", "show", held).out
-        instance.here("review", "confirm", held, "--reason", "Indeed.", "--by", "Bo")
-        assert (
-            "kept"
-            not in instance.here(
-                "review", "confirm", "test/1", "--reason", "No.", status=1
-            ).out
-        )
         done = instance.here(
             "review", "redact", held, "dry cough", "--reason", "Words.", "--by", "Bo"
         )
         assert "revision 2" in done.out
         assert "dry cough" not in str(instance.here("review", "edit", held).json)
-        assert (
-            "1 cases were not compared, or edited since"
-            in instance.here("case", "compare").err
-        )
         log = instance.here("audit", "log", "--json").json
         assert [(e["action"], e["by"]) for e in reversed(log)] == [
             ("approve", "Bo"),
-            ("confirm", "Bo"),
             ("redact", "Bo"),
         ]
 
     await asyncio.to_thread(work)
-
-
-async def test_a_stage_is_run_again_and_the_decision_before_stays(
-    database: Database, database_url: str, tmp_path: Path, held: str
-) -> None:
-    instance = Instance(tmp_path, database_url)
-    command = (
-        "review",
-        "curate-again",
-        held,
-        "--reason",
-        "It overlooked a passage.",
-        "--by",
-        "Bo",
-    )
-
-    def shown(*options: str) -> dict[str, Any]:
-        return instance.here("case", "show", held, *options, "--json").json
-
-    def ask() -> None:
-        instance.here(*command, "--stage", "rubric", status=2)
-        instance.here(*command, "--stage", "validator")
-
-    await asyncio.to_thread(ask)
-    # A run that fails is done again by the next one, and then no more.
-    assert await drain(pipeline(database, validator__query="rubbish")) == {"failed": 1}
-    assert await drain(pipeline(database, reader__case={**HARMFUL, "wrong": []})) == {
-        "kept": 1
-    }
-    assert await drain(pipeline(database)) == {}
-
-    def work() -> None:
-        latest = shown()
-        numbers = {d["outcome"]: d["number"] for d in latest["decisions"]}
-        assert list(numbers) == ["kept", "failed", "held"]
-        assert (latest["case"]["status"], latest["decided"]["number"]) == (
-            "ready",
-            numbers["kept"],
-        )
-        first = shown("--decision", str(numbers["held"]))
-        assert (first["curation"]["outcome"], first["curation"]["reason"]) == (
-            "held",
-            "advice_harmful",
-        )
-        asked, before = (
-            {
-                c["request_digest"]: c["task"]
-                for c in one["curation"]["calls"]
-                if c["outcome"] == "ok"
-            }
-            for one in (latest, first)
-        )
-        assert {asked[digest] for digest in asked.keys() & before.keys()} == {
-            "screener.extract"
-        }
-        assert {
-            "validator.query",
-            "controller.write",
-            "reader.case",
-            "rubric.write",
-        } <= set(asked.values())
-        assert (
-            "no decision 77"
-            in instance.here("case", "show", held, "--decision", "77", status=2).err
-        )
-        instance.here(*command)
-
-    await asyncio.to_thread(work)
-    assert await drain(pipeline(database)) == {}
 
 
 async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(

@@ -66,10 +66,7 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
     for name, reason, status in (
         ("approve", "Fine.", "ready"),
         ("reject", "No.", "rejected"),
-        ("confirm", "Indeed.", "rejected"),
-        ("approve", "Yes.", "ready"),
-        ("confirm", "So be it.", "ready"),
-        ("curate_again", "New index.", "ready"),
+        ("approve", "So be it.", "ready"),
     ):
         for empty in ("", "  "):
             assert (await act(admin, subject, name, empty)).status_code == 422
@@ -79,29 +76,14 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
     assert 'name="revision" value="1"' in (await admin.get(f"/acts/{subject}")).text
     stale = await act(admin, subject, "reject", "I saw another.", revision="2")
     assert (stale.status_code, "has changed since" in stale.text) == (422, True)
-    assert (
-        await act(admin, subject, "curate_again", "Why?", stage="rubric")
-    ).status_code == 422
-    assert (
-        await act(admin, subject, "curate_again", "Anew.", stage="validator")
-    ).status_code == 303
-    async with database.begin() as session:
-        jobs = await session.scalar(
-            text("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'")
-        )
-    assert jobs == 1
     assert [entry[1:] for entry in await logged(database)] == [
         ("approve", f"case:{held}", "Fine."),
         ("reject", f"case:{held}", "No."),
-        ("confirm", f"case:{held}", "Indeed."),
-        ("approve", f"case:{held}", "Yes."),
-        ("confirm", f"case:{held}", "So be it."),
-        ("curate_again", "thread:test/1", "New index."),
-        ("curate_again", "thread:test/1", "Anew."),
+        ("approve", f"case:{held}", "So be it."),
     ]
     assert {entry[0] for entry in await logged(database)} == {"ada"}
     assert "So be it." in (await admin.get(f"/acts/{subject}")).text
-    assert "New index." in (await admin.get("/acts/log")).text
+    assert "So be it." in (await admin.get("/acts/log")).text
 
 
 async def test_a_step_is_cleared_from_the_overview(
@@ -231,17 +213,14 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
 async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     database: Database, settings: Settings, admin: Browser, rejected: int
 ) -> None:
-    for name in ("confirm", "overrule"):
-        assert (
-            await act(admin, "thread/test/1", name, f"Because: {name}.", back=LOG)
-        ).status_code == 303
+    done = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)
+    assert done.status_code == 303
     refused = await act(admin, "thread/test/1", "overrule")
     assert (refused.status_code, "overruled already" in refused.text) == (422, True)
-    assert (await act(admin, "thread/test/2", "confirm")).status_code == 422
+    assert (await act(admin, "thread/test/2", "overrule")).status_code == 422
     assert (await act(admin, "thread/test/1", "approve")).status_code == 422
     assert [entry[1:] for entry in await logged(database)] == [
-        ("confirm", "thread:test/1", "Because: confirm."),
-        ("overrule", "thread:test/1", "Because: overrule."),
+        ("overrule", "thread:test/1", "Because."),
     ]
     # What nobody else may change only the owner erases.
     refused = await act(
@@ -249,7 +228,7 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     )
     assert (refused.status_code, "may not do this" in refused.text) == (422, True)
     assert "medlive thread takedown test 1 --reason" in refused.text
-    assert [entry[1] for entry in await logged(database)] == ["confirm", "overrule"]
+    assert [entry[1] for entry in await logged(database)] == ["overrule"]
     site = Site(database, settings, settings.home)
     async with served(site) as owners:
         owners.headers.update(
@@ -263,7 +242,6 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
         )
     assert (done.status_code, undone.status_code) == (303, 303)
     assert [entry[1:] for entry in await logged(database)] == [
-        ("confirm", "thread:test/1", None),
         ("overrule", "thread:test/1", None),
         ("take_down", "thread:test/1", "The author asked."),
         ("lift_takedown", "thread:test/1", "It was not."),

@@ -21,8 +21,8 @@ from medlive.db.roles import grant
 from medlive.db.session import Database
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.service.metrics import read_metrics
 from medlive.service.watch.checks import CHECKS
+from medlive.service.watch.metrics import read_metrics
 from medlive.service.watch.watcher import look
 from medlive.web.app import build_app
 from medlive.web.metrics import metrics_room

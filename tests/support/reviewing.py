@@ -23,14 +23,15 @@ from medlive.llm.engine import EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import curate_queued, curate_revision, queue_again
-from medlive.service.jobs import open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
+from medlive.service.work.jobs import open_app
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.scripted import (
     KIND,
     THREAD,
     Scripted,
     changed,
+    curation_settings,
     judged,
     second_look,
 )
@@ -99,16 +100,16 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
-        database,
-        b"key",
-        2,
-        dict.fromkeys(CURATION_ROLES, respondent),
-        Indexed(),
-        CurationSettings(),
-        PIPELINE,
-        digest_text(name),
-        Budget(),
-        Limiters(),
+        database=database,
+        settings=curation_settings(concurrency=2),
+        key=b"key",
+        respondents=dict.fromkeys(CURATION_ROLES, respondent),
+        retriever=Indexed(),
+        curation=CurationSettings(),
+        digest=PIPELINE,
+        scanner=digest_text(name),
+        budget=Budget(),
+        endpoints=Limiters(),
     )
 
 

@@ -3,8 +3,10 @@
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Any
 
+from medlive.config import Settings
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.curation.model import Curation, Reason
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
@@ -196,6 +198,11 @@ def second_look(
         "harm_evidence": list(harm),
         "reason": reason,
     }
+
+
+def curation_settings(**curation: Any) -> Settings:
+    """Settings of a pipeline, without a home."""
+    return Settings.model_validate({"home": Path(), "curation": curation})
 
 
 class Scripted:

@@ -24,7 +24,7 @@ from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.reading import Pace
-from medlive.service import notify
+from medlive.service.watch import notify
 from medlive.service.watch.certificates import look_at_certificates
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (

@@ -12,7 +12,6 @@ from medlive.cli.options import (
     DecisionOption,
     JsonOption,
     ThreadArgument,
-    one_of,
     read_settings,
     split_name,
 )
@@ -28,7 +27,7 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.config import Settings
-from medlive.curation.model import Reason, Stage
+from medlive.curation.model import Reason
 from medlive.errors import UsageError
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
-SubjectArgument = Annotated[
-    str, Argument(metavar="CASE|SOURCE/ID", help="The case, or the thread.")
-]
 ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
 ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
 RevisionOption = Annotated[
@@ -289,58 +285,6 @@ def redact(
         lambda database, _: redact_case(database, case_id, words, reason, by=by)
     )
     echo(f"{case_id} has revision {done.revision}")
-
-
-@app.command()
-def confirm(
-    subject: SubjectArgument, reason: ReasonOption, by: ByOption = None
-) -> None:
-    """Note that a ready or rejected case, or the rejection of a thread, is right as it is."""
-    from medlive.service.curation.review import confirm_case, confirm_rejection
-
-    async def work(database: "Database", settings: Settings) -> None:
-        if "/" in subject:
-            await confirm_rejection(database, *split_name(subject), reason, by=by)
-        else:
-            await confirm_case(database, subject, reason, by=by)
-
-    with_database(work)
-    echo(f"{subject} is confirmed")
-
-
-@app.command("curate-again")
-def curate_again(
-    subject: SubjectArgument,
-    reason: ReasonOption,
-    stage: Annotated[
-        str | None,
-        Option(
-            help="Ask screener, validator or controller, and the later stages, again."
-        ),
-    ] = None,
-    by: ByOption = None,
-) -> None:
-    """Queue a thread, or a case's, for `medlive curate` or a worker. The decision before stays, and is shown.
-
-    Without --stage, replies are replayed: nothing comes of it where prompts, engines and evidence are the same.
-    """
-    from medlive.curation.chain import RERUNS
-    from medlive.service.curation.review import curate_again, thread_of_case
-
-    wanted = None if stage is None else one_of("--stage", Stage, stage)
-    if wanted not in (None, *RERUNS):
-        raise UsageError(f"--stage {stage}: choose {', '.join(RERUNS)}")
-
-    async def work(database: "Database", settings: Settings) -> None:
-        thread = (
-            split_name(subject)
-            if "/" in subject
-            else await thread_of_case(database, subject)
-        )
-        await curate_again(database, *thread, reason, stage=wanted, by=by)
-
-    with_database(work)
-    echo(f"{subject} is queued: the next `medlive curate` decides it again")
 
 
 @app.command("drop-element")

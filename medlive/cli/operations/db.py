@@ -91,7 +91,7 @@ def upgrade(
 
     `medlive db downgrade COPY` goes back to it.
     """
-    from medlive.service.upgrade import plan_upgrade
+    from medlive.service.backup.upgrade import plan_upgrade
 
     settings = load_settings().settings
     if dry_run:
@@ -117,7 +117,7 @@ def downgrade(
     Stop everything first, and install the earlier version afterwards: this one does not work with that schema.
     """
     from medlive.service.backup.seal import public_keys
-    from medlive.service.upgrade import go_back
+    from medlive.service.backup.upgrade import go_back
 
     settings = load_settings().settings
     keys = public_keys(settings, public_key or ())
@@ -138,8 +138,8 @@ def roles(no_backup: NoBackupOption = False, as_json: JsonOption = False) -> Non
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
     from medlive.db.roles import grant
+    from medlive.service.backup.upgrade import upgrade_database
     from medlive.service.database import database_url
-    from medlive.service.upgrade import upgrade_database
 
     settings = load_settings().settings
     wait_for(upgrade_database(settings, copy=not no_backup))
@@ -150,7 +150,7 @@ def roles(no_backup: NoBackupOption = False, as_json: JsonOption = False) -> Non
 
 
 def _upgrade(settings: "Settings", no_backup: bool, as_json: bool) -> None:
-    from medlive.service.upgrade import upgrade_database
+    from medlive.service.backup.upgrade import upgrade_database
 
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     text = f"upgraded to {done.head}" if done.migrations else f"already at {done.head}"

@@ -11,7 +11,7 @@ from medlive.cli.options import JsonOption
 from medlive.cli.output import echo, print_json
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
-from medlive.service.doctor import Finding, Health, examine
+from medlive.service.watch.doctor import Finding, Health, examine
 
 
 def command(

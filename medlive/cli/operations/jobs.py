@@ -176,8 +176,8 @@ def check(as_json: JsonOption = False) -> None:
     """
     from medlive.db.waits import count_waits, list_failed_jobs
     from medlive.service.database import open_database
-    from medlive.service.jobs import open_app
-    from medlive.service.lost_threads import queue_lost
+    from medlive.service.work.jobs import open_app
+    from medlive.service.work.lost_threads import queue_lost
 
     async def run() -> _Waits:
         async with (
@@ -222,8 +222,8 @@ def _retry_many(reason: str, *, hurry_delayed: bool, dry_run: bool) -> _Retried:
     from medlive.db.jobs import Queue, hurry
     from medlive.db.waits import count_waiting, find_failed_jobs
     from medlive.service.database import open_database
-    from medlive.service.jobs import open_app
-    from medlive.service.taken import queue_errors
+    from medlive.service.work.jobs import open_app
+    from medlive.service.work.taken import queue_errors
 
     async def run() -> _Retried:
         async with (
@@ -262,7 +262,7 @@ def _each(
     from procrastinate.exceptions import ConnectorException
 
     from medlive.service.database import open_database
-    from medlive.service.jobs import open_app
+    from medlive.service.work.jobs import open_app
 
     async def run() -> None:
         async with (

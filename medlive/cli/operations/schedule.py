@@ -87,7 +87,7 @@ def scheduler(
         StepResult,
         run_scheduler,
     )
-    from medlive.service.status import read_steps
+    from medlive.service.watch.status import read_steps
 
     settings = load_settings().settings
     if dry_run:
@@ -147,7 +147,7 @@ def worker(
     from medlive.db.jobs import Queue
     from medlive.service.database import outlast
     from medlive.service.liveness import Health, answer_probes
-    from medlive.service.worker import run_worker
+    from medlive.service.work.worker import run_worker
 
     settings = load_settings().settings
     served = (
@@ -250,8 +250,8 @@ async def _open_app(
         ConfigError: while a key is missing.
     """
     from medlive.service.database import instance_key, open_database
-    from medlive.service.metrics import read_metrics
     from medlive.service.paths import snapshots_path
+    from medlive.service.watch.metrics import read_metrics
     from medlive.web.accounts.access import check_exposure
     from medlive.web.app import ROOMS, build_app
     from medlive.web.metrics import metrics_room

@@ -36,7 +36,7 @@ def status(
     """
     if context.invoked_subcommand is not None:
         return
-    from medlive.service.status import read_problems, read_status
+    from medlive.service.watch.status import read_problems, read_status
 
     if check:
         problems = _unacknowledged(wait_for(read_problems(load_settings().settings)))
@@ -66,7 +66,7 @@ def ack(
     as_json: JsonOption = False,
 ) -> None:
     """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends."""
-    from medlive.service.status import acknowledge
+    from medlive.service.watch.status import acknowledge
 
     span = None if lasts is None else _parse_span(lasts)
     settings = load_settings().settings

@@ -41,7 +41,7 @@ def show(
 ) -> None:
     """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped."""
     from medlive.service.audit import parse_week, weeks_before
-    from medlive.service.week import read_week
+    from medlive.service.watch.week import read_week
 
     settings = load_settings().settings
     weeks = [
@@ -75,7 +75,7 @@ def run(
     """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
     from medlive.service.audit import parse_week
     from medlive.service.schedule.rerun import run_again
-    from medlive.service.week import run_as_json
+    from medlive.service.watch.week import run_as_json
 
     of_week = week and parse_week(week)
     done = with_database(

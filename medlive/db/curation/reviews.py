@@ -8,13 +8,12 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.curation.model import Outcome, Reason, Stage
+from medlive.curation.model import Outcome, Reason
 from medlive.db.audit_log import record
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import add_row, read
 from medlive.db.tables.decisions import CurationRow, HoldRow, OverruleRow
-from medlive.db.tables.intake import ThreadRevisionRow
-from medlive.db.tables.people import Act, AuditLogRow
+from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CaseRevisionRow,
     CaseRow,
@@ -24,7 +23,6 @@ from medlive.db.tables.release import (
     ReviewAction,
     ReviewRow,
 )
-from medlive.db.threads.threads import is_latest
 from medlive.errors import CheckFailed, UsageError
 
 
@@ -42,15 +40,6 @@ class HeldCase:
     """Of its holds; empty where something else holds it (a dispute's outcome, a thread decided anew)."""
     status_reason: str
     held_since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Rerun:
-    """A stage that a person wants run again, and with it those after it."""
-
-    number: int  # Of the log's entry
-    revision_id: int
-    stage: Stage
 
 
 async def list_held(
@@ -191,42 +180,6 @@ async def overruled_revisions(session: AsyncSession) -> list[int]:
     )
     query = select(row.revision_id).where(~decided).distinct().order_by(row.revision_id)
     return list(await session.scalars(query))
-
-
-async def pending_reruns(
-    session: AsyncSession, thread: str | None = None
-) -> list[Rerun]:
-    """The stages to run again, asked for since their threads (or `thread`, SOURCE/ID) were decided last.
-
-    One of each thread, the latest. The log's entry is the request; a takedown, which erases its reason, ends it.
-    """
-    row, since, about = AuditLogRow, CurationRow, ThreadRevisionRow
-    revision, decision = (
-        row.details[name].as_integer() for name in ("revision", "decision")
-    )
-    decided = exists().where(
-        since.revision_id == revision,
-        since.outcome != Outcome.FAILED,
-        since.id > decision,
-    )
-    query = (
-        select(row.number, about.id, row.details["stage"].as_string())
-        .join(about, about.id == revision)
-        .where(
-            row.action == Act.CURATE_AGAIN,
-            row.details.has_key("stage"),
-            row.reason.is_not(None),
-        )
-        .where(is_latest(), ~decided)
-        .order_by(row.number)
-    )
-    if thread is not None:
-        query = query.where(row.subject == f"thread:{thread}")
-    latest = {
-        pk: Rerun(number, pk, Stage(stage))
-        for number, pk, stage in await session.execute(query)
-    }
-    return list(latest.values())
 
 
 async def save_scan(

@@ -30,7 +30,9 @@ from medlive.digest import digest_json, digest_text
 class Act(StrEnum):
     """What somebody did."""
 
-    CONFIRM = "confirm"
+    CONFIRM = (
+        "confirm"  # No longer made, as CURATE_AGAIN; the log of an instance may hold it
+    )
     APPROVE = "approve"
     REJECT = "reject"
     DROP_ELEMENT = "drop_element"

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,36 +74,11 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
         ServiceUnavailable: where pg_dump fails.
         DiskFull: when no space is left.
     """
-    key = secret_key(settings)
-    draft = _begin(out)
-    try:
-        async with open_database(settings) as database, database.begin() as session:
-            same = f"--snapshot={await export_snapshot(session)}"
-            frozen = [
-                s.version
-                for s in await list_snapshots(session)
-                if s.state is SnapshotState.FROZEN
-            ]
-            archives = await list_archives(session)
-            erased = await list_takedowns(session)
-            rows = await count_rows(session)
-            dump = ("--format=custom", *BARE, f"--file={draft / DUMP}", same)
-            await run_program(settings, "pg_dump", await server_version(session), *dump)
-        about = About(
-            created_at=now(),
-            medlive=__version__,
-            schema_revision=head(),
-            rows=rows,
-            archives={archive.path: archive.bytes for archive in archives},
-            snapshots=frozen,
-        )
-        takedowns = [Takedown(source=s, thread_id=t, reason=r) for s, t, r in erased]
-        await asyncio.to_thread(_finish, settings, draft, out, about, takedowns, key)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+    async with open_database(settings) as database:
+        about = await _write(settings, database, out, head(), files=True)
     return about.model_dump(mode="json") | {
         "folder": str(out),
-        "public_key": key.public.line(),
+        "public_key": secret_key(settings).public.line(),
     }
 
 
@@ -120,13 +96,29 @@ async def copy_database(settings: Settings, revision: str, out: Path) -> None:
         ServiceUnavailable: where pg_dump fails.
         DiskFull: when no space is left.
     """
+    async with aclosing(Database.connect(database_url(settings))) as database:
+        await _write(settings, database, out, revision, files=False)
+
+
+async def _write(
+    settings: Settings, database: Database, out: Path, revision: str, *, files: bool
+) -> About:
+    """Write a signed copy of the database, and of the files that its rows point to; what is in it."""
     key = secret_key(settings)
     draft = _begin(out)
-    database = Database.connect(database_url(settings))
+    archives: dict[str, int] = {}
+    frozen: list[str] = []
+    erased: dict[tuple[str, str], str] = {}
     try:
         async with database.begin() as session:
             same = f"--snapshot={await export_snapshot(session)}"
             rows = await count_rows(session)
+            if files:
+                archives = {a.path: a.bytes for a in await list_archives(session)}
+                erased = await list_takedowns(session)
+                for snapshot in await list_snapshots(session):
+                    if snapshot.state is SnapshotState.FROZEN:
+                        frozen.append(snapshot.version)
             dump = ("--format=custom", *BARE, f"--file={draft / DUMP}", same)
             await run_program(settings, "pg_dump", await server_version(session), *dump)
         about = About(
@@ -134,14 +126,16 @@ async def copy_database(settings: Settings, revision: str, out: Path) -> None:
             medlive=__version__,
             schema_revision=revision,
             rows=rows,
-            archives={},
-            snapshots=[],
+            archives=archives,
+            snapshots=frozen,
         )
         with writing_to(draft):
+            if files:
+                await asyncio.to_thread(_copy_files, settings, draft, about, erased)
             await asyncio.to_thread(_seal, draft, out, about, key)
     finally:
-        await database.aclose()
         shutil.rmtree(draft, ignore_errors=True)
+    return about
 
 
 async def back_up_week(
@@ -249,22 +243,17 @@ def _begin(out: Path) -> Path:
     return draft
 
 
-def _finish(
-    settings: Settings,
-    draft: Path,
-    out: Path,
-    about: About,
-    takedowns: list[Takedown],
-    key: SecretKey,
+def _copy_files(
+    settings: Settings, draft: Path, about: About, erased: dict[tuple[str, str], str]
 ) -> None:
-    """Copy the files that the dump's rows point to, and seal the backup."""
-    with writing_to(draft):
-        _copy_archives(archive_path(settings), about.archives, draft)
-        _copy_snapshots(snapshots_path(settings), about.snapshots, draft)
-        _copy_keys(settings, draft)
-        lines = [takedown.model_dump_json() + "\n" for takedown in takedowns]
-        (draft / TAKEDOWNS).write_text("".join(lines), encoding="utf-8")
-        _seal(draft, out, about, key)
+    """Copy the files that the dump's rows point to, and list what must not come back."""
+    _copy_archives(archive_path(settings), about.archives, draft)
+    _copy_snapshots(snapshots_path(settings), about.snapshots, draft)
+    _copy_keys(settings, draft)
+    with (draft / TAKEDOWNS).open("w", encoding="utf-8") as lines:
+        for (source, thread_id), reason in erased.items():
+            takedown = Takedown(source=source, thread_id=thread_id, reason=reason)
+            lines.write(takedown.model_dump_json() + "\n")
 
 
 def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:

@@ -16,6 +16,8 @@ from medlive.service.database import database_url
 
 BARE: Final = ("--no-owner", "--no-acl")
 """Rights belong to the server; `medlive db roles` gives them anew."""
+WHOLE: Final = ("--exit-on-error", "--single-transaction", *BARE)
+"""A restore of all or nothing."""
 
 
 async def run_program(

@@ -1,8 +1,10 @@
 """Restoring a backup into an empty instance: it is checked before anything of it is run."""
 
+import asyncio
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +32,7 @@ from medlive.service.backup.contents import (
     plain_files,
     read_whole,
 )
-from medlive.service.backup.programs import BARE, run_program
+from medlive.service.backup.programs import WHOLE, run_program
 from medlive.service.backup.seal import KEY, check_seal
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
@@ -56,11 +58,7 @@ def check_backup(folder: Path, keys: Sequence[PublicKey] | None) -> Checked:
         CheckFailed: if none of these keys signed it.
         BadInput: if it holds a link or a special file, or is not as its SHA256SUMS says.
     """
-    digests = (
-        parse_sums(read_whole(folder, SUMS))
-        if keys is None
-        else check_seal(folder, keys).digests
-    )
+    digests = _digests_of(folder, keys)
     present = plain_files(folder) - {SUMS, SIGNATURE}
     wrong = sorted(present ^ set(digests)) or _altered(folder, digests)
     if wrong:
@@ -74,6 +72,29 @@ def check_backup(folder: Path, keys: Sequence[PublicKey] | None) -> Checked:
             f"{folder} is not a backup: {ABOUT}: {first_fault(exc)}"
         ) from exc
     return Checked(about, digests)
+
+
+def _digests_of(folder: Path, keys: Sequence[PublicKey] | None) -> dict[str, str]:
+    """File → its SHA-256, signed by one of the keys; None asks for no signature."""
+    if keys is None:
+        return parse_sums(read_whole(folder, SUMS))
+    return check_seal(folder, keys).digests
+
+
+@asynccontextmanager
+async def private_dump(
+    settings: Settings, folder: Path, checked: Checked
+) -> AsyncIterator[str]:
+    """A copy of the dump that nobody else can write, and that is checked again: what is run while the block does.
+
+    Raises BadInput if the dump is not what was checked.
+    """
+    with writing_to(settings.home):
+        settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
+        place = Path(private)
+        await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, checked)
+        yield str(place / DUMP)
 
 
 async def restore_backup(
@@ -100,41 +121,27 @@ async def restore_backup(
     checked = check_backup(folder, keys)
     places = _empty_places(settings)
     url = database_url(settings)
-    database = Database.connect(url)
-    try:
-        async with database.begin() as session:
-            if await count_rows(session):
-                raise UsageError(
-                    "this instance is in use: its database has tables",
-                    hint="name an empty one",
-                )
-            version = await server_version(session)
-    finally:
-        await database.aclose()
-    with writing_to(settings.home):
-        settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    # What runs is a copy that nobody else can write, and that is checked again.
-    with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
-        _copy(folder, DUMP, Path(private), DUMP, checked)
-        whole = ("--exit-on-error", "--single-transaction")
-        await run_program(
-            settings, "pg_restore", version, *whole, *BARE, str(Path(private) / DUMP)
-        )
+    async with aclosing(Database.connect(url)) as database, database.begin() as session:
+        if await count_rows(session):
+            raise UsageError(
+                "this instance is in use: its database has tables",
+                hint="name an empty one",
+            )
+        version = await server_version(session)
+    async with private_dump(settings, folder, checked) as dump:
+        await run_program(settings, "pg_restore", version, *WHOLE, dump)
     _put_back(folder, places, checked)
     upgrade(url)
     again: list[str] = []
     skipped: list[str] = []
     async with open_database(settings) as database:
         async with database.begin() as session:
-            erased = {
-                (source, thread_id)
-                for source, thread_id, _ in await list_takedowns(session)
-            }
+            erased = await list_takedowns(session)
         for takedown in _other_takedowns(folder, keys, skipped):
             thread = (takedown.source, takedown.thread_id)
             if thread not in erased:
                 await take_down(database, settings, *thread, takedown.reason)
-                erased.add(thread)
+                erased[thread] = takedown.reason
                 again.append("/".join(thread))
     about = checked.about.model_dump(mode="json")
     return about | {"taken_down": again, "skipped": skipped}
@@ -165,9 +172,8 @@ def _empty_places(settings: Settings) -> dict[str, Path]:
         if place.is_dir() and any(place.iterdir()):
             used.append(place)
     for path in sorted(settings.home.glob("*.key")):
-        if (
-            path.name != KEY
-        ):  # it may be brought along, so that the next backups are signed as the last were
+        # That of backups may be brought along: the next ones are signed as the last were.
+        if path.name != KEY:
             used.append(path)
     if used:
         raise UsageError(
@@ -205,13 +211,8 @@ def _other_takedowns(
 ) -> Iterator[Takedown]:
     """Yield the takedowns of every backup beside this one; those that prove nothing are named in `skipped`."""
     parent = folder.absolute().parent
-    with os.scandir(parent) as entries:
-        names = sorted(
-            entry.name for entry in entries if entry.is_dir(follow_symlinks=False)
-        )
-    for name in names:
-        place = parent / name
-        if os.path.lexists(place / TAKEDOWNS):
+    for place in sorted(parent.iterdir()):
+        if not place.is_symlink() and os.path.lexists(place / TAKEDOWNS):
             try:
                 yield from _takedowns(place, keys)
             except MedliveError as exc:
@@ -220,12 +221,7 @@ def _other_takedowns(
 
 def _takedowns(folder: Path, keys: Sequence[PublicKey] | None) -> list[Takedown]:
     """Return the takedowns that a backup lists. Raises CheckFailed or BadInput if it is not as it was written."""
-    digests = (
-        parse_sums(read_whole(folder, SUMS))
-        if keys is None
-        else check_seal(folder, keys).digests
-    )
-    if digest_of(folder, TAKEDOWNS) != digests.get(TAKEDOWNS):
+    if digest_of(folder, TAKEDOWNS) != _digests_of(folder, keys).get(TAKEDOWNS):
         raise BadInput(f"{folder}: {TAKEDOWNS} is not as {SUMS} says")
     takedowns: list[Takedown] = []
     for line in read_whole(folder, TAKEDOWNS).splitlines():

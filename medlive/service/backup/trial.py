@@ -7,8 +7,8 @@ PostgreSQL is missing, the server is older. Only a restore shows it.
 import asyncio
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,13 +28,11 @@ from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import SnapshotRow, SnapshotState
-from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.integrity.folder import writing_to
-from medlive.integrity.paths import PRIVATE_FOLDER
+from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import PublicKey
-from medlive.service.backup.contents import DUMP, SUMS, copy_file
+from medlive.service.backup.contents import SUMS
 from medlive.service.backup.programs import BARE, run_program
-from medlive.service.backup.restore import Checked, check_backup
+from medlive.service.backup.restore import Checked, check_backup, private_dump
 from medlive.service.database import database_url
 from medlive.snapshot.identity import folder_name
 
@@ -74,19 +72,23 @@ async def try_backup(
         DatabaseUnavailable: without the server.
     """
     checked = await asyncio.to_thread(check_backup, folder, keys)
-    database = Database.connect(database_url(settings))
-    try:
-        async with advisory_lock(database, "restore check") as is_alone:
-            if not is_alone:
-                raise TrialImpossible(
-                    "another backup is being tried", hint="wait for its end"
-                )
-            version = await _examine_server(database, settings)
-            async with scratch_database(database) as url:
-                await _restore_dump(settings, url, version, folder, checked)
-                return await _compare(url, folder, checked)
-    finally:
-        await database.aclose()
+    async with (
+        aclosing(Database.connect(database_url(settings))) as database,
+        advisory_lock(database, "restore check") as is_alone,
+    ):
+        if not is_alone:
+            raise TrialImpossible(
+                "another backup is being tried", hint="wait for its end"
+            )
+        version = await _examine_server(database, settings)
+        async with (
+            scratch_database(database) as url,
+            private_dump(settings, folder, checked) as dump,
+        ):
+            scratch = settings.model_copy(update={"database_url": SecretStr(url)})
+            options = ("--exit-on-error", *BARE)
+            await run_program(scratch, "pg_restore", version, *options, dump)
+            return await _compare(url, folder, checked)
 
 
 async def _examine_server(database: Database, settings: Settings) -> int:
@@ -115,42 +117,12 @@ def _check_room(settings: Settings, place: str | None, needed: int) -> None:
         )
 
 
-async def _restore_dump(
-    settings: Settings, url: str, version: int, folder: Path, checked: Checked
-) -> None:
-    """Restore a private copy of the dump, which is compared with its digest again."""
-    scratch = settings.model_copy(update={"database_url": SecretStr(url)})
-    with writing_to(settings.home):
-        settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".trial-", dir=settings.home) as private:
-        with writing_to(settings.home):
-            copied = await asyncio.to_thread(
-                copy_file, folder, DUMP, Path(private), DUMP
-            )
-        if copied != checked.digests[DUMP]:
-            raise BadInput(f"{folder}: {DUMP} changed while it was being tried")
-        await run_program(
-            scratch,
-            "pg_restore",
-            version,
-            "--exit-on-error",
-            *BARE,
-            str(Path(private) / DUMP),
-        )
-
-
 async def _compare(url: str, folder: Path, checked: Checked) -> Trial:
     """Compare what came back with what the backup says. Raises CheckFailed."""
-    scratch = Database.connect(url)
-    try:
-        async with scratch.begin() as session:
-            rows = await count_rows(session)
-            archives = {
-                archive.path: archive.bytes for archive in await list_archives(session)
-            }
-            snapshots = await list_snapshots(session)
-    finally:
-        await scratch.aclose()
+    async with aclosing(Database.connect(url)) as scratch, scratch.begin() as session:
+        rows = await count_rows(session)
+        archives = {a.path: a.bytes for a in await list_archives(session)}
+        snapshots = await list_snapshots(session)
     wrong = _differences(checked, rows, archives, snapshots)
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""

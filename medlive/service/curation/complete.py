@@ -1,8 +1,7 @@
 """From a curation to a case that can be released: rubric and proof, then identifiers, then the kind of case."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure
@@ -11,12 +10,12 @@ from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, St
 from medlive.curation.second_reader import redact_texts
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
-from medlive.rubric.completion import DEFAULTS, Library, RubricSettings
-from medlive.rubric.lint import Finding
+from medlive.rubric.completion import Library
 from medlive.rubric.make import make_rubric
 from medlive.rubric.model import Rubric
 from medlive.rubric.proof import Proof
 from medlive.rubric.prove import GradeProbe
+from medlive.rubric.write import MadeRubric
 
 _DETAIL = 2000
 """Characters of a hold's detail, at most."""
@@ -43,10 +42,8 @@ async def complete_case(
     curation: Curation,
     language: str,
     respondents: Mapping[str, Engine],
-    first_rounds: Mapping[str, int] = MappingProxyType({}),
     *,
     library: Library | None = None,
-    settings: RubricSettings = DEFAULTS,
     grade: GradeProbe | None = None,
 ) -> CompletedCase:
     """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
@@ -57,43 +54,41 @@ async def complete_case(
     Args:
         curation: What the chain made of a thread.
         language: "en" or "zh".
-        respondents: Has the roles "rubric" and "reader"; with `grade` also "prober" and "grader".
-        first_rounds: As for `curate`.
+        respondents: Has the roles "rubric" and "reader"; with `library` also "validator", with `grade` "prober" and
+            "grader".
         library: Where points that the advice lacks are searched; None: the rubric is not completed.
-        settings: Whether and by whom it is completed.
         grade: Grades the proof's answers; None makes no proof.
     """
     text, journal = curation.text, list(curation.calls)
     assert text is not None
-    recorded = ["rubric", "reader"]
+    roles = ["rubric", "reader"]
+    if library is not None:
+        roles.append("validator")
     if grade is not None:
-        recorded += ["prober", "grader"]
-    roles = list(recorded)
-    if library is not None and settings.complete:
-        roles += [settings.completer, settings.second, "validator"]
+        roles += ["prober", "grader"]
     agents: dict[str, Agent] = {}
-    for role in roles:
-        first_round = first_rounds.get(role, 0)
-        agents[role] = Agent(respondents[role], journal, language, first_round)
     engines = dict(curation.engines)
-    for role in recorded:
+    for role in roles:
+        agents[role] = Agent(respondents[role], journal, language)
         engines[role] = agents[role].identity.as_json()
     try:
-        made = await make_rubric(
-            curation, text, agents, library=library, settings=settings, grade=grade
-        )
+        made = await make_rubric(curation, text, agents, library=library, grade=grade)
         redacted = await redact_case(text, made.rubric, agents["reader"])
     except AgentFailure as failure:
-        failed = _failed(curation, failure)
-        failed = replace(failed, calls=tuple(journal), engines=engines)
+        failed = replace(
+            curation,
+            outcome=Outcome.FAILED,
+            stage=Stage.RUBRIC,
+            reason=failure.reason,
+            detail=failure.detail,
+            holds=(),
+            calls=tuple(journal),
+            engines=engines,
+        )
         return CompletedCase(failed, None)
     rubric = await classify(redacted.text, redacted.rubric, agents["rubric"])
     done = replace(curation, text=redacted.text, calls=tuple(journal), engines=engines)
-    holds = (
-        *_fault_holds(made.faults),
-        *_proof_holds(made.proof),
-        *_identifier_holds(redacted.remaining),
-    )
+    holds = tuple(_holds_of(made, redacted.remaining))
     return CompletedCase(with_holds(done, holds), rubric, made.proof)
 
 
@@ -115,38 +110,20 @@ async def redact_case(text: CaseText, rubric: Rubric, reader: Agent) -> Redacted
     )
 
 
-def _failed(curation: Curation, failure: AgentFailure) -> Curation:
-    return replace(
-        curation,
-        outcome=Outcome.FAILED,
-        stage=Stage.RUBRIC,
-        reason=failure.reason,
-        detail=failure.detail,
-        holds=(),
-    )
-
-
-def _fault_holds(faults: Sequence[Finding]) -> tuple[Hold, ...]:
-    if not faults:
-        return ()
-    details, criteria = [], []
-    for fault in faults:
-        subject = fault.criterion or "rubric"
-        details.append(f"{subject}: {fault.fault.value}: {fault.detail}")
-        if fault.criterion:
-            criteria.append(fault.criterion)
-    detail = "; ".join(details)[:_DETAIL]
-    return (Hold(Reason.RUBRIC_FAULTY, detail, tuple(criteria)),)
-
-
-def _proof_holds(proof: Proof | None) -> tuple[Hold, ...]:
-    if proof is None or proof.passed:
-        return ()
-    detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in proof.last_failures)
-    return (Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL]),)
-
-
-def _identifier_holds(remaining: Sequence[str]) -> tuple[Hold, ...]:
-    if not remaining:
-        return ()
-    return (Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL]),)
+def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
+    """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
+    if made.faults:
+        details, criteria = [], []
+        for fault in made.faults:
+            subject = fault.criterion or "rubric"
+            details.append(f"{subject}: {fault.fault.value}: {fault.detail}")
+            if fault.criterion:
+                criteria.append(fault.criterion)
+        detail = "; ".join(details)[:_DETAIL]
+        yield Hold(Reason.RUBRIC_FAULTY, detail, tuple(criteria))
+    if made.proof is not None and not made.proof.passed:
+        failures = made.proof.last_failures
+        detail = "; ".join(f"{f.fault.value}: {f.detail}" for f in failures)
+        yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
+    if remaining:
+        yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])

@@ -14,7 +14,7 @@ import procrastinate
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.chain import asked_afresh, curate
+from medlive.curation.chain import curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import FunnelRow, funnel
@@ -23,7 +23,6 @@ from medlive.db.curation.proofs import save_proof
 from medlive.db.curation.reviews import (
     overruled_revisions,
     overrules_of,
-    pending_reruns,
     save_scan,
     unscanned_cases,
 )
@@ -43,20 +42,18 @@ from medlive.evaluation.grading.probes import grade_probe
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
-from medlive.rubric.model import Rubric
-from medlive.rubric.proof import Proof
-from medlive.service.curation.complete import complete_case, redact_case
+from medlive.service.curation.complete import CompletedCase, complete_case, redact_case
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
-from medlive.service.jobs import CURATE as CURATE_JOB
-from medlive.service.jobs import defer_revisions, open_app, run_until_drained
-from medlive.service.readiness import find_obstacle
 from medlive.service.release.freeze import check_ready
-from medlive.service.taken import RetryLater
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters
+from medlive.service.work.jobs import CURATE as CURATE_JOB
+from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.readiness import find_obstacle
+from medlive.service.work.taken import RetryLater
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _log = logging.getLogger(__name__)
@@ -223,8 +220,7 @@ async def queue_again(
     parked: bool = False,
     week: str | None = None,
 ) -> int:
-    """Queue revisions that failed, were overruled, have a stage to run again, or passed the filters and were never
-    curated; how many.
+    """Queue revisions that failed, were overruled, or passed the filters and were never curated; how many.
 
     Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
     pipelines have decided; `parked`: and the parked ones that were not searched in this
@@ -238,8 +234,7 @@ async def queue_again(
             session, chain_digest, pipeline.digest if anew else None
         )
         overruled = await overruled_revisions(session)
-        again = [one.revision_id for one in await pending_reruns(session)]
-        revisions = [*failed, *overruled, *again, *untried]
+        revisions = [*failed, *overruled, *untried]
         if parked:
             library = pipeline.retriever.identity.index_digest
             revisions += await list_due(
@@ -266,7 +261,7 @@ async def curate_queued(
         app,
         pipeline.database,
         works,
-        concurrency=pipeline.concurrency,
+        concurrency=pipeline.settings.curation.concurrency,
         on_wait=on_wait,
         grace_s=grace_s,
     )
@@ -321,23 +316,18 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
         overruled = {o.overruled for o in await overrules_of(session, revision)}
-        digest = (
-            digest_json([pipeline.digest, "overruled", *sorted(overruled)])
-            if overruled
-            else pipeline.digest
-        )
-        first_rounds: dict[str, int] = {}
-        for again in await pending_reruns(session, name):
-            digest = digest_json([digest, "from", again.stage.value, again.number])
-            first_rounds = asked_afresh(again.stage, again.number)
+        digest = pipeline.digest
+        if overruled:
+            digest = digest_json([digest, "overruled", *sorted(overruled)])
         if await is_decided(session):
             return None
     with bound(thread=name):
-        started, rubric, proof = now(), None, None
+        started = now()
+        limit_s = pipeline.settings.curation.thread_timeout_s
         raw = normalised(stored.thread)
         language = thread_language(raw)
         try:
-            async with asyncio.timeout(pipeline.thread_timeout_s), _settling(pipeline):
+            async with asyncio.timeout(limit_s), _settling(pipeline):
                 curation = await curate(
                     deidentified(raw, language),
                     language,
@@ -346,21 +336,14 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                     pipeline.curation,
                     run_date=started.date(),
                     overruled=[reason for reason in Reason if reason in overruled],
-                    first_rounds=first_rounds,
                 )
+                completed = CompletedCase(curation, None)
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    curation, rubric, proof = await complete_case(
-                        curation,
-                        language,
-                        pipeline.respondents,
-                        first_rounds,
-                        grade=grade_probe if pipeline.prove else None,
-                        library=pipeline.library(started.date()),
-                        settings=pipeline.rubric,
-                    )
+                    completed = await complete_in(pipeline, curation, language, started)
         except TimeoutError:
-            detail = f"not decided within {pipeline.thread_timeout_s:g} s"
-            curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
+            detail = f"not decided within {limit_s:g} s"
+            failed = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
+            completed = CompletedCase(failed, None)
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
@@ -371,14 +354,25 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 pipeline,
                 stored,
                 language,
-                curation,
-                rubric,
-                proof,
+                completed,
                 started=started,
                 digest=digest,
             )
-        _log.debug("curated: %s", curation.outcome.value)
-    return curation
+        _log.debug("curated: %s", completed.curation.outcome.value)
+    return completed.curation
+
+
+async def complete_in(
+    pipeline: Pipeline, curation: Curation, language: str, started: datetime
+) -> CompletedCase:
+    """Complete a curation as the pipeline's settings have it; `started`: evidence published later is not cited."""
+    return await complete_case(
+        curation,
+        language,
+        pipeline.respondents,
+        grade=grade_probe if pipeline.proves else None,
+        library=pipeline.library(started.date()),
+    )
 
 
 @asynccontextmanager
@@ -387,9 +381,8 @@ async def _settling(pipeline: Pipeline) -> AsyncIterator[None]:
         yield
     except asyncio.CancelledError:
         # What is under way is kept before another worker takes the thread up, and would ask it again.
-        await asyncio.gather(
-            *(respondent.settle() for respondent in pipeline.respondents.values())
-        )
+        settling = [own.settle() for own in pipeline.respondents.values()]
+        await asyncio.gather(*settling)
         raise
 
 
@@ -398,14 +391,13 @@ async def save_decision(
     pipeline: Pipeline,
     stored: StoredThread,
     language: str,
-    curation: Curation,
-    rubric: Rubric | None,
-    proof: Proof | None,
+    completed: CompletedCase,
     *,
     started: datetime,
     digest: str,
 ) -> None:
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
+    curation, rubric, proof = completed
     finished = max(started, now())  # the clock may have been set back meanwhile
     curation_id = await curations.save_curation(
         session,
@@ -447,10 +439,8 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
     Returns counts of cases: "cases" scanned; "redacted" (a new revision without identifiers); "failed" (no usable
     reply, scanned again by the next run).
     """
-    done, slots = (
-        Counter({"cases": 0, "redacted": 0, "failed": 0}),
-        asyncio.Semaphore(pipeline.concurrency),
-    )
+    done = Counter({"cases": 0, "redacted": 0, "failed": 0})
+    slots = asyncio.Semaphore(pipeline.settings.curation.concurrency)
     async with pipeline.database.begin() as session:
         waiting = await unscanned_cases(session, pipeline.scanner)
 
@@ -459,7 +449,7 @@ async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
             if pipeline.budget.stopped is None:
                 await _scan(pipeline, case_id, done)
 
-    await asyncio.gather(*(scan(case_id) for case_id in waiting))
+    await asyncio.gather(*map(scan, waiting))
     return done
 
 

@@ -17,8 +17,8 @@ from medlive.db.threads import bands
 from medlive.db.threads.threads import PendingRevision, load_threads, pending_revisions
 from medlive.filters.chain import FilterChain
 from medlive.service.database import open_database
-from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.wiring import build_filters
+from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import (
     DuplicateIndex,

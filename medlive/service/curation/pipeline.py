@@ -9,8 +9,8 @@ from medlive.config import Settings
 from medlive.db.session import Database, lock_connection
 from medlive.db.slots import Slots
 from medlive.llm.limiter import Limiter, Limiters
-from medlive.service.tasks import end_tasks
 from medlive.service.wiring import Pipeline, Recording, build_pipeline
+from medlive.service.work.tasks import end_tasks
 
 SETTLE_S = 1.0
 """Seconds between looks at who else uses an endpoint; five times as long while nothing is asked of it."""

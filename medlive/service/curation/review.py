@@ -1,7 +1,8 @@
 """What people decide: approve, reject or edit a case, drop an element, overrule a rejection, dispute, resolve."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -13,8 +14,8 @@ from pydantic import (
 
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
-from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side, Stage
-from medlive.db.audit_log import record
+from medlive.curation.identified import ids_of
+from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side
 from medlive.db.curation.cases import (
     StoredCase,
     add_revision,
@@ -44,7 +45,6 @@ from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, Revi
 from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.evaluation.grading.probes import grade_probe
 from medlive.filters.model import FilterReason
 from medlive.rubric.model import (
     SPECIALTIES,
@@ -58,15 +58,15 @@ from medlive.rubric.model import (
     Theme,
 )
 from medlive.rubric.write import lint_case
-from medlive.service.curation.complete import complete_case
-from medlive.service.curation.curate import save_decision
-from medlive.service.jobs import defer_revisions, open_app
+from medlive.service.curation.complete import CompletedCase
+from medlive.service.curation.curate import complete_in, save_decision
 from medlive.service.release.withdraw import (
     check_person_name,
     find_criterion,
     load_latest_case,
 )
 from medlive.service.wiring import Pipeline
+from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _MOST_TEXT = 2_000
@@ -90,17 +90,14 @@ _Text = Annotated[
 ]
 
 
-_RUBRIC_FIELDS = (
-    "theme",
-    "specialty",
-    "no_negative",
-    "difficulty",
-    "dialogue_register",
-)
+_TEXTS = ("narrative", "query", "advice")
 
 
 class _Edited(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+E = TypeVar("E", bound=_Edited)
 
 
 class CriterionEdit(_Edited):
@@ -155,35 +152,21 @@ class CaseEdit(_Edited):
     @classmethod
     def of(cls, case: StoredCase) -> "CaseEdit":
         """The case as it is."""
-        plain = {k: getattr(case.rubric, k) for k in _RUBRIC_FIELDS}
-        criteria = tuple(
-            CriterionEdit(**{k: v for k, v in asdict(c).items() if k != "position"})
-            for c in case.rubric.criteria
-        )
-        return cls(**asdict(case.text), **plain, criteria=criteria)
+        edit = cls.model_validate(case.rubric, from_attributes=True)
+        return edit.model_copy(update=asdict(case.text))
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for an unknown specialty, an unknown or repeated id."""
-        given = {
-            k: getattr(self, k)
-            for k in type(self).model_fields
-            if getattr(self, k) is not None
-        }
-        if given.get("specialty", UNKNOWN_SPECIALTY) not in (
-            UNKNOWN_SPECIALTY,
-            *SPECIALTIES,
-        ):
+        given = self.model_dump(exclude_none=True, exclude={"criteria"})
+        known = (UNKNOWN_SPECIALTY, *SPECIALTIES)
+        if self.specialty is not None and self.specialty not in known:
             raise UsageError(
-                f"unknown specialty {given['specialty'][:80]!r}",
+                f"unknown specialty {self.specialty[:80]!r}",
                 hint="docs/method.md lists the 38",
             )
         if self.criteria is not None:
-            given["criteria"] = _numbered(
-                self.criteria, [c.id for c in case.rubric.criteria]
-            )
-        texts: dict[str, Any] = {
-            k: given.pop(k) for k in ("narrative", "query", "advice") if k in given
-        }
+            given["criteria"] = _numbered(self.criteria, ids_of(case.rubric.criteria))
+        texts = {name: given.pop(name) for name in _TEXTS if name in given}
         text, rubric = replace(case.text, **texts), replace(case.rubric, **given)
         if (text, rubric.criteria) != (case.text, case.rubric.criteria):
             rubric = rubric.unproved()
@@ -195,28 +178,19 @@ def _numbered(
 ) -> tuple[Criterion, ...]:
     """Criteria in their order; new ones get ids that the case's latest revision does not have."""
     ids = [c.id for c in edited if c.id is not None]
-    if unknown := sorted(set(ids) - set(known)) or sorted(
-        {i for i in ids if ids.count(i) > 1}
-    ):
+    unknown = sorted(set(ids) - set(known) or {i for i in ids if ids.count(i) > 1})
+    if unknown:
         raise UsageError(
             f"unknown or repeated criterion {', '.join(unknown)}",
             hint=f"it has {', '.join(known)}",
         )
-    free = iter(range(max((int(i[1:]) for i in known), default=0) + 1, 10_000))
-    return tuple(
-        Criterion(
-            id=c.id or f"c{next(free)}",
-            position=p,
-            criterion=c.criterion,
-            axis=c.axis,
-            points=c.points,
-            advice_id=c.advice_id,
-            fact=c.fact,
-            origin=c.origin,
-            source=c.source,
-        )
-        for p, c in enumerate(edited, 1)
-    )
+    last = max((int(i[1:]) for i in known), default=0)
+    criteria = []
+    for position, edit in enumerate(edited, start=1):
+        last += edit.id is None
+        wanted = edit.model_dump() | {"id": edit.id or f"c{last}"}
+        criteria.append(Criterion(**wanted, position=position))
+    return tuple(criteria)
 
 
 async def decide_case(
@@ -233,7 +207,7 @@ async def decide_case(
     Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
     was seen.
     """
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    reason, by = _check_word(reason), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         other = (
@@ -279,7 +253,7 @@ async def drop_element(
     The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
     case cannot do without the element, CheckFailed if it is not held, EndpointUnavailable without usable replies.
     """
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    reason, by = _check_word(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
         _check_held(case_id, await lock_case(session, case_id))
         case = await load_latest_case(session, case_id)
@@ -287,7 +261,7 @@ async def drop_element(
         stored = await load_thread(
             session, await revision_of(session, case.curation_id)
         )
-    started, rubric, proof = now(), None, None
+    started = now()
     raw = normalised(stored.thread)
     language = thread_language(raw)
     curation = await curate_without_element(
@@ -298,27 +272,21 @@ async def drop_element(
         pipeline.respondents,
         pipeline.curation,
     )
+    completed = CompletedCase(curation, None)
     if curation.outcome is not Outcome.FAILED:
-        curation, rubric, proof = await complete_case(
-            curation,
-            language,
-            pipeline.respondents,
-            grade=grade_probe if pipeline.prove else None,
-            library=pipeline.library(started.date()),
-            settings=pipeline.rubric,
-        )
-    if rubric is None or curation.text is None:
+        completed = await complete_in(pipeline, curation, language, started)
+    curation = completed.curation
+    if completed.rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
-    action = ReviewAction.DROP_ELEMENT
     async with pipeline.database.begin() as session:
         await lock_case(session, case_id)
         await add_review(
             session,
             case_id,
             case.revision,
-            action,
+            ReviewAction.DROP_ELEMENT,
             reason,
             element_id=element_id,
             decided_by=by,
@@ -328,9 +296,7 @@ async def drop_element(
             pipeline,
             stored,
             language,
-            curation,
-            rubric,
-            proof,
+            completed,
             started=started,
             digest=digest,
         )
@@ -360,7 +326,7 @@ async def edit_case(
     changed or the linter finds a fault, and CheckFailed for a withdrawn case, or one with a later revision than
     `of`, which the edit was made of.
     """
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    reason, by = _check_word(reason), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         if status is CaseStatus.WITHDRAWN:
@@ -369,22 +335,16 @@ async def edit_case(
         _check_unchanged(case, of)
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
-        faults = [
-            f"{f.criterion or 'rubric'}: {f.detail}"
-            for f in lint_case(
-                case.language,
-                rubric.criteria,
-                text,
-                decided.side(Side.ADVICE),
-                rubric.no_negative,
-            )
-        ]
+        advice = decided.side(Side.ADVICE)
+        faults = []
+        for fault in lint_case(
+            case.language, rubric.criteria, text, advice, rubric.no_negative
+        ):
+            faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
         gone = await withdrawn_criteria(session, case_id)
-        faults += [
-            f"{c.id}: was withdrawn"
-            for c in rubric.criteria
-            if text_digest(c.criterion) in gone
-        ]
+        for criterion in rubric.criteria:
+            if text_digest(criterion.criterion) in gone:
+                faults.append(f"{criterion.id}: was withdrawn")
         if faults:
             raise UsageError(f"{case_id} cannot be edited so: {'; '.join(faults)}")
         saved = await add_revision(
@@ -420,7 +380,7 @@ async def overrule_rejection(
     Raises UsageError for an unknown thread, and CheckFailed for one that is not rejected, that waits already, or
     that lacks what a case is made of.
     """
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    reason, by = _check_word(reason), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
         revision = await _latest_revision(session, source, thread_id)
@@ -462,105 +422,6 @@ async def _find_rejection(
     return number, str(found)
 
 
-async def confirm_rejection(
-    database: Database,
-    source: str,
-    thread_id: str,
-    reason: str,
-    *,
-    by: str | None = None,
-) -> None:
-    """Note that a rejection is right. Raises UsageError for an unknown thread, CheckFailed for none rejected."""
-    reason, by, name = (
-        _text(reason, "a decision", "a reason"),
-        check_person_name(by),
-        f"{source}/{thread_id}",
-    )
-    async with database.begin() as session:
-        revision = await _latest_revision(session, source, thread_id)
-        decision, rejected_for = await _find_rejection(session, revision, name)
-        if rejected_for == Reason.NO_EVIDENCE:
-            raise CheckFailed(
-                f"{name} is parked, not rejected",
-                hint="a parked thread is searched again until it is rejected",
-            )
-        await record(
-            session,
-            Act.CONFIRM,
-            f"thread:{name}",
-            reason,
-            by=by,
-            decision=decision,
-            stands=rejected_for,
-        )
-
-
-async def confirm_case(
-    database: Database, case_id: str, reason: str, *, by: str | None = None
-) -> None:
-    """Note that a ready or rejected case is right as it is. Raises UsageError, and CheckFailed for another one."""
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
-    async with database.begin() as session:
-        status = await lock_case(session, case_id)
-        if status not in (CaseStatus.READY, CaseStatus.REJECTED):
-            raise CheckFailed(
-                f"case {case_id} is {status.value}: nothing is decided that could be confirmed"
-            )
-        revision = (await load_latest_case(session, case_id)).revision
-        await record(
-            session,
-            Act.CONFIRM,
-            f"case:{case_id}",
-            reason,
-            by=by,
-            revision=revision,
-            stands=status.value,
-        )
-
-
-async def curate_again(
-    database: Database,
-    source: str,
-    thread_id: str,
-    reason: str,
-    *,
-    stage: Stage | None = None,
-    by: str | None = None,
-) -> None:
-    """Queue a thread for the pipeline of today; nothing comes of it where that one decided already.
-
-    With `stage` (one of `RERUNS`) it is decided again in any case: the engines of that stage and of the later ones
-    are asked anew, replies of the earlier ones are replayed. The decision before stays.
-
-    Raises UsageError for an unknown thread, and with `stage` CheckFailed for one that is not decided yet.
-    """
-    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
-    name, asked = f"{source}/{thread_id}", dict[str, Any]()
-    async with open_app(database).open_async() as app, database.begin() as session:
-        revision = await _latest_revision(session, source, thread_id)
-        if stage is not None:
-            if (decided := await latest_curation(session, revision)) is None:
-                raise CheckFailed(
-                    f"{name} is not decided yet: there is no {stage.value} to run again"
-                )
-            asked = {"stage": stage.value, "revision": revision, "decision": decided.id}
-        await defer_revisions(app, session, [revision])
-        await record(
-            session, Act.CURATE_AGAIN, f"thread:{name}", reason, by=by, **asked
-        )
-
-
-async def thread_of_case(database: Database, case_id: str) -> tuple[str, str]:
-    """Source and id of the thread that a case was made from. Raises UsageError for an unknown case."""
-    async with database.begin() as session:
-        await lock_case(session, case_id)
-        case = await load_latest_case(session, case_id)
-        stored = await load_thread(
-            session, await revision_of(session, case.curation_id)
-        )
-    return stored.thread.source, stored.thread.thread_id
-
-
 async def redact_case(
     database: Database, case_id: str, words: str, reason: str, *, by: str | None = None
 ) -> ReviewRow:
@@ -571,23 +432,22 @@ async def redact_case(
     if len(words := words.strip()) < 2:
         raise UsageError("at least two characters can be redacted")
     case = await load_edit(database, case_id)
-    criteria = tuple(
-        c.model_copy(
-            update={
-                k: v.replace(words, REDACTED)
-                for k in ("criterion", "fact")
-                if (v := getattr(c, k))
-            }
-        )
-        for c in case.criteria or ()
+    criteria = []
+    for criterion in case.criteria or ():
+        criteria.append(_without(words, criterion, ("criterion", "fact")))
+    edit = _without(words, case, _TEXTS).model_copy(
+        update={"criteria": tuple(criteria)}
     )
-    texts = {
-        k: v.replace(words, REDACTED)
-        for k in ("narrative", "query", "advice")
-        if (v := getattr(case, k))
-    }
-    edit = CaseEdit(**texts, criteria=criteria)
     return await edit_case(database, case_id, edit, reason, by=by, act=Act.REDACT)
+
+
+def _without(words: str, edit: E, names: Iterable[str]) -> E:
+    """An edit whose texts of these names have "[redacted]" in place of the words."""
+    texts = {}
+    for name in names:
+        if text := getattr(edit, name):
+            texts[name] = text.replace(words, REDACTED)
+    return edit.model_copy(update=texts)
 
 
 async def _latest_revision(session: Session, source: str, thread_id: str) -> int:
@@ -611,7 +471,7 @@ async def dispute_case(
     The reason is not published. Raises UsageError for an unknown id, or a reason that is empty or longer than
     2,000 characters.
     """
-    reason, by = _text(reason, "a dispute", "a reason"), check_person_name(by)
+    reason, by = _check_word(reason), check_person_name(by)
     async with database.begin() as session:
         await lock_case(session, case_id)
         number = None
@@ -626,16 +486,14 @@ async def resolve_dispute(
     database: Database, number: int, resolution: str, *, by: str | None = None
 ) -> DisputeRow:
     """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
-    resolution, by = (
-        _text(resolution, "a dispute", "a resolution"),
-        check_person_name(by),
-    )
+    resolution, by = _check_word(resolution), check_person_name(by)
     async with database.begin() as session:
         return await close_dispute(session, number, resolution, closed_by=by)
 
 
-def _text(text: str, subject: str, what: str) -> str:
+def _check_word(text: str) -> str:
+    """What a person says of a decision, stripped. Raises UsageError for none, or a long one."""
     text = text.strip()
     if not 1 <= len(text) <= _MOST_TEXT:
-        raise UsageError(f"{subject} needs {what} of 1 to {_MOST_TEXT:,} characters")
+        raise UsageError(f"expected a reason of 1 to {_MOST_TEXT:,} characters")
     return text

@@ -188,9 +188,8 @@ async def lift_source_quarantine(
 
 async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
     """A source's latest harvest and quarantine; None if it is not known."""
-    return next(
-        (s for s in await harvests.list_sources(session) if s.name == source), None
-    )
+    sources = {info.name: info for info in await harvests.list_sources(session)}
+    return sources.get(source)
 
 
 async def compare_run(
@@ -209,10 +208,8 @@ async def _finish(
 ) -> None:
     """End the run: set its outcome, its figures and a quarantine."""
     done.limited = end is HarvestEnd.LIMITED
-    last = next(
-        (p for p in reversed(done.problems) if p.ends_source or p.thread_id is None),
-        None,
-    )
+    of_source = [p for p in done.problems if p.ends_source or p.thread_id is None]
+    last = of_source[-1] if of_source else None
     if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
         done.failed = last.message if last is not None else "a list could not be read"
     async with database.begin() as session:
@@ -294,10 +291,8 @@ async def import_file(
 async def _save_batch(
     database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult
 ) -> None:
-    threads, assumed = (
-        [i.thread for i in batch],
-        [Note.DATE_ASSUMED in i.notes for i in batch],
-    )
+    threads = [item.thread for item in batch]
+    assumed = [Note.DATE_ASSUMED in item.notes for item in batch]
     async with database.begin() as session:
         done.counts += await store_threads(
             session, threads, assumed_posted_at=assumed, import_run_id=run
@@ -309,34 +304,32 @@ async def store_threads(
     session: Session,
     threads: Sequence[Thread],
     *,
-    fetch_ids: Sequence[int | None] | None = None,
-    assumed_posted_at: Sequence[bool] | None = None,
+    fetch_ids: Sequence[int | None] = (),
+    assumed_posted_at: Sequence[bool] = (),
     import_run_id: int | None = None,
 ) -> Counter[str]:
     """Save threads with their identifiers, without those that were taken down; the counts by status."""
     if not threads:
         return Counter()
     erased = await keep_out(session, threads)
-    kept = [
-        n
-        for n, thread in enumerate(threads)
-        if (thread.source, thread.thread_id) not in erased
-    ]
-    chosen = [threads[n] for n in kept]
-    fetched = [fetch_ids[n] for n in kept] if fetch_ids else None
-    assumed = [assumed_posted_at[n] for n in kept] if assumed_posted_at else None
+    chosen, fetched, assumed = list[Thread](), list[int | None](), list[bool]()
+    for place, thread in enumerate(threads):
+        if (thread.source, thread.thread_id) not in erased:
+            chosen.append(thread)
+            fetched.append(fetch_ids[place] if fetch_ids else None)
+            assumed.append(bool(assumed_posted_at) and assumed_posted_at[place])
     saved = await save_threads(
         session,
         chosen,
-        fetch_ids=fetched,
+        fetch_ids=fetched if fetch_ids else None,
         assumed_posted_at=assumed,
         import_run_id=import_run_id,
     )
-    found = [
-        () if one.status == "unchanged" else thread_identifiers(thread)
-        for one, thread in zip(saved, chosen, strict=True)
-    ]
-    await save_identifiers(session, saved, found)
-    return Counter(
-        [one.status for one in saved] + [TAKEN_DOWN] * (len(threads) - len(kept))
-    )
+    identifiers = []
+    for done, thread in zip(saved, chosen, strict=True):
+        is_same = done.status == "unchanged"
+        identifiers.append(() if is_same else thread_identifiers(thread))
+    await save_identifiers(session, saved, identifiers)
+    counts = Counter[str](done.status for done in saved)
+    counts[TAKEN_DOWN] = len(threads) - len(chosen)
+    return +counts

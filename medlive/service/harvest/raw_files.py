@@ -1,4 +1,4 @@
-"""The files of raw pages: read a page, remove erased pages, remove what is too old or stray, export as WARC.
+"""The files of raw pages: remove erased pages, remove what is too old or stray.
 
 A file is never changed in place: the remaining pages are copied into a file of the next name, the rows change in
 one transaction, then the old file is deleted. A kill in between leaves a file that no row names; the next sweep
@@ -6,13 +6,9 @@ removes it.
 """
 
 import asyncio
-import io
-import os
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,12 +17,8 @@ from medlive.config import Settings
 from medlive.db.harvest import archives
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
-from medlive.digest import digest_bytes, digest_file
-from medlive.errors import CheckFailed, UsageError
-from medlive.integrity.folder import read_small
-from medlive.integrity.paths import create_below, open_below, open_plain
 from medlive.service.paths import archive_path
-from medlive.sources.archive import ArchiveDamaged, cdxj_line, erase, pages, seal
+from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 
 _ARCHIVE_NAME = re.compile(
@@ -34,9 +26,6 @@ _ARCHIVE_NAME = re.compile(
 )
 STRAY_AFTER_S = 86_400.0
 """Age in seconds after which a file with an archive's name and no row is removed."""
-INDEX = "index.cdxj"
-SUMS = "SHA256SUMS"
-_BLOCK = 1024 * 1024
 
 
 def next_name(path: str) -> str:
@@ -237,183 +226,3 @@ async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, 
         counts = run.counts = await apply_retention(database, settings)
         run.failed, run.partial = bool(counts["damaged"]), bool(counts["busy"])
     return counts
-
-
-@dataclass(slots=True)
-class ExportResult:
-    """The names of files and the problems of an export, and its pages and bytes in all."""
-
-    written: list[str] = field(default_factory=list)
-    unchanged: list[str] = field(default_factory=list)
-    pages: int = 0
-    bytes: int = 0
-    problems: list[str] = field(default_factory=list)
-    stale: list[str] = field(default_factory=list)
-    """Files of an earlier export that retention or a takedown has removed since."""
-
-
-async def export_warc(
-    database: Database,
-    settings: Settings,
-    sources: Sequence[str],
-    folder: Path,
-    *,
-    week: str | None = None,
-    tick: Callable[[int, int], None] = lambda done, total: None,
-) -> ExportResult:
-    """Copy the WARC files of the sources (default: all) into `folder`, with SHA256SUMS and a CDXJ index.
-
-    Only the committed part of a file is copied, and every page is checked against its own digest and the
-    database's. An existing file stays if it has the same bytes, is replaced if it has their beginning, and is a
-    problem otherwise. Files of earlier exports stay in the sums and the index. Raises UsageError if the folder
-    cannot be created.
-    """
-    done = ExportResult()
-    try:
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot create {folder}: {error.strerror}") from error
-    async with database.begin() as session:
-        existing = await archives.list_archives(session)
-    chosen = [
-        a
-        for a in existing
-        if (not sources or a.source in sources) and week in (None, a.iso_week)
-    ]
-    for number, archive in enumerate(chosen, 1):
-        tick(number, len(chosen))
-        source, target = (
-            archive_path(settings) / archive.path,
-            folder / Path(archive.path).name,
-        )
-        try:
-            same, found = await _export_file(database, archive, source, target)
-        except (ArchiveDamaged, CheckFailed) as error:
-            done.problems.append(error.message)
-            continue
-        (done.unchanged if same else done.written).append(target.name)
-        done.pages += found
-        done.bytes += archive.bytes
-    exported = await asyncio.to_thread(
-        _write_index, folder, [*done.written, *done.unchanged]
-    )
-    done.stale = sorted(exported - {Path(archive.path).name for archive in existing})
-    return done
-
-
-async def _export_file(
-    database: Database, archive: archives.Archive, source: Path, target: Path
-) -> tuple[bool, int]:
-    """Copy and check a file; whether it was there already, and its pages.
-
-    Raises CheckFailed if pages of it have been erased meanwhile, or if another file has its name.
-    """
-    async with database.begin() as session:
-        fetches = await archives.fetches_in(session, archive.archive_id)
-    digests = {fetch.place.offset: fetch.digest or "" for fetch in fetches}
-    draft = target.with_name(f".{target.name}.draft")
-    try:
-        found = await asyncio.to_thread(_copy, source, draft, archive.bytes, digests)
-        async with database.begin() as session:
-            current = {
-                a.path for a in await archives.list_archives(session, archive.source)
-            }
-            current -= {
-                a.path
-                for a in await archives.list_archives(
-                    session, archive.source, unswept=True
-                )
-            }
-        if archive.path not in current:
-            raise CheckFailed(
-                f"{target.name}: a takedown or retention is changing the file; export again later"
-            )
-        same = await asyncio.to_thread(_matches_existing, draft, target)
-        await asyncio.to_thread(os.replace, draft, target)
-        return same, found
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _copy(source: Path, draft: Path, size: int, digests: Mapping[int, str]) -> int:
-    """Copy the first `size` bytes and check their pages; how many there are."""
-    try:
-        with (
-            open_plain(source) as reading,
-            io.BufferedWriter(create_below(draft.parent, draft.name)) as writing,
-        ):
-            shutil.copyfileobj(reading, writing)
-        if (copied := draft.stat().st_size) < size:
-            raise ArchiveDamaged(source, f"has {copied} bytes, {size} were written")
-        os.truncate(draft, size)
-    except OSError as error:
-        raise ArchiveDamaged(source, f"cannot copy: {error}") from error
-    missing, found = set(digests), 0
-    for place, page in pages(draft):
-        found += 1
-        missing.discard(place.offset)
-        if digests.get(place.offset) not in (None, digest_bytes(page.body)):
-            raise ArchiveDamaged(
-                source,
-                f"the page at offset {place.offset} is not the one that was fetched",
-            )
-    if missing:
-        raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
-    return found
-
-
-def _matches_existing(draft: Path, target: Path) -> bool:
-    """Whether the target has the draft's bytes; False if missing or a prefix. Raises CheckFailed otherwise."""
-    if not os.path.lexists(target):
-        return False
-    with (
-        open_below(draft.parent, draft.name) as ours,
-        open_below(target.parent, target.name) as theirs,
-    ):
-        while block := theirs.read(_BLOCK):
-            if ours.read(len(block)) != block:
-                raise CheckFailed(
-                    f"{target.name}: a file of that name with different bytes exists; it was not replaced"
-                )
-        return not ours.read(1)
-
-
-def _write_index(folder: Path, exported: Sequence[str]) -> set[str]:
-    """Write the index and the sums of all archives in the folder, of earlier exports too; their names.
-
-    A file that is not `exported` now keeps its earlier sum, so that damage to it shows.
-    """
-    earlier = _earlier_sums(folder)
-    lines: list[str] = []
-    sums: dict[str, str] = {}
-    for path in sorted(folder.glob("*.warc.gz")):
-        kept = None if path.name in exported else earlier.get(path.name)
-        try:
-            lines += [cdxj_line(path.name, place, page) for place, page in pages(path)]
-        except ArchiveDamaged:
-            if kept is None:  # not an export's
-                continue
-        sums[path.name] = kept or digest_file(path).removeprefix("sha256:")
-    index = "".join(line + "\n" for line in sorted(lines, key=str.encode))
-    listed = sums | {INDEX: digest_bytes(index.encode()).removeprefix("sha256:")}
-    for name, text in (
-        (INDEX, index),
-        (SUMS, "".join(f"{total}  {name}\n" for name, total in listed.items())),
-    ):
-        draft = f".{name}.draft"
-        with io.BufferedWriter(create_below(folder, draft)) as out:
-            out.write(text.encode())
-        os.replace(folder / draft, folder / name)
-    return set(sums)
-
-
-def _earlier_sums(folder: Path) -> dict[str, str]:
-    text = (
-        read_small(folder / SUMS).decode("utf-8", "replace")
-        if os.path.lexists(folder / SUMS)
-        else ""
-    )
-    return {
-        name: total
-        for total, _, name in (line.partition("  ") for line in text.splitlines())
-    }

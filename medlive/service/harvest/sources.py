@@ -40,11 +40,10 @@ def select_sources(
     for name in settings.sources:
         if name not in SITES:
             raise ConfigError(f"[sources.{name}]: unknown source", hint=known)
-    enabled = [
-        name
-        for name in SITES
-        if build_site(name, settings.sources.get(name)).settings.enabled
-    ]
+    enabled = []
+    for name in SITES:
+        if build_site(name, settings.sources.get(name)).settings.enabled:
+            enabled.append(name)
     return {name: settings.sources.get(name, {}) for name in names or enabled}
 
 
@@ -116,10 +115,8 @@ async def check_page(
 ) -> dict[str, Any]:
     """Parse a thread's one or first page: `thread` as in the import format, and `fields`.
 
-    `fields` maps a name to its value or to how many messages have it.
-
-    `body` is a saved page's bytes; None fetches the page. Nothing is stored. Raises UsageError, LayoutError,
-    NotAThread, and what fetching raises.
+    `fields` maps a name to its value or to how many messages have it. `body` is a saved page's bytes; None fetches
+    the page. Nothing is stored. Raises UsageError, LayoutError, NotAThread, and what fetching raises.
     """
     from medlive.deidentify.detect import keyed_handle
     from medlive.service.database import handle_key
@@ -135,32 +132,18 @@ async def check_page(
     else:
         page = Page(url, body, "text/html")
     thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))
-    messages = thread.content()["messages"]
-
-    def count(field: str) -> str:
-        return f"{sum(m[field] not in (None, '', [], False) for m in messages)} of {len(messages)}"
-
+    content = thread.content()
+    messages = content["messages"]
+    fields: dict[str, Any] = {}
+    for name in ("thread_id", "language", "title", "tags", "posted_at"):
+        fields[name] = content.get(name, getattr(thread, name))
+    fields["messages"] = len(messages)
+    for field in ("text", "posted_at", "media", "verified"):
+        count = sum(bool(message[field]) for message in messages)
+        fields[f"with {field}"] = f"{count} of {len(messages)}"
+    fields["next page"] = site.next_page(page)
     identity = {
         name: getattr(thread, name)
         for name in ("source", "thread_id", "url", "language")
     }
-    return {
-        "thread": {**identity, **thread.content()},
-        "fields": {
-            **{
-                name: getattr(thread, name)
-                for name in ("thread_id", "title", "language")
-            },
-            "tags": list(thread.tags),
-            "posted_at": thread.posted_at.isoformat() if thread.posted_at else None,
-            "messages": len(messages),
-            "with text": count("text"),
-            "with a date": count("posted_at"),
-            "with media": count("media"),
-            "patients'": sum(m["role"] == "patient" for m in messages),
-            "physicians', verified": sum(
-                m["role"] == "physician" and m["verified"] for m in messages
-            ),
-            "next page": site.next_page(page),
-        },
-    }
+    return {"thread": identity | content, "fields": fields}

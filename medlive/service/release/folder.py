@@ -65,14 +65,9 @@ def is_complete(folder: Path, info: SnapshotRow) -> bool:
 
 async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     """The frozen snapshots before a version, oldest first, each with its digest."""
-    frozen = [
-        s
-        for s in await snapshots.list_snapshots(session)
-        if s.state is SnapshotState.FROZEN
-    ]
-    before = [
-        Ancestor(version=s.version, digest=s.sums_digest or "")
-        for s in frozen
-        if s.version < version
-    ]
-    return tuple(reversed(before))
+    ancestors = []
+    for info in reversed(await snapshots.list_snapshots(session)):
+        if info.state is SnapshotState.FROZEN and info.version < version:
+            digest = info.sums_digest or ""
+            ancestors.append(Ancestor(version=info.version, digest=digest))
+    return tuple(ancestors)

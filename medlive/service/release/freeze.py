@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -221,7 +222,7 @@ class _Freeze:
         """Select the week's cases and store the snapshot's metadata, in one transaction."""
         async with self.database.begin() as session:
             begun = await snapshots.list_snapshots(session)
-            parent = await snapshots.latest_frozen(session)
+            parent = await latest_frozen(session)
         if self.key is None and parent is not None and parent.signature is not None:
             self.notify(
                 f"{parent.version} was signed, and {self.version} will not be: no key is set"
@@ -230,13 +231,10 @@ class _Freeze:
             if info.state is not SnapshotState.FROZEN:
                 await asyncio.to_thread(_remove_unfrozen, self.settings, info)
         digest = await asyncio.to_thread(gates_digest)
-        await check_cases(
-            self.database, parent.version if parent else None, digest, self.tick
-        )
-        while not await self._select_once(digest):
-            await check_cases(
-                self.database, parent.version if parent else None, digest, self.tick
-            )
+        is_selected = False
+        while not is_selected:
+            await check_cases(self.database, digest, self.tick)
+            is_selected = await self._select_once(digest)
 
     async def _select_once(self, digest: str) -> bool:
         """Select the cases; False, with nothing stored, where cases came in that the gates have not read."""
@@ -250,28 +248,20 @@ class _Freeze:
             )
             partial = self._check_whole(standing)
             await settle_week(session, standing)
+            only = release.publishable_only
             if await judge(
-                session,
-                version,
-                info.parent,
-                digest,
-                publishable_only=release.publishable_only,
+                session, version, info.parent, digest, publishable_only=only
             ):
                 await session.rollback()
                 return False
             await keep_kept_out(session, version)
             await self._hold_out(session, info.parent)
-            await keep_changes(
-                session,
-                version,
-                await reasons_for(session, info.parent) if info.parent else {},
-            )
+            reasons = await reasons_for(session, info.parent) if info.parent else {}
+            await keep_changes(session, version, reasons)
             numbers = await snapshots.count_members(session, version)
             if not numbers.cases:
-                kept_out = {
-                    hit.case_id
-                    for hit in await snapshots.load_kept_out(session, version)
-                }
+                hits = await snapshots.load_kept_out(session, version)
+                kept_out = {hit.case_id for hit in hits}
                 raise CheckFailed(
                     f"no case is ready for {version}: {len(kept_out)} were kept out, {numbers.held} are held out",
                     hint="medlive status shows where the threads are",
@@ -284,9 +274,7 @@ class _Freeze:
                 numbers.cases,
                 release.minimum_cases,
                 by_language=await snapshots.count_languages(session, version),
-                minimum_by_language={
-                    str(k): n for k, n in release.minimum_by_language.items()
-                },
+                minimum_by_language=dict(release.minimum_by_language.items()),
             )
             public = self.key.public if self.key else None
             entries, head = await read_head(session)
@@ -305,19 +293,12 @@ class _Freeze:
                 standing=standing.counts,
             )
             await snapshots.settle_snapshot(session, version, meta)
-            if (
-                partial is not None
-                and self.partial is not None
-                and self.partial.by_person
-            ):
+            word = self.partial
+            if partial is not None and word is not None and word.by_person:
                 figures = {"decided": partial.decided, "queued": partial.queued}
+                about = f"snapshot:{version}"
                 await record(
-                    session,
-                    Act.FREEZE_PARTIAL,
-                    f"snapshot:{version}",
-                    None,
-                    by=self.partial.by,
-                    **figures,
+                    session, Act.FREEZE_PARTIAL, about, None, by=word.by, **figures
                 )
         return True
 
@@ -343,11 +324,11 @@ class _Freeze:
         instance_key = handle_key(self.settings)
         selected = [one for one in new if is_held_out(one[0], self.share, instance_key)]
         held_out = await asyncio.to_thread(_commit, self.database, selected)
-        weeks = self.settings.release.hold_out_weeks
-        held_weeks = await snapshots.held_weeks(session, parent)
-        due = [
-            week for week in held_weeks if weeks_between(week, self.version) >= weeks
-        ]
+        due = []
+        for week in await snapshots.held_weeks(session, parent):
+            weeks = weeks_between(week, self.version)
+            if weeks >= self.settings.release.hold_out_weeks:
+                due.append(week)
         await add_members(session, self.version, due=due, held_out=held_out)
 
     async def build(self) -> SnapshotRow:
@@ -432,12 +413,13 @@ def weeks_between(earlier: str, later: str) -> int:
 
 def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[HeldOut]:
     """Draw a salt and compute a commitment for each selected case that still exists."""
+    held_out = []
     with read_snapshots(database.engine.url) as reader:
-        return [
-            HeldOut(case.case_id, case.revision, salt, commitment(case, salt))
-            for case in reader.revisions(selected)
-            for salt in (secrets.token_hex(32),)
-        ]
+        for case in reader.revisions(selected):
+            salt = secrets.token_hex(32)
+            proof = commitment(case, salt)
+            held_out.append(HeldOut(case.case_id, case.revision, salt, proof))
+    return held_out
 
 
 def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
@@ -448,12 +430,10 @@ def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
     folder = snapshots_path(settings) / folder_name(info.version)
     if not folder.exists():
         return
-    try:
-        made_at = json.loads(
-            (folder / "manifest.json").read_text(encoding="utf-8")
-        ).get("created_at")
-    except (OSError, ValueError, AttributeError):
-        made_at = None
+    made_at = None
+    with suppress(OSError, ValueError, AttributeError):
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        made_at = manifest.get("created_at")
     if made_at != moment_text(info.created_at):
         raise CheckFailed(
             f"{folder} exists and does not belong to the interrupted freeze of {info.version}",
@@ -468,24 +448,19 @@ def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
 async def check_ready(database: Database) -> int:
     """Check the candidates of the next release; the number newly checked. Raises GateWorkerDied."""
     digest = await asyncio.to_thread(gates_digest)
-    async with database.begin() as session:
-        parent = await latest_frozen(session)
-    return await check_cases(
-        database, parent.version if parent else None, digest, lambda _done, _of: None
-    )
+    return await check_cases(database, digest)
 
 
 async def check_cases(
-    database: Database,
-    parent: str | None,
-    digest: str,
-    tick: Callable[[int, int], None],
+    database: Database, digest: str, tick: Tick = lambda _done, _total: None
 ) -> int:
-    """Check the candidates of a release after `parent` that gates of this digest have not read; how many.
+    """Check the candidates of the next release that gates of this digest have not read; how many.
 
     Verdicts are stored page by page, so that a kill loses at most one. Raises GateWorkerDied.
     """
     async with database.begin() as session:
+        latest = await latest_frozen(session)
+        parent = latest.version if latest else None
         total = await count_unchecked(session, parent, digest)
     if not total:
         return 0
@@ -508,11 +483,9 @@ def _check_page(
     """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
-    processes = (
-        min(os.cpu_count() or 1, _MAX_PROCESSES)
-        if len(cases) >= _MIN_FOR_PROCESSES
-        else 1
-    )
+    processes = 1
+    if len(cases) >= _MIN_FOR_PROCESSES:
+        processes = min(os.cpu_count() or 1, _MAX_PROCESSES)
     verdicts = []
     for case, (_, hits) in zip(cases, check_many(cases, processes), strict=True):
         if stop.is_set():

@@ -22,11 +22,11 @@ def find_snapshot(settings: Settings, version_or_path: str | None) -> Path:
         return folder
     home = snapshots_path(settings)
     prefix = folder_name("")
-    versions = [
-        e.name.removeprefix(prefix)
-        for e in home.glob(f"{prefix}*")
-        if week_end(e.name.removeprefix(prefix))
-    ]
+    versions = []
+    for entry in home.glob(f"{prefix}*"):
+        version = entry.name.removeprefix(prefix)
+        if week_end(version) is not None:
+            versions.append(version)
     if not versions:
         raise BadInput(
             f"no frozen snapshot in {home}", hint="run medlive snapshot freeze"
@@ -46,12 +46,8 @@ def publish_snapshot(
 
     Raises what `prepare_release`, `publish` and the targets raise, and UsageError for a missing or invalid target.
     """
-    to, at, endpoint_url, base_url = (
-        section.to,
-        section.at,
-        section.endpoint_url,
-        section.base_url,
-    )
+    to, at, base_url = section.to, section.at, section.base_url
+    endpoint_url = section.endpoint_url
     if at is None:
         raise UsageError(
             "no publishing target is set",

@@ -60,10 +60,8 @@ async def rebuild(
     `out` is a folder in which the rebuilt one is kept. Raises UsageError for a version that is not frozen.
     """
     async with database.begin() as session:
-        info, fixed = (
-            await snapshots.find_snapshot(session, version),
-            await snapshots.load_fixed(session, version),
-        )
+        info = await snapshots.find_snapshot(session, version)
+        fixed = await snapshots.load_fixed(session, version)
         manifest = await snapshots.load_manifest(session, version) or {}
         then = manifest.get("writers", {}).get("parquet")
     if info is None or fixed is None or info.state is not SnapshotState.FROZEN:
@@ -111,10 +109,8 @@ async def restore_folder(
     assert fixed is not None
     assert manifest is not None
     root = snapshots_path(settings)
-    target, aside = (
-        root / folder_name(info.version),
-        root / f".{folder_name(info.version)}-again.partial",
-    )
+    name = folder_name(info.version)
+    target, aside = root / name, root / f".{name}-again.partial"
     shutil.rmtree(aside, ignore_errors=True)
     try:
         built = await asyncio.to_thread(

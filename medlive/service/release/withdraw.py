@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medlive.config import Settings
+from medlive.curation.identified import ids_of
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
 from medlive.db.session import Database, Session
@@ -84,19 +85,17 @@ async def withdraw(
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
             await session.rollback()
-    snapshots = tuple(
-        sorted(
-            {
-                v
-                for entry in entries
-                if entry.id == found.number
-                for v in entry.snapshots
-            }
-        )
-    )
+    snapshots: set[str] = set()
+    for entry in entries:
+        if entry.id == found.number:
+            snapshots.update(entry.snapshots)
     path = None if dry_run else await write_errata(database, settings, key=key)
     return WithdrawResult(
-        found, already, snapshots, path, key is not None and not dry_run
+        withdrawal=found,
+        already=already,
+        snapshots=tuple(sorted(snapshots)),
+        errata=path,
+        signed=key is not None and not dry_run,
     )
 
 
@@ -156,18 +155,16 @@ async def _revise_with(
         if c.id == criterion_id
     )
     known = latest.rubric.criteria
-    if withdrawals.text_digest(back.criterion) in {
-        withdrawals.text_digest(c.criterion) for c in known
-    }:
+    digest = withdrawals.text_digest
+    if digest(back.criterion) in [digest(c.criterion) for c in known]:
         return
-    free = f"c{max((int(c.id[1:]) for c in known), default=0) + 1}"
-    name = free if back.id in {c.id for c in known} else back.id
+    ids = ids_of(known)
+    name = back.id
+    if name in ids:
+        name = f"c{max(int(i[1:]) for i in ids) + 1}"
     criteria = (*known, replace(back, id=name, position=len(known) + 1))
-    await cases.add_revision(
-        session,
-        case_id,
-        replace(latest, rubric=replace(latest.rubric, criteria=criteria)),
-    )
+    rubric = replace(latest.rubric, criteria=criteria)
+    await cases.add_revision(session, case_id, replace(latest, rubric=rubric))
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
@@ -222,14 +219,12 @@ def check_public_reason(reason: str) -> str:
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
     scan = standard_scanner()
-    texts = (reason, as_read(reason))
-    kinds = {
-        str(found.kind)
-        for text in texts
-        for language in ("en", "zh")
-        for found in scan(text, language)
-    }
-    kinds |= {contact for text in texts if (contact := find_contact(text))}
+    kinds: set[str] = set()
+    for text in (reason, as_read(reason)):
+        for found in (*scan(text, "en"), *scan(text, "zh")):
+            kinds.add(str(found.kind))
+        if contact := find_contact(text):
+            kinds.add(contact)
     if kinds:
         raise UsageError(
             f"the reason is published and contains an identifier: {', '.join(sorted(kinds))}",
@@ -274,14 +269,10 @@ async def find_criterion(
                     withdrawals.text_digest(criterion.criterion), (place, criterion)
                 )
     if not found:
-        where = (
-            f"revision {revision} of case {case_id}"
-            if revision is not None
-            else f"case {case_id}"
-        )
-        listed = ", ".join(
-            f"{case_id}-{i}" for i in sorted(known, key=lambda i: (len(i), i))
-        )
+        where = f"case {case_id}"
+        if revision is not None:
+            where = f"revision {revision} of {where}"
+        listed = ", ".join(f"{case_id}-{i}" for i in sorted(known, key=len))
         raise UsageError(
             f"{where} has no criterion {criterion_id[:100]!r}",
             hint=f"it has {listed}" if known else "the revision does not exist",

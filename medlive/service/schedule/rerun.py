@@ -11,10 +11,10 @@ from medlive.db.runs import Run, clear_harvest, clear_runs, latest_run
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
-from medlive.service.jobs import STEP, open_app, run_step_job, step_lock
 from medlive.service.schedule import steps
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.schedule.steps import FREEZE, StepState, read_states
+from medlive.service.work.jobs import STEP, open_app, run_step_job, step_lock
 
 
 async def run_again(

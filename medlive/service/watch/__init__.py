@@ -1,1 +1,1 @@
-"""What stops or spoils a week: one list of checks, and the scheduler's loop that reports what they find."""
+"""What is looked at: the checks and the loop that reports them, status, a week, figures, `medlive doctor`."""

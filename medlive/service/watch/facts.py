@@ -20,7 +20,7 @@ from medlive.service.schedule.clocks import clock_problem
 from medlive.service.schedule.steps import WEEK, read_states
 from medlive.service.watch.local import read_local
 from medlive.service.watch.model import Facts
-from medlive.service.week import newest_partial
+from medlive.service.watch.week import newest_partial
 from medlive.service.week_budget import read_week
 
 

@@ -9,7 +9,7 @@ from medlive.db import watch
 from medlive.db.session import Database, Session
 from medlive.db.tables.watch import OutboxRow
 from medlive.errors import ServiceUnavailable
-from medlive.service.notify import Event, places, send
+from medlive.service.watch.notify import Event, places, send
 
 _log = logging.getLogger(__name__)
 _AT_ONCE: Final = 20

@@ -12,7 +12,6 @@ from medlive.db import watch
 from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.watch import OpenProblemRow, Severity
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
-from medlive.service.notify import Event, beat
 from medlive.service.watch.certificates import certificate_hosts, look_at_certificates
 from medlive.service.watch.checks import find_problems
 from medlive.service.watch.facts import read_facts
@@ -24,6 +23,7 @@ from medlive.service.watch.model import (
     SCHEDULER_HEARD,
     Problem,
 )
+from medlive.service.watch.notify import Event, beat
 from medlive.service.watch.outbox import deliver, write_message
 from medlive.service.watch.problems import ENDS_AFTER, as_rows
 

@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from medlive.curation.chain import RERUNS
-from medlive.curation.model import Stage
 from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
@@ -16,7 +14,6 @@ from medlive.snapshot.errata import WithdrawalKind
 from medlive.web.site import Site
 
 LABELS: Final[Mapping[Act, str]] = {
-    Act.CONFIRM: "Confirm the decision",
     Act.APPROVE: "Approve for the next freeze",
     Act.REJECT: "Reject",
     Act.OVERRULE: "Overrule the rejection",
@@ -39,12 +36,10 @@ class Actions:
     criteria: tuple[
         str, ...
     ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
-    again: bool = False  # Whether it can be curated again
     revision: int | None = None  # Of a case as it is shown
     back: str = ""  # Where an act leads to; "": the subject's own page
     labels: Mapping[Act, str] = field(default_factory=lambda: LABELS)
     kinds: tuple[str, ...] = KINDS
-    stages: tuple[str, ...] = tuple(RERUNS)
 
 
 def case_actions(
@@ -57,8 +52,8 @@ def case_actions(
     """The acts on a case; None for who may not act."""
     by_status: Mapping[str, tuple[Act, ...]] = {
         CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
-        CaseStatus.READY: (Act.CONFIRM, Act.REJECT),
-        CaseStatus.REJECTED: (Act.APPROVE, Act.CONFIRM),
+        CaseStatus.READY: (Act.REJECT,),
+        CaseStatus.REJECTED: (Act.APPROVE,),
         CaseStatus.WITHDRAWN: (Act.REINSTATE,),
     }
     if not account.may(Role.ADMIN):
@@ -69,7 +64,6 @@ def case_actions(
         f"case/{case_id}",
         plain,
         criteria if used else (),
-        again=used,
         revision=revision,
     )
 
@@ -80,11 +74,10 @@ def thread_actions(
     """The acts on a thread of this outcome (`rejected`, `parked`, …), after which `back` is shown."""
     if not account.may(Role.ADMIN):
         return None
-    own = {"rejected": (Act.CONFIRM, Act.OVERRULE), "parked": (Act.OVERRULE,)}
+    own = {"rejected": (Act.OVERRULE,), "parked": (Act.OVERRULE,)}
     return Actions(
         f"thread/{source}/{thread_id}",
         (*own.get(outcome, ()), Act.TAKE_DOWN),
-        again=True,
         back=back,
     )
 
@@ -100,7 +93,6 @@ class Asked:
     criterion: str | None = None
     kind: str = ""
     words: str = ""
-    stage: str = ""
     revision: int | None = None  # Of the case that the page showed
 
     @property
@@ -131,15 +123,6 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         why | {"of": asked.revision},
     )
 
-    async def curate_again() -> None:
-        stage = Stage(_one_of("stage", asked.stage, RERUNS)) if asked.stage else None
-        thread = (
-            asked.thread
-            if kind == "thread"
-            else await review.thread_of_case(database, subject)
-        )
-        await review.curate_again(database, *thread, stage=stage, **why)
-
     async def take_down() -> None:
         try:
             await takedown.take_down(database, settings, *asked.thread, **why)
@@ -158,8 +141,6 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         ("case", Act.REJECT): lambda: review.decide_case(
             database, subject, ReviewAction.REJECT, **seen
         ),
-        ("case", Act.CONFIRM): lambda: review.confirm_case(database, subject, **why),
-        ("case", Act.CURATE_AGAIN): curate_again,
         ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),
         ("case", Act.REDACT): lambda: review.redact_case(
             database, subject, asked.words, **why
@@ -174,13 +155,9 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         ("case", Act.REINSTATE): lambda: withdraw.reinstate(
             database, settings, subject, **part
         ),
-        ("thread", Act.CONFIRM): lambda: review.confirm_rejection(
-            database, *asked.thread, **why
-        ),
         ("thread", Act.OVERRULE): lambda: review.overrule_rejection(
             database, *asked.thread, **why
         ),
-        ("thread", Act.CURATE_AGAIN): curate_again,
         ("thread", Act.TAKE_DOWN): take_down,
         ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(
             database, *asked.thread, **why

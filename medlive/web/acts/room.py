@@ -168,7 +168,6 @@ async def act(
     criterion: Text = "",
     type: Text = "",
     words: Text = "",
-    stage: Text = "",
     back: Text = "",
     revision: Text = "",
 ) -> Response:
@@ -185,7 +184,6 @@ async def act(
             criterion,
             type,
             words,
-            stage,
             seen,
         )
         await perform(kind, act, asked)

@@ -14,7 +14,7 @@ from medlive.db.audit.views import list_views
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
-from medlive.service.status import read_health
+from medlive.service.watch.status import read_health
 from medlive.web.audit.drift import find_drift
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site

@@ -18,7 +18,6 @@ from medlive.errors import UsageError
 from medlive.service.audit import (
     show_prompt,
     stream_csv,
-    stream_jsonl,
     without_identifiers,
 )
 from medlive.service.curation.inspect import (
@@ -167,10 +166,8 @@ async def show_thread(
     return await asyncio.to_thread(render, request, page)
 
 
-@router.get("/{table}.{form}")
-async def export(
-    request: Request, site: SiteOf, table: str, form: Literal["csv", "jsonl"]
-) -> Response:
+@router.get("/{table}.csv")
+async def export(request: Request, site: SiteOf, table: str) -> Response:
     """Exactly the rows that a table page's filter finds, as they are read."""
     state = _state(request, table)
 
@@ -178,12 +175,7 @@ async def export(
         async with site.database.begin() as session:
             order = {"sort": state.sort, "descending": not state.ascending}
             rows = stream_rows(session, state.listing, state.where, **order)  # type: ignore[arg-type]
-            written = (
-                stream_csv(rows, state.listing.row)
-                if form == "csv"
-                else stream_jsonl(rows)
-            )
-            async for line in written:
+            async for line in stream_csv(rows, state.listing.row):
                 yield line
 
     written = lines()
@@ -195,13 +187,12 @@ async def export(
         async for line in written:
             yield line
 
-    kind = "text/csv" if form == "csv" else "application/jsonl"
     name = {
-        "Content-Disposition": f'attachment; filename="medlive-{table}.{form}"',
+        "Content-Disposition": f'attachment; filename="medlive-{table}.csv"',
         "Cache-Control": "no-store",
     }
     return StreamingResponse(
-        all_lines(), media_type=f"{kind}; charset=utf-8", headers=name
+        all_lines(), media_type="text/csv; charset=utf-8", headers=name
     )
 
 

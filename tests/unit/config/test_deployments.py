@@ -11,8 +11,8 @@ import promql_parser
 import pytest
 import yaml
 
-from medlive.service.metrics import NAMES
 from medlive.service.watch.checks import CHECKS
+from medlive.service.watch.metrics import NAMES
 from tests.unit.config.test_compose import COMPOSE, read_command
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

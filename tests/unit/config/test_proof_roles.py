@@ -7,7 +7,7 @@ import pytest
 
 from medlive.config import RubricSection, Settings
 from medlive.demo.loop import LiveEndpoint, demo_settings
-from medlive.service.doctor import Health, examine_proof
+from medlive.service.watch.doctor import Health, examine_proof
 from medlive.service.wiring import find_dependent_judges, proof_roles
 from medlive.snapshot.manifest import EngineUse, warnings_of
 from tests.support.snapshots import PROVENANCE
@@ -61,26 +61,29 @@ async def test_nobody_proves_what_rules_wrote_or_where_it_is_off(
     found: Settings,
 ) -> None:
     assert proof_roles(found) == {}
-    (finding,) = await examine_proof(found)
+    (finding,) = [one async for one in examine_proof(found)]
     assert finding.health is Health.SKIPPED
 
 
 async def test_one_model_in_all_parts_is_warned_of() -> None:
     one = settings(rubric=model("w"), reader=model("w"), grader=model("w"))
     assert any("one model, w" in warning for warning in find_dependent_judges(one))
-    (finding,) = await examine_proof(one)
+    (finding,) = [one async for one in examine_proof(one)]
     assert (finding.health, "[roles.prober]" in finding.next_step) == (
         Health.WARNING,
         True,
     )
     two = settings(rubric=model("w"), reader=model("r"), grader=model("w"))
     assert find_dependent_judges(two) == []
-    (finding,) = await examine_proof(two)
+    (finding,) = [one async for one in examine_proof(two)]
     assert finding.health is Health.GOOD
 
 
 async def test_a_grader_that_is_not_set_is_warned_of() -> None:
-    (finding,) = await examine_proof(settings(rubric=model("w"), reader=model("r")))
+    (finding,) = [
+        one
+        async for one in examine_proof(settings(rubric=model("w"), reader=model("r")))
+    ]
     assert finding.health is Health.WARNING
     assert "[roles.grader]" in finding.text
 

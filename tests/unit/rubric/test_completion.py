@@ -11,7 +11,7 @@ from medlive.curation.model import Outcome
 from medlive.curation.validator import EvidenceLimits
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.replay import ReplayEngine
-from medlive.rubric.completion import Library, RubricSettings
+from medlive.rubric.completion import Library
 from medlive.rubric.lint import WRITTEN
 from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric
 from medlive.service.curation.complete import complete_case
@@ -82,7 +82,7 @@ async def completed(
     review: Any = None,
     write: dict[str, Any] = SMALL,
     models: tuple[str, str] = ("first", "second"),
-    settings: RubricSettings | None = None,
+    complete: bool = True,
 ) -> tuple[Rubric, Named, Named]:
     """The rubric of the sample case, with the engines of reader and rubric."""
     chain = Scripted(honest())
@@ -115,7 +115,7 @@ async def completed(
     }
     library = Library(OnePassage(), EvidenceLimits(3, 4000), date(2026, 11, 21))
     done, rubric, _ = await complete_case(
-        curation, "en", engines, library=library, settings=settings or RubricSettings()
+        curation, "en", engines, library=library if complete else None
     )
     assert done.outcome in (Outcome.KEPT, Outcome.HELD)
     assert rubric is not None
@@ -218,6 +218,6 @@ async def test_nothing_to_complete_is_fine_and_it_can_be_switched_off() -> None:
     rubric, _, _ = await completed()
     assert rubric.completion is not None
     assert (rubric.completion.points, len(rubric.criteria)) == ((), 2)
-    rubric, reader, _ = await completed(settings=RubricSettings(complete=False))
+    rubric, reader, _ = await completed(complete=False)
     assert rubric.completion is None
     assert all(r.task != "rubric.complete" for r in reader.requests)

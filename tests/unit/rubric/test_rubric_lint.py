@@ -18,7 +18,7 @@ from medlive.rubric.lint import (
     without_faulty,
 )
 from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric
-from medlive.rubric.write import write_rubric
+from medlive.rubric.write import Drafting
 from tests.support.scripted import Memory, Scripted
 
 ADVICE = {
@@ -226,7 +226,8 @@ async def written(
 ) -> tuple[Rubric, tuple[Finding, ...], Scripted]:
     engine = Scripted({"rubric.write": write, "reader.rubric": review})
     agent = Agent(ReplayEngine(engine, Memory()), [], "en")
-    return *(await write_rubric(TEXT, ELEMENTS, writer=agent, reviewer=agent)), engine
+    rubric, faults, _ = await Drafting(TEXT, ELEMENTS, agent, agent).write()
+    return rubric, faults, engine
 
 
 FINE = draft(

@@ -15,9 +15,9 @@ from medlive.db.jobs import Queue
 from medlive.errors import ServiceUnavailable
 from medlive.llm.limiter import Ended, Limiters
 from medlive.service.liveness import Health, answer_probes
-from medlive.service.monitor import STUCK_S, Monitor
-from medlive.service.readiness import Readiness
-from medlive.service.taken import TakenJobs
+from medlive.service.work.monitor import STUCK_S, Monitor
+from medlive.service.work.readiness import Readiness
+from medlive.service.work.taken import TakenJobs
 from tests.support.waiting import until
 
 
@@ -113,7 +113,7 @@ async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_i
         worker_id=None,
     )
     passed = time.monotonic() + 2 * STUCK_S
-    monkeypatch.setattr("medlive.service.monitor.LATE_S", 10 * STUCK_S)
+    monkeypatch.setattr("medlive.service.work.monitor.LATE_S", 10 * STUCK_S)
     with taken.holding(job):
         assert monitor.find_problem() is None
         began = await limiter.enter()
@@ -126,5 +126,5 @@ async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_i
         monkeypatch.setattr(time, "monotonic", lambda: passed + 2 * STUCK_S)
         assert "1 threads have not moved for 600 s" in str(monitor.find_problem())
     assert monitor.find_problem() is None, "nothing is held"
-    monkeypatch.setattr("medlive.service.monitor.LATE_S", STUCK_S)
+    monkeypatch.setattr("medlive.service.work.monitor.LATE_S", STUCK_S)
     assert "has not reported" in str(monitor.find_problem())

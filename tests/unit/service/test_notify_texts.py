@@ -4,7 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from medlive.config import NotifySection
-from medlive.service import notify
+from medlive.service.watch import notify
 from tests.support.receivers import serve_mail, serve_webhook
 
 TEXTS = [

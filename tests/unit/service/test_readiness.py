@@ -18,7 +18,7 @@ from medlive.errors import (
     MedliveError,
 )
 from medlive.llm.budget import BudgetSpent
-from medlive.service.readiness import (
+from medlive.service.work.readiness import (
     FIRST_WAIT_S,
     MOST_WAIT_S,
     Readiness,

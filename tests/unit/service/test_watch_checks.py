@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.db.audit.health import FailedThread
-from medlive.service.status import format_duration
 from medlive.service.watch.alike import group_failures, normalise_cause
 from medlive.service.watch.checks import (
     LONGEST_PAUSE,
@@ -15,6 +14,7 @@ from medlive.service.watch.checks import (
     USUAL_PAUSE,
     longest_pause,
 )
+from medlive.service.watch.status import format_duration
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 WORDS = st.text("abcdefg xyz", max_size=20)

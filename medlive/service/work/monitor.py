@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import procrastinate
@@ -25,11 +26,12 @@ from medlive.errors import (
     EvidenceUnavailable,
     MedliveError,
 )
-from medlive.service.jobs import HEARTBEAT_S
-from medlive.service.lost_threads import queue_lost
-from medlive.service.taken import TakenJobs
+from medlive.llm.circuit import Opening
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline
+from medlive.service.work.jobs import HEARTBEAT_S
+from medlive.service.work.lost_threads import queue_lost
+from medlive.service.work.taken import TakenJobs
 
 SWEEP_S: Final = 60.0
 """How often threads are looked for that wait for nothing."""
@@ -43,39 +45,23 @@ STUCK_S: Final = 300.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass
 class Monitor:
     """Looks after one worker."""
 
-    def __init__(
-        self,
-        app: procrastinate.App,
-        database: Database,
-        queues: Sequence[Queue],
-        taken: TakenJobs,
-        *,
-        pipeline: Pipeline | None,
-        find_missing: Callable[[], Awaitable[None]],
-        stop: asyncio.Event,
-    ) -> None:
-        """Begins with `reporting`.
+    app: procrastinate.App
+    database: Database
+    queues: Sequence[Queue]
+    taken: TakenJobs
+    # What curates; None where the queue is not served, or something is missing for it
+    pipeline: Pipeline | None
+    # Opens what curates; raises EvidenceUnavailable and ConfigError
+    find_missing: Callable[[], Awaitable[None]]
+    stop: asyncio.Event  # Set when the worker is to end
 
-        Args:
-            app: The job queue.
-            database: The database.
-            queues: What the worker serves.
-            taken: The jobs that it does.
-            pipeline: What curates; None where the queue is not served, or something is missing for it.
-            find_missing: Opens what curates; raises EvidenceUnavailable and ConfigError.
-            stop: Set when the worker is to end.
-        """
-        self._app, self._database, self._queues, self._taken = (
-            app,
-            database,
-            [*queues],
-            taken,
-        )
-        self._pipeline, self._find_missing, self._stop = pipeline, find_missing, stop
-        self._readiness = taken.readiness
+    def __post_init__(self) -> None:
+        """Begins with `reporting`."""
+        self._readiness = self.taken.readiness
         self._number: int | None = None
         self._looked_at = self._searched_at = time.monotonic()
         self._swept_at = float("-inf")
@@ -109,29 +95,24 @@ class Monitor:
         moment = time.monotonic()
         if (late_s := moment - self._looked_at) > LATE_S:
             return f"the worker has not reported for {late_s:.0f} s"
-        limiters = (
-            []
-            if self._pipeline is None
-            else [*self._pipeline.endpoints.by_place().values()]
-        )
+        endpoints = self.pipeline.endpoints.by_place() if self.pipeline else {}
+        limiters = list(endpoints.values())
         if any(limiter.state().under_way for limiter in limiters):
             return None
-        idle_s = min(
-            [moment - self._taken.moved_at, *(limiter.idle_s for limiter in limiters)]
-        )
-        held = self._taken.count(Queue.CURATE)
-        return (
-            f"{held} threads have not moved for {idle_s:.0f} s"
-            if held and idle_s > STUCK_S
-            else None
-        )
+        idle_s = moment - self.taken.moved_at
+        for limiter in limiters:
+            idle_s = min(idle_s, limiter.idle_s)
+        held = self.taken.count(Queue.CURATE)
+        if held and idle_s > STUCK_S:
+            return f"{held} threads have not moved for {idle_s:.0f} s"
+        return None
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what only reports: without room no jobs are taken either, without the right the worker goes on."""
         try:
             await work()
         except DatabaseFull as error:
-            for queue in self._queues:
+            for queue in self.queues:
                 self._readiness.pause(queue, error)
         except DatabaseForbidden as error:
             if not self._forbidden:
@@ -141,18 +122,18 @@ class Monitor:
             self._forbidden = True
 
     async def _enter(self) -> None:
-        async with self._database.begin() as session:
+        async with self.database.begin() as session:
             self._number = await add_worker(
-                session, socket.gethostname(), os.getpid(), self._queues
+                session, socket.gethostname(), os.getpid(), self.queues
             )
 
     async def _leave(self) -> None:
         if self._number is not None:
-            async with self._database.begin() as session:
+            async with self.database.begin() as session:
                 await remove_worker(session, self._number)
 
     async def _relay(self) -> None:
-        await self._stop.wait()
+        await self.stop.wait()
         self.ended.set()
 
     async def _look(self) -> None:
@@ -164,14 +145,14 @@ class Monitor:
         await self._report()
         if time.monotonic() - self._swept_at >= SWEEP_S:
             self._swept_at = time.monotonic()
-            await queue_lost(self._app, self._database)
+            await queue_lost(self.app, self.database)
 
     async def _report(self) -> None:
-        reason = None if self._stop.is_set() else self._readiness.describe()
-        state = WorkerState.STOPPING if self._stop.is_set() else WorkerState.WORKING
+        reason = None if self.stop.is_set() else self._readiness.describe()
+        state = WorkerState.STOPPING if self.stop.is_set() else WorkerState.WORKING
         state = WorkerState.WAITING if reason else state
         if self._number is not None:
-            async with self._database.begin() as session:
+            async with self.database.begin() as session:
                 await report_worker(
                     session, self._number, state, reason, sorted(self._readiness.pauses)
                 )
@@ -180,7 +161,7 @@ class Monitor:
         """Whether it is certain that an obstacle is gone; else a job that is let through finds out."""
         if isinstance(obstacle, DatabaseFull):
             with suppress(DatabaseFull):
-                await check_room(self._database)
+                await check_room(self.database)
                 return True
             return False
         if isinstance(obstacle, EvidenceUnavailable) or self._misses(obstacle):
@@ -190,36 +171,36 @@ class Monitor:
 
     async def _is_free(self) -> bool:
         """Whether no circuit of the pipeline is open and the week's budget is not spent."""
-        if self._pipeline is None:
+        if self.pipeline is None or await self._openings():
             return False
-        for circuit in self._pipeline.circuits:
-            if await circuit.opening() is not None:
-                return False
         try:
-            await self._pipeline.check_ready()
+            await self.pipeline.check_ready()
         except (CircuitOpen, WeekSpent):
             return False
         return True
 
     async def _is_due(self) -> bool:
         """Whether every open circuit lets a call through by now, as after another process moved its time."""
-        if self._pipeline is None:
-            return False
-        for circuit in self._pipeline.circuits:
+        openings = await self._openings()
+        return all(opening.is_due(now()) for opening in openings)
+
+    async def _openings(self) -> list[Opening]:
+        openings = []
+        for circuit in self.pipeline.circuits if self.pipeline else ():
             opening = await circuit.opening()
-            if opening is not None and not opening.is_due(now()):
-                return False
-        return True
+            if opening is not None:
+                openings.append(opening)
+        return openings
 
     def _misses(self, obstacle: MedliveError) -> bool:
         """Whether there is no pipeline since its configuration lacks something."""
-        return self._pipeline is None and isinstance(obstacle, ConfigError)
+        return self.pipeline is None and isinstance(obstacle, ConfigError)
 
     async def _look_for_missing(self) -> None:
         if time.monotonic() - self._searched_at < MISSING_S:
             return
         self._searched_at = time.monotonic()
         with suppress(EvidenceUnavailable, ConfigError):
-            await self._find_missing()
+            await self.find_missing()
             self.found_missing = True
             self.ended.set()

@@ -11,7 +11,7 @@ import procrastinate
 
 from medlive.db.session import Database
 from medlive.db.waits import find_lost, forget_failures, take_turn
-from medlive.service.jobs import defer_revisions
+from medlive.service.work.jobs import defer_revisions
 
 _log = logging.getLogger(__name__)
 _TURN: Final = 0x6D65646E

@@ -21,14 +21,14 @@ from medlive.evidence.encoders.opening import open_encoder
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
-from medlive.service.jobs import CURATE, EMBED, STEP, open_app, run_until_stopped
 from medlive.service.liveness import Health
-from medlive.service.monitor import Monitor
 from medlive.service.paths import encoder_settings
-from medlive.service.readiness import Readiness
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.taken import TakenJobs, queue_errors
 from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
+from medlive.service.work.jobs import CURATE, EMBED, STEP, open_app, run_until_stopped
+from medlive.service.work.monitor import Monitor
+from medlive.service.work.readiness import Readiness
+from medlive.service.work.taken import TakenJobs, queue_errors
 
 _log = logging.getLogger(__name__)
 

@@ -1,19 +1,18 @@
 """`medlive doctor`: tries for real what a week needs, before the week does.
 
-Each examination asks one thing of the set-up and answers with findings, one line each: what was tried, what came
-out, and what to do. An examination never raises for what it examines; the next one runs in any case.
+Each examination asks one thing of the set-up and yields findings, one line each: what was tried, what came out, and
+what to do. Whatever it raises is one more; the next one runs in any case.
 """
 
 import importlib.util
 import os
 import shutil
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
@@ -28,9 +27,9 @@ from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
-from medlive.service.notify import places, send
 from medlive.service.paths import index_path
 from medlive.service.schedule.clocks import clock_problem
+from medlive.service.watch.notify import places, send
 from medlive.service.wiring import (
     find_dependent_judges,
     open_endpoint,
@@ -38,7 +37,7 @@ from medlive.service.wiring import (
 )
 
 if TYPE_CHECKING:
-    from medlive.evidence.passage import Retriever
+    from medlive.evidence.passage import Hit, Retriever
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.source import PageRequest
@@ -72,20 +71,21 @@ class Health(StrEnum):
 class Finding:
     """One line of the report."""
 
-    subject: str
     health: Health
     text: str
     next_step: str = ""
+    subject: str = ""  # "": the examination's
 
 
-Examination = Callable[[Settings], Awaitable[list[Finding]]]
+Findings = AsyncIterator[Finding]
+Examination = Callable[[Settings], Findings]
 
 
 class _Ready(BaseModel):
     ready: bool
 
 
-async def examine(settings: Settings, *, send: bool = True) -> AsyncIterator[Finding]:
+async def examine(settings: Settings, *, send: bool = True) -> Findings:
     """Yield the findings of every examination, in the order in which a week needs things.
 
     Args:
@@ -94,56 +94,53 @@ async def examine(settings: Settings, *, send: bool = True) -> AsyncIterator[Fin
     """
     for subject, examination in EXAMINATIONS:
         if subject == "messages" and not send:
-            yield Finding("messages", Health.SKIPPED, "not sent, as asked")
+            yield Finding(Health.SKIPPED, "not sent, as asked", subject=subject)
             continue
         try:
-            findings = await examination(settings)
+            async for finding in examination(settings):
+                yield replace(finding, subject=finding.subject or subject)
         except MedliveError as exc:
-            findings = [_bad(subject, exc.message, exc.hint or "")]
-        for finding in findings:
-            yield finding
+            yield replace(_failed(exc), subject=subject)
 
 
-def _good(subject: str, text: str) -> Finding:
-    return Finding(subject, Health.GOOD, text)
+def _good(text: str) -> Finding:
+    return Finding(Health.GOOD, text)
 
 
-def _bad(subject: str, text: str, next_step: str) -> Finding:
-    return Finding(subject, Health.BAD, text, next_step)
+def _bad(text: str, next_step: str) -> Finding:
+    return Finding(Health.BAD, text, next_step)
 
 
-def _warning(subject: str, text: str, next_step: str) -> Finding:
-    return Finding(subject, Health.WARNING, text, next_step)
+def _warning(text: str, next_step: str) -> Finding:
+    return Finding(Health.WARNING, text, next_step)
 
 
-async def examine_home(settings: Settings) -> list[Finding]:
+def _failed(error: MedliveError, next_step: str = "") -> Finding:
+    return _bad(error.message, error.hint or next_step)
+
+
+async def examine_home(settings: Settings) -> Findings:
     """Whether the home can be written, is private, and has room for a year."""
     home = settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not os.access(home, os.W_OK | os.X_OK):
-        return [
-            _bad(
-                "home",
-                f"{home} cannot be written by this user",
-                "run as its owner, or set MEDLIVE_HOME",
-            )
-        ]
-    findings = [_good("home", f"{home} can be written")]
+        step = "run as its owner, or set MEDLIVE_HOME"
+        yield _bad(f"{home} cannot be written by this user", step)
+        return
+    yield _good(f"{home} can be written")
     if home.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        step = f"chmod go-r {home}"
-        findings.append(
-            _warning("home", f"{home} is readable by other users of this machine", step)
-        )
-    return findings
+        text = f"{home} is readable by other users of this machine"
+        yield _warning(text, f"chmod go-r {home}")
 
 
-async def examine_disk(settings: Settings) -> list[Finding]:
+async def examine_disk(settings: Settings) -> Findings:
     """Whether the disk of the home has room for a year of weeks like those before."""
     usage = shutil.disk_usage(settings.home)
     weeks = await _weeks_harvested(settings)
-    used = sum(
-        path.lstat().st_size for path in settings.home.rglob("*") if path.is_file()
-    )
+    used = 0
+    for path in settings.home.rglob("*"):
+        if path.is_file():
+            used += path.lstat().st_size
     per_week = used / weeks / _GB if weeks else GB_A_WEEK
     basis = f"{weeks} weeks so far" if weeks else "10,000 threads a week are assumed"
     if weeks is None:
@@ -152,8 +149,9 @@ async def examine_disk(settings: Settings) -> list[Finding]:
     text = f"{free:.1f} GB free; a year takes about {needed:.1f} GB ({basis})"
     step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
     if usage.free < LOW_SHARE * usage.total:
-        return [_bad("disk", text, step)]
-    return [_warning("disk", text, step) if free < needed else _good("disk", text)]
+        yield _bad(text, step)
+    else:
+        yield _warning(text, step) if free < needed else _good(text)
 
 
 async def _weeks_harvested(settings: Settings) -> int | None:
@@ -167,55 +165,40 @@ async def _weeks_harvested(settings: Settings) -> int | None:
     return (now() - min(begun)) // timedelta(weeks=1) if begun else 0
 
 
-async def examine_database(settings: Settings) -> list[Finding]:
+async def examine_database(settings: Settings) -> Findings:
     """Whether the database answers, has this version's schema, and agrees about the time."""
     async with open_database(settings) as database, database.begin() as session:
         off = clock_problem(now(), await read_clock(session))
     if off is not None:
-        return [
-            _bad(
-                "database",
-                off,
-                "let both machines set their clocks by the network (NTP)",
-            )
-        ]
-    differences = schema_differences(database_url(settings))
-    if differences:
+        yield _bad(off, "let both machines set their clocks by the network (NTP)")
+    elif differences := schema_differences(database_url(settings)):
+        text = f"{len(differences)} differences between tables and model"
         step = "medlive db check lists them; restore a backup, or upgrade with the version that made the tables"
-        return [
-            _bad(
-                "database",
-                f"{len(differences)} differences between tables and model",
-                step,
-            )
-        ]
-    return [_good("database", "it answers, and its tables are this version's")]
+        yield _bad(text, step)
+    else:
+        yield _good("it answers, and its tables are this version's")
 
 
-async def examine_extras(settings: Settings) -> list[Finding]:
+async def examine_extras(settings: Settings) -> Findings:
     """Whether the optional packages that the settings need are installed."""
     needed = _needed_extras(settings)
-    missing = []
+    is_complete = True
     for extra in needed:
         absent = [name for name in _EXTRAS[extra] if not _is_installed(name)]
         if absent:
+            is_complete = False
             package = "publish" if extra in ("s3", "huggingface") else extra
             text = f"{extra} is configured and {', '.join(absent)} cannot be imported"
-            missing.append(_bad("extras", text, f"install medlive[{package}]"))
-    return missing or [
-        _good(
-            "extras",
-            f"all that is configured is installed ({', '.join(needed) or 'none needed'})",
-        )
-    ]
+            yield _bad(text, f"install medlive[{package}]")
+    if is_complete:
+        named = ", ".join(needed) or "none needed"
+        yield _good(f"all that is configured is installed ({named})")
 
 
 def _needed_extras(settings: Settings) -> list[str]:
     needed = []
-    if (
-        settings.evidence.retriever in ("dense", "hybrid")
-        or settings.evidence.reranker == "medcpt"
-    ):
+    evidence = settings.evidence
+    if evidence.retriever in ("dense", "hybrid") or evidence.reranker == "medcpt":
         needed.append("medcpt")
     if settings.publish.to in ("s3", "huggingface"):
         needed.append(settings.publish.to)
@@ -231,71 +214,59 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-async def examine_keys(settings: Settings) -> list[Finding]:
+async def examine_keys(settings: Settings) -> Findings:
     """Whether the signing key can be read."""
     key = load_signing_key(os.environ)
     if key is None:
-        step = "medlive snapshot keygen, and MEDLIVE_SIGNING_KEY_FILE"
-        return [
-            _warning(
-                "signing key",
-                "none: snapshots are not signed, so nobody can prove their origin",
-                step,
-            )
-        ]
-    return [_good("signing key", f"key {key.public.id_text()} signs snapshots")]
+        text = "none: snapshots are not signed, so nobody can prove their origin"
+        yield _warning(text, "medlive snapshot keygen, and MEDLIVE_SIGNING_KEY_FILE")
+    else:
+        yield _good(f"key {key.public.id_text()} signs snapshots")
 
 
-async def examine_roles(settings: Settings) -> list[Finding]:
+async def examine_roles(settings: Settings) -> Findings:
     """Whether each role's endpoint answers a real call, by the right model, with usage and a price."""
-    findings = []
     for name, role in settings.roles:
         if name == "prober" and role.engine == "rules":
             continue  # Another role's model takes its place: `examine_proof`
-        findings.append(await _examine_role(name, role, settings))
-    return findings
+        finding = await _examine_role(name, role, settings)
+        yield replace(finding, subject=f"role {name}")
 
 
-async def examine_proof(settings: Settings) -> list[Finding]:
+async def examine_proof(settings: Settings) -> Findings:
     """Whether rubrics are proved, and by models that are not the writer's."""
     roles = proof_roles(settings)
     if not roles:
         text = "rubrics are not proved: [rubric] prove is off, or the rules engine writes them"
-        return [Finding("rubric proof", Health.SKIPPED, text)]
-    findings = []
+        yield Finding(Health.SKIPPED, text)
+        return
+    is_independent = True
     for warning in find_dependent_judges(settings):
         if warning.startswith("rubrics"):
+            is_independent = False
             step = "another model under [roles.prober] or [roles.grader] in models.toml"
-            findings.append(_warning("rubric proof", warning, step))
+            yield _warning(warning, step)
     if settings.roles.grader.engine == "rules":
         text = (
             f"[roles.grader] names no model: {roles['grader'].model} grades the answers"
         )
-        step = "a model under [roles.grader] in models.toml"
-        findings.append(_warning("rubric proof", text, step))
-    named = ", ".join(f"{role} {own.model}" for role, own in roles.items())
-    return findings or [_good("rubric proof", named)]
+        yield _warning(text, "a model under [roles.grader] in models.toml")
+    elif is_independent:
+        yield _good(", ".join(f"{role} {own.model}" for role, own in roles.items()))
 
 
 async def _examine_role(name: str, role: RoleSettings, settings: Settings) -> Finding:
-    subject = f"role {name}"
     if role.engine != "openai":
         step = f"set engine, base_url and model under [roles.{name}] in models.toml"
-        return _warning(
-            subject, f"engine {role.engine}: what it decides is not publishable", step
-        )
+        text = f"engine {role.engine}: what it decides is not publishable"
+        return _warning(text, step)
     price = settings.prices.get(role.model or "")
     try:
-        engine = open_endpoint(role, price)
-        try:
+        async with aclosing(open_endpoint(role, price)) as engine:
             reply = await engine.answer(_request())
-        finally:
-            await engine.aclose()
     except MedliveError as exc:
-        return _bad(
-            subject, exc.message, exc.hint or f"see [roles.{name}] in models.toml"
-        )
-    return _judge_reply(subject, role, reply, priced=bool(role.price or price))
+        return _failed(exc, f"see [roles.{name}] in models.toml")
+    return _judge_reply(role, reply, priced=bool(role.price or price))
 
 
 def _request() -> Request:
@@ -308,187 +279,159 @@ def _request() -> Request:
     )
 
 
-def _judge_reply(
-    subject: str, role: RoleSettings, reply: Reply, *, priced: bool
-) -> Finding:
+def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Finding:
     if reply.model != role.model and not role.allow_unpinned:
         answered = "an unnamed model" if reply.model == UNNAMED else repr(reply.model)
         step = "name that model, or set allow_unpinned = true in the role's table"
-        return _bad(subject, f"{role.model!r} was asked and {answered} answered", step)
+        return _bad(f"{role.model!r} was asked and {answered} answered", step)
     try:
         _Ready.model_validate(read_object(reply.text))
     except (NoObject, ValueError):
         words = " ".join(reply.text.split())[:80]
         step = "another model, or another json_mode in the role's table"
-        return _bad(
-            subject,
-            f"the reply is not the JSON object that was asked for: {words!r}",
-            step,
-        )
+        text = f"the reply is not the JSON object that was asked for: {words!r}"
+        return _bad(text, step)
     usage = reply.usage
     if usage.estimated:
         step = "budgets count an upper bound of tokens instead; ask the endpoint to send usage"
-        return _warning(subject, f"{reply.model} answers and sends no usage", step)
+        return _warning(f"{reply.model} answers and sends no usage", step)
     if not priced:
         step = f'set a price under [prices."{role.model}"] in models.toml'
-        return _warning(
-            subject,
-            f"{reply.model} answers and has no price: its cost is unknown",
-            step,
-        )
+        text = f"{reply.model} answers and has no price: its cost is unknown"
+        return _warning(text, step)
     tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    return _good(
-        subject, f"{reply.model} answers: {tokens}, {usage.cost_usd or 0:.6f} USD"
-    )
+    return _good(f"{reply.model} answers: {tokens}, {usage.cost_usd or 0:.6f} USD")
 
 
-async def examine_evidence(settings: Settings) -> list[Finding]:
+async def examine_evidence(settings: Settings) -> Findings:
     """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
-    findings = await _examine_services(settings) if settings.evidence.online else []
+    if settings.evidence.online:
+        async for finding in _examine_services(settings):
+            yield finding
     try:
-        findings.append(await _examine_index(settings))
+        yield await _examine_index(settings)
     except IndexMissing:
         if not settings.evidence.online:
             raise
-    return findings
 
 
-async def _examine_services(settings: Settings) -> list[Finding]:
+async def _examine_services(settings: Settings) -> Findings:
     """Whether each literature service gives passages now, whatever was stored of it."""
     from medlive.service.wiring import open_online
 
-    findings: list[Finding] = []
     async with open_database(settings) as database:
         retriever = open_online(settings, database, use_stored=False)
         assert retriever is not None
         async with aclosing(retriever):
             for name in settings.evidence.online:
-                findings.append(await _examine_service(retriever, name))
-    return findings
+                finding = await _examine_service(retriever, name)
+                yield replace(finding, subject=f"evidence {name}")
 
 
 async def _examine_service(retriever: "Retriever", name: str) -> Finding:
-    from medlive.evidence.passage import Query
-
     try:
-        (hits,) = await retriever.search(
-            [Query("fever treatment")], k=3, corpora=[name]
-        )
+        hits = await _search_fever(retriever, [name])
     except LiteratureUnavailable as error:
         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
-        return _bad(f"evidence {name}", error.message, step)
+        return _bad(error.message, step)
     if not hits:
         step = "[evidence] online_addresses in medlive.toml: does it name the service?"
-        return _warning(
-            f"evidence {name}", "it answers, and has nothing on fever", step
-        )
-    return _good(f"evidence {name}", "it answers with passages")
+        return _warning("it answers, and has nothing on fever", step)
+    return _good("it answers with passages")
 
 
 async def _examine_index(settings: Settings) -> Finding:
-    from medlive.evidence.passage import Query
     from medlive.service.wiring import open_retriever
 
     retriever = open_retriever(settings)
     # verifies the files first
-    (hits,) = await retriever.search([Query("fever treatment")], k=3)
+    hits = await _search_fever(retriever)
     passages = retriever.identity.passages
     if not hits:
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
-        return _warning("evidence", f"{passages:,} passages, and none on fever", step)
-    return _good(
-        "evidence",
-        f"{passages:,} passages at {index_path(settings)}, every file as it was built",
-    )
+        return _warning(f"{passages:,} passages, and none on fever", step)
+    where = index_path(settings)
+    return _good(f"{passages:,} passages at {where}, every file as it was built")
 
 
-async def examine_messages(settings: Settings) -> list[Finding]:
+async def _search_fever(
+    retriever: "Retriever", corpora: Sequence[str] | None = None
+) -> "Sequence[Hit]":
+    from medlive.evidence.passage import Query
+
+    query = Query("fever treatment")
+    (hits,) = await retriever.search([query], k=3, corpora=corpora)
+    return hits
+
+
+async def examine_messages(settings: Settings) -> Findings:
     """Whether the webhook and the mail server take a message."""
     section = settings.notify
     named = places(section)
     if not named:
         step = "set webhook or email_to under [notify] in medlive.toml"
-        return [_warning("messages", "nobody is told when a week fails", step)]
+        yield _warning("nobody is told when a week fails", step)
+        return
     text = "a test message of medlive doctor; nothing has happened"
     for place in named:
         await send(section, place, {"event": "test", "week": "", "text": text})
-    return [_good("messages", f"a test message was taken by {' and '.join(named)}")]
+    yield _good(f"a test message was taken by {' and '.join(named)}")
 
 
-async def examine_backup(settings: Settings) -> list[Finding]:
+async def examine_backup(settings: Settings) -> Findings:
     """Whether weekly backups have a folder that can be written, away from the home."""
     folder = settings.backup.folder
     if folder is None:
         step = "set [backup] folder in medlive.toml, on another disk"
-        return [_warning("backup", "no weekly backup is made", step)]
-    parent = _existing_parent(folder)
+        yield _warning("no weekly backup is made", step)
+        return
+    parent = folder.absolute()
+    while not parent.exists():
+        parent = parent.parent
     if not (parent.is_dir() and os.access(parent, os.W_OK)):
-        return [
-            _bad(
-                "backup",
-                f"{folder} cannot be written by this user",
-                "let this user write there",
-            )
-        ]
-    if parent.stat().st_dev == settings.home.stat().st_dev:
+        step = "let this user write there"
+        yield _bad(f"{folder} cannot be written by this user", step)
+    elif parent.stat().st_dev == settings.home.stat().st_dev:
         step = "name a folder on another disk: one failure would take both"
-        return [
-            _warning("backup", f"{folder} is on the same disk as {settings.home}", step)
-        ]
-    return [_good("backup", f"{folder} can be written")]
+        yield _warning(f"{folder} is on the same disk as {settings.home}", step)
+    else:
+        yield _good(f"{folder} can be written")
 
 
-def _existing_parent(path: Path) -> Path:
-    return next(
-        parent for parent in (path, *path.absolute().parents) if parent.exists()
-    )
-
-
-async def examine_sites(settings: Settings) -> list[Finding]:
+async def examine_sites(settings: Settings) -> Findings:
     """Whether each community's robots.txt lets its lists be read; no page is fetched."""
     from medlive.service.harvest.sources import fetch_settings, select_sources
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.registry import build_site
 
-    findings = []
     async with Fetcher(fetch_settings(settings)) as fetcher:
         for name, overrides in select_sources(settings, []).items():
             site = build_site(name, overrides)
             base_url = site.settings.base_url
             policy = FetchPolicy.of(site, base_url)
-            findings.append(
-                await _examine_site(
-                    name, fetcher, site.listing_requests(base_url), policy
-                )
-            )
-    return findings
+            lists = site.listing_requests(base_url)
+            finding = await _examine_site(name, fetcher, lists, policy)
+            yield replace(finding, subject=f"site {name}")
 
 
 async def _examine_site(
     name: str, fetcher: "Fetcher", lists: Sequence["PageRequest"], policy: "FetchPolicy"
 ) -> Finding:
-    subject = f"site {name}"
     if not lists:
-        return _bad(
-            subject,
-            "it has no list to read",
-            f"set boards under [sources.{name}] in sources.toml",
-        )
+        step = f"set boards under [sources.{name}] in sources.toml"
+        return _bad("it has no list to read", step)
     try:
         robots = await fetcher.robots_of(lists[0].url, policy)
     except MedliveError as exc:
-        return _bad(
-            subject, exc.message, exc.hint or "medlive source check tries one page"
-        )
+        return _failed(exc, "medlive source check tries one page")
     denied = [page.url for page in lists if not robots.allows(page.url)]
     if denied:
         why = robots.detail or f"it disallows {denied[0]}"
         step = f"ask the community, or set enabled = false under [sources.{name}] in sources.toml"
-        return _bad(subject, f"robots.txt of {robots.host}: {why}", step)
-    return _good(
-        subject, f"robots.txt of {robots.host} allows its lists ({robots.state.value})"
-    )
+        return _bad(f"robots.txt of {robots.host}: {why}", step)
+    state = robots.state.value
+    return _good(f"robots.txt of {robots.host} allows its lists ({state})")
 
 
 EXAMINATIONS: Final[tuple[tuple[str, Examination], ...]] = (

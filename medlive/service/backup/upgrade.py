@@ -5,8 +5,8 @@ that nobody takes is wrong when it is needed. The copy is the database alone, fo
 """
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,14 +17,13 @@ from medlive.db.migrate import check_known, connect, read_revision
 from medlive.db.migrate import upgrade as migrate
 from medlive.db.pending import Plan, count_others, empty_schema, read_plan
 from medlive.db.session import Database, Session
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
-from medlive.service.backup.contents import DUMP, copy_file
 from medlive.service.backup.make import copy_database
-from medlive.service.backup.programs import BARE, run_program
-from medlive.service.backup.restore import check_backup
+from medlive.service.backup.programs import WHOLE, run_program
+from medlive.service.backup.restore import check_backup, private_dump
 from medlive.service.database import database_url
 
 
@@ -112,8 +111,7 @@ async def go_back(
         raise UsageError(
             f"the database is at {before} as it is, nothing to go back from"
         )
-    database = Database.connect(url)
-    try:
+    async with aclosing(Database.connect(url)) as database:
         async with database.begin() as session:
             if others := await count_others(session):
                 raise UsageError(
@@ -122,23 +120,13 @@ async def go_back(
                 )
             version = await server_version(session)
             erased = await _erased(session)
-        with tempfile.TemporaryDirectory(prefix=".back-", dir=settings.home) as private:
-            with writing_to(settings.home):
-                copied = await asyncio.to_thread(
-                    copy_file, folder, DUMP, Path(private), DUMP
-                )
-            if copied != checked.digests[DUMP]:
-                raise BadInput(f"{folder}: {DUMP} changed while it was being read")
+        async with private_dump(settings, folder, checked) as dump:
             async with database.begin() as session:
                 await empty_schema(session)
-            whole = ("--exit-on-error", "--single-transaction", *BARE)
-            dump = str(Path(private) / DUMP)
-            await run_program(settings, "pg_restore", version, *whole, dump)
+            await run_program(settings, "pg_restore", version, *WHOLE, dump)
         async with database.begin() as session:
             rows = await count_rows(session)
             back = erased - await _erased(session)
-    finally:
-        await database.aclose()
     if rows != checked.about.rows:
         raise CheckFailed("what came back is not what the copy says")
     return WentBack(
@@ -158,4 +146,4 @@ async def _erased(session: Session) -> set[str]:
     """SOURCE/ID of every erased thread; empty for a database without tables."""
     if not await count_rows(session):
         return set()
-    return {f"{source}/{thread}" for source, thread, _ in await list_takedowns(session)}
+    return set(map("/".join, await list_takedowns(session)))

@@ -28,7 +28,7 @@ from medlive.db.waits import SAVE_FAILURE
 from medlive.errors import DatabaseUnavailable, describe
 from medlive.logs import bound
 from medlive.service.database import RETRY_S
-from medlive.service.readiness import Readiness, find_obstacle
+from medlive.service.work.readiness import Readiness, find_obstacle
 
 RETRY_AFTER_S: Mapping[str, Sequence[int]] = {
     "endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)

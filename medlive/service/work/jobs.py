@@ -18,6 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -46,8 +47,8 @@ from medlive.db.session import (
     translate,
 )
 from medlive.errors import DatabaseUnavailable
-from medlive.service.readiness import Readiness
-from medlive.service.taken import (
+from medlive.service.work.readiness import Readiness
+from medlive.service.work.taken import (
     CLAIMS,
     QUEUE_UNAVAILABLE,
     TAKEN,
@@ -57,7 +58,7 @@ from medlive.service.taken import (
     queue_errors,
     run_job,
 )
-from medlive.service.tasks import end_tasks, note_end
+from medlive.service.work.tasks import end_tasks, note_end
 
 CURATE = "medlive:curate_revision"
 STEP = "medlive:step"
@@ -115,13 +116,11 @@ async def defer_revisions(
     await note_queued(session, revisions, week)
     locks = {f"curate:{n}": n for n in revisions}
     queued = await queued_locks(session, list(locks)) if locks else set()
-    jobs = [
-        app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock).make_new_job(
-            revision=n
-        )
-        for lock, n in locks.items()
-        if lock not in queued
-    ]
+    jobs = []
+    for lock, revision in locks.items():
+        if lock not in queued:
+            task = app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock)
+            jobs.append(task.make_new_job(revision=revision))
     return await _defer(app, session, jobs) if jobs else 0
 
 
@@ -165,38 +164,34 @@ async def run_shard_jobs(
         async with database.begin() as session:
             if not await count_servers(session, Queue.EMBED):
                 return False
-            jobs = [
-                app.configure_task(
-                    EMBED, queue=Queue.EMBED, queueing_lock=lock
-                ).make_new_job(
+            jobs = []
+            for lock, (first, end) in locks.items():
+                task = app.configure_task(EMBED, queue=Queue.EMBED, queueing_lock=lock)
+                job = task.make_new_job(
                     index=index, data=data, encoder=encoder, first=first, end=end
                 )
-                for lock, (first, end) in locks.items()
-            ]
+                jobs.append(job)
             await _defer(app, session, jobs)
         while True:
             async with database.begin() as session:
                 left = await queued_locks(session, list(locks))
                 served = await count_servers(session, Queue.EMBED)
-            progress(
-                sum(
-                    end - first
-                    for lock, (first, end) in locks.items()
-                    if lock not in left
-                )
-            )
-            if not left:
-                return True
-            if not served:
-                for job in await app.job_manager.list_jobs_async(
-                    queue=Queue.EMBED, status="todo"
-                ):
+            done = [ends for lock, ends in locks.items() if lock not in left]
+            progress(sum(end - first for first, end in done))
+            if left and not served:
+                for job in await _list_jobs(app, "todo", Queue.EMBED):
                     if job.queueing_lock in left and job.id is not None:
-                        await app.job_manager.cancel_job_by_id_async(
-                            job.id, delete_job=True
-                        )
+                        manager = app.job_manager
+                        await manager.cancel_job_by_id_async(job.id, delete_job=True)
+            if not left or not served:
                 return True
             await asyncio.sleep(POLL_S)
+
+
+async def _list_jobs(
+    app: procrastinate.App, status: str, queue: Queue
+) -> Sequence[Job]:
+    return list(await app.job_manager.list_jobs_async(queue=queue, status=status))
 
 
 async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> int:
@@ -208,11 +203,9 @@ async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> i
             await app.job_manager.batch_defer_jobs_async(jobs, connection=driver)
     except exceptions.AlreadyEnqueued:
         # Another process queued some of them meanwhile.
-        return (
-            sum([await _defer(app, session, [job]) for job in jobs])
-            if len(jobs) > 1
-            else 0
-        )
+        if len(jobs) == 1:
+            return 0
+        return sum([await _defer(app, session, [job]) for job in jobs])
     except exceptions.ConnectorException as exc:
         known = translate(connection.engine.url, exc.__cause__ or exc)
         if known is None:
@@ -253,23 +246,16 @@ async def run_until_drained(
             await taking_over.look()
             async with database.begin() as session:
                 await hurry(session, Queue.CURATE)
+            taken = TakenJobs(readiness)
             async with lock_connection(database) as connection:
-                worker = _Worker(app, database, works, queues, concurrency, readiness)
+                worker = _Worker(app, database, works, queues, concurrency, taken)
                 await worker.run(Claims(connection), wait=False, grace_s=grace_s)
-            waiting, todo = [
-                list(
-                    await app.job_manager.list_jobs_async(
-                        queue=Queue.CURATE, status=status
-                    )
-                )
-                for status in ("doing", "todo")
-            ]
-            if readiness.pauses:
-                return len(todo)
-            if not waiting and not todo:
-                return 0
+            waiting = len(await _list_jobs(app, "doing", Queue.CURATE))
+            todo = len(await _list_jobs(app, "todo", Queue.CURATE))
+            if readiness.pauses or not (waiting or todo):
+                return todo
             if waiting:
-                on_wait(len(waiting))
+                on_wait(waiting)
             await asyncio.sleep(0.5)
 
 
@@ -304,19 +290,12 @@ async def run_until_stopped(
     taken = taken or TakenJobs(Readiness())
     async with serving(database, queues) as connection:
         claims = Claims(connection)
-        running = _Worker(
-            app, database, works, queues, concurrency, taken.readiness, taken
-        )
+        running = _Worker(app, database, works, queues, concurrency, taken)
         worker = asyncio.create_task(running.run(claims, wait=True, grace_s=grace_s))
         stopping = asyncio.create_task(stop.wait())
-        vital = [
-            asyncio.create_task(work)
-            for work in (
-                TakingOver(app, queues).keep_looking(),
-                _keep_connected(claims),
-                *beside,
-            )
-        ]
+        looking = TakingOver(app, queues).keep_looking()
+        works_beside = (looking, _keep_connected(claims), *beside)
+        vital = list(map(asyncio.create_task, works_beside))
         try:
             await asyncio.wait(
                 [worker, stopping, *vital], return_when=asyncio.FIRST_COMPLETED
@@ -376,33 +355,27 @@ async def run_step_job(
                 served = await count_servers(session, queue)
             if not served:
                 await taking_over.look()
-                if await app.job_manager.list_jobs_async(
-                    queueing_lock=lock, status="todo"
-                ):
+                jobs = await _list_jobs(app, "todo", queue)
+                if lock in [job.queueing_lock for job in jobs]:
+                    taken = TakenJobs(readiness)
                     async with lock_connection(database) as connection:
-                        worker = _Worker(app, database, works, [queue], 1, readiness)
+                        worker = _Worker(app, database, works, [queue], 1, taken)
                         await worker.run(Claims(connection), wait=False, grace_s=0)
                 if pause := readiness.pauses.get(queue):
                     raise pause.obstacle
             await asyncio.sleep(POLL_S)
 
 
+@dataclass
 class _Worker:
     """Takes jobs and does them, until it is cancelled or, where it does not wait for more, all are done."""
 
-    def __init__(
-        self,
-        app: procrastinate.App,
-        database: Database,
-        works: Works,
-        queues: Sequence[str],
-        concurrency: int,
-        readiness: Readiness,
-        taken: TakenJobs | None = None,
-    ) -> None:
-        self._app, self._database, self._works = app, database, works
-        self._queues, self._concurrency = [*queues], concurrency
-        self._taken = taken or TakenJobs(readiness)
+    app: procrastinate.App
+    database: Database
+    works: Works
+    queues: Sequence[str]
+    concurrency: int
+    taken: TakenJobs
 
     async def run(self, claims: Claims, *, wait: bool, grace_s: float | None) -> None:
         """Do jobs. On cancellation no more are taken, and those that last longer than `grace_s` are broken off.
@@ -410,12 +383,12 @@ class _Worker:
         Raises DatabaseUnavailable when jobs cannot be ended any more.
         """
         # Of its own, since the jobs that it takes are its own.
-        app, taken = copy.copy(self._app), self._taken
-        app.job_manager = Jobs(self._app.connector, taken, self._database)
+        app, taken = copy.copy(self.app), self.taken
+        app.job_manager = Jobs(self.app.connector, taken, self.database)
         worker = Worker(
             app,
-            queues=self._queues,
-            concurrency=self._concurrency,
+            queues=self.queues,
+            concurrency=self.concurrency,
             wait=wait,
             listen_notify=wait,
             install_signal_handlers=False,
@@ -423,7 +396,7 @@ class _Worker:
             update_heartbeat_interval=HEARTBEAT_S,
             # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
             stalled_worker_timeout=NEVER_S,
-            additional_context={**self._works, CLAIMS: claims, TAKEN: taken},
+            additional_context={**self.works, CLAIMS: claims, TAKEN: taken},
             abort_job_polling_interval=ABORT_POLL_S,
             fetch_job_polling_interval=HEARTBEAT_S,
         )
@@ -480,11 +453,10 @@ class TakingOver:
         moment = clock()
         beats = [(row["id"], row["last_heartbeat"]) for row in rows]
         self._seen = {beat: self._seen.get(beat, moment) for beat in beats}
-        dead = [
-            worker
-            for (worker, _), since in self._seen.items()
-            if moment - since >= STALLED_AFTER_S
-        ]
+        dead = []
+        for (worker, _), since in self._seen.items():
+            if moment - since >= STALLED_AFTER_S:
+                dead.append(worker)
         await self._connector.execute_query_async(
             TAKE_OVER, queues=self._queues, dead=dead
         )
