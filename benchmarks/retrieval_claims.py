@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from medlive.cli.evidence import mean_and_interval
+from measured import mean_and_interval
+
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus

@@ -623,7 +623,7 @@ def warc(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export the raw pages: WARC files, checked page by page, with SHA256SUMS and a CDXJ index.
+    """Export the raw pages: WARC files, checked page by page, with SHA256SUMS.
 
     An existing file is left as it is; one with other bytes is a problem. Exit status 1 for a file
     that is damaged or in the way; the others are exported.

@@ -54,7 +54,6 @@ _EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "medcpt": ("torch", "transformers", "faiss"),
     "s3": ("boto3",),
     "huggingface": ("huggingface_hub",),
-    "otel": ("opentelemetry.sdk",),
 }
 """Feature → the modules that it imports."""
 
@@ -219,8 +218,6 @@ def _needed_extras(settings: Settings) -> list[str]:
         needed.append("medcpt")
     if settings.publish.to in ("s3", "huggingface"):
         needed.append(settings.publish.to)
-    if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        needed.append("otel")
     return needed
 
 

@@ -1,4 +1,4 @@
-"""Archive fetched pages in WARC 1.1 files: written once, truncated after a kill, erased by copying, and indexed.
+"""Archive fetched pages in WARC 1.1 files: written once, truncated after a kill, and erased by copying.
 
 One record is one gzip member, so that a page can be read without the pages before it. Bodies are stored
 decompressed, as the parser read them: Content-Encoding and Transfer-Encoding are dropped, and Content-Length is
@@ -13,15 +13,14 @@ import os
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
 from pathlib import Path
-from posixpath import normpath
 from typing import BinaryIO, Literal
-from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 from warcio.exceptions import ArchiveLoadFailed
@@ -48,9 +47,6 @@ _NOT_STORED = frozenset({"content-encoding", "transfer-encoding", "content-lengt
 _PRINTABLE = "".join(
     chr(code) for code in range(0x21, 0x7F) if chr(code) not in '<>"\\^`{|}'
 )
-_WWW = re.compile(r"^www\d*\.")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_URL_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
 
 
 class ArchiveDamaged(MedliveError):
@@ -507,55 +503,3 @@ def _sync(file: BinaryIO | io.FileIO, folder: Path | None = None) -> None:
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
-
-
-def sort_key(url: str) -> str:
-    """An address in the order that replay tools sort by: `org,example)/path?query`.
-
-    Host parts are reversed, `www` and a scheme's own port left out, everything in lower case, escapes made equal
-    and the query's parts sorted. An address without a host is its own key.
-    """
-    try:
-        parts = urlsplit(url.strip())
-        port = parts.port
-    except ValueError:
-        return quote(url.lower(), safe=_URL_SAFE, errors="replace")
-    if not parts.hostname:
-        return quote(url.lower(), safe=_URL_SAFE, errors="replace")
-    host = parts.hostname.rstrip(".")
-    if not host.isascii():
-        with suppress(
-            UnicodeError
-        ):  # no name that a resolver would take is escaped as it is
-            host = host.encode("idna").decode("ascii")
-    host = _WWW.sub("", quote(host, safe=_URL_SAFE, errors="replace"))
-    key = host if ":" in host else ",".join(reversed(host.split(".")))
-    if port is not None and port != _DEFAULT_PORTS.get(parts.scheme):
-        key += f":{port}"
-    path = normpath("/" + _escaped(parts.path).lstrip("/"))
-    query = (
-        "&".join(sorted(_escaped(parts.query).lower().split("&")))
-        if parts.query
-        else ""
-    )
-    return f"{key}){path.lower()}{'?' + query if query else ''}"
-
-
-def cdxj_line(filename: str, place: Place, page: Fetched) -> str:
-    """The line of a page in a file, in ASCII and without a line break; lines are sorted by their bytes."""
-    found = {
-        "url": page.url,
-        "mime": page.headers.get("content-type", "").partition(";")[0].strip() or "unk",
-        "status": str(page.status),
-        "digest": _digest(page.body),
-        "length": str(place.length),
-        "offset": str(place.offset),
-        "filename": filename,
-    }
-    moment = page.fetched_at.strftime("%Y%m%d%H%M%S")
-    return f"{sort_key(page.url)} {moment} {json.dumps(found)}"
-
-
-def _escaped(text: str) -> str:
-    """Every character that can stand for itself does, every other one is one escape."""
-    return quote(unquote_to_bytes(text.encode("utf-8", "replace")), safe=_URL_SAFE)

@@ -1,8 +1,6 @@
 """Raw pages after the harvest: read again, exported, and removed when their time is over."""
 
 import asyncio
-import io
-import json
 import os
 import shutil
 import subprocess
@@ -26,7 +24,6 @@ from medlive.service.harvest.raw_files import apply_retention, export_warc
 from medlive.service.harvest.reparse import ReparseResult, reparse_source
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path
-from medlive.sources.archive import sort_key
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import LayoutError, Page
@@ -395,36 +392,20 @@ async def test_an_export_is_whole_checked_and_found_by_its_index(
         first.name,
         second.name,
         "SHA256SUMS",
-        "index.cdxj",
     }
     assert _check_sums(out) == 0
     assert (out / second.name).read_bytes() == second.read_bytes()
 
-    # Read by another reader: every page that was kept, at the place that the index names.
-    lines = (out / "index.cdxj").read_text().splitlines()
-    assert lines == sorted(lines, key=str.encode)
-    asked = await rows(
-        database, "SELECT url, body_digest FROM fetches WHERE archive_id IS NOT NULL"
-    )
-    assert len(lines) == len(asked) == done.pages
-    for line in lines:
-        key, stamp, told = line.split(" ", 2)
-        entry = json.loads(told)
-        assert key == sort_key(entry["url"])
-        whole = (out / entry["filename"]).read_bytes()
-        member = whole[
-            int(entry["offset"]) : int(entry["offset"]) + int(entry["length"])
-        ]
-        (record,) = ArchiveIterator(io.BytesIO(member), check_digests="raise")
-        assert record.rec_headers.get_header("WARC-Target-URI") == entry["url"]
-        assert record.rec_headers.get_header("WARC-Payload-Digest") == entry["digest"]
-        assert record.http_headers.get_statuscode() == entry["status"]
-        assert (
-            stamp
-            == record.rec_headers.get_header("WARC-Date").translate(
-                {ord(c): None for c in "-:TZ"}
-            )[:14]
-        )
+    # Read by another reader: every page that was kept.
+    asked = await rows(database, "SELECT url FROM fetches WHERE archive_id IS NOT NULL")
+    read = []
+    for path in sorted(out.glob("*.warc.gz")):
+        with path.open("rb") as whole:
+            for record in ArchiveIterator(whole, check_digests="raise"):
+                if record.rec_type == "response":
+                    read.append((record.rec_headers.get_header("WARC-Target-URI"),))
+    assert sorted(read) == sorted(asked)
+    assert len(read) == done.pages
 
 
 async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
@@ -478,7 +459,7 @@ async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
     other = tmp_path / "other"
     done = await export_warc(database, settings, [], other)
     assert (done.written, len(done.problems)) == ([], 2)
-    assert _check_sums(other) == 0
+    assert (other / "SHA256SUMS").read_bytes() == b""
     theirs.write_bytes(committed)
 
     # What a takedown removed here is still in the export, and that is told.
@@ -513,7 +494,7 @@ async def test_what_a_takedown_erases_during_an_export_is_not_exported(
     monkeypatch.setattr(shutil, "copyfileobj", copy)
     done = await export_warc(database, settings, [], tmp_path / "out")
     assert (done.written, len(done.problems)) == ([], 1)
-    assert {p.name for p in files(tmp_path / "out")} == {"SHA256SUMS", "index.cdxj"}
+    assert {p.name for p in files(tmp_path / "out")} == {"SHA256SUMS"}
     monkeypatch.undo()
     done = await export_warc(database, settings, [], tmp_path / "out")
     assert len(done.written) == (how == "swept")

@@ -26,7 +26,7 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.folder import read_small
 from medlive.integrity.paths import create_below, open_below, open_plain
 from medlive.service.paths import archive_path
-from medlive.sources.archive import ArchiveDamaged, cdxj_line, erase, pages, seal
+from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 
 _ARCHIVE_NAME = re.compile(
@@ -34,7 +34,6 @@ _ARCHIVE_NAME = re.compile(
 )
 STRAY_AFTER_S = 86_400.0
 """Age in seconds after which a file with an archive's name and no row is removed."""
-INDEX = "index.cdxj"
 SUMS = "SHA256SUMS"
 _BLOCK = 1024 * 1024
 
@@ -261,11 +260,11 @@ async def export_warc(
     week: str | None = None,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExportResult:
-    """Copy the WARC files of the sources (default: all) into `folder`, with SHA256SUMS and a CDXJ index.
+    """Copy the WARC files of the sources (default: all) into `folder`, with SHA256SUMS.
 
     Only the committed part of a file is copied, and every page is checked against its own digest and the
     database's. An existing file stays if it has the same bytes, is replaced if it has their beginning, and is a
-    problem otherwise. Files of earlier exports stay in the sums and the index. Raises UsageError if the folder
+    problem otherwise. Files of earlier exports stay in the sums. Raises UsageError if the folder
     cannot be created.
     """
     done = ExportResult()
@@ -295,7 +294,7 @@ async def export_warc(
         done.pages += found
         done.bytes += archive.bytes
     exported = await asyncio.to_thread(
-        _write_index, folder, [*done.written, *done.unchanged]
+        _write_sums, folder, [*done.written, *done.unchanged]
     )
     done.stale = sorted(exported - {Path(archive.path).name for archive in existing})
     return done
@@ -378,32 +377,23 @@ def _matches_existing(draft: Path, target: Path) -> bool:
         return not ours.read(1)
 
 
-def _write_index(folder: Path, exported: Sequence[str]) -> set[str]:
-    """Write the index and the sums of all archives in the folder, of earlier exports too; their names.
+def _write_sums(folder: Path, exported: Sequence[str]) -> set[str]:
+    """Write the sums of all archives in the folder, of earlier exports too; their names.
 
     A file that is not `exported` now keeps its earlier sum, so that damage to it shows.
     """
     earlier = _earlier_sums(folder)
-    lines: list[str] = []
     sums: dict[str, str] = {}
     for path in sorted(folder.glob("*.warc.gz")):
-        kept = None if path.name in exported else earlier.get(path.name)
-        try:
-            lines += [cdxj_line(path.name, place, page) for place, page in pages(path)]
-        except ArchiveDamaged:
-            if kept is None:  # not an export's
-                continue
-        sums[path.name] = kept or digest_file(path).removeprefix("sha256:")
-    index = "".join(line + "\n" for line in sorted(lines, key=str.encode))
-    listed = sums | {INDEX: digest_bytes(index.encode()).removeprefix("sha256:")}
-    for name, text in (
-        (INDEX, index),
-        (SUMS, "".join(f"{total}  {name}\n" for name, total in listed.items())),
-    ):
-        draft = f".{name}.draft"
-        with io.BufferedWriter(create_below(folder, draft)) as out:
-            out.write(text.encode())
-        os.replace(folder / draft, folder / name)
+        if path.name in exported:
+            sums[path.name] = digest_file(path).removeprefix("sha256:")
+        elif path.name in earlier:
+            sums[path.name] = earlier[path.name]
+    draft = f".{SUMS}.draft"
+    with io.BufferedWriter(create_below(folder, draft)) as out:
+        for name, total in sums.items():
+            out.write(f"{total}  {name}\n".encode())
+    os.replace(folder / draft, folder / SUMS)
     return set(sums)
 
 
