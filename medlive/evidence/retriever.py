@@ -14,7 +14,7 @@ share, so that words and vectors weigh alike.
 import asyncio
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -78,16 +78,6 @@ class _DenseQuery(NamedTuple):
     corpora: frozenset[str] | None
 
 
-@dataclass(slots=True)
-class _DenseCall:
-    """The dense side of one search, answered with others in a batch."""
-
-    requests: Sequence[_DenseQuery]
-    found: list[Found] = field(default_factory=list)
-    error: Exception | None = None
-    done: bool = False
-
-
 class IndexRetriever:
     """The `Retriever` over an index on disk; one instance may serve any number of tasks at once."""
 
@@ -111,9 +101,7 @@ class IndexRetriever:
         """None for a search of words alone."""
         self._reranker = reranker
         self._verification = verification
-        # An encoder costs little more for many queries than for one: while a batch runs, later ones gather.
-        self._one_batch, self._queue = threading.Lock(), threading.Lock()
-        self._waiting: list[_DenseCall] = []
+        self._one_batch = threading.Lock()
 
     async def search(
         self,
@@ -128,7 +116,6 @@ class IndexRetriever:
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
         side, undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of
         reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
-        Calls that wait for the encoder at the same time are encoded together, which changes no result.
 
         Raises:
             UsageError: for a corpus that the index does not hold.
@@ -172,44 +159,12 @@ class IndexRetriever:
                     found[at][Side.JOINT, number] = self._lexical.search(
                         words, depth, not_after, corpora
                     )
-        for (at, n), near in zip(
-            readable, self._nearest_batched(requests), strict=True
-        ):
+        for (at, n), near in zip(readable, self._nearest(requests), strict=True):
             found[at][Side.DENSE, n] = near
         return [
             self._hits_of(query, orders, k)
             for query, orders in zip(queries, found, strict=True)
         ]
-
-    def _nearest_batched(self, requests: Sequence[_DenseQuery]) -> list[Found]:
-        """Answer the requests together with those of other threads that wait."""
-        if not requests:
-            return []
-        call = _DenseCall(requests)
-        with self._queue:
-            self._waiting.append(call)
-        with self._one_batch:
-            if not call.done:
-                with self._queue:
-                    batch, self._waiting = self._waiting, []
-                self._answer(batch)
-        if call.error is not None:
-            raise call.error
-        return call.found
-
-    def _answer(self, batch: list[_DenseCall]) -> None:
-        try:
-            found = self._nearest(
-                [request for call in batch for request in call.requests]
-            )
-        except Exception as exc:
-            for call in batch:
-                call.error, call.done = exc, True
-            return
-        start = 0
-        for call in batch:
-            call.found, call.done = found[start : start + len(call.requests)], True
-            start += len(call.requests)
 
     def _known(self, corpora: Collection[str]) -> frozenset[str]:
         strange = sorted(set(corpora) - set(self.identity.corpora))
@@ -231,10 +186,12 @@ class IndexRetriever:
 
     def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
         """Encode all in one batch, then search once for each set of filters."""
-        assert self.dense is not None
+        if self.dense is None or not requests:
+            return []
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
-        vectors = self.dense.encoder.encode_queries(texts)
+        with self._one_batch:
+            vectors = self.dense.encoder.encode_queries(texts)
         groups: dict[_DenseQuery, list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault(request._replace(text=""), []).append(number)
