@@ -136,9 +136,6 @@ def search(
     ],
     k: Annotated[int, Option("-k", min=1, max=100, help="How many passages.")] = 5,
     index: IndexOption = None,
-    corpus: Annotated[
-        list[str] | None, Option(help="Only passages of this corpus; may be repeated.")
-    ] = None,
     not_after: Annotated[
         datetime | None, Option(formats=["%Y-%m-%d"], help="Latest day of publication.")
     ] = None,
@@ -160,9 +157,7 @@ def search(
 ) -> None:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
     if online:
-        hits = _search_online(
-            phrases, k=k, day=not_after and not_after.date(), corpora=corpus
-        )
+        hits = _search_online(phrases, k=k, day=not_after and not_after.date())
         print_result(
             [_hit_as_json(hit) for hit in hits], as_json, lambda: _print_hits(hits)
         )
@@ -181,9 +176,7 @@ def search(
         retriever=retriever or configured.retriever,
     )
     day = not_after and not_after.date()
-    (hits,) = wait_for(
-        opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus)
-    )
+    (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day))
     manifest = read_manifest(folder)
     value = attributes(opened.identity, "retriever dense index_digest") | {
         "reason": manifest.reason
@@ -210,9 +203,7 @@ def _hit_as_json(hit: "Hit") -> dict[str, Any]:
     }
 
 
-def _search_online(
-    phrases: Sequence[str], *, k: int, day: date | None, corpora: Sequence[str] | None
-) -> "list[Hit]":
+def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> "list[Hit]":
     """Return what curation would find, with the answers that it has stored."""
     from medlive.evidence.passage import Query
     from medlive.service.wiring import open_online
@@ -227,9 +218,7 @@ def _search_online(
                 hint='set [evidence] online = ["pubmed", "europepmc"]',
             )
         async with aclosing(retriever):
-            (hits,) = await retriever.search(
-                [Query(*phrases)], k=k, not_after=day, corpora=corpora
-            )
+            (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day)
         return hits
 
     return with_database(search_services)

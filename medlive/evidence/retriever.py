@@ -13,12 +13,11 @@ share, so that words and vectors weigh alike.
 
 import asyncio
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from medlive.errors import UsageError
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
@@ -75,7 +74,6 @@ class _DenseQuery(NamedTuple):
     text: str
     depth: int
     not_after: date | None
-    corpora: frozenset[str] | None
 
 
 class IndexRetriever:
@@ -109,33 +107,23 @@ class IndexRetriever:
         *,
         k: int,
         not_after: date | None = None,
-        corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
 
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
-        side, undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of
+        side, undated ones stay. `score` is the sum of
         reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
 
-        Raises:
-            UsageError: for a corpus that the index does not hold.
-            IndexCorrupt: if a file of the index is damaged.
+        Raises IndexCorrupt if a file of the index is damaged.
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        searched_corpora = None if corpora is None else self._known(corpora)
         if self._verification is not None:
             await self._verification.wait()
-        return await asyncio.to_thread(
-            self._search, queries, k, not_after, searched_corpora
-        )
+        return await asyncio.to_thread(self._search, queries, k, not_after)
 
     def _search(
-        self,
-        queries: Sequence[Query],
-        k: int,
-        not_after: date | None,
-        corpora: frozenset[str] | None,
+        self, queries: Sequence[Query], k: int, not_after: date | None
     ) -> list[list[Hit]]:
         found: list[dict[tuple[Side, int], Found]] = [{} for _ in queries]
         readable: list[tuple[int, int]] = []
@@ -145,19 +133,17 @@ class IndexRetriever:
             for n, phrase in enumerate(query.phrases):
                 if self._lexical is not None:
                     found[at][Side.LEXICAL, n] = self._lexical.search(
-                        phrase, depth, not_after, corpora
+                        phrase, depth, not_after
                     )
                 if self.dense is not None and self.dense.reads(phrase):
                     readable.append((at, n))
                     requests.append(
-                        _DenseQuery(
-                            phrase[:_MAX_QUERY_CHARS], depth, not_after, corpora
-                        )
+                        _DenseQuery(phrase[:_MAX_QUERY_CHARS], depth, not_after)
                     )
             if self._lexical is not None:
                 for number, words in enumerate(joint_phrases(query)):
                     found[at][Side.JOINT, number] = self._lexical.search(
-                        words, depth, not_after, corpora
+                        words, depth, not_after
                     )
         for (at, n), near in zip(readable, self._nearest(requests), strict=True):
             found[at][Side.DENSE, n] = near
@@ -165,15 +151,6 @@ class IndexRetriever:
             self._hits_of(query, orders, k)
             for query, orders in zip(queries, found, strict=True)
         ]
-
-    def _known(self, corpora: Collection[str]) -> frozenset[str]:
-        strange = sorted(set(corpora) - set(self.identity.corpora))
-        if strange:
-            raise UsageError(
-                f"the evidence index has no corpus {', '.join(map(repr, strange))}",
-                hint=f"expected one of {', '.join(sorted(self.identity.corpora))}",
-            )
-        return frozenset(corpora)
 
     def _depth(self, query: Query, k: int) -> int:
         """How many passages each side contributes."""
@@ -185,7 +162,7 @@ class IndexRetriever:
         return self.identity.retriever == "hybrid" or len(query.phrases) > 1
 
     def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
-        """Encode all in one batch, then search once for each set of filters."""
+        """Encode all in one batch, then search once for each day and depth."""
         if self.dense is None or not requests:
             return []
         texts = list(dict.fromkeys(request.text for request in requests))
@@ -196,8 +173,8 @@ class IndexRetriever:
         for number, request in enumerate(requests):
             groups.setdefault(request._replace(text=""), []).append(number)
         found: list[Found] = [[] for _ in requests]
-        for (_, depth, not_after, corpora), numbers in groups.items():
-            allowed = self._store.allowed(not_after, corpora)
+        for (_, depth, not_after), numbers in groups.items():
+            allowed = self._store.allowed(not_after)
             if allowed is not None and not allowed.any():
                 continue
             chosen = vectors[[rows[requests[number].text] for number in numbers]]

@@ -38,7 +38,7 @@ from medlive.service.wiring import (
 )
 
 if TYPE_CHECKING:
-    from medlive.evidence.passage import Retriever
+    from medlive.evidence.online.service import Literature
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.source import PageRequest
@@ -359,18 +359,15 @@ async def _examine_services(settings: Settings) -> list[Finding]:
         retriever = open_online(settings, database, use_stored=False)
         assert retriever is not None
         async with aclosing(retriever):
-            for name in settings.evidence.online:
-                findings.append(await _examine_service(retriever, name))
+            for service in retriever.services:
+                findings.append(await _examine_service(service))
     return findings
 
 
-async def _examine_service(retriever: "Retriever", name: str) -> Finding:
-    from medlive.evidence.passage import Query
-
+async def _examine_service(service: "Literature") -> Finding:
+    name = service.name
     try:
-        (hits,) = await retriever.search(
-            [Query("fever treatment")], k=3, corpora=[name]
-        )
+        hits = await service.search("fever treatment", most=3, not_after=None)
     except LiteratureUnavailable as error:
         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
         return _bad(f"evidence {name}", error.message, step)

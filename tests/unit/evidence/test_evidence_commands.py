@@ -73,8 +73,6 @@ def test_the_commands_say_which_retriever_runs_and_why(
         "fever",
         "--not-after",
         "2005-12-31",
-        "--corpus",
-        "notes",
         "--json",
     )
     answer = instance.here(*asked).json
@@ -95,7 +93,6 @@ def test_the_commands_say_which_retriever_runs_and_why(
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("search", "fever", "--corpus", "leaflets"), 2, "expected one of notes"),
         (("search", "fever", "--retriever", "hybrid"), 2, "--encoder NAME"),
         (("build", "nowhere.xml"), 2, "there is no nowhere.xml"),
         (
