@@ -43,8 +43,8 @@ from medlive.curation import validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
 from medlive.errors import BadInput, MedliveError
+from medlive.evidence.excerpts.selection import FRAME, WIDTH
 from medlive.evidence.passage import Hit, Passage
-from medlive.evidence.selection import FRAME, WIDTH
 from medlive.llm.budget import Budget
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine

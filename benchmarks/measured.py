@@ -1,9 +1,20 @@
-"""The line under a measurement's title: its date and the commit that was measured."""
+"""What measurements share: the line under a title, with date and commit, and the interval of a mean."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from medlive.clock import now
+from medlive.statistics.bootstrap import bootstrap_means, interval
+
+
+def mean_and_interval(values: Sequence[float]) -> dict[str, float]:
+    """The mean over queries and its 95 % interval, by the bootstrap over queries (1,000 draws, seed 0)."""
+    column = np.array(values, dtype=np.float64)[:, None]
+    low, high = interval(bootstrap_means(column)[:, 0]) or (float("nan"), float("nan"))
+    return {"mean": float(column.mean()), "low": low, "high": high}
 
 
 def measured_line() -> str:

@@ -13,7 +13,7 @@ Run `python benchmarks/retrieval.py [REALDATA_FOLDER] [--out docs/measurements/r
 
 The peer of 1 and 2 is BM25 as one writes it in an afternoon: lower-cased letters and digits, no stems, no stop
 words, one field, an inverted index in memory. The encoder of 4 hashes words: it costs nothing and means nothing,
-so only times are measured there; how well MedCPT finds, `medlive evidence bench` measures where its weights are.
+so only times are measured there.
 Exits 1 when a claim takes longer than its limit.
 """
 
@@ -39,10 +39,9 @@ from zlib import crc32
 
 import numpy as np
 import retrieval_claims
-from measured import measured_line
+from measured import mean_and_interval, measured_line
 from numpy.typing import NDArray
 
-from medlive.cli.evidence import mean_and_interval
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.evidence.build import DensePlan, build_index
@@ -535,7 +534,7 @@ def header(report: Report) -> None:
     )
     report.say(
         "\nIn brackets: the 95 % interval of the mean, by the bootstrap over queries (1,000 draws). How well"
-        " MedCPT finds has not been measured here, for want of its weights: `medlive evidence bench` does it."
+        " MedCPT finds has not been measured here, for want of its weights."
     )
 
 

@@ -30,15 +30,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from medlive.cli.evidence import mean_and_interval
+from measured import mean_and_interval
+
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.excerpt import excerpt, render
+from medlive.evidence.excerpts.excerpt import excerpt, render
+from medlive.evidence.excerpts.selection import SEARCHED, WIDTH, select
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.retriever import RRF_K, IndexRetriever
-from medlive.evidence.selection import SEARCHED, WIDTH, select
 from medlive.text.tokens import UNITS, estimate_tokens
 
 REAL_DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "realdata"

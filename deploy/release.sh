@@ -35,7 +35,7 @@ rm medlive/COMMIT
 # A maintainer's machine, with the versions that were tested.
 "$python" -m venv "$work/service"
 "$work/service/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt \
-  "$(echo dist/*.whl)[service,publish,otel]"
+  "$(echo dist/*.whl)[service,publish]"
 "$work/build/bin/cyclonedx-py" environment --output-reproducible --pyproject pyproject.toml --output-format JSON \
   --output-file dist/sbom.cdx.json "$work/service/bin/python"
 "$python" deploy/provenance.py dist/*.whl dist/*.tar.gz dist/sbom.cdx.json > dist/provenance.intoto.json

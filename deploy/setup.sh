@@ -30,7 +30,7 @@ echo "Installing medlive[$what] into $venv (a minute or two the first time)…" 
 case $what in
   service) install -c constraints.txt -e '.[service]' ;;
   dev)
-    install -c constraints.txt -e '.[service,publish,otel,dev]'
+    install -c constraints.txt -e '.[service,publish,dev]'
     # It asks for a numpy before 2 and works with a later one: an outside opinion in tests, which skip without it.
     install --no-deps 'irrCAC==0.4.4' || echo "irrCAC could not be installed: tests against it are skipped" >&2
     ;;
@@ -38,10 +38,10 @@ case $what in
     # By pip, which takes a CPU build of torch where the machine's package sources have one; uv takes the one with
     # several GB of CUDA.
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip --upgrade >/dev/null
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service,publish,otel,dev,medcpt]'
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service,publish,dev,medcpt]'
     ;;
   docs) install -c constraints.txt -e '.[service,docs]' ;;
-  bench) install -c constraints.txt -e '.[service,publish,otel,dev,bench]' ;;
-  integrations) install -c constraints.txt -e '.[service,publish,otel,dev,integrations]' ;;
+  bench) install -c constraints.txt -e '.[service,publish,dev,bench]' ;;
+  integrations) install -c constraints.txt -e '.[service,publish,dev,integrations]' ;;
   *) echo "setup.sh: $what is none of service, dev, medcpt, integrations, docs and bench" >&2; exit 2 ;;
 esac

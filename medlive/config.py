@@ -153,10 +153,8 @@ class EvidenceSection(_Section):
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
     #  "medcpt", or a folder with a cross-encoder; None for no reranking
     reranker: str | None = None
-    backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
-    """What runs the encoders; `auto` takes torch, `int8` changes the vectors."""
     device: str = "cpu"
-    """Of the torch backend: `cpu`, `cuda`, `cuda:1`."""
+    """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
     """Texts that are encoded at once."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None

@@ -1,13 +1,9 @@
-"""`medlive evidence`: build an index over medical evidence, list it, search it, check it, measure it."""
+"""`medlive evidence`: build an index over medical evidence, list it, search it, check it."""
 
-import platform
-import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from datetime import date, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -51,16 +47,6 @@ RetrieverOption = Annotated[
     Retriever | None,
     Option("--retriever", help="Default: as configured or the index's."),
 ]
-
-DEPTHS = (1, 5, 32)
-K = 32
-COLUMNS = (
-    "retriever",
-    *(f"recall@{depth}" for depth in DEPTHS),
-    "p50 ms",
-    "p95 ms",
-    "batch, ms a query",
-)
 
 
 @app.command()
@@ -150,9 +136,6 @@ def search(
     ],
     k: Annotated[int, Option("-k", min=1, max=100, help="How many passages.")] = 5,
     index: IndexOption = None,
-    corpus: Annotated[
-        list[str] | None, Option(help="Only passages of this corpus; may be repeated.")
-    ] = None,
     not_after: Annotated[
         datetime | None, Option(formats=["%Y-%m-%d"], help="Latest day of publication.")
     ] = None,
@@ -174,9 +157,7 @@ def search(
 ) -> None:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
     if online:
-        hits = _search_online(
-            phrases, k=k, day=not_after and not_after.date(), corpora=corpus
-        )
+        hits = _search_online(phrases, k=k, day=not_after and not_after.date())
         print_result(
             [_hit_as_json(hit) for hit in hits], as_json, lambda: _print_hits(hits)
         )
@@ -195,9 +176,7 @@ def search(
         retriever=retriever or configured.retriever,
     )
     day = not_after and not_after.date()
-    (hits,) = wait_for(
-        opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus)
-    )
+    (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day))
     manifest = read_manifest(folder)
     value = attributes(opened.identity, "retriever dense index_digest") | {
         "reason": manifest.reason
@@ -224,9 +203,7 @@ def _hit_as_json(hit: "Hit") -> dict[str, Any]:
     }
 
 
-def _search_online(
-    phrases: Sequence[str], *, k: int, day: date | None, corpora: Sequence[str] | None
-) -> "list[Hit]":
+def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> "list[Hit]":
     """Return what curation would find, with the answers that it has stored."""
     from medlive.evidence.passage import Query
     from medlive.service.wiring import open_online
@@ -241,9 +218,7 @@ def _search_online(
                 hint='set [evidence] online = ["pubmed", "europepmc"]',
             )
         async with aclosing(retriever):
-            (hits,) = await retriever.search(
-                [Query(*phrases)], k=k, not_after=day, corpora=corpora
-            )
+            (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day)
         return hits
 
     return with_database(search_services)
@@ -340,166 +315,6 @@ def models(
             problem, hint="medlive evidence models --download fetches the models"
         )
     print_result(value, as_json, show, failure=failure)
-
-
-@app.command()
-def bench(
-    index: IndexOption = None,
-    queries: Annotated[
-        int, Option(min=10, max=10_000, help="Passages to look for.")
-    ] = 200,
-    encoder: EncoderOption = None,
-    models: ModelsOption = None,
-    out: Annotated[
-        Path | None, Option(help="Write the result there, as Markdown.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Measure the index: known-item recall with intervals, latency, and the dense side against exact search."""
-    from medlive.clock import now
-    from medlive.evidence.build import vectors_of
-    from medlive.evidence.manifest import read_manifest
-    from medlive.evidence.measure import dense_recall, known_items
-    from medlive.evidence.open_index import open_index, open_store
-
-    folder = index_folder(index)
-    manifest = read_manifest(folder)
-    if out is not None:
-        try:
-            out.touch()
-        except OSError as exc:
-            raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
-    items = known_items(open_store(folder, manifest), queries)
-    if not items:
-        hint = "the questions are made of words between spaces: an index over Chinese alone cannot be measured"
-        raise UsageError(
-            f"no passage of {folder} begins with a sentence of 8 words or more",
-            hint=hint,
-        )
-    names: tuple[Retriever, ...] = (
-        ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
-    )
-    if manifest.dense is None:
-        say(f"bm25 only: {manifest.reason}")
-    opening = partial(
-        open_index, folder, settings=encoder_settings(models), encoder=encoder
-    )
-    rows = []
-    for name in names:
-        rows.append({"retriever": name} | _measured(opening(retriever=name), items))
-        say(f"{name}: done")
-    result: dict[str, Any] = {
-        "measured_at": now().isoformat(timespec="seconds"),
-        "command": shlex.join(["medlive", *sys.argv[1:]]),
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        **attributes(manifest, "index_digest corpora=corpus_digests passages"),
-        "encoder": manifest.encoder
-        and f"{manifest.encoder.name} {manifest.encoder.digest}",
-        "kind": manifest.dense and manifest.dense.kind.value,
-        "queries": len(items),
-        "made_of": "every second word of a passage's first sentence; the passage stays in the index",
-        "retrievers": rows,
-    }
-    if manifest.dense is not None:
-        opened = opening(retriever="dense")
-        assert opened.dense is not None
-        vectors, texts = vectors_of(folder, manifest), [item.query for item in items]
-        shares = dense_recall(
-            opened.dense, vectors, open_store(folder, manifest), texts, K
-        )
-        result["dense_against_exact"] = mean_and_interval(shares)
-    if out is not None:
-        out.write_text(_markdown(result), encoding="utf-8")
-        say(f"wrote {out}")
-    print_result(result, as_json, lambda: _print_bench(result))
-
-
-def _print_bench(result: dict[str, Any]) -> None:
-    title = f"{result['queries']} known items among {result['passages']} passages: {result['made_of']}"
-    print_table(COLUMNS, _rows(result), title=title)
-    if "dense_against_exact" in result:
-        say(
-            f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}"
-        )
-
-
-def _rows(result: dict[str, Any]) -> list[list[str]]:
-    return [
-        [
-            r["retriever"],
-            *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
-            *(f"{r[name]:.1f}" for name in ("p50_ms", "p95_ms", "batch_ms")),
-        ]
-        for r in result["retrievers"]
-    ]
-
-
-def _measured(retriever: Any, items: Sequence[Any]) -> dict[str, Any]:
-    import numpy as np
-
-    from medlive.evidence.measure import timed_search
-
-    ranked, seconds, batch = wait_for(
-        timed_search(retriever, [item.query for item in items], K)
-    )
-    row: dict[str, Any] = {}
-    for depth in DEPTHS:
-        row[f"recall@{depth}"] = mean_and_interval(
-            [
-                float(item.passage in found[:depth])
-                for item, found in zip(items, ranked, strict=True)
-            ]
-        )
-    row["p50_ms"], row["p95_ms"] = (
-        float(ms) for ms in np.percentile(np.array(seconds) * 1000, [50, 95])
-    )
-    row["batch_ms"] = batch * 1000
-    return row
-
-
-def mean_and_interval(values: Sequence[float]) -> dict[str, float]:
-    """The mean over queries and its 95 % interval, by the bootstrap over queries (1,000 draws, seed 0)."""
-    import numpy as np
-
-    from medlive.statistics.bootstrap import bootstrap_means, interval
-
-    column = np.array(values, dtype=np.float64)[:, None]
-    low, high = interval(bootstrap_means(column)[:, 0]) or (float("nan"), float("nan"))
-    return {"mean": float(column.mean()), "low": low, "high": high}
-
-
-def _shown(measure: dict[str, float]) -> str:
-    return f"{measure['mean']:.3f} ({measure['low']:.3f} to {measure['high']:.3f})"
-
-
-def _markdown(result: dict[str, Any]) -> str:
-    lines = [
-        "# An evidence index, measured",
-        "",
-        f"Written by `{result['command']}` on {result['measured_at']}, {result['machine']}.",
-        "",
-        f"Index `{result['index_digest']}`, {result['passages']} passages:",
-        "",
-        *(f"- `{name}` `{digest}`" for name, digest in result["corpora"].items()),
-        *(
-            [f"- encoder {result['encoder']}, {result['kind']}"]
-            if result["encoder"]
-            else []
-        ),
-        "",
-        f"{result['queries']} known items: {result['made_of']}. In brackets the 95 % interval over queries.",
-        "",
-        *(
-            f"| {' | '.join(row)} |"
-            for row in (COLUMNS, ["---"] * len(COLUMNS), *_rows(result))
-        ),
-    ]
-    if "dense_against_exact" in result:
-        lines += [
-            "",
-            f"Dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}.",
-        ]
-    return "\n".join(lines) + "\n"
 
 
 app.command()(grouped(fetch))

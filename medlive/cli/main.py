@@ -2,7 +2,6 @@
 
 import importlib
 import logging
-import os
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -197,9 +196,3 @@ def _root(
         None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
     )
     logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")
-    if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ:
-        from medlive.config import load_settings
-        from medlive.llm import tracing
-
-        load_settings()  # names the authorities that are believed
-        tracing.configure(os.environ)

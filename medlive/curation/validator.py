@@ -33,8 +33,8 @@ from medlive.curation.tasks import (
     VetoItem,
     VetoReply,
 )
+from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
 from medlive.evidence.passage import Hit, Query
-from medlive.evidence.selection import SEARCHED, ShownPassage, select
 from medlive.text.quantities import numbers_missing
 
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states

@@ -21,10 +21,10 @@ class EncoderIdentity(BaseModel):
 
     name: str  # "medcpt"
     digest: str
-    """Over the files of both encoders, the pooling, the lengths, and the precision where it is not full; not over
-    the backend, which changes no vector beyond rounding."""
+    """Over the files of both encoders, the pooling and the lengths; not over the backend, which changes no vector
+    beyond rounding."""
     dimension: int
-    backend: Literal["torch", "onnx"]
+    backend: Literal["torch", "onnx"]  # "onnx": made by an earlier version
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ and 0.465) with a quarter of the terms, and it keeps a drug's name in one piece.
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
 from functools import cache
@@ -200,7 +200,6 @@ def _schema() -> Any:
         .add_text_field("body", tokenizer_name="whitespace", index_option="freq")
         .add_unsigned_field("ordinal", fast=True)
         .add_integer_field("day", indexed=True, fast=True)
-        .add_text_field("corpus", tokenizer_name="raw", index_option="basic")
         .build()
     )
 
@@ -223,7 +222,6 @@ class LexicalWriter:
         )
         document.add_text("body", " ".join(self._analyzer.terms(passage.text)))
         document.add_unsigned("ordinal", ordinal)
-        document.add_text("corpus", passage.corpus)
         if passage.published is not None:
             document.add_integer("day", passage.published.toordinal())
         with _engine_errors():
@@ -288,15 +286,15 @@ class LexicalIndex:
         self._analyzer: Analyzer = analyzer()
 
     def search(
-        self, text: str, k: int, not_after: date | None, corpora: Collection[str] | None
+        self, text: str, k: int, not_after: date | None
     ) -> list[tuple[int, float]]:
         """The k best (ordinal, score), best first; equal scores are ordered by passage id.
 
-        A query is plain text, whatever it holds; one without a word of the index finds nothing. Filters change no
+        A query is plain text, whatever it holds; one without a word of the index finds nothing. The day changes no
         score of what stays. Raises IndexCorrupt for damaged files.
         """
         with self._panics():
-            return self._search(text, k, not_after, corpora)
+            return self._search(text, k, not_after)
 
     @contextmanager
     def _panics(self) -> Iterator[None]:
@@ -316,9 +314,9 @@ class LexicalIndex:
             ) from exc
 
     def _search(
-        self, text: str, k: int, not_after: date | None, corpora: Collection[str] | None
+        self, text: str, k: int, not_after: date | None
     ) -> list[tuple[int, float]]:
-        parsed = self._query(text, not_after, self._store.left_out(corpora))
+        parsed = self._query(text, not_after)
         if parsed is None:
             return []
         # Fetch past k until a lower score shows that every passage that ties with the k-th is there.
@@ -336,9 +334,7 @@ class LexicalIndex:
             [(int(o or 0), score) for o, score in zip(ordinals, scores, strict=True)], k
         )
 
-    def _query(
-        self, text: str, not_after: date | None, left_out: Sequence[str]
-    ) -> Any | None:
+    def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""
         frequency: dict[str, int] = {}
         for term in dict.fromkeys(self._analyzer.terms(text[:MAX_QUERY_CHARS])):
@@ -362,24 +358,15 @@ class LexicalIndex:
             ]
         query = tantivy.Query.boolean_query(clauses)
         # A range costs more than the search itself, so it is asked for only where a passage lies beyond it.
-        day = not_after if self._store.younger_than(not_after) else None
-        unwanted = [
-            tantivy.Query.term_query(self._schema, "corpus", name, "basic")
-            for name in left_out
-        ]
-        if day is not None:
-            unwanted.append(
-                tantivy.Query.range_query(
-                    self._schema,
-                    "day",
-                    tantivy.FieldType.Integer,
-                    lower_bound=day.toordinal(),
-                    include_lower=False,
-                )
-            )
-        if not unwanted:
+        if not_after is None or not self._store.younger_than(not_after):
             return query
-        must_not = tantivy.Occur.MustNot
+        younger = tantivy.Query.range_query(
+            self._schema,
+            "day",
+            tantivy.FieldType.Integer,
+            lower_bound=not_after.toordinal(),
+            include_lower=False,
+        )
         return tantivy.Query.boolean_query(
-            [(tantivy.Occur.Must, query), *((must_not, clause) for clause in unwanted)]
+            [(tantivy.Occur.Must, query), (tantivy.Occur.MustNot, younger)]
         )

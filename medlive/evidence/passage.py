@@ -1,7 +1,7 @@
 """The passage, one citable piece of medical evidence, and the protocol of a retriever."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
@@ -122,8 +122,7 @@ class Retriever(Protocol):
         *,
         k: int,
         not_after: date | None = None,
-        corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         """For each query its k best hits, best first; none published after `not_after` (undated passages stay:
-        their corpus is dated by its build), and of `corpora` only, where they are named."""
+        their corpus is dated by its build)."""
         ...

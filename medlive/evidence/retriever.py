@@ -13,12 +13,11 @@ share, so that words and vectors weigh alike.
 
 import asyncio
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from medlive.errors import UsageError
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
@@ -75,17 +74,6 @@ class _DenseQuery(NamedTuple):
     text: str
     depth: int
     not_after: date | None
-    corpora: frozenset[str] | None
-
-
-@dataclass(slots=True)
-class _DenseCall:
-    """The dense side of one search, answered with others in a batch."""
-
-    requests: Sequence[_DenseQuery]
-    found: list[Found] = field(default_factory=list)
-    error: Exception | None = None
-    done: bool = False
 
 
 class IndexRetriever:
@@ -111,9 +99,7 @@ class IndexRetriever:
         """None for a search of words alone."""
         self._reranker = reranker
         self._verification = verification
-        # An encoder costs little more for many queries than for one: while a batch runs, later ones gather.
-        self._one_batch, self._queue = threading.Lock(), threading.Lock()
-        self._waiting: list[_DenseCall] = []
+        self._one_batch = threading.Lock()
 
     async def search(
         self,
@@ -121,34 +107,23 @@ class IndexRetriever:
         *,
         k: int,
         not_after: date | None = None,
-        corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         """For each query its k best hits (1 ≤ k ≤ 1000), best first; equal scores are ordered by passage id.
 
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
-        side, undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of
+        side, undated ones stay. `score` is the sum of
         reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
-        Calls that wait for the encoder at the same time are encoded together, which changes no result.
 
-        Raises:
-            UsageError: for a corpus that the index does not hold.
-            IndexCorrupt: if a file of the index is damaged.
+        Raises IndexCorrupt if a file of the index is damaged.
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        searched_corpora = None if corpora is None else self._known(corpora)
         if self._verification is not None:
             await self._verification.wait()
-        return await asyncio.to_thread(
-            self._search, queries, k, not_after, searched_corpora
-        )
+        return await asyncio.to_thread(self._search, queries, k, not_after)
 
     def _search(
-        self,
-        queries: Sequence[Query],
-        k: int,
-        not_after: date | None,
-        corpora: frozenset[str] | None,
+        self, queries: Sequence[Query], k: int, not_after: date | None
     ) -> list[list[Hit]]:
         found: list[dict[tuple[Side, int], Found]] = [{} for _ in queries]
         readable: list[tuple[int, int]] = []
@@ -158,67 +133,24 @@ class IndexRetriever:
             for n, phrase in enumerate(query.phrases):
                 if self._lexical is not None:
                     found[at][Side.LEXICAL, n] = self._lexical.search(
-                        phrase, depth, not_after, corpora
+                        phrase, depth, not_after
                     )
                 if self.dense is not None and self.dense.reads(phrase):
                     readable.append((at, n))
                     requests.append(
-                        _DenseQuery(
-                            phrase[:_MAX_QUERY_CHARS], depth, not_after, corpora
-                        )
+                        _DenseQuery(phrase[:_MAX_QUERY_CHARS], depth, not_after)
                     )
             if self._lexical is not None:
                 for number, words in enumerate(joint_phrases(query)):
                     found[at][Side.JOINT, number] = self._lexical.search(
-                        words, depth, not_after, corpora
+                        words, depth, not_after
                     )
-        for (at, n), near in zip(
-            readable, self._nearest_batched(requests), strict=True
-        ):
+        for (at, n), near in zip(readable, self._nearest(requests), strict=True):
             found[at][Side.DENSE, n] = near
         return [
             self._hits_of(query, orders, k)
             for query, orders in zip(queries, found, strict=True)
         ]
-
-    def _nearest_batched(self, requests: Sequence[_DenseQuery]) -> list[Found]:
-        """Answer the requests together with those of other threads that wait."""
-        if not requests:
-            return []
-        call = _DenseCall(requests)
-        with self._queue:
-            self._waiting.append(call)
-        with self._one_batch:
-            if not call.done:
-                with self._queue:
-                    batch, self._waiting = self._waiting, []
-                self._answer(batch)
-        if call.error is not None:
-            raise call.error
-        return call.found
-
-    def _answer(self, batch: list[_DenseCall]) -> None:
-        try:
-            found = self._nearest(
-                [request for call in batch for request in call.requests]
-            )
-        except Exception as exc:
-            for call in batch:
-                call.error, call.done = exc, True
-            return
-        start = 0
-        for call in batch:
-            call.found, call.done = found[start : start + len(call.requests)], True
-            start += len(call.requests)
-
-    def _known(self, corpora: Collection[str]) -> frozenset[str]:
-        strange = sorted(set(corpora) - set(self.identity.corpora))
-        if strange:
-            raise UsageError(
-                f"the evidence index has no corpus {', '.join(map(repr, strange))}",
-                hint=f"expected one of {', '.join(sorted(self.identity.corpora))}",
-            )
-        return frozenset(corpora)
 
     def _depth(self, query: Query, k: int) -> int:
         """How many passages each side contributes."""
@@ -230,17 +162,19 @@ class IndexRetriever:
         return self.identity.retriever == "hybrid" or len(query.phrases) > 1
 
     def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
-        """Encode all in one batch, then search once for each set of filters."""
-        assert self.dense is not None
+        """Encode all in one batch, then search once for each day and depth."""
+        if self.dense is None or not requests:
+            return []
         texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
-        vectors = self.dense.encoder.encode_queries(texts)
+        with self._one_batch:
+            vectors = self.dense.encoder.encode_queries(texts)
         groups: dict[_DenseQuery, list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault(request._replace(text=""), []).append(number)
         found: list[Found] = [[] for _ in requests]
-        for (_, depth, not_after, corpora), numbers in groups.items():
-            allowed = self._store.allowed(not_after, corpora)
+        for (_, depth, not_after), numbers in groups.items():
+            allowed = self._store.allowed(not_after)
             if allowed is not None and not allowed.any():
                 continue
             chosen = vectors[[rows[requests[number].text] for number in numbers]]

@@ -6,7 +6,7 @@ Every kind of index refers to passages by these ordinals.
 import json
 import mmap
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import date
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from medlive.digest import canonical_json
 from medlive.errors import IndexCorrupt
 from medlive.evidence.passage import Passage
-from medlive.integrity.folder import read_small
 from medlive.integrity.paths import open_plain
 
 LINES = "passages.jsonl"
@@ -29,9 +28,6 @@ OFFSETS = "offsets.bin"
 """Little-endian unsigned 64-bit numbers: where each line begins and, last, where the file ends."""
 DAYS = "days.bin"
 """Little-endian signed 32-bit numbers: each passage's day (1 is 1 January of year 1), 0 when it has none."""
-CORPORA = "corpora.bin"
-"""Little-endian unsigned 16-bit numbers: each passage's corpus, as its place in `CORPUS_NAMES`."""
-CORPUS_NAMES = "corpora.json"
 
 _UNDATED = 0
 _MASKS_KEPT = 8
@@ -59,21 +55,13 @@ class StoreWriter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lines = (folder / LINES).open("wb")
-        self._offsets, self._days, self._corpora = (
-            array("Q", [0]),
-            array("i"),
-            array("H"),
-        )
-        self._code_of: dict[str, int] = {}
+        self._offsets, self._days = array("Q", [0]), array("i")
 
     def add(self, passage: Passage) -> int:
         """Append a passage, and return its ordinal."""
         self._offsets.append(self._offsets[-1] + self._lines.write(to_line(passage)))
         self._days.append(
             _UNDATED if passage.published is None else passage.published.toordinal()
-        )
-        self._corpora.append(
-            self._code_of.setdefault(passage.corpus, len(self._code_of))
         )
         return len(self._days) - 1
 
@@ -92,15 +80,11 @@ class StoreWriter:
         columns = (
             (OFFSETS, self._offsets, "<u8"),
             (DAYS, self._days, "<i4"),
-            (CORPORA, self._corpora, "<u2"),
         )
         for name, numbers, dtype in columns:
             (self._folder / name).write_bytes(
                 np.asarray(numbers, dtype=dtype).tobytes()
             )
-        (self._folder / CORPUS_NAMES).write_text(
-            canonical_json(list(self._code_of)), encoding="utf-8"
-        )
 
 
 class PassageStore:
@@ -118,19 +102,10 @@ class PassageStore:
                 f"{self._place} has {size} bytes, expected {self._offsets[-1]}"
             )
         self._days: NDArray[np.int32] = _column(folder / DAYS, "<i4")
-        self._corpora: NDArray[np.uint16] = _column(folder / CORPORA, "<u2")
-        for place, column in (
-            (folder / DAYS, self._days),
-            (folder / CORPORA, self._corpora),
-        ):
-            if len(column) != len(self):
-                raise IndexCorrupt(
-                    f"{place} has {len(column)} entries, expected {len(self)}"
-                )
-        self.corpora: tuple[str, ...] = tuple(
-            json.loads(read_small(folder / CORPUS_NAMES))
-        )
-        """The names of the corpora that have passages here."""
+        if len(self._days) != len(self):
+            raise IndexCorrupt(
+                f"{folder / DAYS} has {len(self._days)} entries, expected {len(self)}"
+            )
         self._newest = int(self._days.max())
         with open_plain(self._place) as handle:
             self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
@@ -174,36 +149,18 @@ class PassageStore:
                 break
         return result[:k]
 
-    def younger_than(self, day: date | None) -> bool:
+    def younger_than(self, day: date) -> bool:
         """Whether any passage was published after that day."""
-        return day is not None and self._newest > day.toordinal()
+        return self._newest > day.toordinal()
 
-    def left_out(self, corpora: Collection[str] | None) -> tuple[str, ...]:
-        """Return the stored corpora that are not among these."""
-        return (
-            ()
-            if corpora is None
-            else tuple(name for name in self.corpora if name not in corpora)
-        )
+    def allowed(self, not_after: date | None) -> NDArray[np.bool_] | None:
+        """Return for each ordinal whether it was published by a day; None if every passage was."""
+        if not_after is None or not self.younger_than(not_after):
+            return None
+        return self._mask(not_after)
 
-    def allowed(
-        self, not_after: date | None, corpora: Collection[str] | None
-    ) -> NDArray[np.bool_] | None:
-        """Return for each ordinal whether the filters allow it; None if they allow every passage."""
-        day = not_after if self.younger_than(not_after) else None
-        left_out = self.left_out(corpora)
-        return None if day is None and not left_out else self._mask(day, left_out)
-
-    def _make_mask(
-        self, day: date | None, left_out: tuple[str, ...]
-    ) -> NDArray[np.bool_]:
-        mask = np.ones(len(self), dtype=np.bool_)
-        if day is not None:
-            mask &= self._days <= day.toordinal()
-        if left_out:
-            mask &= ~np.isin(
-                self._corpora, [self.corpora.index(name) for name in left_out]
-            )
+    def _make_mask(self, day: date) -> NDArray[np.bool_]:
+        mask = self._days <= day.toordinal()
         mask.setflags(write=False)
         return mask
 

@@ -89,15 +89,9 @@ def _neutral(value: Any) -> Any:
 def read_inputs(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The inputs that `render` fenced, or None when there are none: how a server finds a task's inputs."""
     for message in messages:
-        content = message.get("content")
-        if (
-            message.get("role") == "user"
-            and isinstance(content, str)
-            and content.startswith(OPEN)
-        ):
-            body = (
-                content[len(OPEN) : content.rindex(CLOSE)] if CLOSE in content else ""
-            )
+        content = message["content"] or ""
+        if message["role"] == "user" and content.startswith(OPEN):
+            body = content.removeprefix(OPEN).rpartition(CLOSE)[0]
             try:
                 value = json.loads(body)
             except (ValueError, RecursionError):

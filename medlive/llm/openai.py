@@ -33,7 +33,6 @@ from medlive.llm.circuit import Circuit
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, Limiter
-from medlive.llm.tracing import call_span
 from medlive.llm.wire import (
     JsonMode,
     NotACompletion,
@@ -399,11 +398,7 @@ class OpenAIEngine:
         try:
             await self.circuit.check()
             try:
-                with call_span(
-                    self._model, self._url.host or "", self._parameters
-                ) as answered:
-                    reply = await self._exchange(content)
-                    answered(reply)
+                reply = await self._exchange(content)
             except _RejectedError as rejected:
                 await self._learn_refusal(rejected)
                 raise

@@ -26,9 +26,7 @@ def corpora_path(settings: Settings) -> Path:
 
 def encoder_settings(settings: Settings) -> EncoderSettings:
     """Where encoder models are searched for, and how they are run."""
-    how = settings.evidence.model_dump(
-        include={"models", "backend", "device", "batch", "threads"}
-    )
+    how = settings.evidence.model_dump(include={"models", "device", "batch", "threads"})
     return EncoderSettings(home=settings.home, **how)
 
 

@@ -307,9 +307,9 @@ async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searche
         retriever = open_online(online, database)
         assert retriever is not None
         assert retriever.identity.corpora["pubmed"].startswith("sha256:")
-        (hits,) = await retriever.search([Query("gout")], k=5, corpora=["pubmed"])
+        (hits,) = await retriever.search([Query("gout")], k=5)
         await retriever.aclose()
-    assert {side.side for hit in hits for side in hit.sides} == {
+    assert {side.side for hit in hits for side in hit.sides} >= {
         Side.LEXICAL,
         Side.PUBMED,
     }

@@ -552,9 +552,6 @@ FAULTS: Mapping[str, Fault] = {
     "evidence-days-flipped": Fault(
         "evidence_corrupt", evidence_file("days.bin", flip_byte)
     ),
-    "evidence-corpora-flipped": Fault(
-        "evidence_corrupt", evidence_file("corpora.bin", flip_byte)
-    ),
     "evidence-idx-flipped": Fault("evidence_corrupt", evidence_file(".idx", flip_byte)),
     "evidence-fieldnorm-flipped": Fault(
         "evidence_corrupt", evidence_file(".fieldnorm", flip_byte)

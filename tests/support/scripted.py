@@ -247,7 +247,6 @@ class OnePassage:
         *,
         k: int,
         not_after: date | None = None,
-        corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         return [[Hit(PASSAGE, 1.0, 1)] for _ in queries]
 

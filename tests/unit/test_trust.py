@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import os
 import smtplib
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,11 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import httpx2
 import pytest
-from opentelemetry.sdk.trace.export import SpanExportResult
 from pydantic import SecretStr, ValidationError
 
 from medlive.config import NotifySection, OidcSection, load_settings
@@ -168,21 +165,6 @@ async def hub(port: int, _: Path) -> None:
         repository._api.repo_info("a/b", repo_type="dataset")
 
 
-async def telemetry(port: int, _: Path) -> None:
-    from medlive.llm import tracing
-
-    variables = {
-        tracing.ENDPOINT: f"https://localhost:{port}",
-        "OTEL_EXPORTER_OTLP_TIMEOUT": "0.3",
-    }
-    with patch.dict(os.environ, variables):
-        exporter = tracing.exporter({})
-    result = exporter.export([])
-    exporter.shutdown()
-    if result is not SpanExportResult.SUCCESS:
-        raise ServiceUnavailable("the spans were not delivered")
-
-
 async def database(port: int, _: Path) -> None:
     url = f"postgresql://medlive:{SECRET}@localhost:{port}/medlive"
     pool = Database.connect(
@@ -204,7 +186,6 @@ CLIENTS: tuple[Callable[[int, Path], Awaitable[None]], ...] = (
     provider,
     bucket,
     hub,
-    telemetry,
     database,
 )
 SERVERS: dict[Any, Any] = {mail: serve_smtp, database: serve_postgresql}

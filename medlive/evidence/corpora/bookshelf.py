@@ -8,21 +8,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
 from medlive.evidence.corpora.parsing.dates import element_period
-from medlive.evidence.corpora.parsing.files import members, root_of_path
+from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
 from medlive.evidence.corpora.parsing.xml import child_of, flat, local
-from medlive.evidence.corpora.parsing.xml_files import xml_roots
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
 _NBK = re.compile(r"(?<![A-Za-z0-9])NBK\d{1,9}(?!\d)")
 _XLINK = "xlink:href"
+_ID_TYPES = ("book-part-id-type", "book-id-type", "pub-id-type")
 _CC = re.compile(
     r"creativecommons\.org/(?:licenses/([a-z-]+)/(\d\.\d)|publicdomain/zero/(\d\.\d))"
 )
@@ -95,10 +96,6 @@ _NO_TEXT = {
     "sub-article",
     "response",
 }
-
-
-def _sniff(path: Path) -> bool:
-    return root_of_path(path, _SUFFIXES) in _ROOTS
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
@@ -196,42 +193,31 @@ def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
     """The chapter's own number in the Bookshelf, as an identifier or in its link to itself."""
     if named := next((value for _, value in own if _NBK.fullmatch(value)), None):
         return named
-    links = (
-        [
-            link.get(_XLINK) or ""
-            for link in meta.iter()
-            if local(link.tag) == "self-uri"
-        ]
-        if meta is not None
-        else []
-    )
-    return next((found[0] for link in links if (found := _NBK.search(link))), None)
+    for element in [] if meta is None else meta.iter():
+        found = _NBK.search(element.get(_XLINK, ""))
+        if found and local(element.tag) == "self-uri":
+            return found[0]
+    return None
 
 
 def _identifiers(meta: Element | None, *names: str) -> list[tuple[str, str]]:
-    if meta is None:
-        return []
-    found = [
-        (child, (child.text or "").strip())
-        for child in meta
-        if local(child.tag) in names
-    ]
-    kinds = ("book-part-id-type", "book-id-type", "pub-id-type")
-    return [
-        (next((kind for at in kinds if (kind := child.get(at))), ""), text)
-        for child, text in found
-        if text
-    ]
+    found = []
+    for child in [] if meta is None else meta:
+        text = (child.text or "").strip()
+        if text and local(child.tag) in names:
+            kinds = map(child.get, _ID_TYPES)
+            found.append((next(filter(None, kinds), ""), text))
+    return found
 
 
 def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
     if meta is None:
         return
     for child in meta:
-        group = [child] if local(child.tag) in ("pub-date", "date") else []
-        if local(child.tag) in ("pub-history", "history"):
-            group = [each for each in child if local(each.tag) == "date"]
-        for each in group:
+        whole = local(child.tag) in ("pub-history", "history")
+        for each in child if whole else [child]:
+            if local(each.tag) not in ("pub-date", "date"):
+                continue
             kind = (each.get("date-type") or each.get("pub-type") or "").lower()
             known = element_period(each)
             if known is not None and kind not in _OTHER_DATES:
@@ -254,15 +240,12 @@ def _licence(meta: Element | None) -> str | None:
     permissions = child_of(meta, "permissions")
     licence = child_of(permissions, "license")
     if licence is not None:
-        addresses = [each.get(_XLINK) or each.text or "" for each in licence.iter()]
-        for address in addresses:
-            found = _CC.search(address)
+        for each in licence.iter():
+            found = _CC.search(each.get(_XLINK) or each.text or "")
+            if found and found[3]:
+                return f"CC0-{found[3]}"
             if found:
-                return (
-                    f"CC0-{found[3]}"
-                    if found[3]
-                    else f"CC-{found[1].upper()}-{found[2]}"
-                )
+                return f"CC-{found[1].upper()}-{found[2]}"
         if words := flat(licence):
             return words[:200]
     return flat(child_of(permissions, "copyright-statement"))[:200] or None
@@ -277,7 +260,10 @@ def _language(root: Element, part: Element) -> str | None:
 
 
 def _first(element: Element, name: str) -> Element | None:
-    return next((each for each in element.iter() if local(each.tag) == name), None)
+    for each in element.iter():
+        if local(each.tag) == name:
+            return each
+    return None
 
 
 def _sections_of(part: Element) -> tuple[list[Section], int]:
@@ -290,12 +276,10 @@ def _sections_of(part: Element) -> tuple[list[Section], int]:
     for child in part:
         name = local(child.tag)
         if name in ("front", "book-part-meta"):
-            for abstract in child.iter():
-                if (
-                    local(abstract.tag) == "abstract"
-                    and abstract.get("abstract-type") in _ABSTRACTS
-                ):
-                    reading.section(abstract, (), 0, "Abstract")
+            for each in child.iter():
+                kind = each.get("abstract-type")
+                if local(each.tag) == "abstract" and kind in _ABSTRACTS:
+                    reading.section(each, (), 0, "Abstract")
         elif name == "body":
             reading.block(child, (), 0)
         elif name == "back":
@@ -324,20 +308,10 @@ class _Reading:
     def section(
         self, element: Element, path: tuple[str, ...], depth: int, untitled: str = ""
     ) -> None:
-        holders = [
-            element,
-            *(child for child in element if local(child.tag) == "caption"),
-        ]
-        title = next(
-            (
-                flat(child)
-                for holder in holders
-                for child in holder
-                if local(child.tag) == "title"
-            ),
-            "",
-        )
-        title = title or untitled
+        found = child_of(element, "title")
+        if found is None:
+            found = child_of(child_of(element, "caption"), "title")
+        title = flat(found) or untitled
         if _LEFT_OUT.fullmatch(title) or element.get("sec-type") in _LEFT_OUT_KINDS:
             self.omitted += 1
             return
@@ -481,7 +455,7 @@ def _bold_alone(element: Element) -> str:
 READER = Reader(
     kind="bookshelf",
     about="NCBI Bookshelf and StatPearls: the tar archive, or a folder of its .nxml or .xml files",
-    sniff=_sniff,
+    sniff=partial(begins_with, _SUFFIXES, _ROOTS),
     documents=_documents,
     licence="unstated",
 )

@@ -4,25 +4,20 @@ Read are the sections that say what a drug is for, how much, when not, and what 
 them belong to them.
 """
 
-import io
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import head_of, root_of
+from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
 from medlive.evidence.corpora.parsing.xml import child_of, flat, local
-from medlive.evidence.corpora.parsing.xml_files import (
-    Member,
-    xml_or_zip_files,
-    xml_roots,
-    zip_members,
-)
 
-_LARGEST_XML = 32 * 1024 * 1024
-_LARGEST_LABEL = 256 * 1024 * 1024
+_FILES = (".xml", ".zip")
+_ROOTS = ("document",)
+_LARGEST = 256 * 1024 * 1024
 """A label's zip holds pictures as well."""
 _SECTIONS = {
     "34066-1": "Boxed warning",
@@ -54,52 +49,27 @@ _LINES = frozenset({"paragraph", "item", "tr", "caption"})
 _MAX_DEPTH = 100
 
 
-def _sniff(path: Path) -> bool:
-    for file in xml_or_zip_files(path)[:3]:
-        if file.name.lower().endswith(".zip"):
-            return file.name.startswith("dm_spl_release")
-        return root_of(
-            head_of(file, given=True)
-        ) == "document" and b"urn:hl7-org:v3" in head_of(file, given=True)
-    return False
-
-
-def _labels(file: Path, log: ReadLog) -> Iterator[Member]:
-    if file.name.lower().endswith(".xml"):
-        yield Member(file.name, file.read_bytes())
-        return
-    with file.open("rb") as release:
-        for label in zip_members(release, file.name, ".zip", _LARGEST_LABEL, log):
-            place = f"{file.name}/{label.name}"
-            for member in zip_members(
-                io.BytesIO(label.data), place, ".xml", _LARGEST_XML, log
-            ):
-                yield Member(f"{place}/{member.name}", member.data)
-
-
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    for file in xml_or_zip_files(path):
-        for name, root in xml_roots(_labels(file, log), ("document",), log):
-            yield from _label(root, name, log)
+    found = members(path, _FILES, log, _LARGEST)
+    for name, root in xml_roots(found, _ROOTS, log):
+        yield from _label(root, name, log)
 
 
 def _label(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
-    identity = child_of(root, "setId")
-    if identity is None or not identity.get("root"):
+    number = _value(child_of(root, "setId"), "root")
+    if not number:
         log.problem(name, "not a structured product label: <setId> is missing")
         return
     sections = tuple(_sections(root))
     if not sections:
         log.empty += 1
         return
-    number = str(identity.get("root"))
-    changed = child_of(root, "effectiveTime")
     yield Document(
         id=number,
         title=_title(root),
         sections=sections,
         language="en",
-        published=None if changed is None else _day(changed.get("value") or ""),
+        published=_day(_value(child_of(root, "effectiveTime"), "value")),
         url=f"https://dailymed.nlm.nih.gov/dailymed/drugInfo.cfm?setid={number}",
     )
 
@@ -131,8 +101,7 @@ def _first_product(root: Element) -> Element | None:
 
 def _sections(element: Element, depth: int = 0) -> Iterator[Section]:
     for child in element:
-        code = child_of(child, "code")
-        label = _SECTIONS.get(code.get("code") or "") if code is not None else None
+        label = _SECTIONS.get(_value(child_of(child, "code"), "code"))
         if local(child.tag) == "section" and label is not None:
             text = "\n".join(_lines(child, 0))
             if text:
@@ -160,6 +129,10 @@ def _lines(element: Element, depth: int) -> Iterator[str]:
             yield from _lines(child, depth + 1)
 
 
+def _value(element: Element | None, name: str) -> str:
+    return "" if element is None else element.get(name, "")
+
+
 def _day(text: str) -> date | None:
     try:
         return date.fromisoformat(text[:8])
@@ -170,7 +143,7 @@ def _day(text: str) -> date | None:
 READER = Reader(
     kind="dailymed",
     about="DailyMed drug labels: release zips (dm_spl_release_…), SPL XML files, or a folder of them",
-    sniff=_sniff,
+    sniff=partial(begins_with, _FILES, _ROOTS),
     documents=_documents,
     licence="public domain",
 )

@@ -6,11 +6,11 @@ of them; a line may have at most `PASSAGE_LINE_BYTES` bytes.
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
@@ -20,6 +20,8 @@ from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.files import open_unpacked
 from medlive.evidence.corpora.parsing.text import published_by
+
+T = TypeVar("T")
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson")
 _CHAPTER = re.compile(r"(article-\d+)_\d+")
@@ -75,24 +77,35 @@ def documents_of(
 ) -> Iterator[Document]:
     """The documents of a file of JSON Lines, of a gzip of one, or of a folder of them.
 
-    `document` parses a line and raises ValueError with what is wrong with it; such lines go to the log by number,
-    documents without text to its count.
+    `document` parses a line and raises ValueError with what is wrong with it.
     """
     for file in files_of(path) or [path]:
         name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-        for place, line in _lines(file, name, log, given=not path.is_dir()):
-            try:
-                found = document(line)
-            except ValidationError as exc:
-                log.problem(place, first_fault(exc))
-                continue
-            except ValueError as exc:
-                log.problem(place, str(exc))
-                continue
-            if any(section.text.strip() for section in found.sections):
-                yield found
-            else:
-                log.empty += 1
+        lines = _lines(file, name, log, given=not path.is_dir())
+        yield from converted(lines, log, document)
+
+
+def converted(
+    rows: Iterable[tuple[str, T]], log: ReadLog, document: Callable[[T], Document]
+) -> Iterator[Document]:
+    """The documents made of the rows of a source; invalid ones go to the log, those without text to its count.
+
+    Args:
+        rows: Each with its place.
+        log: The account of the reading.
+        document: Makes a document; raises ValueError with what is wrong with the row.
+    """
+    for place, row in rows:
+        try:
+            found = document(row)
+        except ValueError as exc:
+            fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
+            log.problem(place, fault)
+            continue
+        if any(section.text.strip() for section in found.sections):
+            yield found
+        else:
+            log.empty += 1
 
 
 def _lines(

@@ -4,63 +4,37 @@ A topic's summary is HTML within the XML; its headings are sections. It is dated
 the file says when a topic was made and not when its words were last changed.
 """
 
-import re
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import HEAD, head_of, root_of
-from medlive.evidence.corpora.parsing.xml_files import (
-    Member,
-    xml_or_zip_files,
-    xml_roots,
-    zip_members,
-)
+from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
 
-_ROOT = "health-topics"
+_FILES = (".xml", ".zip")
+_ROOTS = ("health-topics",)
 _LARGEST = 256 * 1024 * 1024
-_DAY = re.compile(r"(\d\d)/(\d\d)/(\d{4})")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4"})
 _LINES = frozenset({"p", "br", "ul", "ol", "li", "div", "tr"})
 
 
-def _xml_of(file: Path, log: ReadLog) -> Iterator[Member]:
-    if file.name.lower().endswith(".xml"):
-        yield Member(file.name, file.read_bytes())
-        return
-    with file.open("rb") as handle:
-        yield from zip_members(handle, file.name, ".xml", _LARGEST, log)
-
-
-def _sniff(path: Path) -> bool:
-    for file in xml_or_zip_files(path)[:3]:
-        if file.name.lower().endswith(".xml"):
-            return root_of(head_of(file, given=True)) == _ROOT
-        if "mplus_topics" in file.name:
-            return any(
-                root_of(member.data[:HEAD]) == _ROOT
-                for member in _xml_of(file, ReadLog())
-            )
-    return False
-
-
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    for file in xml_or_zip_files(path):
-        for name, root in xml_roots(_xml_of(file, log), (_ROOT,), log):
-            day = _day(root.get("date-generated") or "")
-            for topic in root.iter("health-topic"):
-                if topic.get("language") == "English":
-                    yield from _topic(topic, day, name, log)
+    found = members(path, _FILES, log, _LARGEST)
+    for name, root in xml_roots(found, _ROOTS, log):
+        day = _day(root.get("date-generated", ""))
+        for topic in root.iter("health-topic"):
+            if topic.get("language") == "English":
+                yield from _topic(topic, day, name, log)
 
 
 def _topic(
     topic: Element, day: date | None, name: str, log: ReadLog
 ) -> Iterator[Document]:
-    identity, title = topic.get("id") or "", topic.get("title") or ""
+    identity, title = topic.get("id"), topic.get("title")
     if not identity or not title:
         log.problem(name, "a health topic without id or title")
         return
@@ -68,33 +42,27 @@ def _topic(
     if not sections:
         log.empty += 1
         return
-    others = [
-        text for text in (also.text for also in topic.findall("also-called")) if text
-    ]
+    others = [also.text for also in topic.findall("also-called") if also.text]
     if others:
         first = sections[0]
-        sections = (
-            Section(first.label, f"{first.text}\nAlso called: {', '.join(others)}"),
-            *sections[1:],
-        )
+        text = f"{first.text}\nAlso called: {', '.join(others)}"
+        sections[0] = Section(first.label, text)
     yield Document(
         id=identity,
         title=title,
-        sections=sections,
+        sections=tuple(sections),
         language="en",
         published=day,
-        url=topic.get("url") or "",
+        url=topic.get("url", ""),
     )
 
 
 def _day(text: str) -> date | None:
-    matched = _DAY.match(text)
-    if matched is None:
-        return None
     try:
-        return date(int(matched[3]), int(matched[1]), int(matched[2]))
+        day = datetime.strptime(text[:10], "%m/%d/%Y").replace(tzinfo=UTC)
     except ValueError:
         return None
+    return day.date()
 
 
 class _Summary(HTMLParser):
@@ -134,18 +102,18 @@ class _Summary(HTMLParser):
         self._text = []
 
 
-def _sections(summary: str) -> tuple[Section, ...]:
+def _sections(summary: str) -> list[Section]:
     parser = _Summary()
     parser.feed(summary)
     parser.close()
     parser.finish()
-    return tuple(parser.sections)
+    return parser.sections
 
 
 READER = Reader(
     kind="medlineplus",
     about="MedlinePlus health topics: the XML file or its zip (mplus_topics_…), or a folder with it",
-    sniff=_sniff,
+    sniff=partial(begins_with, _FILES, _ROOTS),
     documents=_documents,
     licence="public domain",
 )

@@ -6,22 +6,20 @@ inside the files repeat between collections.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import members, root_of_path
-from medlive.evidence.corpora.parsing.xml_files import xml_roots
+from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
 
-
-def _sniff(path: Path) -> bool:
-    return root_of_path(path, (".xml",)) == "Document"
+_FILES = (".xml",)
+_ROOTS = ("Document",)
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    found = members(path, (".xml",), log)
-    for name, root in xml_roots(found, ("Document",), log):
+    for name, root in xml_roots(members(path, _FILES, log), _ROOTS, log):
         if root.find(".//QAPair") is None:
             log.empty += 1
         yield from _pairs(root, name, log)
@@ -32,28 +30,25 @@ def _pairs(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
     place = PurePosixPath(name)
     stem = f"{place.parent.name}/{place.stem}" if place.parent.name else place.stem
     for position, pair in enumerate(root.iter("QAPair"), start=1):
-        question, reply = pair.find("Question"), pair.find("Answer")
+        reply = pair.find("Answer")
         answer = "" if reply is None else "".join(reply.itertext())
         if not answer.strip():
             log.empty += 1
             continue
-        question_text = "" if question is None else (question.text or "").strip()
+        question = pair.find("Question")
+        kind = "" if question is None else question.get("qtype", "")
         yield Document(
             id=f"{stem}-{pair.get('pid') or position}",
-            title=focus or question_text,
-            sections=(
-                Section(
-                    "" if question is None else question.get("qtype") or "", answer
-                ),
-            ),
-            url=root.get("url") or "",
+            title=focus or (pair.findtext("Question") or "").strip(),
+            sections=(Section(kind, answer),),
+            url=root.get("url", ""),
         )
 
 
 READER = Reader(
     kind="medquad",
     about="MedQuAD question-answer pages: the tar archive, or a folder of its XML files",
-    sniff=_sniff,
+    sniff=partial(begins_with, _FILES, _ROOTS),
     documents=_documents,
     licence="CC-BY-4.0",
 )

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from io import BufferedIOBase
 from pathlib import Path
 from typing import cast
@@ -22,7 +23,7 @@ from medlive.errors import BadInput
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.dates import element_period
-from medlive.evidence.corpora.parsing.files import open_unpacked, root_of_path
+from medlive.evidence.corpora.parsing.files import begins_with, open_unpacked
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.parsing.text import (
     is_retracted_title,
@@ -47,6 +48,8 @@ _RETRACTED_TYPES = {
     "Retraction of Publication",
     "Retraction Notice",
 }
+_CONCERNS = {"ExpressionOfConcernIn", "ExpressionOfConcernFor"}
+_CONCERN_TYPES = {"Expression of Concern"}
 _LISTS = (
     b"ReferenceList",
     b"AuthorList",
@@ -61,10 +64,6 @@ _OPENING = (
     b'<x xmlns:mml="http://www.w3.org/1998/Math/MathML" xmlns:xlink="http://www.w3.org/1999/xlink"'
     b' xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">'
 )
-
-
-def _sniff(path: Path) -> bool:
-    return root_of_path(path, SUFFIXES) == "PubmedArticleSet"
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
@@ -267,14 +266,10 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
     if holder is None:
         return
     title, url = _title(holder), f"https://pubmed.ncbi.nlm.nih.gov/{article}/"
-    written = [
-        language
-        for found in holder.findall("Language")
-        if (language := (found.text or "").strip().lower())
-    ]
+    named = [(found.text or "").strip().lower() for found in holder.findall("Language")]
+    written = list(filter(None, named))
     seen = ""
-    citation = root.find("MedlineCitation")
-    others = [] if citation is None else citation.findall("OtherAbstract")
+    others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
         sections = tuple(_sections(abstract))
         if not sections:
@@ -341,31 +336,21 @@ def _licence(abstract: Element) -> str | None:
 
 
 def _is_retracted(root: Element) -> bool:
-    titles = (
-        root.find("MedlineCitation/Article/ArticleTitle"),
-        root.find("BookDocument/ArticleTitle"),
-    )
-    return (
-        any(
-            kind.get("RefType") in _RETRACTED | _RETRACTING
-            for kind in root.iter("CommentsCorrections")
-        )
-        or any(
-            (kind.text or "").strip() in _RETRACTED_TYPES
-            for kind in root.iter("PublicationType")
-        )
-        or any(is_retracted_title(flat(title)) for title in titles)
-    )
+    for place in ("MedlineCitation/Article/ArticleTitle", "BookDocument/ArticleTitle"):
+        if is_retracted_title(flat(root.find(place))):
+            return True
+    return _is_marked(root, _RETRACTED | _RETRACTING, _RETRACTED_TYPES)
 
 
 def _is_questioned(root: Element) -> bool:
-    return any(
-        kind.get("RefType") in ("ExpressionOfConcernIn", "ExpressionOfConcernFor")
-        for kind in root.iter("CommentsCorrections")
-    ) or any(
-        (kind.text or "").strip() == "Expression of Concern"
-        for kind in root.iter("PublicationType")
-    )
+    return _is_marked(root, _CONCERNS, _CONCERN_TYPES)
+
+
+def _is_marked(root: Element, notices: set[str], types: set[str]) -> bool:
+    """Whether a record has one of these notices, or is of one of these types."""
+    named = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
+    kinds = {(kind.text or "").strip() for kind in root.iter("PublicationType")}
+    return bool(named & notices or kinds & types)
 
 
 def publication_day(root: Element) -> date | None:
@@ -384,25 +369,15 @@ def publication_day(root: Element) -> date | None:
             "Book/PubDate",
             "Book/BeginningDate",
         )
-        found = [
-            known.last
-            for place in places
-            if (known := element_period(book.find(place))) is not None
-        ]
-        return max(found, default=None)
+        days = [element_period(book.find(place)) for place in places]
+        return max((day.last for day in days if day), default=None)
     electronic = element_period(root.find("MedlineCitation/Article/ArticleDate"))
     if electronic is not None:
         return electronic.last
     issue = element_period(
         root.find("MedlineCitation/Article/Journal/JournalIssue/PubDate")
     )
-    history = root.find("PubmedData/History")
-    days = (
-        []
-        if history is None
-        else [day for day in history if day.get("PubStatus") == "pubmed"]
-    )
-    listed = element_period(days[0]) if days else None
+    listed = element_period(root.find("PubmedData/History/*[@PubStatus='pubmed']"))
     if issue is None:
         revised = element_period(root.find("MedlineCitation/DateRevised")) or listed
         return None if revised is None else revised.last
@@ -450,7 +425,7 @@ _LANGUAGES = {
 READER = Reader(
     kind="pubmed",
     about="PubMed's baseline and update files: an .xml or .xml.gz file, or a folder of them",
-    sniff=_sniff,
+    sniff=partial(begins_with, SUFFIXES, ("PubmedArticleSet",)),
     documents=_documents,
     licence=LICENCE,
 )

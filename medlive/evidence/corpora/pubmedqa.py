@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from medlive.errors import BadInput, first_fault
-from medlive.evidence.corpora.jsonl import Published, Text
+from medlive.errors import BadInput
+from medlive.evidence.corpora.jsonl import Published, Text, converted
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.integrity.folder import TooLong
@@ -45,32 +45,24 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
         raise BadInput(
             f"{path} is not a PubMedQA file: expected a JSON object keyed by PMID"
         ) from exc
-    for pmid, value in entries.items():
-        try:
-            entry = _Entry.model_validate(value)
-        except ValidationError as exc:
-            log.problem(pmid, first_fault(exc))
-            continue
-        parts = [
-            *zip_longest(
-                entry.LABELS[: len(entry.CONTEXTS)], entry.CONTEXTS, fillvalue=""
-            )
-        ]
-        parts.append(("CONCLUSIONS", entry.LONG_ANSWER))
-        sections = tuple(Section(label, text) for label, text in parts if text.strip())
-        if not sections:
-            log.empty += 1
-            continue
-        yield Document(
-            id=pmid,
-            title=entry.QUESTION,
-            sections=sections,
-            published=entry.published,
-            url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/"
-            if pmid.isascii() and pmid.isdigit()
-            else "",
-            continuous=True,
-        )
+    rows = zip(entries, entries.items(), strict=True)
+    yield from converted(rows, log, _document)
+
+
+def _document(row: tuple[str, Any]) -> Document:
+    pmid, entry = row[0], _Entry.model_validate(row[1])
+    labels = entry.LABELS[: len(entry.CONTEXTS)]
+    parts = [*zip_longest(labels, entry.CONTEXTS, fillvalue="")]
+    parts.append(("CONCLUSIONS", entry.LONG_ANSWER))
+    numbered = pmid.isascii() and pmid.isdigit()
+    return Document(
+        id=pmid,
+        title=entry.QUESTION,
+        sections=tuple(Section(label, text) for label, text in parts if text.strip()),
+        published=entry.published,
+        url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if numbered else "",
+        continuous=True,
+    )
 
 
 READER = Reader(

@@ -6,7 +6,7 @@ folders; nothing is fetched and no code of theirs is run.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,6 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 Text = str | tuple[str, str]
 Features = dict[str, NDArray[np.int64]]
 """`INPUTS`, each (n, longest)."""
-Backend = Callable[[Features], NDArray[np.float32]]
-"""A loaded BERT: token batches to one row each."""
 
 
 class Tokenizer:

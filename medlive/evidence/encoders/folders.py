@@ -22,7 +22,7 @@ from medlive.trust import tls_context
 NOT_INSTALLED = "MedCPT needs torch and transformers, which are not installed"
 INSTALL = "pip install 'medlive[medcpt]'"
 DOWNLOAD = "medlive evidence models --download"
-PACKAGES = ("torch", "transformers", "faiss", "onnx", "onnxruntime")
+PACKAGES = ("torch", "transformers", "faiss")
 """What the extra `medcpt` brings."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """In the order in which they are taken."""
@@ -84,13 +84,10 @@ _REVISIONS = {
 class EncoderSettings:
     """Where models are looked for and how they are run."""
 
-    home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into, and what is exported is kept there
+    home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into
     # A folder that holds one folder per model, looked into first
     models: Path | None = None
-    backend: Literal["auto", "torch", "onnx", "int8"] = (
-        "auto"  # "auto" is torch; "int8" changes the vectors
-    )
-    device: str = "cpu"  # Of the torch backend: "cpu", "cuda", "cuda:1"
+    device: str = "cpu"  # "cpu", "cuda", "cuda:1"
     batch: int = 16  # Texts encoded at once
     threads: int | None = None  # Of the CPU; None: the library's choice
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)

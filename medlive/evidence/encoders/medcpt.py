@@ -17,7 +17,6 @@ from medlive.evidence.encoders.bert import (
     MAX_CHARACTERS,
     PASSAGE_TOKENS,
     QUERY_TOKENS,
-    Backend,
     Text,
     Tokenizer,
     TorchModel,
@@ -26,7 +25,7 @@ from medlive.evidence.encoders.folders import EncoderSettings, ModelFolder
 
 
 class MedCPTEncoder:
-    """MedCPT's two encoders, in torch or in ONNX."""
+    """MedCPT's two encoders."""
 
     def __init__(
         self, query: ModelFolder, article: ModelFolder, settings: EncoderSettings
@@ -38,30 +37,21 @@ class MedCPTEncoder:
                 " MedCPT's query and article encoder",
                 hint="put the query encoder into one and the article encoder into the other",
             )
-        onnx, int8 = settings.backend in ("onnx", "int8"), settings.backend == "int8"
-        # An 8-bit layer scales its input by the largest value in the batch: alone, a text gives one vector only.
-        batch = 1 if int8 else settings.batch
-        self._query = _Encoding(
-            query, QUERY_TOKENS, _open_backend(query, settings), batch
-        )
-        self._article = _Encoding(
-            article, PASSAGE_TOKENS, _open_backend(article, settings), batch
-        )
+        self._query = _Encoding(query, QUERY_TOKENS, settings)
+        self._article = _Encoding(article, PASSAGE_TOKENS, settings)
         parameters: dict[str, object] = {
             "pooling": "cls",
             "normalised": False,
             "query_tokens": QUERY_TOKENS,
             "passage_tokens": PASSAGE_TOKENS,
         }
-        if int8:
-            parameters["precision"] = "int8"
         self.identity = EncoderIdentity(
             name="medcpt",
             digest=digest_json(
                 {"query": query.digest, "article": article.digest, **parameters}
             ),
             dimension=query.dimension,
-            backend="onnx" if onnx else "torch",
+            backend="torch",
         )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -78,9 +68,7 @@ class MedCPTReranker:
 
     def __init__(self, model: ModelFolder, settings: EncoderSettings) -> None:
         """Raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
-        self._scoring = _Encoding(
-            model, PASSAGE_TOKENS, TorchModel(model, settings), settings.batch
-        )
+        self._scoring = _Encoding(model, PASSAGE_TOKENS, settings)
         self.identity = RerankerIdentity(
             name="medcpt-cross",
             digest=digest_json(
@@ -101,13 +89,14 @@ class _Encoding:
     """A model with its tokenizer, run in batches."""
 
     def __init__(
-        self, model: ModelFolder, length: int, backend: Backend, batch: int
+        self, model: ModelFolder, length: int, settings: EncoderSettings
     ) -> None:
         if model.positions < length:
             raise EvidenceUnavailable(
                 f"the model in {model.folder} reads {model.positions} tokens, and {length} are needed"
             )
-        self._folder, self._backend, self._batch = model.folder, backend, batch
+        self._folder, self._batch = model.folder, settings.batch
+        self._model = TorchModel(model, settings)
         self._tokenizer = Tokenizer(model.folder, length)
 
     def __call__(self, texts: Sequence[Text], width: int) -> NDArray[np.float32]:
@@ -118,7 +107,7 @@ class _Encoding:
         )
         for start in range(0, len(order), self._batch):
             chosen = order[start : start + self._batch]
-            result[chosen] = self._backend(
+            result[chosen] = self._model(
                 self._tokenizer([texts[number] for number in chosen])
             )
         if not np.isfinite(result).all():
@@ -126,16 +115,6 @@ class _Encoding:
                 f"the model in {self._folder} gives numbers that are not finite: its weights are damaged"
             )
         return result
-
-
-def _open_backend(model: ModelFolder, settings: EncoderSettings) -> Backend:
-    if settings.backend not in ("onnx", "int8"):
-        return TorchModel(model, settings)
-    from medlive.evidence.encoders.onnx import open_export
-
-    return open_export(
-        model, "int8" if settings.backend == "int8" else "float32", settings
-    )
 
 
 def _characters(text: Text) -> int:

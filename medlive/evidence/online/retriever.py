@@ -9,7 +9,6 @@ import re
 from collections.abc import (
     Awaitable,
     Callable,
-    Collection,
     Coroutine,
     Mapping,
     Sequence,
@@ -18,7 +17,6 @@ from datetime import date
 from typing import Final
 
 from medlive.digest import digest_json
-from medlive.errors import UsageError
 from medlive.evidence.online.phrases import plain_words
 from medlive.evidence.online.service import Literature
 from medlive.evidence.passage import (
@@ -63,7 +61,7 @@ class OnlineRetriever:
         """
         if not services:
             raise ValueError("expected at least one service")
-        self._services = tuple(services)
+        self.services = tuple(services)
         self._local = local
         self._may_leave = may_leave
         self._close = close
@@ -75,9 +73,8 @@ class OnlineRetriever:
         *,
         k: int,
         not_after: date | None = None,
-        corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
-        """See `Retriever`; the names of services count as corpora.
+        """See `Retriever`.
 
         Raises:
             LiteratureUnavailable: if a service gave no usable answer; a claim is never judged on a part.
@@ -85,13 +82,12 @@ class OnlineRetriever:
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        services = [
-            one for one in self._services if corpora is None or one.name in corpora
-        ]
-        local = await self._search_local(queries, k, not_after, corpora)
+        local: list[list[Hit]] = [[] for _ in queries]
+        if self._local is not None:
+            local = await self._local.search(queries, k=k, not_after=not_after)
         results: list[list[Hit]] = []
         for query, own in zip(queries, local, strict=True):
-            orders = await self._ask(services, query, not_after)
+            orders = await self._ask(query, not_after)
             results.append(_fused(own, orders, k))
         return results
 
@@ -99,31 +95,8 @@ class OnlineRetriever:
         """Close the connections to the services."""
         await self._close()
 
-    async def _search_local(
-        self,
-        queries: Sequence[Query],
-        k: int,
-        not_after: date | None,
-        corpora: Collection[str] | None,
-    ) -> list[list[Hit]]:
-        own = set() if self._local is None else set(self._local.identity.corpora)
-        names = {service.name for service in self._services} - own
-        inside = (
-            None if corpora is None else [name for name in corpora if name not in names]
-        )
-        if self._local is None and inside:
-            raise UsageError(
-                f"there is no local index with a corpus {', '.join(map(repr, sorted(inside)))}",
-                hint=f"expected some of {', '.join(sorted(names))}",
-            )
-        if self._local is None or inside == []:
-            return [[] for _ in queries]
-        return await self._local.search(
-            queries, k=k, not_after=not_after, corpora=inside
-        )
-
     async def _ask(
-        self, services: Sequence[Literature], query: Query, not_after: date | None
+        self, query: Query, not_after: date | None
     ) -> dict[tuple[Side, int], list[Passage]]:
         """Return what each service finds for each phrase; when one fails, the others are not asked any further."""
         searches: dict[tuple[Side, int], Coroutine[None, None, list[Passage]]] = {}
@@ -131,7 +104,7 @@ class OnlineRetriever:
             words = plain_words(phrase) if self._may_leave(phrase) else ""
             if not words:
                 continue
-            for service in services:
+            for service in self.services:
                 search = service.search(words, most=ARTICLES, not_after=not_after)
                 searches[SIDES[service.name], number] = search
         try:

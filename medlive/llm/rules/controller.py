@@ -18,23 +18,13 @@ _MOST_TEXT: Final = 9_500
 
 def support(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{verdicts}: supported where every word of the statement stands in the title or a message."""
-    shown = " ".join(
-        [
-            str(inputs.get("title") or ""),
-            *(str(m.get("text") or "") for m in inputs.get("messages") or ()),
-        ]
-    )
-    source = _Source(shown)
-    items = [
-        (e, source.new_words(str(e.get("statement") or "")))
-        for e in inputs.get("elements") or ()
-    ]
-    return {
-        "verdicts": [
-            {"id": str(e.get("id") or ""), "supported": not new, "reason": new}
-            for e, new in items
-        ]
-    }
+    texts = [message["text"] for message in inputs["messages"]]
+    source = _Source(" ".join([inputs["title"], *texts]))
+    verdicts = []
+    for element in inputs["elements"]:
+        new = source.new_words(element["statement"])
+        verdicts.append({"id": element["id"], "supported": not new, "reason": new})
+    return {"verdicts": verdicts}
 
 
 class _Source:
@@ -42,45 +32,36 @@ class _Source:
 
     def __init__(self, text: str) -> None:
         found = set(words(text))
-        self._known = found | {stem(w) for w in found}
+        self._stems = found.union(map(stem, found))
         self._pairs = bigrams(plain(text), _NOTHING)
 
     def new_words(self, statement: str) -> str:
         """The words of a statement that the source lacks, as a sentence; "" if there are none."""
-        new = [
-            w
-            for w in words(statement)
-            if stem(w) not in self._known and w not in _FUNCTION
-        ]
+        new = []
+        for word in words(statement):
+            if stem(word) not in self._stems and word not in _FUNCTION:
+                new.append(word)
         new += sorted(bigrams(plain(statement), _NOTHING) - self._pairs)
         return f"New words: {', '.join(new[:5])}." if new else ""
 
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{narrative, advice}: the statements one after the other, assessments before plans."""
-    narrative = [str(e.get("statement") or "") for e in inputs.get("narrative") or ()]
-    advice = [
-        (str(e.get("kind") or ""), str(e.get("statement") or ""))
-        for e in inputs.get("advice") or ()
-    ]
-    ordered = [s for kind, s in advice if kind == "assessment"] + [
-        s for kind, s in advice if kind != "assessment"
-    ]
-    chinese = language_of(inputs.get("language"), " ".join(narrative)[:4000]) == "zh"
+    narrative = [element["statement"] for element in inputs["narrative"]]
+    ordered = sorted(inputs["advice"], key=lambda e: e["kind"] != "assessment")
+    advice = [element["statement"] for element in ordered]
+    chinese = language_of(inputs["language"], " ".join(narrative)[:4000]) == "zh"
     return {
         "narrative": _paragraph(narrative, chinese),
-        "advice": _paragraph(ordered, chinese),
+        "advice": _paragraph(advice, chinese),
     }
 
 
 def _paragraph(statements: list[str], chinese: bool) -> str:
     found, length = [], 0
     for text in statements:
-        whole = (
-            text
-            if text[-1:] in "。！？!?.…" and text
-            else text + ("。" if chinese else ".")
-        )
+        stop = "。" if chinese else "."
+        whole = text if text.endswith(tuple("。！？!?.…")) else text + stop
         if length + len(whole) < _MOST_TEXT:
             found.append(whole)
             length += len(whole) + 1
@@ -93,55 +74,45 @@ _SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTA
 
 def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{questions}: sentences of the text, evenly spread, each asked about."""
-    text = str(inputs.get("text") or "")[:24_000]
+    text = inputs["text"][:24_000]
     language = language_of(inputs.get("language"), text[:4000])
-    found = list(
-        dict.fromkeys(
-            s.text.strip().rstrip(".。?？!！")
-            for s in sentences(text, language)
-            if terms(s.text)
-        )
-    )
-    count = max(1, min(int(inputs.get("count") or 1), 20))
+    said: dict[str, None] = {}
+    for sentence in sentences(text, language):
+        if terms(sentence.text):
+            said[sentence.text.strip().rstrip(".。?？!！")] = None
+    found = list(said) or [text.strip()[:100] or "-"]
+    count = max(1, min(inputs["count"], 20, len(found)))
     step = max(1.0, len(found) / count)
-    picked = [found[int(i * step)] for i in range(min(count, len(found)))] or [
-        text.strip()[:100] or "-"
-    ]
-    return {
-        "questions": list(
-            dict.fromkeys(_ASKED[language].format(one[:400]) for one in picked)
-        )
-    }
+    asked: dict[str, None] = {}
+    for number in range(count):
+        asked[_ASKED[language].format(found[int(number * step)][:400])] = None
+    return {"questions": list(asked)}
 
 
 def answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{answers}: yes where a sentence shares most words and denies as much, no where it denies otherwise."""
-    text = str(inputs.get("text") or "")[:24_000]
+    text = inputs["text"][:24_000]
     language = language_of(inputs.get("language"), text[:4000])
-    stated = [
-        (terms(s.text), bool(_NOT.search(plain(s.text))))
-        for s in sentences(text, language)
-    ]
-    return {
-        "answers": [
-            {
-                "id": str(q.get("id") or ""),
-                "answer": _answer(str(q.get("question") or "")[:1000], stated),
-            }
-            for q in list(inputs.get("questions") or ())[:40]
-        ]
-    }
+    stated = [(terms(s.text), _denies(s.text)) for s in sentences(text, language)]
+    answered = []
+    for asked in inputs["questions"][:40]:
+        answer = _answer(asked["question"][:1000], stated)
+        answered.append({"id": asked["id"], "answer": answer})
+    return {"answers": answered}
+
+
+def _denies(text: str) -> bool:
+    return bool(_NOT.search(plain(text)))
 
 
 def _answer(question: str, stated: list[tuple[frozenset[str], bool]]) -> str:
     asked = _SAID.fullmatch(question)
     statement = asked[1] if asked else question
-    wanted, denied = terms(statement), bool(_NOT.search(plain(statement)))
-    like = [
-        other
-        for terms_, other in stated
-        if wanted and len(wanted & terms_) >= 0.6 * len(wanted)
-    ]
-    if not like:
-        return "unknown"
-    return "yes" if denied in like else "no"
+    wanted, answer = terms(statement), "unknown"
+    for own, denied in stated:
+        if not wanted or len(wanted & own) < 0.6 * len(wanted):
+            continue
+        if denied == _denies(statement):
+            return "yes"
+        answer = "no"
+    return answer

@@ -24,7 +24,7 @@ _PROFESSIONAL: Final = re.compile(
 
 def classify(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{reason, difficulty, dialogue_register}."""
-    asked = f"{inputs.get('query') or ''}\n{inputs.get('narrative') or ''}"
+    asked = f"{inputs['query']}\n{inputs['narrative']}"
     register = "professional" if _PROFESSIONAL.search(asked) else "unknown"
     reason = "By words alone; the rules engine makes no clinical judgement."
     return {"reason": reason, "difficulty": "unknown", "dialogue_register": register}
@@ -32,63 +32,45 @@ def classify(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{theme, specialty, facts, criteria, no_negative, left_out}."""
-    narrative, query = (
-        str(inputs.get("narrative") or ""),
-        str(inputs.get("query") or ""),
-    )
+    narrative = inputs["narrative"]
     states, denies, stop = ("States: ", "Denies: ", ".")
-    if language_of(inputs.get("language"), narrative[:4000]) == "zh":
+    if language_of(inputs["language"], narrative[:4000]) == "zh":
         states, denies, stop = ("指出", "否认：", "。")
     facts: list[dict[str, Any]] = []
     criteria: list[dict[str, Any]] = []
     texts = []
-    given = list(inputs.get("advice") or ())
-    for n, advice in enumerate(given[:_MOST], 1):
-        text = str(advice.get("statement") or "").rstrip(".。 ")
+    for n, advice in enumerate(inputs["advice"][:_MOST], 1):
+        text = advice["statement"].rstrip(".。 ")
         texts.append(text)
-        facts.append(
-            {
-                "id": f"f{n}",
-                "fact": text[:900],
-                "advice_id": str(advice.get("id") or ""),
-            }
-        )
-        criteria.append(
-            {"criterion": f"{states}{text[:900]}{stop}", "fact_id": f"f{n}"}
-            | _weight(advice, text, first=n == 1)
-        )
+        facts.append({"id": f"f{n}", "fact": text[:900], "advice_id": advice["id"]})
+        criterion = {"criterion": f"{states}{text[:900]}{stop}", "fact_id": f"f{n}"}
+        criteria.append(criterion | _weight(advice["kind"], text, first=n == 1))
     if texts:
         denied = f"{denies}{texts[0][:900]}{stop}"
         criteria.append(
             {"criterion": denied, "axis": "Safety", "points": -5, "fact_id": "f1"}
         )
+    left_out = []
+    for advice in inputs["advice"][_MOST:]:
+        omitted = {"fact": advice["statement"][:900], "advice_id": advice["id"]}
+        left_out.append({**omitted, "reason": "trivial"})
     whole = " ".join(texts)
+    urgent = _EMERGENCY.search(whole)
     return {
-        "theme": "Emergency Referrals"
-        if _EMERGENCY.search(whole)
-        else "Response Depth",
-        "specialty": specialty_of(query, narrative, whole),
+        "theme": "Emergency Referrals" if urgent else "Response Depth",
+        "specialty": specialty_of(inputs["query"], narrative, whole),
         "facts": facts,
         "criteria": criteria,
         "no_negative": "" if texts else "There is no advice.",
-        "left_out": [
-            {
-                "fact": str(advice.get("statement") or "")[:900],
-                "advice_id": str(advice.get("id") or ""),
-                "reason": "trivial",
-            }
-            for advice in given[_MOST:]
-        ],
+        "left_out": left_out,
     }
 
 
-def _weight(advice: Mapping[str, Any], text: str, *, first: bool) -> dict[str, Any]:
+def _weight(kind: str, text: str, *, first: bool) -> dict[str, Any]:
     if _EMERGENCY.search(text):
         return {"axis": "Safety", "points": 8}
-    return {
-        "axis": "Accuracy" if advice.get("kind") == "assessment" else "Completeness",
-        "points": 7 if first else 5,
-    }
+    axis = "Accuracy" if kind == "assessment" else "Completeness"
+    return {"axis": axis, "points": 7 if first else 5}
 
 
 def complete(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,9 +81,8 @@ def complete(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def match(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{matches}: points of equal words."""
     others = {item["point"]: item["id"] for item in inputs["others"]}
-    return {
-        "matches": [
-            {"id": p["id"], "other": others.get(p["point"], ""), "reason": "words"}
-            for p in inputs["points"]
-        ]
-    }
+    matches = []
+    for point in inputs["points"]:
+        other = others.get(point["point"], "")
+        matches.append({"id": point["id"], "other": other, "reason": "words"})
+    return {"matches": matches}

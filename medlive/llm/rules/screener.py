@@ -35,18 +35,16 @@ _OBJECTIVE: Final = re.compile(
 
 def _pieces(inputs: Mapping[str, Any], role: str) -> Iterator[tuple[str, str]]:
     """(message id, sentence) of one side's messages, without sentences that no reply could hold."""
-    for message in list(inputs.get("messages") or ())[:200]:
-        if message.get("role") != role:
+    for message in inputs["messages"][:200]:
+        if message["role"] != role:
             continue
-        text = str(message.get("text") or "")
-        for one in sentences(text, language_of(inputs.get("language"), text)):
+        text = message["text"]
+        for one in sentences(text, language_of(inputs["language"], text)):
             bare = unmarked(text, one)
-            if (
-                bare is not None
-                and statement(bare.text)
-                and not _SURROGATE.search(bare.text)
-            ):
-                yield str(message.get("id") or ""), bare.text
+            if bare is None or _SURROGATE.search(bare.text):
+                continue
+            if statement(bare.text):
+                yield message["id"], bare.text
 
 
 def extract(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,65 +58,48 @@ def extract(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _narrative(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The patient's sentences with a clinical word, that ask nothing."""
-    found = [
-        {
-            "message_id": message_id,
-            "quote": text,
-            "statement": statement(text),
-            "kind": "objective" if _OBJECTIVE.search(text) else "subjective",
-        }
-        for message_id, text in _pieces(inputs, "patient")
-        if clinical_words(text) and not _ASKS.search(text) and not _CLOSED.match(text)
-    ]
+    found = []
+    for message_id, text in _pieces(inputs, "patient"):
+        if clinical_words(text) and not _ASKS.search(text) and not _CLOSED.match(text):
+            kind = "objective" if _OBJECTIVE.search(text) else "subjective"
+            found.append(_element(message_id, text, kind))
     return found[:_MOST]
 
 
 def _advice(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The physician's sentences with a clinical word, without courtesies and questions back."""
-    found = [
-        {
-            "message_id": message_id,
-            "quote": text,
-            "statement": statement(text),
-            "kind": "plan" if _PLAN.search(text) else "assessment",
-        }
-        for message_id, text in _pieces(inputs, "physician")
-        if clinical_words(text)
-        and not _COURTESY.search(text)
-        and not text.rstrip().endswith(("?", "？"))
-    ]
+    found = []
+    for message_id, text in _pieces(inputs, "physician"):
+        if _COURTESY.search(text) or text.rstrip().endswith(("?", "？")):
+            continue
+        if clinical_words(text):
+            kind = "plan" if _PLAN.search(text) else "assessment"
+            found.append(_element(message_id, text, kind))
     return found[:_MOST]
+
+
+def _element(message_id: str, text: str, kind: str) -> dict[str, Any]:
+    return {
+        "message_id": message_id,
+        "quote": text,
+        "statement": statement(text),
+        "kind": kind,
+    }
 
 
 def _query(inputs: Mapping[str, Any]) -> dict[str, Any] | None:
     """The patient's last sentence that asks and names something clinical, else the title that asks."""
-    asked = [(i, text) for i, text in _pieces(inputs, "patient") if _ASKS.search(text)]
-    title = str(inputs.get("title") or "").strip()
-    named = [pair for pair in asked if clinical_words(pair[1])]
-    if (
-        _ASKS.search(title)
-        and clinical_words(title)
-        and not named
-        and not _SURROGATE.search(title)
-    ):
-        named = [("title", title)]
-    if not named:
-        return None
-    message_id, text = named[-1]
-    return {"message_id": message_id, "quote": text, "question": statement(text)[:1900]}
+    title = inputs["title"].strip()
+    asked = [] if _SURROGATE.search(title) else [("title", title)]
+    asked += _pieces(inputs, "patient")
+    for message_id, text in reversed(asked):
+        if _ASKS.search(text) and clinical_words(text):
+            question = statement(text)[:1900]
+            return {"message_id": message_id, "quote": text, "question": question}
+    return None
 
 
 def revise(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{elements}: everything that was objected to is taken back."""
-    return {
-        "elements": [
-            {
-                "id": str(e.get("id") or ""),
-                "keep": False,
-                "message_id": "",
-                "quote": "",
-                "statement": "",
-            }
-            for e in inputs.get("elements") or ()
-        ]
-    }
+    withdrawn = {"keep": False, "message_id": "", "quote": "", "statement": ""}
+    return {"elements": [{"id": e["id"], **withdrawn} for e in inputs["elements"]]}

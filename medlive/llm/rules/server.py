@@ -9,14 +9,21 @@ engine.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
 
 from aiohttp import web
+from pydantic import BaseModel, Field, ValidationError
 
 from medlive.bounds import RULES_REQUEST_BYTES
-from medlive.errors import EndpointUnavailable, MedliveError, ServiceUnavailable
+from medlive.errors import (
+    EndpointUnavailable,
+    MedliveError,
+    ServiceUnavailable,
+    first_fault,
+)
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
 from medlive.llm.prompts import TASK_LINE
@@ -88,9 +95,8 @@ class _Server:
                 raise _ServedError(
                     failure, "injected_fault", "This failure was asked for."
                 )
-            body = await _read(http)
-            reply = await self._reply(body)
-            answer = _completion(number, reply, body["messages"])
+            chat = await _read(http)
+            answer = _completion(number, await self._reply(chat), chat)
             status = 200
         except _ServedError as error:
             status, answer = error.status, error.body
@@ -108,29 +114,28 @@ class _Server:
             content_type="application/json",
         )
 
-    async def _reply(self, body: Mapping[str, Any]) -> Reply:
-        model, messages = body["model"], body["messages"]
-        if model in MODELS:
-            return await self._candidate(model, messages)
-        if model not in (RULES, self._model):
+    async def _reply(self, chat: "_Chat") -> Reply:
+        if chat.model in MODELS:
+            return await self._candidate(chat)
+        if chat.model not in (RULES, self._model):
             raise _ServedError(
-                404, "model_not_found", f"The model {model!r} does not exist."
+                404, "model_not_found", f"The model {chat.model!r} does not exist."
             )
-        task = _task(body.get("response_format"), messages)
+        task = chat.task
         if task is None:
             raise _ServedError(
                 400,
                 "unknown_task",
                 "No task: give a json_schema named after one, or one of medlive's prompts.",
             )
-        inputs = read_inputs(messages)
+        inputs = read_inputs(chat.model_dump()["messages"])
         if inputs is None:
             raise _ServedError(
                 400,
                 "no_inputs",
                 f"The request for {task} holds no inputs between the fences.",
             )
-        prompt = Prompt(task, _content(messages, "system"))
+        prompt = Prompt(task, chat.last("system"))
         try:
             reply = await self._engine.answer(Request(task, prompt, inputs, {}))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -138,83 +143,77 @@ class _Server:
             raise _ServedError(
                 400, "bad_inputs", f"The inputs of {task} cannot be used: {error!r}"
             ) from error
-        return Reply(reply.text, reply.finish, reply.usage, self._model)
+        return replace(reply, model=self._model)
 
-    async def _candidate(self, model: str, messages: list[Mapping[str, Any]]) -> Reply:
-        question = _content(messages, "user")
+    async def _candidate(self, chat: "_Chat") -> Reply:
+        question = chat.last("user")
         if not question.strip():
             raise _ServedError(
                 400, "no_question", "The last user message holds no text."
             )
-        if model == "sample-evidence" and self._search is not None:
+        if chat.model == "sample-evidence" and self._search is not None:
             text = evidence_answer(question, await self._search(question))
         else:
             text = generic_answer(question)
-        return Reply(text, Finish.STOP, Usage(), model)
+        return Reply(text, Finish.STOP, Usage(), chat.model)
 
 
-async def _read(http: web.Request) -> dict[str, Any]:
-    """The body of a chat request, as far as it is used checked."""
+class _Message(BaseModel):
+    role: str
+    content: str | None = None
+
+
+class _SchemaName(BaseModel):
+    name: str
+
+
+class _Format(BaseModel):
+    json_schema: _SchemaName | None = None
+
+
+class _Chat(BaseModel):
+    """What is used of a chat request."""
+
+    model: str
+    messages: Annotated[list[_Message], Field(min_length=1)]
+    response_format: _Format | None = None
+    stream: Literal[False] | None = None
+
+    @property
+    def task(self) -> str | None:
+        """The task's name with its dot, from the schema's name or the prompt's own line."""
+        shape = self.response_format and self.response_format.json_schema
+        if shape and "_" in shape.name:
+            return shape.name.replace("_", ".", 1)
+        for line in self.last("system").splitlines():
+            if line.startswith(TASK_LINE):
+                return line.removeprefix(TASK_LINE).strip()
+        return None
+
+    def last(self, role: str) -> str:
+        """The text of the last message of a role, "" where it has none."""
+        for message in reversed(self.messages):
+            if message.role == role:
+                return message.content or ""
+        return ""
+
+
+async def _read(http: web.Request) -> _Chat:
     try:
-        body = json.loads(await http.read())
-    except (ValueError, RecursionError) as error:
+        return _Chat.model_validate_json(await http.read())
+    except ValidationError as error:
         raise _ServedError(
-            400, "bad_json", f"The body is not valid JSON: {error}"
+            400, "bad_request", f"The body is not a chat request: {first_fault(error)}"
         ) from error
     except web.HTTPRequestEntityTooLarge as error:
         raise _ServedError(
             413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes."
         ) from error
-    if not isinstance(body, dict) or not isinstance(body.get("model"), str):
-        raise _ServedError(
-            400, "bad_request", "The body must be an object with a model."
-        )
-    messages = body.get("messages")
-    if (
-        not isinstance(messages, list)
-        or not messages
-        or not all(isinstance(m, dict) for m in messages)
-    ):
-        raise _ServedError(400, "bad_request", "The body holds no list of messages.")
-    if body.get("stream"):
-        raise _ServedError(400, "no_streaming", "This endpoint does not stream.")
-    return body
 
 
-def _task(response_format: object, messages: list[Mapping[str, Any]]) -> str | None:
-    """The task's name with its dot, from the schema's name or the prompt's own line."""
-    if isinstance(response_format, dict):
-        schema = response_format.get("json_schema")
-        name = schema.get("name") if isinstance(schema, dict) else None
-        if isinstance(name, str) and "_" in name:
-            return name.replace("_", ".", 1)
-    lines = _content(messages, "system").splitlines()
-    return next(
-        (
-            line.removeprefix(TASK_LINE).strip()
-            for line in lines
-            if line.startswith(TASK_LINE)
-        ),
-        None,
-    )
-
-
-def _content(messages: list[Mapping[str, Any]], role: str) -> str:
-    """The text of the last message of a role, "" where it has none."""
-    for message in reversed(messages):
-        if message.get("role") == role:
-            content = message.get("content")
-            return content if isinstance(content, str) else ""
-    return ""
-
-
-def _completion(
-    number: int, reply: Reply, messages: list[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _completion(number: int, reply: Reply, chat: _Chat) -> dict[str, Any]:
     """A chat completion; tokens are estimated as a fourth of the bytes, since nothing here has a tokeniser."""
-    asked = sum(
-        _tokens(m["content"]) for m in messages if isinstance(m.get("content"), str)
-    )
+    asked = sum(_tokens(message.content or "") for message in chat.messages)
     answered = _tokens(reply.text)
     return {
         "id": f"chatcmpl-{number}",

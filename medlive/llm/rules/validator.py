@@ -59,32 +59,28 @@ _NOT: Final = re.compile(
 
 def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """S_cc: {category, meaningful, reason}."""
-    text = str(inputs.get("query") or "")[:4000]
-    if _NONCLINICAL.search(text) or not lexicon.clinical_words(text):
-        return {
-            "category": "nonclinical",
-            "meaningful": False,
-            "reason": "Names nothing clinical.",
-        }
-    category = next(
-        (name for name, pattern in _CATEGORIES if pattern.search(plain(text))),
-        "management",
-    )
+    text = inputs["query"][:4000]
+    meaningful = not _NONCLINICAL.search(text) and bool(lexicon.clinical_words(text))
+    named = "a clinical matter" if meaningful else "nothing clinical"
     return {
-        "category": category,
-        "meaningful": True,
-        "reason": "Names a clinical matter.",
+        "category": _category(plain(text)) if meaningful else "nonclinical",
+        "meaningful": meaningful,
+        "reason": f"Names {named}.",
     }
+
+
+def _category(text: str) -> str:
+    for name, pattern in _CATEGORIES:
+        if pattern.search(text):
+            return name
+    return "management"
 
 
 def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{consult, required, prudent}: three items that any question has, found by their words."""
-    stated = [
-        (str(e.get("id") or ""), plain(str(e.get("statement") or "")))
-        for e in inputs.get("narrative") or ()
-    ]
-    stated.append(("q", plain(str(inputs.get("query") or ""))))
-    chinese = language_of(inputs.get("language"), stated[-1][1]) == "zh"
+    stated = [(e["id"], plain(e["statement"])) for e in inputs["narrative"]]
+    stated.append(("q", plain(inputs["query"])))
+    chinese = language_of(inputs["language"], stated[-1][1]) == "zh"
     required = []
     for english, han, pattern in _CHECKLIST:
         ids = [i for i, text in stated if pattern.search(text)][:20]
@@ -100,55 +96,50 @@ def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{claims}: each advice as it stands, and what to search for: its own words and the question's."""
-    asked = str(inputs.get("query") or "")
-    return {
-        "claims": [
-            {
-                "id": str(e.get("id") or ""),
-                "statement": str(e.get("statement") or "")[:1900],
-                "queries": _phrases(str(e.get("statement") or ""), asked),
-            }
-            for e in list(inputs.get("advice") or ())[:40]
-        ]
-    }
+    stated = []
+    for advice in inputs["advice"][:40]:
+        statement = advice["statement"]
+        queries = _phrases(statement, inputs["query"])
+        stated.append(
+            {"id": advice["id"], "statement": statement[:1900], "queries": queries}
+        )
+    return {"claims": stated}
 
 
 def _phrases(statement: str, asked: str) -> list[str]:
-    own = " ".join([*_named(statement), *lexicon.glosses(statement)])
-    both = " ".join([*_named(asked), *lexicon.glosses(asked)])
+    own, both = _searched(statement), _searched(asked)
     return [f"{own} advice"[:120].strip(), f"medical {own} {both}"[:120].strip()]
 
 
-def _named(text: str) -> list[str]:
-    return [
-        w
-        for w in dict.fromkeys(words(text))
-        if stem(w) not in lexicon.CONTENT_STOP and not w[0].isdigit()
-    ][:12]
+def _searched(text: str) -> str:
+    named = []
+    for word in dict.fromkeys(words(text)):
+        if stem(word) not in lexicon.CONTENT_STOP and not word[0].isdigit():
+            named.append(word)
+    return " ".join([*named[:12], *lexicon.glosses(text)])
 
 
 def align(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{verdicts}: supported where a sentence of a passage shares most words and denies as much, else neutral."""
-    passages = [
-        (str(p.get("id") or ""), part)
-        for p in inputs.get("passages") or ()
-        for part in str(p.get("text") or "").split(" … ")
-    ]
-    return {"verdicts": [_verdict(c, passages) for c in inputs.get("claims") or ()]}
+    passages = []
+    for passage in inputs["passages"]:
+        for part in passage["text"].split(" … "):
+            passages.append((passage["id"], part))
+    return {"verdicts": [_verdict(claim, passages) for claim in inputs["claims"]]}
 
 
 def _verdict(
     claim: Mapping[str, Any], passages: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
-    text = str(claim.get("statement") or "")[:2000]
-    wanted, denies = terms(text), bool(_NOT.search(plain(text)))
+    text = claim["statement"][:2000]
+    wanted, denied = terms(text), _denies(text)
     best, where, quote = 0.0, "", ""
     for passage_id, part in passages:
         for one in sentences(part, language_of(None, part)):
             own = terms(one.text)
             if (
                 len(own) < 4
-                or denies != bool(_NOT.search(plain(one.text)))
+                or denied != _denies(one.text)
                 or _UNPAIRED.search(one.text)
             ):
                 continue
@@ -156,38 +147,33 @@ def _verdict(
             if share > best:
                 best, where, quote = share, passage_id, one.text
     supported = best >= _LIKE
+    evidence = [{"passage_id": where, "quotes": [quote[:1900]]}] if supported else []
     return {
-        "id": str(claim.get("id") or ""),
+        "id": claim["id"],
         "verdict": "supported" if supported else "neutral",
-        "evidence": [{"passage_id": where, "quotes": [quote[:1900]]}]
-        if supported
-        else [],
+        "evidence": evidence,
         "reason": f"The nearest sentence shares {best:.0%} of the claim's words.",
     }
+
+
+def _denies(text: str) -> bool:
+    return bool(_NOT.search(plain(text)))
 
 
 def terms(text: str) -> frozenset[str]:
     """What a text is about: English stems, pairs of Chinese characters, the glossary's words for them."""
     latin = {stem(w) for w in words(text) if not w[0].isdigit()} - lexicon.CONTENT_STOP
-    return frozenset(
-        latin
-        | bigrams(plain(text), lexicon.STOP_ZH)
-        | {stem(w) for w in lexicon.glosses(text)}
-    )
+    glossed = map(stem, lexicon.glosses(text))
+    return frozenset(latin | bigrams(plain(text), lexicon.STOP_ZH)).union(glossed)
 
 
 def veto(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{verdicts}: nothing goes against anything."""
-    return {
-        "verdicts": [
-            {
-                "id": str(c.get("id") or ""),
-                "false_by_passage": False,
-                "evidence": [],
-                "could_hurt": False,
-                "harm_evidence": [],
-                "reason": "Rules do not judge.",
-            }
-            for c in inputs.get("claims") or ()
-        ]
+    verdict = {
+        "false_by_passage": False,
+        "evidence": [],
+        "could_hurt": False,
+        "harm_evidence": [],
+        "reason": "Rules do not judge.",
     }
+    return {"verdicts": [{"id": claim["id"], **verdict} for claim in inputs["claims"]]}

@@ -37,6 +37,7 @@ from medlive.service.wiring import (
 )
 
 if TYPE_CHECKING:
+    from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Hit, Retriever
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
@@ -53,7 +54,6 @@ _EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "medcpt": ("torch", "transformers", "faiss"),
     "s3": ("boto3",),
     "huggingface": ("huggingface_hub",),
-    "otel": ("opentelemetry.sdk",),
 }
 """Feature → the modules that it imports."""
 
@@ -202,8 +202,6 @@ def _needed_extras(settings: Settings) -> list[str]:
         needed.append("medcpt")
     if settings.publish.to in ("s3", "huggingface"):
         needed.append(settings.publish.to)
-    if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        needed.append("otel")
     return needed
 
 
@@ -323,14 +321,14 @@ async def _examine_services(settings: Settings) -> Findings:
         retriever = open_online(settings, database, use_stored=False)
         assert retriever is not None
         async with aclosing(retriever):
-            for name in settings.evidence.online:
-                finding = await _examine_service(retriever, name)
-                yield replace(finding, subject=f"evidence {name}")
+            for service in retriever.services:
+                finding = await _examine_service(service)
+                yield replace(finding, subject=f"evidence {service.name}")
 
 
-async def _examine_service(retriever: "Retriever", name: str) -> Finding:
+async def _examine_service(service: "Literature") -> Finding:
     try:
-        hits = await _search_fever(retriever, [name])
+        hits = await service.search("fever treatment", most=3, not_after=None)
     except LiteratureUnavailable as error:
         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
         return _bad(error.message, step)

@@ -1,6 +1,6 @@
 """Claims that stand alone, what is searched for them, how they are batched, and the cross-examination."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -102,10 +102,9 @@ class Asked(OnePassage):
         *,
         k: int,
         not_after: date | None = None,
-        corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         self.queries += queries
-        return await super().search(queries, k=k, not_after=not_after, corpora=corpora)
+        return await super().search(queries, k=k, not_after=not_after)
 
 
 CHINESE = Thread(
@@ -203,7 +202,6 @@ class Many(OnePassage):
         *,
         k: int,
         not_after: date | None = None,
-        corpora: Collection[str] | None = None,
     ) -> list[list[Hit]]:
         text = (
             "ACE inhibitors such as lisinopril often cause a dry cough. "

@@ -24,7 +24,7 @@ from medlive.evidence.encoders.folders import (
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
-for package in ("torch", "transformers", "onnxruntime"):
+for package in ("torch", "transformers"):
     if find_spec(package) is None:
         pytest.skip(
             "medlive[medcpt] is not installed: make medcpt", allow_module_level=True
@@ -33,17 +33,13 @@ for package in ("torch", "transformers", "onnxruntime"):
 torch: Any
 transformers: Any
 medcpt: Any
-onnx: Any
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _heavy() -> None:
-    global torch, transformers, medcpt, onnx
+    global torch, transformers, medcpt
     torch, transformers = import_module("torch"), import_module("transformers")
-    medcpt, onnx = (
-        import_module(f"medlive.evidence.encoders.{name}")
-        for name in ("medcpt", "onnx")
-    )
+    medcpt = import_module("medlive.evidence.encoders.medcpt")
 
 
 WORDS = [
@@ -311,38 +307,6 @@ def test_the_cross_encoder_gives_the_logit_of_query_and_passage(
         reranker.identity
         == open_reranker(models / Role.CROSS.value, settings=own).identity
     )
-
-
-def test_onnx_gives_torch_s_vectors_and_8_bits_are_another_encoder(
-    models: Path, encoder: Encoder, tmp_path: Path
-) -> None:
-    own = EncoderSettings(home=tmp_path)
-    full = open_encoder(models, settings=replace(own, backend="onnx"))
-    np.testing.assert_allclose(
-        full.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=2e-5
-    )
-    np.testing.assert_allclose(
-        full.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=2e-5
-    )
-    assert (full.identity.digest, full.identity.backend) == (
-        encoder.identity.digest,
-        "onnx",
-    )
-
-    small = open_encoder(models, settings=replace(own, backend="int8"))
-    assert small.identity.digest != encoder.identity.digest
-    vectors = small.encode_passages(PAIRS)
-    assert not np.allclose(vectors, encoder.encode_passages(PAIRS), atol=1e-5)
-    np.testing.assert_array_equal(vectors[:2], small.encode_passages(PAIRS[:2]))
-
-    article = open_folder(models / Role.ARTICLE.value, Role.ARTICLE)
-    folder = tmp_path / "models" / "onnx" / article.digest.removeprefix("sha256:")
-    before = (folder / "int8.onnx").stat().st_mtime_ns
-    open_encoder(models, settings=replace(own, backend="int8"))
-    assert (folder / "int8.onnx").stat().st_mtime_ns == before, "exported once"
-    (folder / "float32.onnx").write_bytes(b"half")
-    with pytest.raises(EvidenceUnavailable, match=r"float32\.onnx cannot be loaded"):
-        onnx.open_export(article, "float32", own)
 
 
 @pytest.mark.usefixtures("offline")

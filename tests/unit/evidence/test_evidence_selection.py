@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.evidence.excerpt import Stretch, excerpt, render
+from medlive.evidence.excerpts.excerpt import Stretch, excerpt, render
+from medlive.evidence.excerpts.selection import Selection, alike, select
+from medlive.evidence.excerpts.sentences import LONGEST, split_sentences
 from medlive.evidence.passage import Hit, Passage
-from medlive.evidence.selection import Selection, alike, select
-from medlive.evidence.sentences import LONGEST, split_sentences
 from medlive.text.tokens import estimate_tokens, weight
 
 REAL = Path(__file__).resolve().parents[4] / "shared" / "realdata" / "evidence"

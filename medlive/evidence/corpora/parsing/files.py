@@ -1,4 +1,4 @@
-"""The files of a folder or a tar archive, read one at a time and never written anywhere.
+"""The files of a folder, a tar or a zip archive, read one at a time and never written anywhere.
 
 An archive is a stranger's: names that climb out, links and devices are reported and skipped, a member or an
 archive that unpacks to more than its bound ends with a report, and damage keeps what came before it.
@@ -10,34 +10,48 @@ import io
 import lzma
 import re
 import tarfile
+import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
+from xml.etree.ElementTree import Element
 
 from medlive.bounds import ARCHIVE_BYTES, ARCHIVE_HEADER_BYTES, ARCHIVE_MEMBER_BYTES
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
-from medlive.integrity.folder import TooLong, read_small
-from medlive.integrity.given import open_given, read_given
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, local, parse
+from medlive.integrity.folder import TooLong
+from medlive.integrity.given import open_given, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 from medlive.printable import printable
 
 HEAD = 64 * 1024
 _LOOKED_AT = 20
+_ZIP = ".zip"
+_ENCRYPTED = 1
 _DAMAGE = (
     tarfile.TarError,
+    zipfile.BadZipFile,
     OSError,
     EOFError,
     ValueError,
     zlib.error,
     lzma.LZMAError,
-    RecursionError,
+    RuntimeError,
 )
 _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
+
+
+class Member(NamedTuple):
+    """A file, or a member of an archive."""
+
+    name: str
+    data: bytes
 
 
 @contextmanager
@@ -70,20 +84,16 @@ def head_of(file: Path, *, given: bool) -> bytes:
         return b""
 
 
-def root_of_path(path: Path, suffixes: tuple[str, ...]) -> str | None:
-    """The name of the root element, without a prefix, of the first file that has one.
+def begins_with(suffixes: tuple[str, ...], roots: Collection[str], path: Path) -> bool:
+    """Whether the first XML file of a path that has a root element has one of these, without a prefix.
 
-    A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. None
-    when none of them has one or the path is no such thing. Raises OSError when the path cannot be read.
+    A folder's files are asked in the order of their names, an archive's members in its own, 20 at most. Raises
+    OSError when the path cannot be read.
     """
-    return next(
-        (
-            root
-            for head in _heads(path, suffixes)
-            if (root := root_of(head)) is not None
-        ),
-        None,
-    )
+    for head in _heads(path, suffixes):
+        if (root := root_of(head)) is not None:
+            return root in roots
+    return False
 
 
 def root_of(head: bytes) -> str | None:
@@ -93,35 +103,60 @@ def root_of(head: bytes) -> str | None:
 
 
 def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
-    if path.is_dir():
-        files = (
-            f
-            for f in path.rglob("*")
-            if f.name.lower().endswith(suffixes) and not f.is_symlink()
-        )
-        for file in heapq.nsmallest(_LOOKED_AT, files):
-            if file.is_file():
-                yield head_of(file, given=False)
-    elif path.name.lower().endswith(suffixes):
-        yield head_of(path, given=True)
-    elif _is_tar(path):
-        yield from (
-            data[:HEAD]
-            for _, data in islice(members(path, suffixes, ReadLog()), _LOOKED_AT)
-        )
+    if not path.is_dir():
+        yield from _heads_of(path, suffixes, given=True)
+        return
+    chosen = filter(partial(_is_chosen, suffixes), path.rglob("*"))
+    for file in heapq.nsmallest(_LOOKED_AT, chosen):
+        if file.is_file() and not file.is_symlink():
+            yield from _heads_of(file, suffixes, given=False)
+
+
+def _heads_of(file: Path, suffixes: tuple[str, ...], *, given: bool) -> Iterator[bytes]:
+    chosen = _is_chosen(suffixes, file)
+    if chosen and not file.name.lower().endswith(_ZIP):
+        yield head_of(file, given=given)
+    elif chosen or _is_tar(file):
+        found = members(file, suffixes, ReadLog())
+        yield from (data[:HEAD] for _, data in islice(found, _LOOKED_AT))
+
+
+def _is_chosen(suffixes: tuple[str, ...], file: Path) -> bool:
+    return file.name.lower().endswith(suffixes)
 
 
 def members(
-    path: Path, suffixes: tuple[str, ...], log: ReadLog
-) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of every regular file with one of the suffixes: of a folder, an archive, or the path itself.
+    path: Path,
+    suffixes: tuple[str, ...],
+    log: ReadLog,
+    largest: int = ARCHIVE_MEMBER_BYTES,
+) -> Iterator[Member]:
+    """Yield every regular file with one of the suffixes: of a folder, a tar archive, or the path itself.
 
-    Names are POSIX paths relative to the folder or the archive. Raises BadInput when `path` is none of them.
+    With ".zip" among the suffixes the members of zip archives are yielded, and of the zip archives within them.
+
+    Args:
+        path: A folder, an archive or a file. Names are POSIX paths relative to the first two.
+        suffixes: In lower case.
+        log: Gets what could not be read.
+        largest: The most bytes of a member; a larger one is reported and skipped.
+
+    Raises:
+        BadInput: if `path` is none of them.
     """
     if path.is_dir():
-        yield from _files(path, sorted(path.rglob("*")), suffixes, log)
-    elif path.name.lower().endswith(suffixes):
-        yield from _given(path, log)
+        for file in sorted(path.rglob("*")):
+            name = file.relative_to(path).as_posix()
+            if not _is_chosen(suffixes, file) or (
+                file.is_dir() and not file.is_symlink()
+            ):
+                continue
+            if file.is_symlink() or not file.is_file():
+                log.problem(name, "a link or a special file, not followed")
+                continue
+            yield from _file(file, name, suffixes, log, largest, given=False)
+    elif _is_chosen(suffixes, path):
+        yield from _file(path, path.name, suffixes, log, largest, given=True)
     elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log)
@@ -136,42 +171,62 @@ def members(
         )
 
 
-def _files(
-    root: Path, files: Iterable[Path], suffixes: tuple[str, ...], log: ReadLog
-) -> Iterator[tuple[str, bytes]]:
-    for file in files:
-        name = file.relative_to(root).as_posix()
-        if not name.lower().endswith(suffixes) or (
-            file.is_dir() and not file.is_symlink()
-        ):
-            continue
-        try:
-            if file.is_symlink() or not file.is_file():
-                log.problem(name, "a link or a special file, not followed")
-                continue
-            data = read_small(file, ARCHIVE_MEMBER_BYTES)
-        except TooLong:
-            log.problem(
-                name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have"
-            )
-        except OSError as exc:
-            log.problem(name, f"cannot be read: {exc.strerror}")
-        else:
-            yield name, data
-
-
-def _given(file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
-    """The same of one file that a user named."""
+def _file(
+    file: Path,
+    name: str,
+    suffixes: tuple[str, ...],
+    log: ReadLog,
+    largest: int,
+    *,
+    given: bool,
+) -> Iterator[Member]:
+    """The file, or its members if it is a zip archive."""
     try:
-        data = read_given(file, ARCHIVE_MEMBER_BYTES)
+        with open_given(file) if given else open_plain(file) as handle:
+            if name.lower().endswith(_ZIP):
+                packed = io.BufferedReader(handle)
+                yield from _zip(packed, name, suffixes, log, largest)
+                return
+            data = read_to_end(handle, name, largest)
     except TooLong:
-        log.problem(
-            file.name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have"
-        )
+        log.problem(name, f"more than the {largest} bytes a member may have")
     except OSError as exc:
-        log.problem(file.name, f"cannot be read: {exc.strerror}")
+        log.problem(name, f"cannot be read: {exc.strerror}")
     else:
-        yield file.name, data
+        yield Member(name, data)
+
+
+def _zip(
+    archive: IO[bytes],
+    place: str,
+    suffixes: tuple[str, ...],
+    log: ReadLog,
+    largest: int,
+) -> Iterator[Member]:
+    """The members in the archive's order; `place` is its name."""
+    inner = tuple(suffix for suffix in suffixes if suffix != _ZIP)
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            for info in opened.infolist():
+                name = f"{place}/{info.filename}"
+                if info.is_dir() or not name.lower().endswith(suffixes):
+                    continue
+                if info.file_size > largest or info.flag_bits & _ENCRYPTED:
+                    problem = f"encrypted, or more than the {largest} bytes of a member"
+                    log.problem(name, problem)
+                    continue
+                try:
+                    member = Member(name, opened.read(info))
+                except _DAMAGE as exc:
+                    log.problem(name, f"damaged: {exc or type(exc).__name__}")
+                    continue
+                if name.lower().endswith(_ZIP):
+                    packed = io.BytesIO(member.data)
+                    yield from _zip(packed, name, inner, log, largest)
+                else:
+                    yield member
+    except _DAMAGE as exc:
+        log.problem(place, f"not a readable zip archive: {exc or type(exc).__name__}")
 
 
 def _is_safe(name: str) -> bool:
@@ -205,9 +260,7 @@ def _is_tar(path: Path) -> bool:
     return True
 
 
-def _tar(
-    path: Path, suffixes: tuple[str, ...], log: ReadLog
-) -> Iterator[tuple[str, bytes]]:
+def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[Member]:
     unpacked = 0
     with tarfile.open(path, tarinfo=_Member) as tar:
         while (member := tar.next()) is not None:
@@ -230,4 +283,21 @@ def _tar(
                     f"{member.size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have",
                 )
             elif (handle := tar.extractfile(member)) is not None:
-                yield name, handle.read()
+                yield Member(name, handle.read())
+
+
+def xml_roots(
+    found: Iterable[Member], roots: Collection[str], log: ReadLog
+) -> Iterator[tuple[str, Element]]:
+    """Yield the name and the root of every member that is XML with one of these roots; report the others."""
+    for name, data in found:
+        try:
+            root = parse(data)
+        except UnsafeXml as exc:
+            log.problem(name, str(exc))
+            continue
+        if local(root.tag) in roots:
+            yield name, root
+        else:
+            expected = " or ".join(f"<{each}>" for each in roots)
+            log.problem(name, f"<{local(root.tag)[:40]}> where {expected} was expected")

@@ -13,7 +13,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from medlive.evidence.sentences import Sentence, split_sentences
+from medlive.evidence.excerpts.sentences import Sentence, split_sentences
 from medlive.text.normalise import fold
 
 GAP: Final = " … "

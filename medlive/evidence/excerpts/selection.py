@@ -13,9 +13,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from medlive.evidence.excerpt import Stretch, excerpt, render
+from medlive.evidence.excerpts.excerpt import Stretch, excerpt, render
+from medlive.evidence.excerpts.sentences import split_sentences
 from medlive.evidence.passage import Hit, Passage
-from medlive.evidence.sentences import split_sentences
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.tokens import UNITS, estimate_tokens, weight
 
