@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
+from medlive.snapshot.manifest import WeekCost
 from medlive.snapshot.model import SnapshotCase
 
 
@@ -21,6 +22,8 @@ class Week:
     withdrawn: int | None
     held_back: int | None
     """None where the snapshot's ledgers do not say."""
+    cost: WeekCost | None
+    """None where its manifest does not say."""
     publishable: bool
     why_not: tuple[str, ...]
     signed: bool

@@ -252,6 +252,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
         revised=changes.get("revised"),
         withdrawn=changes.get("withdrawn"),
         held_back=held.get("held"),
+        cost=manifest.cost,
         publishable=manifest.publishable,
         why_not=manifest.why_not,
         signed=manifest.signing is not None,
