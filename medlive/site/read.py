@@ -216,6 +216,9 @@ def _reports(
             continue
         try:
             version = _snapshot_of(path)
+            if not version:
+                left_out.append((path.name, "it cannot be read as a bundle"))
+                continue
             if version not in by_version:
                 left_out.append((path.name, f"its snapshot {version} is not here"))
                 continue

@@ -139,7 +139,9 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     (bundles / "second.zip").write_bytes(data)
     (bundles / "torn.zip").write_bytes(data[: len(data) // 2])
     content = read_content(inputs)
-    assert [name for name, _ in content.left_out] == ["torn.zip", "second.zip"]
+    (torn, why), (second, _) = content.left_out
+    assert (torn, second) == ("torn.zip", "second.zip")
+    assert why == "it cannot be read as a bundle"
     assert "the same run as first.zip" in built(content)["leaderboard.html"]
 
 
@@ -186,7 +188,7 @@ def test_a_week_says_what_it_cost(
     held = [case(IDS[0], first_release=VERSION)]
     release(tmp_path, VERSION, held, cost=cost)
     page = built(read_content(Inputs(snapshots=tmp_path)))["weeks.html"]
-    cells = [f'<td class="n">{text}</td>' for text in ("1,234", "5,678", "910", shown)]
+    cells = [f'<td class="n">{text}</td>' for text in ("1,234", "6,588", shown)]
     assert "".join(cells) in page
 
 

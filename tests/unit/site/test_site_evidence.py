@@ -72,7 +72,7 @@ def test_passages_are_named_and_open_texts_shown(tmp_path: Path, index: Path) ->
     assert "Colchicine eases gout." in text
     assert "<cite>Asthma</cite>" in text
     assert "Salbutamol" not in text
-    assert "pubmed: <code>pubmed:9:0.1</code>" in text
+    assert "passage <code>pubmed:9:0.1</code> of pubmed" in text
     assert "named independently by model-a, model-b" in text
     assert "publisher.example" not in text
 
@@ -91,7 +91,7 @@ def test_without_an_index_or_with_a_damaged_one_ids_are_shown(
     (index / "manifest.json").write_text("{}")
     for given in (None, tmp_path / "nowhere", index):
         text = page(tmp_path, given, "sha256:" + "2" * 64)
-        assert f"notes: <code>{GOUT}</code>" in text
+        assert f"passage <code>{GOUT}</code> of notes" in text
 
 
 def test_verdicts_on_an_earlier_revision_are_no_verdicts_on_this_one(
