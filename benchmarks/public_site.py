@@ -29,6 +29,7 @@ from medlive.site.build import write_site
 from medlive.site.model import Content, Week
 from medlive.site.pages import site_files
 from medlive.site.read import board_of
+from medlive.snapshot.manifest import WeekCost
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 AXES: Final = (
@@ -144,6 +145,21 @@ def made_run(
     return GradedRun(run, name, answers, {}, grader, (), met)
 
 
+def made_cost(number: int) -> WeekCost | None:
+    """What a week cost: at first unsaid, then sometimes of unknown price."""
+    if number < 5:
+        return None
+    unpriced = 3 if number % 7 == 0 else 0
+    return WeekCost(
+        replies=900 + number,
+        input_tokens=2_000_000 + number,
+        output_tokens=400_000 + number,
+        estimated=number % 4,
+        unpriced=unpriced,
+        usd=None if unpriced else 12.5 + number,
+    )
+
+
 def made_weeks(cases: list[SnapshotCase], weeks: int) -> list[Week]:
     """The weeks, each with the cases up to it."""
     found = []
@@ -163,6 +179,7 @@ def made_weeks(cases: list[SnapshotCase], weeks: int) -> list[Week]:
                 revised=number % 3,
                 withdrawn=number % 2,
                 held_back=number % 5,
+                cost=made_cost(number),
                 publishable=True,
                 why_not=(),
                 signed=True,

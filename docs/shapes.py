@@ -24,6 +24,7 @@ _FORMATS = (
     ("`data/cases.jsonl`", snapshot, "SnapshotCase"),
     ("`data/criteria.jsonl`", snapshot, "SnapshotCriterion"),
     ("`manifest.json`", manifest, "Manifest"),
+    ("`manifest.json`: `cost`", manifest, "WeekCost"),
     ("`manifest.json`: `counts`", manifest, "Counts"),
     ("`manifest.json`: `provenance`", manifest, "Provenance"),
     ("`manifest.json`: `files`", manifest, "FileEntry"),

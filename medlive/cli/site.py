@@ -36,6 +36,13 @@ def build(
         Path | None,
         Option(metavar="FILE", help="The errata [errata.json beside the snapshots]."),
     ] = None,
+    evidence: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="The evidence index, for the titles of passages [the one here].",
+        ),
+    ] = None,
     models: Annotated[
         Path | None,
         Option(metavar="FILE", help="The models' cutoffs [config/models.toml]."),
@@ -64,7 +71,7 @@ def build(
     """
     from medlive.cli.evaluation.score import registry_of
     from medlive.integrity.signing import public_key_of
-    from medlive.service.paths import snapshots_path
+    from medlive.service.paths import index_path, snapshots_path
     from medlive.site.build import write_site
     from medlive.site.pages import site_files
     from medlive.site.read import BUNDLES, Inputs, read_content
@@ -76,6 +83,7 @@ def build(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
         errata=errata,
+        evidence=evidence or index_path(settings),
         registry=registry_of(models),
         public_keys=keys,
         allow_not_publishable=allow_not_publishable,

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from medlive.evidence.passage import Passage
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
+from medlive.snapshot.manifest import WeekCost
 from medlive.snapshot.model import SnapshotCase
 
 
@@ -21,6 +23,8 @@ class Week:
     withdrawn: int | None
     held_back: int | None
     """None where the snapshot's ledgers do not say."""
+    cost: WeekCost | None
+    """None where its manifest does not say."""
     publishable: bool
     why_not: tuple[str, ...]
     signed: bool
@@ -100,6 +104,7 @@ class BoardCriterion:
     """What scoring needs of a criterion."""
 
     id: str
+    text: str
     points: float
     advice: bool
 
@@ -156,6 +161,8 @@ class Content:
     boards: Sequence[BoardEntry] = ()
     left_out: Sequence[tuple[str, str]] = ()
     """Files that are not shown, and why."""
+    passages: Mapping[str, Passage] = field(default_factory=dict)
+    """By id, those that criteria rest on and the evidence index holds; a text that may not be shown is empty."""
     errata: Errata = field(default_factory=Errata)
     not_publishable: Sequence[str] = ()
     """Reasons to say on every page; empty: all of it is publishable."""

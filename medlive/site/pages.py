@@ -93,18 +93,8 @@ def site_files(
         yield SiteFile(f"data/{board.slug}.bin", verdict_bytes(board))
     yield SiteFile("data/cases.json", _search_index(content))
     releases = [week.release for week in content.weeks if week.release is not None]
-    if releases:
-        yield SiteFile("feed.xml", feed_xml(releases, Place(None), content.errata))
-    else:
-        yield SiteFile("feed.xml", _EMPTY_FEED)
+    yield SiteFile("feed.xml", feed_xml(releases, Place(None), content.errata))
     yield from site.pages()
-
-
-_EMPTY_FEED: Final = (
-    b'<?xml version="1.0" encoding="utf-8"?>\n<feed xmlns="http://www.w3.org/2005/Atom">'
-    b"<id>urn:medlive:empty</id><title>medlive</title>"
-    b"<updated>1970-01-01T00:00:00Z</updated></feed>\n"
-)
 
 
 class _Site:
@@ -221,18 +211,29 @@ def _parts(slices: Sequence[SliceFigure]) -> list[tuple[str, list[SliceFigure]]]
 
 def _rows(board: BoardEntry, case: SnapshotCase) -> list[tuple[ModelEntry, list[Mark]]]:
     """How each model did on the case's criteria; no mark where it did not answer."""
+    asked = {}
+    for scored in board.cases:
+        if scored.id == case.case_id:
+            asked = {c.id: c.text for c in scored.criteria}
     rows = []
     for model in board.models:
         met = model.verdicts.get(case.case_id)
         if met is None:
             continue
         answered = case.case_id in model.answered
-        marks = [_mark(c, met) for c in case.criteria] if answered else []
+        marks = [_mark(c, asked, met) for c in case.criteria] if answered else []
         rows.append((model, marks))
     return rows
 
 
-def _mark(criterion: SnapshotCriterion, met: Mapping[str, bool | None]) -> Mark:
+def _mark(
+    criterion: SnapshotCriterion,
+    asked: Mapping[str, str],
+    met: Mapping[str, bool | None],
+) -> Mark:
+    if asked.get(criterion.criterion_id) != criterion.criterion:
+        # Of another revision than that of the board's snapshot.
+        return Mark("unmet", "·", "not part of this run")
     verdict = met.get(criterion.criterion_id)
     if verdict is None:
         return Mark("", "?", "ungraded")

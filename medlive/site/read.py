@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes
-from medlive.errors import CheckFailed, MedliveError
+from medlive.errors import CheckFailed, EvidenceUnavailable, MedliveError
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.bundles.files import RUN, read_bundle
 from medlive.evaluation.bundles.leaderboard import (
@@ -28,9 +28,11 @@ from medlive.evaluation.scoring.score import (
     ScoreTable,
     score_runs,
 )
+from medlive.evidence.passage import Passage
 from medlive.integrity.folder import SUMS, read_small
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
+from medlive.site.evidence import read_passages
 from medlive.site.model import (
     AxisRate,
     BoardCase,
@@ -69,6 +71,8 @@ class Inputs:
     """The folder of bundles, which end in .zip."""
     errata: Path | None = None
     """None: `errata.json` beside the snapshots, where there is one."""
+    evidence: Path | None = None
+    """The evidence index, for the titles of passages; None: their ids alone are shown."""
     registry: Registry = EMPTY
     """The models' knowledge cutoffs."""
     public_keys: "Sequence[PublicKey]" = ()
@@ -116,14 +120,30 @@ def read_content(inputs: Inputs) -> Content:
             if one.not_publishable:
                 left_out.append((one.title, "; ".join(one.not_publishable)))
         boards = [one for one in boards if not one.not_publishable]
+    cases = _cases(snapshots, errata)
     content = Content(
         weeks=[_week(inputs.snapshots, one) for one in snapshots],
-        cases=_cases(snapshots, errata),
+        cases=cases,
+        passages=_passages(inputs.evidence, cases.values(), snapshots, left_out),
         boards=boards,
         left_out=left_out,
         errata=errata,
     )
     return _checked(content, allowed=inputs.allow_not_publishable)
+
+
+def _passages(
+    index: Path | None,
+    cases: Iterable[SnapshotCase],
+    snapshots: Sequence[Snapshot],
+    left_out: list[tuple[str, str]],
+) -> dict[str, Passage]:
+    try:
+        return read_passages(index, cases, snapshots) if index else {}
+    except EvidenceUnavailable as exc:
+        why = exc.message.replace(str(index), "it")[:300]
+        left_out.append(("titles of passages", why))
+        return {}
 
 
 def _board(ranking: Ranking, inputs: Inputs, slug: str) -> BoardEntry:
@@ -196,6 +216,9 @@ def _reports(
             continue
         try:
             version = _snapshot_of(path)
+            if not version:
+                left_out.append((path.name, "it cannot be read as a bundle"))
+                continue
             if version not in by_version:
                 left_out.append((path.name, f"its snapshot {version} is not here"))
                 continue
@@ -252,6 +275,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
         revised=changes.get("revised"),
         withdrawn=changes.get("withdrawn"),
         held_back=held.get("held"),
+        cost=manifest.cost,
         publishable=manifest.publishable,
         why_not=manifest.why_not,
         signed=manifest.signing is not None,
@@ -341,7 +365,10 @@ def _board_case(case: EvaluationCase) -> BoardCase:
         difficulty=case.difficulty,
         cluster=case.cluster,
         criteria=tuple(
-            BoardCriterion(c.id, c.points, c.origin == ADVICE) for c in case.criteria
+            BoardCriterion(
+                id=c.id, text=c.criterion, points=c.points, advice=c.origin == ADVICE
+            )
+            for c in case.criteria
         ),
     )
 

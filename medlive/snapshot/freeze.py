@@ -230,6 +230,7 @@ def _build(
         publishable=not meta.why_not,
         why_not=meta.why_not,
         partial=meta.partial,
+        cost=meta.cost,
         counts=counts,
         provenance=meta.provenance,
         writers={"parquet": writer_name()},

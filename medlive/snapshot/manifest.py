@@ -202,6 +202,17 @@ class Partial(_Frozen):
         return f"{self.decided} of {self.queued}, because {self.because}"
 
 
+class WeekCost(_Frozen):
+    """What engines cost in the snapshot's week until it was frozen, as `medlive cost --week` counts it."""
+
+    replies: Count
+    input_tokens: Count
+    output_tokens: Count
+    estimated: Count  # Replies whose tokens and price are an upper bound
+    unpriced: Count  # Replies whose price is unknown
+    usd: Annotated[float, Field(ge=0)] | None  # None: a reply's price is unknown
+
+
 class Manifest(_Frozen):
     """`manifest.json`."""
 
@@ -222,6 +233,8 @@ class Manifest(_Frozen):
         default=None, exclude_if=lambda value: value is None
     )
     """None, and not written: all threads queued for the week were decided, or it is older than this field."""
+    cost: WeekCost | None = Field(default=None, exclude_if=lambda value: value is None)
+    """None, and not written: not frozen from a database, or older than this field."""
     counts: Counts
     provenance: Provenance
     writers: dict[str, str]
@@ -280,6 +293,7 @@ class SnapshotMeta:
     # None: frozen before it was noted, or not from a database
     audit_log: AuditLogHead | None = None
     partial: Partial | None = None  # How far the week was; None: whole
+    cost: WeekCost | None = None  # What the week cost; None: unknown
     format_version: Literal[2, 3] = 3
     """Earlier than the latest only where a snapshot of that format is built again."""
 

@@ -1,7 +1,7 @@
 """The site's leaderboard in a real browser: its figures are those of `eval score`, whatever the window."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,6 +14,8 @@ from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import GradedRun, score_runs
 from medlive.site.build import write_site
 from medlive.site.data import generator_start
+from medlive.site.model import Content
+from medlive.site.pages import site_files
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.intervals import sign_p, support_of
 from tests.support.leaderboard import (
@@ -148,6 +150,28 @@ def test_the_window_moves_by_keyboard_and_mouse_and_the_address_keeps_it(
     assert shown(page) == wanted
     page.reload()
     assert shown(page) == wanted
+
+
+def test_another_board_has_its_own_caption_cases_and_models(
+    tmp_path: Path, page: Any
+) -> None:
+    boards = [made_board(made_graded(tmp_path / "four", cases=60))]
+    alone = made_board(made_graded(tmp_path / "one", models=1, cases=20))
+    boards.append(replace(alone, slug="board-2", snapshot="another"))
+    write_site(site_files(Content(boards=boards)), tmp_path / "out")
+    with static_server(tmp_path / "out") as url:
+        page.goto(f"{url}/leaderboard.html")
+        settle(page)
+        page.select_option("[name=board]", index=1)
+        page.locator("#ranking tbody tr").nth(1).wait_for(state="detached")
+        settle(page)
+        page.select_option("[name=metric]", "paper")
+        settle(page)
+        caption = page.locator("#ranking caption").inner_text()
+        assert caption.startswith("another")
+        assert "paper score" in caption
+        text = page.locator("#status").inner_text()
+        assert text.startswith("20 cases, 1 of them without a date.")
 
 
 def test_ranks_come_from_cases_after_every_cutoff_shown(

@@ -54,6 +54,13 @@ REVISE_CRITERIA = """
     FROM criteria WHERE case_id = %s AND revision = (SELECT max(revision) FROM criteria WHERE case_id = %s)
 """
 
+REPLY = """
+    INSERT INTO replies (request_digest, task, prompt_digest, engine, model, parameters, inputs, schema_digest, text,
+        finish, reply_model, input_tokens, cached_tokens, output_tokens, cost_usd, latency_ms, created_at)
+    SELECT 'sha256:' || lpad(%(number)s::text, 64, '0'), 'screener.extract', digest, 'openai', 'm', '{}', '{}', digest,
+        'x', 'stop', 'm', 100, 0, 20, %(usd)s, 1, %(at)s FROM prompts
+"""
+
 
 @pytest.fixture
 def admin(database_url: str) -> Iterator[psycopg.Connection[Any]]:
@@ -77,6 +84,19 @@ def rows(frozen: FreezeResult) -> dict[str, dict[str, Any]]:
         (frozen.path / "data" / "cases.jsonl").read_text(encoding="utf-8").splitlines()
     )
     return {row["case_id"]: row for row in map(json.loads, lines)}
+
+
+def reply(
+    admin: psycopg.Connection[Any], number: int, at: str, *, usd: float | None
+) -> None:
+    admin.execute(REPLY, {"number": number, "at": at, "usd": usd})
+
+
+def cost_of(frozen: FreezeResult) -> dict[str, Any]:
+    cost: dict[str, Any] = json.loads((frozen.path / "manifest.json").read_bytes())[
+        "cost"
+    ]
+    return cost
 
 
 def verify(frozen: FreezeResult) -> None:
@@ -263,6 +283,28 @@ def test_the_draw_is_the_instances_and_of_about_the_share() -> None:
         weeks_between("2026.W52", "2027.W02"),
         weeks_between("2026.W40", "2026.W40"),
     ) == (3, 0)
+
+
+async def test_a_snapshot_says_what_its_week_cost_until_it_was_fixed(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 5)
+    admin.execute(
+        "INSERT INTO prompts (digest, task, text) VALUES (%s, 'screener.extract', 'x')",
+        ["sha256:" + "0" * 64],
+    )
+    reply(admin, 1, "2026-11-01", usd=7.0)
+    reply(admin, 2, "2026-11-16", usd=0.12344)
+    reply(admin, 3, "2026-11-22T23:59:59Z", usd=0.5)
+    counts = {"input_tokens": 200, "output_tokens": 40, "estimated": 0, "unpriced": 0}
+    done = await freeze(database, settings, "2026.W47")
+    assert cost_of(done) == {"replies": 2, **counts, "usd": 0.6234}
+    verify(done)
+    reply(admin, 4, "2026-11-18", usd=1.0)
+    reply(admin, 5, "2026-11-23", usd=None)
+    assert (await rebuild(database, settings, "2026.W47")).identical
+    unknown = await freeze(database, settings, "2026.W48")
+    assert cost_of(unknown)["usd"] is None
 
 
 async def test_a_signed_freeze_is_finished_with_its_own_key_and_rebuilt_without(

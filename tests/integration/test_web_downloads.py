@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import httpx2
 import pytest
@@ -314,6 +315,19 @@ async def test_a_site_that_cannot_be_made_is_no_empty_one(served: Served) -> Non
     after = await served.http.get("/")
     assert (before.status_code, after.status_code) == (200, 503)
     assert "Nothing has been published" not in after.text
+
+
+async def test_the_feed_is_empty_while_nothing_is_released(
+    served: Served, tmp_path: Path
+) -> None:
+    nothing = Site(served.database, served.settings, tmp_path / "empty")
+    async with serving(nothing) as http:
+        answer = await http.get("/feed.xml")
+        assert (await http.get("/latest.json")).status_code == 404
+    feed = ElementTree.fromstring(answer.content)
+    atom = "{http://www.w3.org/2005/Atom}"
+    assert feed.findtext(f"{atom}updated") == "1970-01-01T00:00:00Z"
+    assert feed.findall(f"{atom}entry") == []
 
 
 async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:

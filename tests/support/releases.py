@@ -12,6 +12,7 @@ from medlive.snapshot.manifest import (
     EvidenceUse,
     Provenance,
     SnapshotMeta,
+    WeekCost,
 )
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
@@ -83,6 +84,7 @@ def release(
     changes: tuple[Change, ...] = (),
     provenance: Provenance = PROVENANCE,
     why_not: tuple[str, ...] = (),
+    cost: WeekCost | None = None,
 ) -> FrozenSnapshot:
     """Freeze a release that follows `parent`; the cases that it is the first to hold are listed as added."""
     listed = {change.case_id for change in changes}
@@ -100,7 +102,9 @@ def release(
         else ()
     )
     moment = datetime(2026, 11, 21, tzinfo=UTC)
-    meta = SnapshotMeta(version, moment, provenance, lineage=lineage, why_not=why_not)
+    meta = SnapshotMeta(
+        version, moment, provenance, lineage=lineage, why_not=why_not, cost=cost
+    )
     return write_snapshot(
         sorted(cases, key=lambda c: c.case_id), meta, out, ListedEntries(changes)
     )

@@ -7,7 +7,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
+from medlive.db.audit.listing import week_bounds
 from medlive.db.mapping import read_all
+from medlive.snapshot.manifest import WeekCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,22 @@ async def count_parked(session: AsyncSession, since: datetime, until: datetime) 
     """The threads that were parked in that time, also those that have gone on since."""
     values = {"outcome": Outcome.PARKED.value, "since": since, "until": until}
     return await session.scalar(_ENDED, values) or 0
+
+
+async def week_cost(session: AsyncSession, week: str) -> WeekCost:
+    """What the replies cost that were stored in an ISO week until now. Raises UsageError for another text."""
+    spent = await spending(session, *week_bounds(week))
+    total = next(row for row in spent if row.by == "all")
+    # Rounded: the order in which a database adds must not show in a snapshot's bytes.
+    usd = None if total.cost_usd is None else round(total.cost_usd, 4)
+    return WeekCost(
+        replies=total.replies,
+        input_tokens=total.input_tokens,
+        output_tokens=total.output_tokens,
+        estimated=total.estimated,
+        unpriced=total.unpriced,
+        usd=usd,
+    )
 
 
 async def spending(

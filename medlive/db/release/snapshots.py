@@ -30,6 +30,7 @@ from medlive.snapshot.manifest import (
     Partial,
     Provenance,
     Signing,
+    WeekCost,
 )
 
 
@@ -63,6 +64,7 @@ class FixedMeta(BaseModel):
     gates_digest: str
     audit_log: AuditLogHead | None = None  # None: fixed before it was noted
     partial: Partial | None = None  # None: the week was whole
+    cost: WeekCost | None = None  # None: fixed before it was counted
     standing: tuple[int, int, int, int, int] | None = None
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 

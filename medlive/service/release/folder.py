@@ -37,6 +37,7 @@ def build_folder(
         why_not=fixed.why_not,
         audit_log=fixed.audit_log,
         partial=fixed.partial,
+        cost=fixed.cost,
         format_version=format_version,
     )
     with read_snapshots(database.engine.url, stop) as reader:

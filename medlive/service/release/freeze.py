@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 from medlive import __version__
 from medlive.clock import iso_week, now
 from medlive.config import Settings
+from medlive.db.audit.spending import week_cost
 from medlive.db.audit_log import read_head, record
 from medlive.db.release import snapshots
 from medlive.db.release.fixing import (
@@ -290,6 +291,7 @@ class _Freeze:
                 gates_digest=digest,
                 audit_log=AuditLogHead(entries=entries, head=head),
                 partial=partial,
+                cost=await week_cost(session, version),
                 standing=standing.counts,
             )
             await snapshots.settle_snapshot(session, version, meta)

@@ -352,13 +352,11 @@ async def _examine_index(settings: Settings) -> Finding:
     return _good(f"{passages:,} passages at {where}, every file as it was built")
 
 
-async def _search_fever(
-    retriever: "Retriever", corpora: Sequence[str] | None = None
-) -> "Sequence[Hit]":
+async def _search_fever(retriever: "Retriever") -> "Sequence[Hit]":
     from medlive.evidence.passage import Query
 
     query = Query("fever treatment")
-    (hits,) = await retriever.search([query], k=3, corpora=corpora)
+    (hits,) = await retriever.search([query], k=3)
     return hits
 
 

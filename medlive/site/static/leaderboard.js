@@ -184,6 +184,8 @@ async function update() {
     document.querySelector(`#${name}-day`).textContent = day;
   }
   drawTimeline(choice);
+  const metric = field("metric").selectedOptions[0].text;
+  document.querySelector("#ranking caption").textContent = `${board.title}: ${metric} score with its 95 % interval`;
   const all = board.models.map((_, place) => place);
   const shown = all.filter((place) => !hidden.has(place));
   const selection = board.select(choice);
@@ -212,13 +214,19 @@ async function update() {
   const on = ranking.after
     ? `Ranked on the ${cases} of them posted after ${ranking.after}, the latest cutoff shown.`
     : `Ranked on all of them; they may have been seen in training.`;
-  const scored = selection.keep.filter(Boolean).length;
-  status.textContent = `${scored} cases in the window. ${cases ? on : "None was posted after the latest cutoff: no ranking."}`;
+  const scored = selection.items.filter((_, place) => selection.keep[place]);
+  const undated = scored.filter((item) => !board.cases.days[item]).length;
+  const dates = undated ? `, ${undated} of them without a date` : "";
+  status.textContent = `${scored.length} cases${choice.since || choice.until ? " in the window" : dates}. ${cases ? on : "None was posted after the latest cutoff: no ranking."}`;
 }
 
+/** Load the chosen board and show it, unless another was chosen meanwhile. */
 async function open() {
   status.textContent = "Loading …";
-  board = await loadBoard(field("board").value);
+  const address = field("board").value;
+  const loaded = await loadBoard(address);
+  if (address !== field("board").value) return;
+  board = loaded;
   days = [...new Set(board.cases.days.filter(Boolean))].sort();
   fillSelects();
   readAddress();
@@ -240,7 +248,7 @@ async function start() {
       const query = new URLSearchParams(location.search);
       for (const kind of [...FILTERS, "hide"]) query.delete(kind);
       history.replaceState(null, "", `?${query}`);
-      open();
+      open().catch(fail);
       return;
     }
     if (event.target.name in bounded) {
@@ -269,8 +277,8 @@ async function start() {
   document.querySelector("#pick-column").hidden = false;
 }
 
-if (form) {
-  start().catch((error) => {
-    status.textContent = `The figures cannot be recomputed here (${error.message}); the table shows all cases.`;
-  });
+function fail(error) {
+  status.textContent = `The figures cannot be recomputed here (${error.message}); the table is as it was.`;
 }
+
+if (form) start().catch(fail);

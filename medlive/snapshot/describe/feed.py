@@ -160,8 +160,8 @@ class _Entry:
 def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -> bytes:
     """Return `feed.xml`: Atom 1.0 (RFC 4287), an entry for each version and each erratum, newest first.
 
-    The moments are those of the manifests and of errata.json. An erratum that names more snapshots later keeps its
-    entry and its moment.
+    Without any it is a valid feed, updated at the beginning of 1970. The moments are those of the manifests and of
+    errata.json. An erratum that names more snapshots later keeps its entry and its moment.
     """
     ordered = _newest_first(releases)
     entries = [_release_entry(release, place) for release in ordered]
@@ -174,6 +174,7 @@ def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -
         summary=_SUMMARY,
         place=place,
         entries=entries,
+        updated=entries[0].moment if entries else datetime.fromtimestamp(0, UTC),
     )
     return text.encode("utf-8")
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from medlive.errors import MedliveError
 from medlive.evaluation.asking.registry import load_registry
 from medlive.publishing.target import MUTABLE
+from medlive.service.paths import index_path
 from medlive.site.model import Content
 from medlive.site.pages import site_files
 from medlive.site.read import BUNDLES, Inputs, read_content
@@ -88,6 +89,7 @@ def _content(site: Site, catalog: Catalog) -> Content:
         snapshots=site.snapshots,
         bundles=site.settings.home / BUNDLES,
         errata=errata if errata.is_file() else None,
+        evidence=index_path(site.settings),
         registry=load_registry(site.settings.candidates),
         allow_not_publishable=site.preview,
         leave_out_not_publishable=not site.preview,

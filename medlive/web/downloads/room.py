@@ -105,13 +105,13 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), catalog.releases
-    if not releases:
-        raise HTTPException(404)
     place = Place(None, site.settings.publish.authority)
-    if name == LATEST:
-        data = latest_json(releases, place)
-    elif name == FEED:
+    if name == FEED:
         data = feed_xml(releases, place, await load_public_errata(site, catalog))
+    elif not releases:
+        raise HTTPException(404)
+    elif name == LATEST:
+        data = latest_json(releases, place)
     elif (signing := releases[0].manifest.signing) is not None:
         data = PublicKey.parse(signing.public_key).text().encode("ascii")
     else:

@@ -16,6 +16,7 @@ from medlive.site.model import Content
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
+from medlive.snapshot.manifest import WeekCost
 from tests.support.bundles import DRAWS, graded
 from tests.support.hostile import TEXTS
 from tests.support.releases import case, release
@@ -139,7 +140,9 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     (bundles / "second.zip").write_bytes(data)
     (bundles / "torn.zip").write_bytes(data[: len(data) // 2])
     content = read_content(inputs)
-    assert [name for name, _ in content.left_out] == ["torn.zip", "second.zip"]
+    (torn, why), (second, _) = content.left_out
+    assert (torn, second) == ("torn.zip", "second.zip")
+    assert why == "it cannot be read as a bundle"
     assert "already ranked with first.zip" in built(content)["leaderboard.html"]
 
 
@@ -167,6 +170,28 @@ def test_what_is_not_publishable_is_refused_or_said_on_every_page(
     reason = "too few to say: <small>1 threads, an interval needs 30</small>"
     assert reason in pages["leaderboard.html"]
     assert reason in pages["models/board-1-m1.html"]
+
+
+@pytest.mark.parametrize(
+    ("usd", "estimated", "shown"),
+    [(12.345, 0, "12.35"), (12.345, 2, "at most 12.35"), (None, 2, "unknown")],
+)
+def test_a_week_says_what_it_cost(
+    tmp_path: Path, usd: float | None, estimated: int, shown: str
+) -> None:
+    cost = WeekCost(
+        replies=1234,
+        input_tokens=5678,
+        output_tokens=910,
+        estimated=estimated,
+        unpriced=0 if usd else 1,
+        usd=usd,
+    )
+    held = [case(IDS[0], first_release=VERSION)]
+    release(tmp_path, VERSION, held, cost=cost)
+    page = built(read_content(Inputs(snapshots=tmp_path)))["weeks.html"]
+    cells = [f'<td class="n">{text}</td>' for text in ("1,234", "6,588", shown)]
+    assert "".join(cells) in page
 
 
 def test_an_empty_folder_makes_a_site_that_says_so(tmp_path: Path) -> None:
