@@ -1,8 +1,6 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it, measure it."""
 
 import platform
-import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict
@@ -11,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from typer import Argument, Option
 
 from medlive.cli.evidence_fetch import fetch
@@ -27,12 +24,11 @@ from medlive.cli.evidence_index import (
     index_folder,
     recall_of,
 )
-from medlive.cli.options import JsonOption, grouped, read_settings
+from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import (
-    attributes,
-    pick,
-    print_result,
-    print_table,
+    Grid,
+    Result,
+    fields_of,
     say,
     wait_for,
     with_database,
@@ -42,9 +38,11 @@ from medlive.errors import EvidenceUnavailable, UsageError
 if TYPE_CHECKING:
     from medlive.config import Settings
     from medlive.db.session import Database
+    from medlive.evidence.measure import KnownItem
     from medlive.evidence.passage import Hit
+    from medlive.evidence.passage import Retriever as Searcher
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 Retriever = Literal["bm25", "dense", "hybrid"]
 RetrieverOption = Annotated[
@@ -54,17 +52,9 @@ RetrieverOption = Annotated[
 
 DEPTHS = (1, 5, 32)
 K = 32
-COLUMNS = (
-    "retriever",
-    *(f"recall@{depth}" for depth in DEPTHS),
-    "p50 ms",
-    "p95 ms",
-    "batch, ms a query",
-)
 
 
 @app.command()
-@grouped
 def build(
     corpora: Annotated[
         list[Path],
@@ -80,8 +70,7 @@ def build(
     fresh: Annotated[
         bool, Option("--fresh", help="Forget corpora that the index already holds.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
     from medlive.evidence.corpora.registry import open_corpus
 
@@ -92,42 +81,36 @@ def build(
         )
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
     built = build_corpora(opened, index_folder(index), vectors, fresh=fresh)
-    print_result(built.as_json(), as_json, built.show)
+    return built.result()
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
     from medlive.evidence.open_index import list_indexes
     from medlive.service.paths import index_path
 
-    value: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
+    value: list[dict[str, object]] = []
+    rows: list[list[object]] = []
     for path, found in list_indexes(index_path(read_settings()).parent):
         if isinstance(found, str):
             value.append({"path": path, "problem": found, "manifest": None})
             rows.append([path, *[None] * 7, found])
             continue
-        value.append(
-            {
-                "path": path,
-                "problem": None,
-                "manifest": found.model_dump(mode="json", exclude={"files"}),
-            }
-        )
-        rows.append(
-            [
-                path,
-                found.retriever,
-                found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
-                found.dense and found.dense.kind.value,
-                recall_of(found),
-                found.passages,
-                ", ".join(found.corpus_digests),
-                f"{found.built_at:%Y-%m-%d %H:%M}",
-                None,
-            ]
-        )
+        manifest = found.model_dump(mode="json", exclude={"files"})
+        value.append({"path": path, "problem": None, "manifest": manifest})
+        row: list[object] = [
+            path,
+            found.retriever,
+            found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
+            found.dense and found.dense.kind.value,
+            recall_of(found),
+            found.passages,
+            list(found.corpus_digests),
+            found.built_at,
+            None,
+        ]
+        rows.append(row)
     columns = [
         "index",
         "retriever",
@@ -139,7 +122,7 @@ def list_(as_json: JsonOption = False) -> None:
         "built",
         "problem",
     ]
-    print_result(value, as_json, lambda: print_table(columns, rows))
+    return Result(value, [Grid(columns, rows)])
 
 
 @app.command()
@@ -170,17 +153,12 @@ def search(
             help="Ask the services of [evidence] online as well, as curation does.",
         ),
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
+    day = not_after and not_after.date()
     if online:
-        hits = _search_online(
-            phrases, k=k, day=not_after and not_after.date(), corpora=corpus
-        )
-        print_result(
-            [_hit_as_json(hit) for hit in hits], as_json, lambda: _print_hits(hits)
-        )
-        return
+        hits = _search_online(phrases, k=k, day=day, corpora=corpus)
+        return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
     from medlive.evidence.manifest import read_manifest
     from medlive.evidence.open_index import open_index
     from medlive.evidence.passage import Query
@@ -194,28 +172,25 @@ def search(
         reranker=rerank or configured.reranker,
         retriever=retriever or configured.retriever,
     )
-    day = not_after and not_after.date()
     (hits,) = wait_for(
         opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus)
     )
     manifest = read_manifest(folder)
-    value = attributes(opened.identity, "retriever dense index_digest") | {
-        "reason": manifest.reason
+    value = fields_of(opened.identity, ("retriever", "dense", "index_digest")) | {
+        "reason": manifest.reason,
+        "hits": list(map(_hit_as_json, hits)),
     }
-    value["hits"] = [_hit_as_json(hit) for hit in hits]
     notes = [described(manifest, opened.identity.retriever)]
     if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
         name = opened.dense.encoder.identity.name
         notes.append(
             f"searched by words alone where not English: {name} reads nothing else"
         )
-    print_result(
-        value, as_json, lambda: _print_hits(hits), notes=() if as_json else notes
-    )
+    return Result(value, [_hits_table(hits)], notes)
 
 
-def _hit_as_json(hit: "Hit") -> dict[str, Any]:
-    found_by = [asdict(side) for side in hit.sides]
+def _hit_as_json(hit: "Hit") -> dict[str, object]:
+    found_by = list(map(asdict, hit.sides))
     return {
         "rank": hit.rank,
         "score": hit.score,
@@ -249,22 +224,16 @@ def _search_online(
     return with_database(search_services)
 
 
-def _print_hits(hits: "Sequence[Hit]") -> None:
-    print_table(
-        ["rank", "score", "found by", "passage", "title", "published", "text"],
-        [
-            [
-                h.rank,
-                round(h.score, 4),
-                "\n".join(f"{s.side} {s.rank} ({s.score:g})" for s in h.sides),
-                h.passage.id,
-                h.passage.title,
-                h.passage.published,
-                h.passage.text[:300],
-            ]
-            for h in hits
-        ],
-    )
+def _hits_table(hits: "Sequence[Hit]") -> Grid:
+    rows = []
+    for hit in hits:
+        sides = [f"{side.side} {side.rank} ({side.score:g})" for side in hit.sides]
+        passage = hit.passage
+        text = passage.text[:300]
+        row = [hit.rank, hit.score, sides, passage.id, passage.title]
+        rows.append([*row, passage.published, text])
+    columns = ["rank", "score", "found by", "passage", "title", "published", "text"]
+    return Grid(columns, rows)
 
 
 @app.command()
@@ -288,8 +257,7 @@ def models(
     require: Annotated[
         bool, Option("--require", help="Exit with status 3 unless MedCPT can be used.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them."""
     from medlive.evidence.encoders import folders
 
@@ -299,47 +267,47 @@ def models(
             say(f"downloaded {folder}")
     found = folders.find_models(settings)
     problem, packages = folders.missing_models(found), folders.missing_packages()
-    names, no_model = (
-        "folder digest dimension",
-        {"folder": None, "digest": None, "dimension": None},
-    )
+    rows, listed = [], []
+    for looked in found:
+        role, model = looked.role, looked.model
+        places = []
+        for place in looked.places:
+            names = ("origin", "folder", "state", "problem")
+            places.append(fields_of(place, names))
+            row = [role.repository, role.purpose, place.folder, place.state]
+            rows.append([*row, place.problem])
+        listed.append(
+            {
+                "role": role,
+                "repository": role.repository,
+                "purpose": role.purpose,
+                "folder": model and model.folder,
+                "digest": model and model.digest,
+                "dimension": model and model.dimension,
+                "places": places,
+            }
+        )
     value = {
         "usable": problem is None,
         "lacking": problem,
         "missing_packages": packages,
-        "models": [
-            attributes(f, "role repository=role.repository purpose=role.purpose")
-            | (attributes(f.model, names) if f.model else no_model)
-            | {
-                "places": [
-                    attributes(p, "origin folder state problem") for p in f.places
-                ]
-            }
-            for f in found
-        ],
+        "models": listed,
     }
-
-    def show() -> None:
-        roles = [
-            (f.role, row)
-            for f in found
-            for row in pick(f.places, "folder state problem")
-        ]
-        rows = [[role.repository, role.purpose, *row] for role, row in roles]
-        print_table(["model", "for", "looked at", "state", "problem"], rows)
-        if packages:
-            say(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
-        if problem is None:
-            say("MedCPT can be used: medlive evidence build CORPUS... --encoder medcpt")
-        else:
-            say(f"{problem}. Without it an index is searched by bm25 only")
-
+    notes = []
+    if packages:
+        notes.append(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
     failure = None
-    if require and problem is not None:
-        failure = EvidenceUnavailable(
-            problem, hint="medlive evidence models --download fetches the models"
+    if problem is None:
+        notes.append(
+            "MedCPT can be used: medlive evidence build CORPUS... --encoder medcpt"
         )
-    print_result(value, as_json, show, failure=failure)
+    else:
+        notes.append(f"{problem}. Without it an index is searched by bm25 only")
+        if require:
+            hint = "medlive evidence models --download fetches the models"
+            failure = EvidenceUnavailable(problem, hint=hint)
+    columns = ["model", "for", "looked at", "state", "problem"]
+    return Result(value, [Grid(columns, rows)], notes, failure)
 
 
 @app.command()
@@ -350,11 +318,7 @@ def bench(
     ] = 200,
     encoder: EncoderOption = None,
     models: ModelsOption = None,
-    out: Annotated[
-        Path | None, Option(help="Write the result there, as Markdown.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Measure the index: known-item recall with intervals, latency, and the dense side against exact search."""
     from medlive.clock import now
     from medlive.evidence.build import vectors_of
@@ -364,11 +328,6 @@ def bench(
 
     folder = index_folder(index)
     manifest = read_manifest(folder)
-    if out is not None:
-        try:
-            out.touch()
-        except OSError as exc:
-            raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
     items = known_items(open_store(folder, manifest), queries)
     if not items:
         hint = "the questions are made of words between spaces: an index over Chinese alone cannot be measured"
@@ -388,11 +347,12 @@ def bench(
     for name in names:
         rows.append({"retriever": name} | _measured(opening(retriever=name), items))
         say(f"{name}: done")
-    result: dict[str, Any] = {
+    result = {
         "measured_at": now().isoformat(timespec="seconds"),
-        "command": shlex.join(["medlive", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, Python {platform.python_version()}",
-        **attributes(manifest, "index_digest corpora=corpus_digests passages"),
+        "index_digest": manifest.index_digest,
+        "corpora": manifest.corpus_digests,
+        "passages": manifest.passages,
         "encoder": manifest.encoder
         and f"{manifest.encoder.name} {manifest.encoder.digest}",
         "kind": manifest.dense and manifest.dense.kind.value,
@@ -400,60 +360,42 @@ def bench(
         "made_of": "every second word of a passage's first sentence; the passage stays in the index",
         "retrievers": rows,
     }
+    notes = []
     if manifest.dense is not None:
         opened = opening(retriever="dense")
         assert opened.dense is not None
         vectors, texts = vectors_of(folder, manifest), [item.query for item in items]
-        shares = dense_recall(
-            opened.dense, vectors, open_store(folder, manifest), texts, K
-        )
-        result["dense_against_exact"] = mean_and_interval(shares)
-    if out is not None:
-        out.write_text(_markdown(result), encoding="utf-8")
-        say(f"wrote {out}")
-    print_result(result, as_json, lambda: _print_bench(result))
+        store = open_store(folder, manifest)
+        shares = dense_recall(opened.dense, vectors, store, texts, K)
+        recall = mean_and_interval(shares)
+        result["dense_against_exact"] = recall
+        notes.append(f"dense side against exact search: recall@{K} {_shown(recall)}")
+    title = f"{len(items)} known items among {manifest.passages} passages: {result['made_of']}"
+    cells = []
+    for row in rows:
+        recalls = [_shown(row[f"recall@{depth}"]) for depth in DEPTHS]
+        times = [row["p50_ms"], row["p95_ms"], row["batch_ms"]]
+        cells.append([row["retriever"], *recalls, *times])
+    recall_columns = [f"recall@{depth}" for depth in DEPTHS]
+    columns = ["retriever", *recall_columns, "p50 ms", "p95 ms", "batch, ms a query"]
+    return Result(result, [Grid(columns, cells, title)], notes)
 
 
-def _print_bench(result: dict[str, Any]) -> None:
-    title = f"{result['queries']} known items among {result['passages']} passages: {result['made_of']}"
-    print_table(COLUMNS, _rows(result), title=title)
-    if "dense_against_exact" in result:
-        say(
-            f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}"
-        )
-
-
-def _rows(result: dict[str, Any]) -> list[list[str]]:
-    return [
-        [
-            r["retriever"],
-            *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
-            *(f"{r[name]:.1f}" for name in ("p50_ms", "p95_ms", "batch_ms")),
-        ]
-        for r in result["retrievers"]
-    ]
-
-
-def _measured(retriever: Any, items: Sequence[Any]) -> dict[str, Any]:
+def _measured(retriever: "Searcher", items: "Sequence[KnownItem]") -> dict[str, Any]:
     import numpy as np
 
     from medlive.evidence.measure import timed_search
 
-    ranked, seconds, batch = wait_for(
-        timed_search(retriever, [item.query for item in items], K)
-    )
+    queries = [item.query for item in items]
+    ranked, seconds, batch = wait_for(timed_search(retriever, queries, K))
     row: dict[str, Any] = {}
     for depth in DEPTHS:
-        row[f"recall@{depth}"] = mean_and_interval(
-            [
-                float(item.passage in found[:depth])
-                for item, found in zip(items, ranked, strict=True)
-            ]
-        )
-    row["p50_ms"], row["p95_ms"] = (
-        float(ms) for ms in np.percentile(np.array(seconds) * 1000, [50, 95])
-    )
-    row["batch_ms"] = batch * 1000
+        hits = []
+        for item, found in zip(items, ranked, strict=True):
+            hits.append(float(item.passage in found[:depth]))
+        row[f"recall@{depth}"] = mean_and_interval(hits)
+    half, most = np.percentile(np.array(seconds) * 1000, [50, 95])
+    row |= {"p50_ms": float(half), "p95_ms": float(most), "batch_ms": batch * 1000}
     return row
 
 
@@ -472,35 +414,5 @@ def _shown(measure: dict[str, float]) -> str:
     return f"{measure['mean']:.3f} ({measure['low']:.3f} to {measure['high']:.3f})"
 
 
-def _markdown(result: dict[str, Any]) -> str:
-    lines = [
-        "# An evidence index, measured",
-        "",
-        f"Written by `{result['command']}` on {result['measured_at']}, {result['machine']}.",
-        "",
-        f"Index `{result['index_digest']}`, {result['passages']} passages:",
-        "",
-        *(f"- `{name}` `{digest}`" for name, digest in result["corpora"].items()),
-        *(
-            [f"- encoder {result['encoder']}, {result['kind']}"]
-            if result["encoder"]
-            else []
-        ),
-        "",
-        f"{result['queries']} known items: {result['made_of']}. In brackets the 95 % interval over queries.",
-        "",
-        *(
-            f"| {' | '.join(row)} |"
-            for row in (COLUMNS, ["---"] * len(COLUMNS), *_rows(result))
-        ),
-    ]
-    if "dense_against_exact" in result:
-        lines += [
-            "",
-            f"Dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}.",
-        ]
-    return "\n".join(lines) + "\n"
-
-
-app.command()(grouped(fetch))
+app.command()(fetch)
 app.command()(gaps)

@@ -20,7 +20,6 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.evaluation.protocols.pairs import read_pairs
 from medlive.service.curation.curate import curate_revision, rescan_cases
 from medlive.service.curation.review import (
     CaseEdit,
@@ -170,23 +169,6 @@ async def test_the_commands(
             instance.here("review", "list", "--reason", "not_standard", "--json").json
             == []
         )
-        [low] = instance.here(
-            "case", "compare", "--json", "--pairs", tmp_path / "pairs.jsonl"
-        ).json
-        assert (low["case_id"], low["figure"]) == (held, 100)
-        assert "100" in instance.here("case", "compare").out
-        none = tmp_path / "none.jsonl"
-        assert (
-            "no snapshot"
-            in instance.here(
-                "case", "compare", "2026.W01", "--pairs", none, status=2
-            ).err
-        )
-        assert not none.exists()
-        [pair] = read_pairs(tmp_path / "pairs.jsonl")
-        assert [c.case_id for c in pair.cases] == [held]
-        assert "I have had a dry cough" in pair.cases[0].advice
-        assert "Aged 34 years" in pair.answers[held].response
         shown = instance.here("review", "show", held).out
         for told in (
             "a2 harmful",
@@ -223,10 +205,6 @@ async def test_the_commands(
         )
         assert "revision 2" in done.out
         assert "dry cough" not in str(instance.here("review", "edit", held).json)
-        assert (
-            "1 cases were not compared, or edited since"
-            in instance.here("case", "compare").err
-        )
         log = instance.here("audit", "log", "--json").json
         assert [(e["action"], e["by"]) for e in reversed(log)] == [
             ("approve", "Bo"),

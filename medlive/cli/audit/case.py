@@ -1,31 +1,11 @@
 """`medlive case`: which cases there are, and one with all it rests on."""
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import typer
-from typer import Argument, Option
-
 from medlive.cli.audit import review
 from medlive.cli.audit.listing import Places, View, Window, print_list
-from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import new_file, print_result, print_table, say, with_session
+from medlive.cli.options import Commands
 
-if TYPE_CHECKING:
-    from medlive.db.curation.cases import ComparedCase
-
-_SCORES = (
-    "coverage",
-    "conformity",
-    "consistency",
-    "conciseness",
-    "summary",
-    "stability",
-)
-
-app = typer.Typer(no_args_is_help=True)
-_COLUMNS: Final = (
+app = Commands()
+_COLUMNS = (
     "case_id",
     "status",
     "source",
@@ -39,82 +19,8 @@ app.command("show")(review.show)
 
 
 @app.command("list")
-@grouped
 def list_(places: Places, window: Window, view: View) -> None:
     """List cases, the latest decision first."""
     from medlive.db.audit.threads import CASES
 
-    print_list(
-        CASES,
-        places,
-        window,
-        view,
-        _COLUMNS,
-    )
-
-
-@app.command()
-def compare(
-    version: Annotated[
-        str | None, Argument(help="A snapshot's cases; else the latest of all.")
-    ] = None,
-    lowest: Annotated[int, Option(min=1, help="Cases that are listed.")] = 20,
-    pairs: Annotated[
-        Path | None,
-        Option(
-            help="Write threads and cases here, private as they are: eval protocol run --pairs."
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the cases that keep least to their threads, by the cross-examination at curation.
-
-    The figure is the mean of coverage, conformity and consistency, in percent.
-    """
-    from medlive.db.curation.cases import compared_cases
-
-    if pairs is not None:
-        new_file(pairs)
-
-    cases = with_session(lambda session: compared_cases(session, version))
-    if pairs is not None:
-        pairs.touch(0o600)
-        say(
-            f"{with_session(lambda session: _write_pairs(session, cases, pairs))} pairs are in {pairs}"
-        )
-    value = sorted(
-        (row for case in cases if (row := _compared(case))),
-        key=lambda row: row["figure"],
-    )
-    without = len(cases) - len(value)
-    notes = [f"{without} cases were not compared, or edited since"] if without else []
-    names = ("case_id", "revision", "figure", *_SCORES)
-    rows = [
-        [f"{row[n]:z.0f}" if isinstance(row[n], float) else row[n] for n in names]
-        for row in value[:lowest]
-    ]
-    print_result(value[:lowest], as_json, lambda: print_table(names, rows), notes=notes)
-
-
-def _compared(case: "ComparedCase") -> dict[str, Any] | None:
-    """A case's figures; None where there are none of its present text."""
-    if case.scores is None or case.edited:
-        return None
-    scores = {name: getattr(case.scores, name) for name in _SCORES}
-    figure = (scores["coverage"] + scores["conformity"] + scores["consistency"]) / 3
-    return {
-        "case_id": case.case_id,
-        "revision": case.revision,
-        "figure": figure,
-        **scores,
-    }
-
-
-async def _write_pairs(session: Any, cases: "list[ComparedCase]", path: Path) -> int:
-    from medlive.service.curation.inspect import pairs_of
-
-    written = 0
-    with path.open("w", encoding="utf-8") as file:
-        async for row in pairs_of(session, cases):
-            written += file.write(json.dumps(row, ensure_ascii=False) + "\n") > 0
-    return written
+    print_list(CASES, places, window, view, _COLUMNS)

@@ -1,5 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +13,15 @@ from medlive.cli.evaluation.options import (
     MetricOption,
     RunsArgument,
     UnpinnedOption,
-    check_complete,
+    find_incomplete,
+    load_runs,
     plan_or_ask,
-    print_plan,
+    plan_result,
 )
-from medlive.cli.evaluation.records import print_records
+from medlive.cli.evaluation.records import records
 from medlive.cli.evaluation.score import rests_on
-from medlive.cli.options import JsonOption, grouped, one_of
-from medlive.cli.output import attributes, print_result, print_table, progress
+from medlive.cli.options import one_of
+from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ _SHOWN = 120
 """Characters of a quote in a table."""
 
 
-@grouped
 def audit(
     runs: RunsArgument,
     auditor: Annotated[str | None, Option(help="The auditor's model id.")] = None,
@@ -48,8 +49,7 @@ def audit(
     allow_unpinned: UnpinnedOption = False,
     *,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Find the root cause of each of the lowest-scoring answers; counts with examples.
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
@@ -57,22 +57,14 @@ def audit(
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.audit import audit_run, load_audit, plan_audit
-    from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.metrics import Metric
 
     chosen = one_of("--metric", Metric, metric).equation_1
     _check_options(auditor, base_url, table_only, calls.dry_run)
-    graded = [load_graded(path, judge=judge) for path in runs]
+    graded = load_runs(runs, judge)
     if table_only:
-        _report(
-            [load_audit(run, bottom=bottom, metric=chosen) for run in graded],
-            None,
-            None,
-            runs,
-            examples,
-            as_json,
-        )
-        return
+        tables = [load_audit(run, bottom=bottom, metric=chosen) for run in graded]
+        return _describe_audit(tables, None, None, runs, examples)
     budget = calls.budget()
 
     def plan(engine: "Engine", **how: Any) -> Plan:
@@ -92,9 +84,9 @@ def audit(
     by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
     found = plan_or_ask(calls, by, budget, plan, ask)
     if isinstance(found, Plan):
-        print_plan(found.about, found, budget, as_json)
-    else:
-        _report([one.table for one in found], found, budget, runs, examples, as_json)
+        return plan_result(found.about, found, budget)
+    tables = [one.table for one in found]
+    return _describe_audit(tables, found, budget, runs, examples)
 
 
 def _check_options(
@@ -110,37 +102,39 @@ def _check_options(
         raise UsageError("--table and --dry-run exclude each other")
 
 
-def _report(
+def _describe_audit(
     tables: "list[AuditTable]",
     results: "list[AuditResult] | None",
     budget: "Budget | None",
     paths: list[Path],
     examples: int,
-    as_json: bool,
-) -> None:
-    rows = []
+) -> Result:
+    rows: list[dict[str, object]] = []
     notes = []
     for place, (path, table) in enumerate(zip(paths, tables, strict=True)):
         row = {"path": path, **table.as_json(examples)}
         if results:
-            row |= attributes(results[place], "calls reused stopped")
+            row |= fields_of(results[place], ("calls", "reused", "stopped"))
         rows.append(row)
-        remarks = (*table.run.notes, *_remarks(table))
-        notes += [f"{path}: {remark}" for remark in remarks]
-    value: dict[str, Any] = {
+        notes += [f"{path}: {remark}" for remark in _remarks(table)]
+    value: dict[str, object] = {
         "format": "medlive-audit",
         "format_version": 1,
         "runs": rows,
     }
     if budget is not None:
         value["spent"] = budget.as_json()
-    print_result(value, as_json, lambda: _print(tables, paths, examples), notes=notes)
     hint = "the same command, without --table, asks again"
     unaudited = sum(table.unaudited for table in tables)
-    check_complete(unaudited, "cases are unaudited", results or (), hint, always=True)
+    failure = find_incomplete(
+        unaudited, "cases are unaudited", results or (), hint, always=True
+    )
+    return Result(value, _tables(tables, paths, examples), notes, failure)
 
 
-def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:
+def _tables(
+    tables: "list[AuditTable]", paths: list[Path], examples: int
+) -> Iterator[Grid]:
     from medlive.evaluation.audit import RootCause
 
     names = []
@@ -155,14 +149,14 @@ def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None
             row.append(_share(len(of_cause), table.audited))
             findings += [(name, cause, finding) for finding in of_cause[:examples]]
         counts.append(row)
-    counts.append(["audited", *(str(table.audited) for table in tables)])
-    counts.append(["unaudited", *(str(table.unaudited) for table in tables)])
+    for state in ("audited", "unaudited"):
+        counts.append([state, *(str(getattr(table, state)) for table in tables)])
     on = rests_on([table.run for table in tables])
     metric = tables[0].bottom.metric.value
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
-    print_table(["root cause", *names], counts, title=title)
+    yield Grid(["root cause", *names], counts, title)
     if findings:
-        print_records(
+        yield records(
             None,
             findings,
             {
@@ -170,7 +164,7 @@ def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None
                 "root cause": lambda row: row[1].label,
                 "case": lambda row: row[2].case_id,
                 "score %": lambda row: f"{100 * row[2].score:.1f}",
-                "quote of the answer": lambda row: _cut(row[2].quote),
+                "quote of the answer": lambda row: shortened(row[2].quote, _SHOWN),
                 "why": lambda row: row[2].reasoning,
             },
         )
@@ -192,11 +186,10 @@ def _remarks(table: "AuditTable") -> list[str]:
         remarks.append(
             f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
         )
-    remarks += [
-        f"{n} cases are {state.replace('_', ' ')}: no candidates"
-        for state, n in bottom.left_out.items()
-    ]
-    remarks += [f"unaudited: {n}: {reason}" for reason, n in table.reasons.items()]
+    for state, n in bottom.left_out.items():
+        remarks.append(f"{n} cases are {state.replace('_', ' ')}: no candidates")
+    for reason, n in table.reasons.items():
+        remarks.append(f"unaudited: {n}: {reason}")
     if table.auditor is not None and not table.clinical:
         remarks.append("audited by the rules engine: no clinical judgement was made")
     return remarks
@@ -209,7 +202,3 @@ def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
 
 def _share(n: int, of: int) -> str:
     return f"{n} ({100 * n / of:.1f} %)" if n else "0"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

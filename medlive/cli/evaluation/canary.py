@@ -1,33 +1,24 @@
 """`medlive canary`: whether a model has seen a snapshot."""
 
+from collections.abc import Iterator
+from contextlib import aclosing
 from typing import Annotated
 
-import typer
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.evaluation.options import KeyOption
-from medlive.cli.options import JsonOption
-from medlive.cli.output import (
-    attributes,
-    echo,
-    print_result,
-    print_table,
-    progress,
-    say,
-    wait_for,
-)
+from medlive.cli.options import Commands, SnapshotArgument
+from medlive.cli.output import Grid, Result, fields_of, progress, wait_for
 from medlive.config import RoleSettings, load_settings
-from medlive.errors import CheckFailed, EndpointUnavailable
+from medlive.errors import CheckFailed, EndpointUnavailable, MedliveError
 from medlive.evaluation.canary import CanaryCheck, Outcome, Verdict
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 
 @app.command()
 def check(
-    snapshot: Annotated[
-        str, Argument(help="A snapshot's folder, or the version of one frozen here.")
-    ],
+    snapshot: SnapshotArgument,
     model: Annotated[str, Option(metavar="ID", help="The model's id at the endpoint.")],
     base_url: Annotated[
         str, Option(metavar="URL", help="The endpoint, ending in /v1.")
@@ -39,8 +30,7 @@ def check(
     lineage: Annotated[
         bool, Option("--all", help="Look for its ancestors' canaries too.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Ask a model for a snapshot's canary GUID; exit status 1 when digits come back that it was not given.
 
     Each probe has a control: the same words for a release that never was, or for a decoy GUID, made
@@ -54,14 +44,9 @@ def check(
 
     settings = load_settings().settings
     own, ancestors = read_marked(snapshot_folder(settings, snapshot))
-    wanted = [
-        own,
-        *(
-            earlier(own, version, canary_of(version))
-            for version in reversed(ancestors)
-            if lineage
-        ),
-    ]
+    wanted = [own]
+    for version in reversed(ancestors) if lineage else ():
+        wanted.append(earlier(own, version, canary_of(version)))
 
     async def work() -> list[CanaryCheck]:
         endpoint = RoleSettings(
@@ -74,75 +59,80 @@ def check(
         )
         engine = open_endpoint(endpoint, settings.prices.get(model))
         done: list[CanaryCheck] = []
-        try:
+        async with aclosing(engine):
             for marked in wanted:
                 with progress(f"probes of {marked.version}") as tick:
-                    done.append(
-                        await check_canary(
-                            marked, engine.complete, samples=samples, progress=tick
-                        )
+                    result = await check_canary(
+                        marked, engine.complete, samples=samples, progress=tick
                     )
-                if not done[-1].reached():
+                done.append(result)
+                if not result.reached():
                     break
-        finally:
-            await engine.aclose()
         return done
 
     done = wait_for(work())
-    print_result([_row(result) for result in done], as_json, lambda: _print(done))
-    if not any(result.reached() for result in done):
-        raise EndpointUnavailable(f"no probe was answered: {done[0].why}")
-    if shown := [
+    failure: MedliveError | None = None
+    shown = [
         result.marked.version for result in done if result.verdict is Verdict.SHOWN
-    ]:
-        hint = "it has seen the snapshot, or can look it up: its scores on those cases are no evidence"
-        raise CheckFailed(f"{model} knows the canary of {', '.join(shown)}", hint=hint)
-
-
-def _print(done: list[CanaryCheck]) -> None:
-    def counts(result: CanaryCheck, control: bool) -> str:
-        return ", ".join(
-            f"{n} {name}" for name, n in result.tally(control=control).items()
-        )
-
-    rows = [
-        [
-            one.marked.version,
-            one.verdict,
-            f"{one.run} of 16",
-            *(counts(one, control) for control in (False, True)),
-        ]
-        for one in done
     ]
-    print_table(["release", "verdict", "unseen digits", "probes", "controls"], rows)
+    if not any(result.reached() for result in done):
+        failure = EndpointUnavailable(f"no probe was answered: {done[0].why}")
+    elif shown:
+        hint = "it has seen the snapshot, or can look it up: its scores on those cases are no evidence"
+        what = f"{model} knows the canary of {', '.join(shown)}"
+        failure = CheckFailed(what, hint=hint)
+    return Result(list(map(_row, done)), _describe(done), _remarks(done), failure)
+
+
+def _describe(done: list[CanaryCheck]) -> Iterator[Grid | str]:
+    rows = []
+    for one in done:
+        counts = []
+        for control in (False, True):
+            tally = one.tally(control=control)
+            counts.append([f"{n} {name}" for name, n in tally.items()])
+        digits = f"{one.run} of 16"
+        rows.append([one.marked.version, one.verdict, digits, *counts])
+    yield Grid(["release", "verdict", "unseen digits", "probes", "controls"], rows)
+    for one in done:
+        marked = one.marked
+        yield f"{marked.version}: canary {marked.canary}, decoy {marked.decoy}"
+
+
+def _remarks(done: list[CanaryCheck]) -> Iterator[str]:
     for result in done:
-        echo(
-            f"{result.marked.version}: canary {result.marked.canary}, decoy {result.marked.decoy}"
-        )
-    for result in done:
+        version = result.marked.version
         if result.reached():
-            say(f"{result.marked.version}: {result.verdict}: {result.why}")
+            yield f"{version}: {result.verdict}: {result.why}"
         if result.verdict is Verdict.SHOWN:
-            say(
-                f"{result.marked.version}: a guess does as well with a chance of {result.odds:.1g} at most"
-            )
-    say(
-        "A decoy is uuid5(canary, 'decoy'); a control without digits names a release that never was."
-    )
+            yield f"{version}: a guess does as well with a chance of {result.odds:.1g} at most"
+    yield "A decoy is uuid5(canary, 'decoy'); a control without digits names a release that never was."
 
 
 def _row(result: CanaryCheck) -> dict[str, object]:
-    probe = "wording=probe.wording characters_given=probe.given control=probe.control"
-    asked = [seen for seen in result.seen if seen.outcome is not Outcome.NOT_ASKED]
-    return attributes(result.marked, "version canary decoy control_version=never") | {
+    marked = result.marked
+    replies = []
+    for seen in result.seen:
+        if seen.outcome is not Outcome.NOT_ASKED:
+            probe = {
+                "wording": seen.probe.wording,
+                "characters_given": seen.probe.given,
+                "control": seen.probe.control,
+            }
+            names = ("outcome", "run", "decoy_run", "offered", "said")
+            replies.append(probe | fields_of(seen, names))
+    return {
+        "version": marked.version,
+        "canary": marked.canary,
+        "decoy": marked.decoy,
+        "control_version": marked.never,
         "decoy_made_by": "uuid5(canary, 'decoy')",
-        **attributes(result, "verdict why longest_run=run"),
+        "verdict": result.verdict,
+        "why": result.why,
+        "longest_run": result.run,
         "unseen_digits": 16,
         "odds_of_a_guess": result.odds if result.verdict is Verdict.SHOWN else None,
         "probes": result.tally(control=False),
         "controls": result.tally(control=True),
-        "replies": [
-            attributes(seen, f"{probe} outcome run decoy_run offered said")
-            for seen in asked
-        ],
+        "replies": replies,
     }

@@ -1,10 +1,10 @@
 """`medlive eval protocol`: other papers' methods on runs, with the options, plans and budgets of grading."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
@@ -16,21 +16,19 @@ from medlive.cli.evaluation.options import (
     JudgeOption,
     RunsArgument,
     SeedOption,
-    check_complete,
     check_runs,
+    find_incomplete,
     load_runs,
     plan_or_ask,
-    print_plan,
-    print_plans,
+    plan_result,
+    plans_result,
     read_allowed,
 )
-from medlive.cli.options import JsonOption, grouped, read_settings
-from medlive.cli.output import echo, print_result, print_table, progress, say
+from medlive.cli.options import Commands, read_settings
+from medlive.cli.output import Grid, Result, progress
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.protocols.model import Material, Protocol, Results, Table
@@ -52,42 +50,39 @@ _WRITTEN = (
 )
 """Fields of a case with a planted error: narrative and query are its one turn."""
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Evaluate by other papers' methods: coverage, comparison and more.",
-)
+app = Commands(help="Evaluate by other papers' methods: coverage, comparison and more.")
+OutFolderOption = Annotated[
+    Path,
+    Option("--out", help="Folder of what judges said; a repeated run goes on there."),
+]
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_() -> Result:
     """List the protocols with their options."""
     from medlive.evaluation.protocols.registry import PROTOCOLS
 
-    value = []
-    rows = []
+    value, rows = [], []
     for kind in PROTOCOLS.values():
-        value.append(
-            {
-                "name": kind.name,
-                "about": kind.about,
-                "figure": kind.figure,
-                "asks": kind.asks,
-                "options": kind.model_json_schema().get("properties", {}),
-            }
-        )
+        row = {
+            "name": kind.name,
+            "about": kind.about,
+            "figure": kind.figure,
+            "asks": kind.asks,
+            "options": kind.model_json_schema().get("properties", {}),
+        }
+        value.append(row)
         options = []
         for name, field in kind.model_fields.items():
             if name not in ("draws", "seed"):
                 default = "required" if field.is_required() else field.default
                 options.append(f"{name} = {default}: {field.description}")
-        about = f"{kind.about}; {kind.figure}"
-        rows.append([kind.name, about, "\n".join(options) or "none"])
+        rows.append([kind.name, f"{kind.about}; {kind.figure}", options or "none"])
     columns = ["protocol", "what it does, and its figure", "options"]
-    print_result(value, as_json, lambda: print_table(columns, rows))
+    return Result(value, [Grid(columns, rows)])
 
 
 @app.command()
-@grouped
 def run(
     name: Annotated[str, Argument(help="The protocol; `list` shows them.")],
     runs: Annotated[
@@ -100,9 +95,7 @@ def run(
             help="Instead of runs: JSON Lines of document and text, see docs/protocols.md."
         ),
     ] = None,
-    out: Annotated[
-        Path, Option(help="Folder of what judges said; a repeated run goes on there.")
-    ] = Path("protocols"),
+    out: OutFolderOption = Path("protocols"),
     option: Annotated[
         list[str] | None,
         Option("--set", metavar="NAME=VALUE", help="An option of the protocol."),
@@ -113,20 +106,18 @@ def run(
     by: Grader,
     cache: Cache,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Apply a protocol to the runs of one or more models, or to pairs of a document and a text.
 
     Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
     --dry-run counts what can be asked now, not what builds on replies to come. Exit status 1 while questions are
     ungraded, 3 where no call was answered.
     """
+    from medlive.api import UNASKED
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.questions import Findings
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.registry import make_protocol
     from medlive.evaluation.scoring.score import labelled
-    from medlive.llm.engine import EngineIdentity
 
     protocol = make_protocol(name, _options(option or []))
     overridden: list[Objection] = []
@@ -137,24 +128,14 @@ def run(
     else:
         material = _pairs(protocol, runs or [], pairs)
     if not protocol.asks:
-        _report(
-            protocol,
-            protocol.results(material, Findings(EngineIdentity("", ""))),
-            None,
-            as_json,
-            overridden,
-        )
-        return
+        results = protocol.results(material, UNASKED)
+        return _describe_results(protocol, results, None, overridden)
     budget = calls.budget()
     found = _plan_or_ask(protocol, material, out, by, cache, calls, budget)
     if isinstance(found, Plan):
-        print_plan(found.about, found, budget, as_json)
-        return
+        return plan_result(found.about, found, budget)
     done, results = found
-    _report(protocol, results, done, as_json, overridden)
-    check_complete(
-        done.questions - done.settled, "questions are ungraded", [done], always=True
-    )
+    return _describe_results(protocol, results, done, overridden)
 
 
 def _checked(
@@ -190,11 +171,8 @@ def _plan_or_ask(
     budget: "Budget",
 ) -> "Plan | tuple[QuestionsAsked, Results]":
     """With --dry-run what would be asked, else what a judge said and what it comes to."""
-    from medlive.evaluation.protocols.runner import (
-        plan_protocol,
-        read_findings,
-        run_protocol,
-    )
+    from medlive.api import ask_protocol
+    from medlive.evaluation.protocols.runner import plan_protocol
 
     def plan(engine: "Engine", **how: Any) -> "Plan":
         return plan_protocol(
@@ -203,7 +181,7 @@ def _plan_or_ask(
 
     async def ask(engine: "Engine", **how: Any) -> "tuple[QuestionsAsked, Results]":
         with progress(f"{protocol.name}: questions") as tick:
-            done = await run_protocol(
+            return await ask_protocol(
                 protocol,
                 material,
                 out,
@@ -212,51 +190,41 @@ def _plan_or_ask(
                 progress=tick,
                 **how,
             )
-        found, _ = read_findings(
-            protocol, out, engine.identity, allow_unpinned=by.allow_unpinned
-        )
-        return done, protocol.results(material, found)
 
     return plan_or_ask(calls, by, budget, plan, ask)
 
 
 @app.command("all")
-@grouped
 def all_(
     runs: RunsArgument,
-    out: Annotated[
-        Path, Option(help="Folder of what judges said; a repeated run goes on there.")
-    ] = Path("protocols"),
+    out: OutFolderOption = Path("protocols"),
     judge: JudgeOption = None,
     allow: AllowOption = None,
     *,
     by: Grader,
     cache: Cache,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
 
     Runs of the same cases belong together; ranks, how alike tasks rank models, and the gaps between knowledge and
     execution, passive and active safety come last, and on the page portfolio.html in --out. Exit status 1 while
     questions are ungraded.
     """
+    from medlive.api import UNASKED
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.questions import Findings
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
     from medlive.evaluation.protocols.registry import PROTOCOLS, fitting
-    from medlive.llm.engine import EngineIdentity
     from medlive.report.portfolio import write_portfolio
 
     graded, overridden = _checked(runs, judge, allow)
     subjects = [Subject.of(run) for run in graded]
-    tasks, plans, left, budget = (
-        list[TaskResults](),
-        dict[str, Plan](),
-        0,
-        calls.budget(),
-    )
+    budget = calls.budget()
+    tasks: list[TaskResults] = []
+    tables: list[Table] = []
+    plans: dict[str, Plan] = {}
+    left = 0
     for task, protocol, material in fitting(subjects):
         done: QuestionsAsked | None = None
         if protocol.asks:
@@ -267,32 +235,26 @@ def all_(
             done, results = found
             left += done.questions - done.settled
         else:
-            results = protocol.results(material, Findings(EngineIdentity("", "")))
+            results = protocol.results(material, UNASKED)
         tasks.append(TaskResults.of(task, protocol, results, done))
-        if not (as_json or calls.dry_run):
-            show_tables(results.tables, overridden)
+        tables += results.tables
     if calls.dry_run:
-        if plans:
-            print_plans(plans, budget, as_json)
-        return
+        return plans_result(plans, budget) if plans else Result({})
     if not tasks:
         raise UsageError(
             "no protocol fits these runs",
             hint="`eval protocol list` says what each works on",
         )
     sides = {task.task: PROTOCOLS[task.protocol].side for task in tasks}
-    whole = Portfolio(
-        tasks=tuple(tasks),
-        tables=portfolio({task.task: task.figures for task in tasks}, sides),
-    )
+    figures = {task.task: task.figures for task in tasks}
+    whole = Portfolio(tasks=tuple(tasks), tables=portfolio(figures, sides))
     page = write_portfolio(whole, out)
-    print_result(
+    return Result(
         whole.model_dump(mode="json"),
-        as_json,
-        lambda: show_tables(whole.tables, overridden),
-        notes=[*(objection.why for objection in overridden), f"page: {page}"],
+        describe_tables([*tables, *whole.tables], overridden),
+        [*(objection.why for objection in overridden), f"page: {page}"],
+        find_incomplete(left, "questions are ungraded"),
     )
-    check_complete(left, "questions are ungraded")
 
 
 @app.command()
@@ -302,7 +264,7 @@ def errors(
         Path, Option(help="The file of cases to write, for eval run --cases.")
     ],
     seed: SeedOption = 0,
-) -> None:
+) -> Result:
     """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety."""
     from medlive.cli.evaluation.run import load_set
     from medlive.digest import canonical_json
@@ -317,25 +279,15 @@ def errors(
     )
     if not made:
         raise UsageError(f"no error can be planted in the advice of {cases}")
-    rows = [
-        {
-            name: value
-            for name, value in case.row().items()
-            if name in _WRITTEN and value
-        }
-        for case in made
-    ]
+    lines = ""
+    for case in made:
+        row = case.row()
+        written = {name: row[name] for name in _WRITTEN if row.get(name)}
+        lines += canonical_json(written) + "\n"
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(
-            out,
-            "".join(canonical_json(row) + "\n" for row in rows).encode(
-                "utf-8", "backslashreplace"
-            ),
-        )
-    for note in notes:
-        say(note)
-    echo(out)
+        write_whole(out, lines.encode("utf-8", "backslashreplace"))
+    return Result(out, [str(out)], notes)
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -354,31 +306,30 @@ def _options(given: list[str]) -> dict[str, Any]:
     return found
 
 
-def _report(
+def _describe_results(
     protocol: "Protocol",
     results: "Results",
     done: "QuestionsAsked | None",
-    as_json: bool,
     overridden: "list[Objection]",
-) -> None:
+) -> Result:
     from medlive.evaluation.protocols.portfolio import TaskResults
 
     value = TaskResults.of(protocol.name, protocol, results, done)
-    ungraded = [
-        f"ungraded: {n}: {why}" for why, n in (done.reasons if done else {}).items()
-    ]
-    print_result(
-        value.model_dump(mode="json"),
-        as_json,
-        lambda: show_tables(results.tables, overridden),
-        notes=[*(objection.why for objection in overridden), *value.notes, *ungraded],
-    )
+    notes = [*(objection.why for objection in overridden), *value.notes]
+    failure = None
+    if done is not None:
+        for why, n in done.reasons.items():
+            notes.append(f"ungraded: {n}: {why}")
+        left = done.questions - done.settled
+        failure = find_incomplete(left, "questions are ungraded", [done], always=True)
+    shown = describe_tables(results.tables, overridden)
+    return Result(value.model_dump(mode="json"), shown, notes, failure)
 
 
-def show_tables(
+def describe_tables(
     tables: "Sequence[Table]", overridden: "Sequence[Objection]" = ()
-) -> None:
-    """Print tables, each interval drawn as well, and in each title what was overridden."""
+) -> Iterator[Grid | str]:
+    """Tables for people, each interval drawn as well, and in each title what was overridden."""
     from medlive.charts import Interval, interval_lines
     from medlive.evaluation.protocols.model import format_cell
     from medlive.evaluation.scoring.refusals import marked
@@ -393,7 +344,7 @@ def show_tables(
             columns.append("95 % interval")
             for row, line in zip(rows, interval_lines(drawn), strict=True):
                 row.append(line)
-        print_table(columns, rows, title=marked(table.title, overridden))
+        yield Grid(columns, rows, marked(table.title, overridden))
         if table.note:
-            echo(table.note)
-            echo()
+            yield table.note
+            yield ""

@@ -8,7 +8,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Literal
 
-from sqlalchemy import and_, exists, func, or_, select, update
+from sqlalchemy import exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -16,7 +16,6 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
 from medlive.db.mapping import add_row, insert_rows, read, row_of
-from medlive.db.tables.decisions import CrossExaminationRow, CurationRow
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -111,22 +110,6 @@ class StoredCase(CaseContent):
 
     case_id: str
     revision: int
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedCase:
-    """A revision of a case, and how it compared with its thread when it was curated."""
-
-    case_id: str
-    revision: int
-    language: str
-    thread_revision: int
-    """The number of the thread's revision that it was made from."""
-    text: CaseText
-    edited: bool
-    """Whether a person has changed N or A since, so that the scores are of another text."""
-    scores: CrossExaminationRow | None
-    """None where there was no cross-examination."""
 
 
 def _digested(c: Criterion) -> list[Any]:
@@ -366,50 +349,6 @@ async def case_of_thread(
         )
     ).first()
     return None if found is None else (found[0], found[1])
-
-
-async def compared_cases(
-    session: AsyncSession, version: str | None = None
-) -> list[ComparedCase]:
-    """The cases of a snapshot, by id, or the latest revision of every case. Raises UsageError for none."""
-    row, made = CaseRevisionRow, CurationRow
-    query = (
-        select(row, made, CrossExaminationRow)
-        .join(made, made.id == row.curation_id)
-        .outerjoin(
-            CrossExaminationRow, CrossExaminationRow.curation_id == row.curation_id
-        )
-        .order_by(row.case_id)
-    )
-    if version is None:
-        query = query.where(is_latest_case())
-    else:
-        member = SnapshotMemberRow
-        of = and_(
-            member.case_id == row.case_id,
-            member.revision == row.revision,
-            member.version == version,
-        )
-        query = query.join(member, of)
-    found = [
-        ComparedCase(
-            case.case_id,
-            case.revision,
-            case.language,
-            curation.revision_id,
-            read(CaseText, case),
-            (case.narrative, case.advice) != (curation.narrative, curation.advice),
-            scores,
-        )
-        for case, curation, scores in await session.execute(query)
-    ]
-    if not found:
-        raise UsageError(
-            "there are no cases"
-            if version is None
-            else f"no snapshot {version} with cases is here"
-        )
-    return found
 
 
 def is_latest_case() -> ColumnElement[bool]:

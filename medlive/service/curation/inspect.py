@@ -1,13 +1,10 @@
 """Every decision about a thread, with its evidence."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from medlive.curation.cross_examination import texts_of
 from medlive.db.curation.cases import (
-    ComparedCase,
     case_of_thread,
     criteria_of,
     find_status,
@@ -26,7 +23,6 @@ from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
     count_identifiers,
     load_thread,
-    load_threads,
     revisions_of,
     thread_of_case,
     thread_row,
@@ -181,30 +177,6 @@ def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
     for message, one in zip(content["messages"], excerpt.messages, strict=True):
         message |= {"place": one.place, "start": one.start, "length": one.length}
     return {"url": excerpt.thread.url, **content, "total": excerpt.total}
-
-
-async def pairs_of(
-    session: Session, cases: Sequence[ComparedCase]
-) -> AsyncIterator[dict[str, str]]:
-    """Each case beside its thread as the agents saw it, as a row of `eval protocol run --pairs`.
-
-    A case whose thread was taken down has none.
-    """
-    for start in range(0, len(cases), 200):
-        some = cases[start : start + 200]
-        threads = await load_threads(session, [case.thread_revision for case in some])
-        for case in some:
-            raw = normalised(threads[case.thread_revision])
-            document, text = texts_of(
-                deidentified(raw, thread_language(raw)), case.text
-            )
-            if document:
-                yield {
-                    "id": case.case_id,
-                    "document": document,
-                    "text": text,
-                    "language": case.language,
-                }
 
 
 def _proof_as_json(proof: Proof) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from medlive.cli.evaluation.protocol import show_tables
+from medlive.cli.evaluation.protocol import describe_tables
 from medlive.cli.main import build
+from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.cache import GradeCache
@@ -211,7 +212,7 @@ async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
     for _, value, low, high in by_judge.estimates + agreement.estimates:
         assert low is not None
         assert low - 1e-6 <= value <= high + 1e-6
-    show_tables(both.tables)
+    show_result(Result(None, describe_tables(both.tables)))
     text = capsys.readouterr().out
     assert len([line for line in text.splitlines() if "●" in line]) == 4 + 8 + 2
     one, two = (await play(ALL, stuff, tmp_path, Judge(by_skill))).figures, both.figures
