@@ -7,7 +7,7 @@ what the command of the same name does; `medlive.frames` makes data frames of th
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from enum import StrEnum
 from math import sqrt
 from pathlib import Path
@@ -18,9 +18,9 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.asking.registry import Registry, load_registry, read_registry
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.cases.load import from_snapshot, load_cases
-from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.grading.questions import Findings, QuestionsAsked
 from medlive.evaluation.model import CaseSet, Mode, cluster_numbers
-from medlive.evaluation.protocols.model import Results, Subject
+from medlive.evaluation.protocols.model import Material, Protocol, Results, Subject
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
@@ -31,7 +31,7 @@ from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_erra
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, Window
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.refusals import EVERYTHING, Allow
+from medlive.evaluation.scoring.refusals import Allow, Objection
 from medlive.evaluation.scoring.score import (
     CaseBasis,
     ScoreTable,
@@ -46,6 +46,7 @@ from medlive.statistics.bootstrap import Comparison
 from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair, spread_of
 
 if TYPE_CHECKING:
+    from medlive.config import RoleSettings
     from medlive.evaluation.asking.run import RunResult
     from medlive.evaluation.grading.grade import GradeResult
     from medlive.llm.engine import Engine
@@ -125,9 +126,11 @@ def score(
     since: date | str | None = None,
     until: date | str | None = None,
     common: bool = False,
+    judge: str | None = None,
     models: Models = None,
     errata: str = ErrataMode.WARN.value,
     errata_file: str | Path | None = None,
+    public_key: PublicKey | str | Path | None = None,
     allow: Collection[str] = (),
     draws: int = 1000,
     seed: int = 0,
@@ -140,9 +143,11 @@ def score(
         since: The first day of posting that counts; None: no end.
         until: The last day, inclusive.
         common: Score all models on the cases that all of them have a score for.
+        judge: Whose verdicts, by digest or model, in folders that several graded.
         models: The models' cutoffs, for what was posted before and after them.
         errata: "warn", "apply" or "ignore" what was withdrawn since the snapshot was frozen.
-        errata_file: The file of errata; None: the one beside the snapshot.
+        errata_file: The file of errata; None: the one beside the snapshot, else beside those frozen here.
+        public_key: The key that must have signed the errata.
         allow: What would make figures mislead and is overridden: "mixed-graders", "not-publishable",
             "several-judges".
         draws: Bootstrap draws of threads, the same for all models.
@@ -152,14 +157,20 @@ def score(
         Misleading: If figures would mislead, and `allow` does not override why.
         UsageError: If there is no run, or the runs cannot be compared.
     """
-    graded = load_runs(runs)
-    search = ErrataSearch(
-        None if errata_file is None else Path(errata_file),
-        None,
-        None,
-        errata == ErrataMode.IGNORE,
-    )
+    from medlive.config import load_settings
+    from medlive.service.paths import snapshots_path
+
     mode = _choose("errata", ErrataMode, errata)
+    window = Window(_day("since", since), _day("until", until))
+    if window.since and window.until and window.since > window.until:
+        raise UsageError(f"no day is {window}")
+    graded = load_runs(runs, judge)
+    search = ErrataSearch(
+        file=None if errata_file is None else Path(errata_file),
+        home=snapshots_path(load_settings().settings),
+        public_key=public_key_of(public_key),
+        lenient=mode is ErrataMode.IGNORE,
+    )
     return score_runs(
         graded,
         metric=_choose("metric", Metric, metric),
@@ -167,8 +178,8 @@ def score(
         seed=seed,
         errata=use_errata([run.run for run in graded], mode, search),
         basis=CaseBasis.COMMON if common else CaseBasis.OWN,
-        registry=_registry(models),
-        window=Window(_day("since", since), _day("until", until)),
+        registry=open_registry(models),
+        window=window,
         allow=[_choose("allow", Allow, name) for name in allow],
     )
 
@@ -183,18 +194,25 @@ def compare(first: Run, second: Run, **how: Any) -> Comparison:
 
 
 def contamination(
-    runs: Runs, *, models: Models = None, permutations: int = PERMUTATIONS, **how: Any
+    runs: Runs | ScoreTable,
+    *,
+    models: Models = None,
+    permutations: int = PERMUTATIONS,
+    **how: Any,
 ) -> ContaminationTable:
     """How scores change past each model's cutoff, as `medlive eval contamination` says.
 
     Args:
-        runs: One run or several.
+        runs: One run or several, or what `score` returned.
         models: The models' cutoffs.
         permutations: Of the sides, for p.
         how: As for `score`.
     """
-    registry = _registry(models)
-    table = score(runs, models=registry, **how)
+    registry = open_registry(models)
+    if isinstance(runs, ScoreTable):
+        table = runs
+    else:
+        table = score(runs, models=registry, **how)
     return contaminations(table, registry, permutations=permutations)
 
 
@@ -206,53 +224,72 @@ class CasesNeeded:
     to_tell_two_apart: int
     after_the_cutoff: int | None  # None: those before it are too few for any number
     spread: Spread
+    overridden: Sequence[Objection] = ()
+    """What would mislead about the runs and was allowed."""
 
 
 def power(
     points: float,
     runs: Runs = (),
     *,
-    spread: float = 30.0,
+    spread: float | Spread = 30.0,
     correlation: float = 0.5,
     power: float = 0.8,
     alpha: float = 0.05,
     models: int = 2,
     before: int | None = None,
+    allow: Collection[str] = (),
 ) -> CasesNeeded:
     """How many cases tell two models apart by some points, as `medlive eval power` says.
 
     Args:
         points: The difference, of 100.
         runs: Graded runs that show the spread; none: `spread` and `correlation` are assumed.
-        spread: The standard deviation of scores by case, in points of 100.
+        spread: The standard deviation of scores by case, in points of 100, or what an earlier result holds.
         correlation: Of two models' scores.
         power: The probability to find what is there.
         alpha: The two-sided level.
         models: How many are compared: the level is for all their pairs (Holm).
         before: Cases up to the cutoff; None: as many as after it.
+        allow: What would mislead about the runs and is overridden, as for `score`.
 
     Raises:
-        UsageError: If the runs have fewer than two scored cases.
-        ValueError: If power and alpha are not in (0, 1), or power is not above alpha.
+        Misleading: If the runs' scores would mislead, and `allow` does not override why.
+        UsageError: If the runs' scores show no spread, power and alpha are not in (0, 1), or power is not above
+            alpha.
     """
-    deviation = spread / 100
-    seen: Spread | None = Spread(deviation * sqrt(2 - 2 * correlation), deviation)
-    graded = load_runs(runs) if runs else []
-    if graded:
-        cases, values = score_matrix(score_runs(graded, draws=1, allow=EVERYTHING))
+    overridden: Sequence[Objection] = ()
+    if graded := load_runs(runs) if runs else []:
+        table = score(graded, draws=1, allow=allow)
+        overridden = table.overridden
+        cases, values = score_matrix(table)
         seen = spread_of(values, cluster_numbers(cases))
-    if seen is None:
-        raise UsageError("expected runs with at least two scored cases")
+        if seen is None or seen.score == 0:
+            raise UsageError(
+                "the scores of these runs show no spread", hint="give a spread"
+            )
+    elif isinstance(spread, Spread):
+        seen = spread
+    else:
+        deviation = spread / 100
+        seen = Spread(deviation * sqrt(2 - 2 * correlation), deviation)
     pairs = models * (models - 1) / 2
+    difference = points / 100
+    try:
+        apart = cases_for_pair(
+            difference, seen.difference, power=power, alpha=alpha / pairs
+        )
+        fresh = cases_for_drop(
+            difference, seen.score, before=before, power=power, alpha=alpha / models
+        )
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
     return CasesNeeded(
         points=points,
-        to_tell_two_apart=cases_for_pair(
-            points / 100, seen.difference, power=power, alpha=alpha / pairs
-        ),
-        after_the_cutoff=cases_for_drop(
-            points / 100, seen.score, before=before, power=power, alpha=alpha / models
-        ),
+        to_tell_two_apart=apart,
+        after_the_cutoff=fresh,
         spread=seen,
+        overridden=overridden,
     )
 
 
@@ -284,9 +321,29 @@ async def protocol(
         return method.results(material, UNASKED)
     if judge is None:
         raise UsageError(f"{name} asks a judge: give judge=open_judge(…)")
-    await run_protocol(method, material, Path(out), judge, concurrency=concurrency)
-    findings, _ = read_findings(method, Path(out), judge.identity)
-    return method.results(material, findings)
+    _, results = await ask_protocol(
+        method, material, Path(out), judge, concurrency=concurrency
+    )
+    return results
+
+
+async def ask_protocol(
+    method: Protocol,
+    material: Material,
+    out: Path,
+    judge: "Engine",
+    *,
+    allow_unpinned: bool = False,
+    **how: Any,
+) -> tuple[QuestionsAsked, Results]:
+    """Ask a judge what a protocol needs; what it was asked, and the protocol's results."""
+    asked = await run_protocol(
+        method, material, out, judge, allow_unpinned=allow_unpinned, **how
+    )
+    findings, _ = read_findings(
+        method, out, judge.identity, allow_unpinned=allow_unpinned
+    )
+    return asked, method.results(material, findings)
 
 
 def open_judge(
@@ -358,14 +415,7 @@ async def answer(
         parameters=parameters,
     )
     engine = open_endpoint(chosen.model_copy(update={"concurrency": concurrency}))
-    use = ModelUse(
-        model,
-        engine.identity.engine,
-        (chosen.base_url or "").partition("?")[0],
-        chosen.parameters,
-        chosen.model if chosen.model != model else None,
-        None,
-    )
+    use = model_use(model, chosen, engine)
     case_set = _cases(cases)
     async with aclosing(engine):
         return await run_model(
@@ -377,6 +427,21 @@ async def answer(
             template=template or default_template(case_set),
             concurrency=concurrency,
         )
+
+
+def model_use(
+    name: str, chosen: "RoleSettings", engine: "Engine", arm: str | None = None
+) -> ModelUse:
+    """What a run folder records of the model that is asked."""
+    return ModelUse(
+        name,
+        engine.identity.engine,
+        # A query may hold a key, and run.json is published.
+        (chosen.base_url or "").partition("?")[0],
+        chosen.parameters,
+        chosen.model if chosen.model != name else None,
+        arm,
+    )
 
 
 async def grade(
@@ -398,12 +463,14 @@ async def grade(
         return await grade_run(Path(run), judge, mode=_choose("mode", Mode, mode))
 
 
-def load_runs(runs: Runs) -> list[GradedRun]:
-    """The runs as they were given, folders opened."""
+def load_runs(runs: Runs, judge: str | None = None) -> list[GradedRun]:
+    """The runs as they were given, folders opened with the verdicts of one grader."""
     several = [runs] if isinstance(runs, str | Path | GradedRun) else runs
     loaded = []
     for run in several:
-        loaded.append(run if isinstance(run, GradedRun) else load_run(run))
+        if not isinstance(run, GradedRun):
+            run = load_run(run, judge=judge)
+        loaded.append(run)
     return loaded
 
 
@@ -419,7 +486,8 @@ def _cases(cases: Cases) -> CaseSet:
             return from_snapshot(load_snapshot(cases))
 
 
-def _registry(models: Models) -> Registry:
+def open_registry(models: Models) -> Registry:
+    """The models' cutoffs."""
     if isinstance(models, Registry):
         return models
     if models is not None:
@@ -438,6 +506,8 @@ def _choose(name: str, kind: type[Choice], value: str) -> Choice:
 
 
 def _day(name: str, day: date | str | None) -> date | None:
+    if isinstance(day, datetime):
+        return day.date()
     if not isinstance(day, str):
         return day
     try:

@@ -1,23 +1,20 @@
 """`medlive config`: what is set, and where each value comes from."""
 
-import typer
+import os
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table
+from medlive.cli.options import Commands
+from medlive.cli.output import Grid, Result
 from medlive.config import config_folder, describe, load_settings
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 
 @app.command()
-def show(as_json: JsonOption = False) -> None:
+def show() -> Result:
     """Print every setting with its origin; a database's password is masked, keys are only named."""
-    import os
-
     rows = describe(load_settings())
     title = f"Settings (files in {config_folder(os.environ)})"
-    print_result(
-        {key: {"value": value, "origin": origin} for key, value, origin in rows},
-        as_json,
-        lambda: print_table(["setting", "value", "origin"], rows, title=title),
-    )
+    value = {}
+    for key, setting, origin in rows:
+        value[key] = {"value": setting, "origin": origin}
+    return Result(value, [Grid(["setting", "value", "origin"], rows, title)])

@@ -2,25 +2,21 @@
 
 import os
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import (
-    echo,
-    print_result,
-    print_table,
-    say,
-    wait_for,
-)
+from medlive.cli.output import Grid, Result, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
 from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:
     from medlive.demo.loop import DemoResult
+    from medlive.evaluation.scoring.score import ScoreTable
+    from medlive.service.curation.curate import CurationRun
     from medlive.service.release.freeze import FreezeResult
 
 
@@ -41,8 +37,7 @@ def command(
     record: Annotated[
         Path | None, Option(metavar="FILE", help="Record the endpoint's replies here.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
     verify, evaluate, report.
 
@@ -66,21 +61,16 @@ def command(
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint))
-    frozen, scores = done.frozen, done.scores
+    frozen, scores, curated = done.frozen, done.scores, done.curated
     assert frozen is not None
     assert scores is not None
-    assert done.curated is not None
-    paths: dict[str, Any] = {
-        "snapshot": frozen.path,
-        "report": done.report,
-        "runs": [m.run.run.path for m in scores.models],
-        "home": settings.home,
-    }
+    assert curated is not None
+    runs = [model.run.run.path for model in scores.models]
     value = {
         "harvest": {h.source: dict(h.counts) for h in done.harvested},
-        "funnel": [row.cells for row in done.curated.funnel],
-        "calls": done.curated.counts.calls,
-        "replayed": done.curated.counts.replayed,
+        "funnel": [row.cells for row in curated.funnel],
+        "calls": curated.counts.calls,
+        "replayed": curated.counts.replayed,
         "new_threads": done.new_threads,
         "verified_steps": done.verified_steps,
         "skipped_steps": done.skipped_steps,
@@ -93,66 +83,68 @@ def command(
             "already_frozen": frozen.already,
         },
         "scores": scores_json(scores),
-        "paths": paths,
+        "paths": {
+            "snapshot": frozen.path,
+            "report": done.report,
+            "runs": runs,
+            "home": settings.home,
+        },
     }
-    print_result(
-        value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None)
-    )
-    if not as_json:
-        echo(f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:")
-        echo(f"MEDLIVE_HOME={settings.home} medlive serve --preview")
+
+    shown = _describe(done, scores, frozen, curated)
+    ending = _describe_places(done.report, frozen.path, runs, settings.home)
+    recorded = () if endpoint else (_RECORDED,)
+    seconds = f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:"
+    serve = f"MEDLIVE_HOME={settings.home} medlive serve --preview"
+    return Result(value, [*shown, *recorded, *ending, seconds, serve])
 
 
-def _print(
-    done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *, recorded: bool
-) -> None:
-    from medlive.cli.evaluation.score import print_scores
+_RECORDED = "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
 
-    echo()
+
+def _describe(
+    done: "DemoResult",
+    scores: "ScoreTable",
+    frozen: "FreezeResult",
+    curated: "CurationRun",
+) -> Iterator[Grid | str]:
+    from medlive.cli.evaluation.score import describe_scores
+
     names = ("new", "revised", "unchanged", "not_modified")
-    print_table(
-        ["source", *(name.replace("_", " ") for name in names), "problems"],
-        [
-            [h.source, *(h.counts[name] for name in names), len(h.problems)]
-            for h in done.harvested
-        ],
-        title="Harvest"
-        + ("" if done.new_threads else ": nothing new, every thread was here already"),
-    )
-    echo()
-    assert done.curated is not None
-    funnel = done.curated.funnel
-    rows = [row.cells for row in funnel]
-    rows.append(["", "", "in all", sum(row.count for row in funnel)])
-    print_table(
-        ["stage", "outcome", "reason", "threads"],
-        rows,
-        title="Funnel: what became of each thread",
-    )
-    echo()
+    rows: list[list[object]] = []
+    for harvested in done.harvested:
+        counts = [harvested.counts[name] for name in names]
+        rows.append([harvested.source, *counts, len(harvested.problems)])
+    title = "Harvest"
+    if not done.new_threads:
+        title += ": nothing new, every thread was here already"
+    yield ""
+    yield Grid(["source", *names, "problems"], rows, title)
+    rows = [[*row.cells] for row in curated.funnel]
+    rows.append(["", "", "in all", sum(row.count for row in curated.funnel)])
+    columns = ["stage", "outcome", "reason", "threads"]
+    yield ""
+    yield Grid(columns, rows, "Funnel: what became of each thread")
+    yield ""
     state = "was frozen already" if frozen.already else "frozen"
-    echo(
-        f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria."
-    )
-    echo(f"Verified from its files alone: {done.verified_steps} steps passed.")
+    yield f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria."
+    yield f"Verified from its files alone: {done.verified_steps} steps passed."
     for why in done.skipped_steps:
-        echo(f"Skipped: {why}.")
+        yield f"Skipped: {why}."
     if not frozen.publishable:
-        echo("Not publishable: " + "; ".join(frozen.why_not) + ".")
-    echo()
-    if done.scores is not None:
-        print_scores(done.scores)
-    if recorded:
-        echo(
-            "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
-        )
-    echo(
-        "Sample models and the rules engine as grader: these figures show the loop, not a model's worth."
-    )
-    echo()
-    echo(f"snapshot  {frozen.path}")
-    for run in paths["runs"]:
-        echo(f"run       {run}")
-    echo(f"report    {done.report}")
-    inspect = f"MEDLIVE_HOME={paths['home']} medlive"
-    echo(f"inspect   {inspect} status; {inspect} thread show SOURCE/ID")
+        yield f"Not publishable: {'; '.join(frozen.why_not)}."
+    yield ""
+    yield from describe_scores(scores)
+
+
+def _describe_places(
+    report: Path | None, snapshot: Path, runs: Iterable[Path], home: Path
+) -> Iterator[str]:
+    yield "Sample models and the rules engine as grader: these figures show the loop, not a model's worth."
+    yield ""
+    yield f"snapshot  {snapshot}"
+    for run in runs:
+        yield f"run       {run}"
+    yield f"report    {report}"
+    inspect = f"MEDLIVE_HOME={home} medlive"
+    yield f"inspect   {inspect} status; {inspect} thread show SOURCE/ID"

@@ -5,9 +5,8 @@ from contextlib import aclosing
 from dataclasses import asdict
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
 from typer import Argument, Option
 
 from medlive.cli.evidence_fetch import fetch
@@ -23,12 +22,11 @@ from medlive.cli.evidence_index import (
     index_folder,
     recall_of,
 )
-from medlive.cli.options import JsonOption, grouped, read_settings
+from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import (
-    attributes,
-    pick,
-    print_result,
-    print_table,
+    Grid,
+    Result,
+    fields_of,
     say,
     wait_for,
     with_database,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from medlive.db.session import Database
     from medlive.evidence.passage import Hit
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 Retriever = Literal["bm25", "dense", "hybrid"]
 RetrieverOption = Annotated[
@@ -50,7 +48,6 @@ RetrieverOption = Annotated[
 
 
 @app.command()
-@grouped
 def build(
     corpora: Annotated[
         list[Path],
@@ -66,8 +63,7 @@ def build(
     fresh: Annotated[
         bool, Option("--fresh", help="Forget corpora that the index already holds.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
     from medlive.evidence.corpora.registry import open_corpus
 
@@ -78,42 +74,36 @@ def build(
         )
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
     built = build_corpora(opened, index_folder(index), vectors, fresh=fresh)
-    print_result(built.as_json(), as_json, built.show)
+    return built.result()
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
     from medlive.evidence.open_index import list_indexes
     from medlive.service.paths import index_path
 
-    value: list[dict[str, Any]] = []
-    rows: list[list[Any]] = []
+    value: list[dict[str, object]] = []
+    rows: list[list[object]] = []
     for path, found in list_indexes(index_path(read_settings()).parent):
         if isinstance(found, str):
             value.append({"path": path, "problem": found, "manifest": None})
             rows.append([path, *[None] * 7, found])
             continue
-        value.append(
-            {
-                "path": path,
-                "problem": None,
-                "manifest": found.model_dump(mode="json", exclude={"files"}),
-            }
-        )
-        rows.append(
-            [
-                path,
-                found.retriever,
-                found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
-                found.dense and found.dense.kind.value,
-                recall_of(found),
-                found.passages,
-                ", ".join(found.corpus_digests),
-                f"{found.built_at:%Y-%m-%d %H:%M}",
-                None,
-            ]
-        )
+        manifest = found.model_dump(mode="json", exclude={"files"})
+        value.append({"path": path, "problem": None, "manifest": manifest})
+        row: list[object] = [
+            path,
+            found.retriever,
+            found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
+            found.dense and found.dense.kind.value,
+            recall_of(found),
+            found.passages,
+            list(found.corpus_digests),
+            found.built_at,
+            None,
+        ]
+        rows.append(row)
     columns = [
         "index",
         "retriever",
@@ -125,7 +115,7 @@ def list_(as_json: JsonOption = False) -> None:
         "built",
         "problem",
     ]
-    print_result(value, as_json, lambda: print_table(columns, rows))
+    return Result(value, [Grid(columns, rows)])
 
 
 @app.command()
@@ -153,15 +143,12 @@ def search(
             help="Ask the services of [evidence] online as well, as curation does.",
         ),
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
+    day = not_after and not_after.date()
     if online:
-        hits = _search_online(phrases, k=k, day=not_after and not_after.date())
-        print_result(
-            [_hit_as_json(hit) for hit in hits], as_json, lambda: _print_hits(hits)
-        )
-        return
+        hits = _search_online(phrases, k=k, day=day)
+        return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
     from medlive.evidence.manifest import read_manifest
     from medlive.evidence.open_index import open_index
     from medlive.evidence.passage import Query
@@ -175,26 +162,23 @@ def search(
         reranker=rerank or configured.reranker,
         retriever=retriever or configured.retriever,
     )
-    day = not_after and not_after.date()
     (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day))
     manifest = read_manifest(folder)
-    value = attributes(opened.identity, "retriever dense index_digest") | {
-        "reason": manifest.reason
+    value = fields_of(opened.identity, ("retriever", "dense", "index_digest")) | {
+        "reason": manifest.reason,
+        "hits": list(map(_hit_as_json, hits)),
     }
-    value["hits"] = [_hit_as_json(hit) for hit in hits]
     notes = [described(manifest, opened.identity.retriever)]
     if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
         name = opened.dense.encoder.identity.name
         notes.append(
             f"searched by words alone where not English: {name} reads nothing else"
         )
-    print_result(
-        value, as_json, lambda: _print_hits(hits), notes=() if as_json else notes
-    )
+    return Result(value, [_hits_table(hits)], notes)
 
 
-def _hit_as_json(hit: "Hit") -> dict[str, Any]:
-    found_by = [asdict(side) for side in hit.sides]
+def _hit_as_json(hit: "Hit") -> dict[str, object]:
+    found_by = list(map(asdict, hit.sides))
     return {
         "rank": hit.rank,
         "score": hit.score,
@@ -224,22 +208,16 @@ def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> "list
     return with_database(search_services)
 
 
-def _print_hits(hits: "Sequence[Hit]") -> None:
-    print_table(
-        ["rank", "score", "found by", "passage", "title", "published", "text"],
-        [
-            [
-                h.rank,
-                round(h.score, 4),
-                "\n".join(f"{s.side} {s.rank} ({s.score:g})" for s in h.sides),
-                h.passage.id,
-                h.passage.title,
-                h.passage.published,
-                h.passage.text[:300],
-            ]
-            for h in hits
-        ],
-    )
+def _hits_table(hits: "Sequence[Hit]") -> Grid:
+    rows = []
+    for hit in hits:
+        sides = [f"{side.side} {side.rank} ({side.score:g})" for side in hit.sides]
+        passage = hit.passage
+        text = passage.text[:300]
+        row = [hit.rank, hit.score, sides, passage.id, passage.title]
+        rows.append([*row, passage.published, text])
+    columns = ["rank", "score", "found by", "passage", "title", "published", "text"]
+    return Grid(columns, rows)
 
 
 @app.command()
@@ -263,8 +241,7 @@ def models(
     require: Annotated[
         bool, Option("--require", help="Exit with status 3 unless MedCPT can be used.")
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them."""
     from medlive.evidence.encoders import folders
 
@@ -274,48 +251,48 @@ def models(
             say(f"downloaded {folder}")
     found = folders.find_models(settings)
     problem, packages = folders.missing_models(found), folders.missing_packages()
-    names, no_model = (
-        "folder digest dimension",
-        {"folder": None, "digest": None, "dimension": None},
-    )
+    rows, listed = [], []
+    for looked in found:
+        role, model = looked.role, looked.model
+        places = []
+        for place in looked.places:
+            names = ("origin", "folder", "state", "problem")
+            places.append(fields_of(place, names))
+            row = [role.repository, role.purpose, place.folder, place.state]
+            rows.append([*row, place.problem])
+        listed.append(
+            {
+                "role": role,
+                "repository": role.repository,
+                "purpose": role.purpose,
+                "folder": model and model.folder,
+                "digest": model and model.digest,
+                "dimension": model and model.dimension,
+                "places": places,
+            }
+        )
     value = {
         "usable": problem is None,
         "lacking": problem,
         "missing_packages": packages,
-        "models": [
-            attributes(f, "role repository=role.repository purpose=role.purpose")
-            | (attributes(f.model, names) if f.model else no_model)
-            | {
-                "places": [
-                    attributes(p, "origin folder state problem") for p in f.places
-                ]
-            }
-            for f in found
-        ],
+        "models": listed,
     }
-
-    def show() -> None:
-        roles = [
-            (f.role, row)
-            for f in found
-            for row in pick(f.places, "folder state problem")
-        ]
-        rows = [[role.repository, role.purpose, *row] for role, row in roles]
-        print_table(["model", "for", "looked at", "state", "problem"], rows)
-        if packages:
-            say(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
-        if problem is None:
-            say("MedCPT can be used: medlive evidence build CORPUS... --encoder medcpt")
-        else:
-            say(f"{problem}. Without it an index is searched by bm25 only")
-
+    notes = []
+    if packages:
+        notes.append(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
     failure = None
-    if require and problem is not None:
-        failure = EvidenceUnavailable(
-            problem, hint="medlive evidence models --download fetches the models"
+    if problem is None:
+        notes.append(
+            "MedCPT can be used: medlive evidence build CORPUS... --encoder medcpt"
         )
-    print_result(value, as_json, show, failure=failure)
+    else:
+        notes.append(f"{problem}. Without it an index is searched by bm25 only")
+        if require:
+            hint = "medlive evidence models --download fetches the models"
+            failure = EvidenceUnavailable(problem, hint=hint)
+    columns = ["model", "for", "looked at", "state", "problem"]
+    return Result(value, [Grid(columns, rows)], notes, failure)
 
 
-app.command()(grouped(fetch))
+app.command()(fetch)
 app.command()(gaps)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
-from medlive.cli.options import JsonOption, one_of, read_settings
-from medlive.cli.output import print_result, print_table, progress, say
+from medlive.cli.options import DryRunOption, one_of, read_settings
+from medlive.cli.output import Result, progress, say, table_of
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
         Source,
     )
 
-_MB = 1_000_000
+_RATE = 5_000_000
+"""Bytes a second that --dry-run reckons with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,6 @@ class Manner:
         str | None,
         Option(help="E-mail or web address for the User-Agent [that of the harvest]."),
     ] = None
-    rate: Annotated[
-        float, Option(min=0.001, help="Megabytes a second that --dry-run reckons with.")
-    ] = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +79,7 @@ def fetch(
     list_: Annotated[
         bool, Option("--list", help="List the corpora that can be fetched, and end.")
     ] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would be fetched, and end.")
-    ] = False,
+    dry_run: DryRunOption = False,
     no_build: Annotated[
         bool, Option("--no-build", help="Do not add what was fetched to the index.")
     ] = False,
@@ -92,38 +88,32 @@ def fetch(
     chosen: Chosen,
     manner: Manner,
     vectors: Vectors,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Download public corpora, or what is new of them, check every file, and add them to the index.
 
     Killed at any moment, the same command goes on where it was.
     """
     if list_:
-        _print_sources(as_json)
-        return
+        return _list_sources()
     tasks = _tasks(names or [], recommended, chosen, manner.to)
     settings = _fetch_settings(manner.contact)
     if dry_run:
-        plans = [_plan(task, settings) for task in tasks]
-        print_result(
-            [_plan_as_json(plan, manner.rate) for plan in plans],
-            as_json,
-            lambda: _print_plans(plans, manner.rate),
-        )
-        return
+        return _describe_plans([_plan(task, settings) for task in tasks])
     outcomes = [_fetch(task, settings) for task in tasks]
-    value: dict[str, Any] = {
-        "fetched": [_outcome_as_json(outcome) for outcome in outcomes],
-        "index": None,
-    }
-    if not as_json:
-        _print_outcomes(outcomes)
-    if not no_build:
-        value["index"] = _add_to_index(
-            tasks, outcomes, index_folder(index), vectors, as_json
-        )
-    failures = [failure for outcome in outcomes for failure in outcome.failures]
-    print_result(value, as_json, lambda: None, failure=_failure(failures))
+    fetched = list(map(_outcome_as_json, outcomes))
+    failures: list[str] = []
+    for outcome in outcomes:
+        failures += outcome.failures
+    built = Result(None)
+    folder = index_folder(index)
+    if not no_build and (corpora := _new_corpora(tasks, outcomes, folder)):
+        built = build_corpora(corpora, folder, vectors, fresh=False).result()
+    return Result(
+        {"fetched": fetched, "index": built.value},
+        [table_of(fetched, _OUTCOME), *built.shown],
+        built.notes,
+        _failure(failures),
+    )
 
 
 def _failure(failures: list[str]) -> "FetchFailed | None":
@@ -144,11 +134,7 @@ def _tasks(
     from medlive.service.paths import corpora_path
 
     if recommended:
-        names = list(
-            dict.fromkeys(
-                [*names, *(source.name for source in SOURCES if source.recommended)]
-            )
-        )
+        names = names + [source.name for source in SOURCES if source.recommended]
     if not names:
         raise UsageError(
             "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
@@ -232,14 +218,10 @@ def _fetch(task: _Task, settings: "FetchSettings") -> "Outcome":
     return outcome
 
 
-def _add_to_index(
-    tasks: list[_Task],
-    outcomes: "list[Outcome]",
-    out: Path,
-    vectors: Vectors,
-    as_json: bool,
-) -> dict[str, Any] | None:
-    """Build what is complete and not in the index yet."""
+def _new_corpora(
+    tasks: list[_Task], outcomes: "list[Outcome]", out: Path
+) -> "list[Corpus]":
+    """What is complete and not in the index yet."""
     from medlive.evidence.manifest import read_manifest
 
     known: dict[str, str] = {}
@@ -255,12 +237,7 @@ def _add_to_index(
             say(f"{task.source.name}: the index has it as it is")
         else:
             corpora.append(_corpus(task, outcome.ledger))
-    if not corpora:
-        return None
-    built = build_corpora(corpora, out, vectors, fresh=False)
-    if not as_json:
-        built.show()
-    return built.as_json()
+    return corpora
 
 
 def _corpus(task: _Task, ledger: "Ledger") -> "Corpus":
@@ -280,11 +257,15 @@ def _corpus(task: _Task, ledger: "Ledger") -> "Corpus":
     return replace(corpus, licence=task.source.licence, fetched=fetched)
 
 
-def _print_sources(as_json: bool) -> None:
+_SOURCE = ("name", "about", "bytes", "checksums", "licence", "recommended")
+
+
+def _list_sources() -> Result:
     from medlive.evidence.fetch.registry import SOURCES
 
-    value = [
-        {
+    rows = []
+    for source in SOURCES:
+        row = {
             "name": source.name,
             "about": source.about,
             "address": source.address,
@@ -294,76 +275,54 @@ def _print_sources(as_json: bool) -> None:
             "checksums": source.checksums,
             "recommended": source.recommended is not None,
         }
-        for source in SOURCES
-    ]
-    columns = ["name", "about", "size", "checksums", "licence", "recommended"]
-    rows = [
-        [
-            s.name,
-            s.about,
-            _size(s.typical_bytes),
-            s.checksums,
-            s.licence,
-            "yes" if s.recommended else "no",
-        ]
-        for s in SOURCES
-    ]
-    print_result(value, as_json, lambda: print_table(columns, rows))
+        rows.append(row)
+    return Result(rows, [table_of(rows, _SOURCE)])
 
 
-def _plan_as_json(plan: "Plan", rate: float) -> dict[str, Any]:
-    return {
-        "name": plan.source.name,
-        "address": plan.source.address,
-        "licence": plan.source.licence,
-        "checksums": plan.source.checksums,
-        "selection": plan.selection.model_dump(mode="json"),
-        "listed": plan.listed,
-        "to_fetch": len(plan.wanted),
-        "no_longer_listed": len(plan.gone),
-        "bytes": plan.download_bytes,
-        "seconds": round(plan.seconds(rate * _MB)),
-        "index_bytes": plan.index_bytes,
-        "folder": plan.folder,
-    }
+_PLAN = (
+    "name",
+    "to_fetch",
+    "listed",
+    "bytes",
+    "seconds",
+    "index_bytes",
+    "checksums",
+    "licence",
+)
 
 
-def _print_plans(plans: "list[Plan]", rate: float) -> None:
-    rows: list[list[Any]] = []
+def _describe_plans(plans: "list[Plan]") -> Result:
+    rows = []
     for plan in plans:
-        rows.append(
-            [
-                plan.source.name,
-                len(plan.wanted),
-                plan.listed,
-                _size(plan.download_bytes),
-                _duration(plan.seconds(rate * _MB)),
-                _size(plan.index_bytes),
-                plan.source.checksums,
-                plan.source.licence,
-            ]
-        )
-    download = sum(plan.download_bytes for plan in plans)
-    index = sum(plan.index_bytes for plan in plans)
-    time = _duration(sum(plan.seconds(rate * _MB) for plan in plans))
-    columns = [
-        "corpus",
-        "files",
-        "of",
-        "download",
-        f"time at {rate:g} MB/s",
-        "index",
-        "checksums",
-        "licence",
-    ]
+        row = {
+            "name": plan.source.name,
+            "address": plan.source.address,
+            "licence": plan.source.licence,
+            "checksums": plan.source.checksums,
+            "selection": plan.selection.model_dump(mode="json"),
+            "listed": plan.listed,
+            "to_fetch": len(plan.wanted),
+            "no_longer_listed": len(plan.gone),
+            "bytes": plan.download_bytes,
+            "seconds": round(plan.seconds(_RATE)),
+            "index_bytes": plan.index_bytes,
+            "folder": plan.folder,
+        }
+        rows.append(row)
+    download = _size(sum(plan.download_bytes for plan in plans))
+    index = _size(sum(plan.index_bytes for plan in plans))
+    hours = sum(plan.seconds(_RATE) for plan in plans) / 3600
     title = (
-        f"{_size(download)} in about {time}; on disk at most {_size(download)},"
-        f" and about {_size(index)} for the index of words"
+        f"{download} in about {hours:.1f} hours at {_RATE / 1e6:g} MB/s; on disk at most {download},"
+        f" and about {index} for the index of words"
     )
-    print_table(columns, rows, title=title)
+    return Result(rows, [table_of(rows, _PLAN, title)])
 
 
-def _outcome_as_json(outcome: "Outcome") -> dict[str, Any]:
+_OUTCOME = ("name", "fetched", "bytes", "files", "unchanged", "removed", "failures")
+
+
+def _outcome_as_json(outcome: "Outcome") -> dict[str, object]:
     ledger = outcome.ledger
     return {
         "name": ledger.source,
@@ -379,33 +338,6 @@ def _outcome_as_json(outcome: "Outcome") -> dict[str, Any]:
     }
 
 
-def _print_outcomes(outcomes: "list[Outcome]") -> None:
-    rows: list[list[Any]] = []
-    for outcome in outcomes:
-        kept = sum(file.kept_size for file in outcome.ledger.files.values())
-        rows.append(
-            [
-                outcome.ledger.source,
-                outcome.fetched,
-                _size(outcome.fetched_bytes),
-                len(outcome.ledger.files),
-                _size(kept),
-                len(outcome.removed),
-                len(outcome.failures),
-            ]
-        )
-    columns = [
-        "corpus",
-        "fetched",
-        "bytes",
-        "files here",
-        "on disk",
-        "removed",
-        "failed",
-    ]
-    print_table(columns, rows)
-
-
 def _size(count: int) -> str:
     number = float(count)
     for unit in ("bytes", "kB", "MB"):
@@ -413,12 +345,3 @@ def _size(count: int) -> str:
             return f"{number:.0f} {unit}"
         number /= 1000
     return f"{number:.1f} GB"
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return (
-        f"{minutes // 60} h {minutes % 60} min"
-        if minutes >= 60
-        else f"{max(1, minutes)} min"
-    )

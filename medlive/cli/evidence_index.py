@@ -5,12 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
 from medlive.cli.options import read_settings
-from medlive.cli.output import print_table, progress, say, wait_for
+from medlive.cli.output import Result, progress, say, table_of, wait_for
 from medlive.errors import EvidenceUnavailable
 
 if TYPE_CHECKING:
@@ -70,20 +70,31 @@ class Built:
     last: "Progress"  # The step that ended the build
     pruned: Sequence[Path]
 
-    def as_json(self) -> dict[str, Any]:
-        """The account of the build for machines."""
-        return {
+    def result(self) -> Result:
+        """The account of the build."""
+        last, manifest = self.last, self.manifest
+        unchanged = last.stage == "unchanged"
+        value = {
             "path": self.path,
-            "unchanged": self.last.stage == "unchanged",
-            "embedded": self.last.embedded,
-            "reused": self.last.reused,
+            "unchanged": unchanged,
+            "embedded": last.embedded,
+            "reused": last.reused,
             "pruned": self.pruned,
-            **self.manifest.model_dump(mode="json", exclude={"files"}),
+            **manifest.model_dump(mode="json", exclude={"files"}),
         }
-
-    def show(self) -> None:
-        """Print the account for people."""
-        _print_built(self.path, self.manifest, self.last, self.pruned)
+        notes = [f"built {self.path}"]
+        if unchanged:
+            notes = ["unchanged: the index holds just this already"]
+        if last.embedded is not None:
+            notes.append(
+                f"{last.embedded} passages embedded, {last.reused} had their vectors already"
+            )
+        for place in self.pruned:
+            notes.append(f"removed {place}")
+        corpora = [corpus.model_dump() for corpus in manifest.corpora]
+        names = ("name", "kind", "documents", "passages", "problems", "licence")
+        title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
+        return Result(value, [table_of(corpora, names, title)], notes)
 
 
 def build_corpora(
@@ -161,37 +172,15 @@ def _embed_by_workers(
         say("no worker serves the queue embed: embedding here")
 
 
-def _print_built(
-    out: Path, manifest: "IndexManifest", last: "Progress", removed: Sequence[Any]
-) -> None:
-    unchanged = last.stage == "unchanged"
-    say("unchanged: the index holds just this already" if unchanged else f"built {out}")
-    if last.embedded is not None:
-        say(
-            f"{last.embedded} passages embedded, {last.reused} had their vectors already"
-        )
-    for place in removed:
-        say(f"removed {place}")
-    print_table(
-        ["corpus", "kind", "documents", "passages", "unreadable", "licence"],
-        [
-            [c.name, c.kind, c.documents, c.passages, c.problems, c.licence]
-            for c in manifest.corpora
-        ],
-        title=f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…",
-    )
-
-
 def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
     """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
     from medlive.evidence.manifest import read_manifest
 
+    found = {}
     with suppress(EvidenceUnavailable):
-        return {
-            entry.name: (entry.digest, entry.passages)
-            for entry in read_manifest(folder).corpora
-        }
-    return {}
+        for entry in read_manifest(folder).corpora:
+            found[entry.name] = (entry.digest, entry.passages)
+    return found
 
 
 def described(manifest: "IndexManifest", retriever: str | None = None) -> str:

@@ -8,17 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption
+from medlive.cli.options import ByOption, Commands, DryRunOption
 from medlive.cli.output import (
-    attributes,
-    print_json,
-    print_result,
-    print_table,
+    Grid,
+    Result,
+    fields_of,
     progress,
     say,
+    table_of,
     wait_for,
     with_database,
 )
@@ -34,7 +33,10 @@ if TYPE_CHECKING:
     from medlive.service.harvest.reparse import ReparseResult
     from medlive.service.harvest.sources import SourceHealth
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
+SourcesArgument = Annotated[
+    list[str] | None, Argument(help="The communities; default: all.")
+]
 Wanted = Mapping[str, Mapping[str, Any]]
 SHOWN_PROBLEMS = 20
 COLUMNS = (
@@ -49,9 +51,7 @@ COLUMNS = (
 
 
 def harvest(
-    sources: Annotated[
-        list[str] | None, Argument(help="Sources to harvest; default: all.")
-    ] = None,
+    sources: SourcesArgument = None,
     since: Annotated[
         str | None,
         Option(metavar="DATE", help="Only threads opened on or after this day."),
@@ -66,11 +66,8 @@ def harvest(
         bool,
         Option("--restart", help="Forget how far this week's came, and begin again."),
     ] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    dry_run: DryRunOption = False,
+) -> Result:
     """Fetch new and changed threads of the communities, politely, and store them.
 
     Once per source and ISO week: a week that is done is not harvested again, and one that was interrupted goes on
@@ -85,8 +82,7 @@ def harvest(
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if dry_run:
-        _print_plan(settings, wanted, again or restart, as_json)
-        return
+        return _describe_plan(settings, wanted, again or restart)
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
         hint = "MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml"
@@ -106,18 +102,16 @@ def harvest(
     )
     if len(broken) == len(wanted):
         raise broken[-1]
-    print_result(
-        [_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done)
-    )
+    notes = list(_notes(done))
+    failure: BaseException | None = None
     given_up = _given_up(done)
     if broken:
-        say("\n".join(given_up))
-        raise broken[-1]
-    if given_up:
-        raise CheckFailed(
-            "; ".join(given_up),
-            hint="`medlive source check` says what its threads lack",
-        )
+        notes += given_up
+        failure = broken[-1]
+    elif given_up:
+        hint = "`medlive source check` says what its threads lack"
+        failure = CheckFailed("; ".join(given_up), hint=hint)
+    return Result(list(map(_as_json, done)), [_harvested(done)], notes, failure)
 
 
 def _given_up(harvests: "Sequence[HarvestResult]") -> list[str]:
@@ -140,38 +134,32 @@ def _moment(option: str, given: str | None) -> datetime | None:
         ) from exc
 
 
-def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) -> None:
+def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
     from medlive.service.harvest.harvest import describe_next_harvest
     from medlive.service.harvest.sources import fetch_settings
     from medlive.sources.registry import build_site
 
     async def look(database: "Database", _: Settings) -> dict[str, str]:
-        return {
-            name: await describe_next_harvest(database, name, again=again)
-            for name in wanted
-        }
+        standing = {}
+        for name in wanted:
+            standing[name] = await describe_next_harvest(database, name, again=again)
+        return standing
 
-    sites = {name: build_site(name, overrides) for name, overrides in wanted.items()}
     agent = fetch_settings(settings).user_agent
     standing = with_database(look)
-    plan, rows = [], []
-    for name, site in sites.items():
+    plan = []
+    for name, overrides in wanted.items():
+        site = build_site(name, overrides)
         requests = site.listing_requests(site.settings.base_url)
-        lists = [request.url for request in requests]
         planned = {
             "source": name,
             "would": standing[name],
             "user_agent": agent,
-            "lists": lists,
+            "lists": [request.url for request in requests],
         }
         plan.append(planned)
-        rows.append([name, standing[name], "\n".join(lists)])
-    print_result(
-        plan,
-        as_json,
-        lambda: print_table(["source", "would", "lists"], rows),
-        notes=[f"as {agent}"],
-    )
+    table = table_of(plan, ("source", "would", "lists"))
+    return Result(plan, [table], [f"as {agent}"])
 
 
 async def _harvest(
@@ -206,16 +194,15 @@ async def _harvest(
     )
 
 
-def _print(done: "list[HarvestResult]") -> None:
-    shares = [
-        "" if d.not_modified_share is None else f"{d.not_modified_share:.0%}"
-        for d in done
-    ]
-    rows = [
-        [d.source, *(d.counts[c] for c in COLUMNS), x, len(d.problems)]
-        for d, x in zip(done, shares, strict=True)
-    ]
-    print_table(["source", *COLUMNS, "304 share", "problems"], rows)
+def _harvested(done: "list[HarvestResult]") -> Grid:
+    rows = []
+    for d in done:
+        share = None
+        if d.not_modified_share is not None:
+            share = f"{d.not_modified_share:.0%}"
+        counts = [d.counts[column] for column in COLUMNS]
+        rows.append([d.source, *counts, share, len(d.problems)])
+    return Grid(["source", *COLUMNS, "304 share", "problems"], rows)
 
 
 def _notes(done: "list[HarvestResult]") -> Iterator[str]:
@@ -233,24 +220,10 @@ def _notes(done: "list[HarvestResult]") -> Iterator[str]:
 def _as_json(done: "HarvestResult") -> dict[str, object]:
     problems = []
     for problem in done.problems:
-        stated = {
-            "url": problem.url,
-            "kind": problem.kind,
-            "message": problem.message,
-            "thread_id": problem.thread_id,
-        }
-        problems.append(stated)
-    return {
-        "source": done.source,
-        "iso_week": done.iso_week,
-        "not_modified_share": done.not_modified_share,
-        "already_done": done.already_done,
-        "limited": done.limited,
-        "failed": done.failed,
-        "quarantined": done.quarantined,
-        "counts": done.counts,
-        "problems": problems,
-    }
+        problems.append(fields_of(problem, ["url", "kind", "message", "thread_id"]))
+    names = ["source", "iso_week", "not_modified_share", "already_done", "limited"]
+    names += ["failed", "quarantined", "counts"]
+    return fields_of(done, names) | {"problems": problems}
 
 
 def import_(
@@ -260,8 +233,7 @@ def import_(
     assume_posted_at: Annotated[
         str | None, Option(metavar="DATE", help="For threads without a date.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Import threads from JSON Lines files; a bad line is reported and the others are imported.
 
     Importing a file twice changes nothing; a thread that changed becomes a new revision.
@@ -275,60 +247,47 @@ def import_(
         done, key = [], handle_key(settings)
         for path in files:
             with progress(f"import {path.name}") as tick:
-                done.append(
-                    await import_file(
-                        database,
-                        path,
-                        assume_posted_at=moment,
-                        handle_key=key,
-                        tick=tick,
-                    )
+                imported = await import_file(
+                    database,
+                    path,
+                    assume_posted_at=moment,
+                    handle_key=key,
+                    tick=tick,
                 )
+            done.append(imported)
         return done
 
     done = with_database(work)
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
-    value, rows = [], []
+    value, rows, notes = [], [], []
     for d in done:
-        lines = [
-            {"line": p.line, "reason": p.reason, "detail": p.detail} for p in d.problems
-        ]
+        name = d.file.name
+        lines = [fields_of(p, ("line", "reason", "detail")) for p in d.problems]
         value.append({"file": d.file, **d.counts, "lines": lines})
-        rows.append([d.file.name, *(d.counts[column] for column in columns)])
-    print_result(value, as_json, lambda: print_table(["file", *columns], rows))
-    for d in done:
+        rows.append({"file": name, **d.counts})
         for problem in d.problems[:SHOWN_PROBLEMS]:
-            say(
-                f"{d.file.name}:{problem.line}: {problem.reason.value}: {problem.detail}"
+            notes.append(
+                f"{name}:{problem.line}: {problem.reason.value}: {problem.detail}"
             )
-        if len(d.problems) > SHOWN_PROBLEMS:
-            say(
-                f"{d.file.name}: {len(d.problems) - SHOWN_PROBLEMS} more bad lines; all are in import_problems"
-            )
+        if (more := len(d.problems) - SHOWN_PROBLEMS) > 0:
+            notes.append(f"{name}: {more} more bad lines; all are in import_problems")
+    return Result(value, [table_of(rows, ("file", *columns))], notes)
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_() -> Result:
     """List the communities with their address and boards."""
     from medlive.service.harvest.sources import select_sources
     from medlive.sources.registry import build_site
 
-    settings = load_settings().settings
-    wanted = select_sources(settings, [])
-    sites = {
-        name: build_site(name, overrides).settings for name, overrides in wanted.items()
-    }
-    rows = [
-        [name, s.base_url, ", ".join(s.boards) or "all", s.min_interval_s]
-        for name, s in sites.items()
-    ]
-    print_result(
-        {name: site.model_dump(mode="json") for name, site in sites.items()},
-        as_json,
-        lambda: print_table(
-            ["source", "address", "boards", "least interval (s)"], rows
-        ),
-    )
+    value, rows = {}, []
+    for name, overrides in select_sources(load_settings().settings, []).items():
+        settings = build_site(name, overrides).settings
+        value[name] = settings.model_dump(mode="json")
+        boards = ", ".join(settings.boards) or "all"
+        rows.append([name, settings.base_url, boards, settings.min_interval_s])
+    columns = ["source", "address", "boards", "least interval (s)"]
+    return Result(value, [Grid(columns, rows)])
 
 
 @app.command()
@@ -343,8 +302,7 @@ def check(
         Path | None,
         Option(help="With --url: read this saved page instead of fetching it."),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show the state of the communities, or with --url what one page yields, field by field.
 
     Without --url: of each community's last harvest the share of threads with each field and the reasons of
@@ -357,71 +315,56 @@ def check(
                 "--url needs the community",
                 hint="medlive source check SOURCE --url URL",
             )
-        _check_page(source, url, file, as_json=as_json)
-    elif file is not None:
+        return _check_page(source, url, file)
+    if file is not None:
         raise UsageError("--file needs --url, the address that the page was saved from")
-    else:
-        _check_health(source, as_json=as_json)
+    return _check_health(source)
 
 
-def _check_health(source: str | None, *, as_json: bool) -> None:
+def _check_health(source: str | None) -> Result:
     from medlive.service.harvest.sources import select_sources, source_health
 
     settings = load_settings().settings
     names = list(select_sources(settings, [source] if source else []))
     health = with_database(lambda database, _: source_health(database, source))
     found = [one for one in health if one.info.name in names]
-    never = [
-        name
-        for name in names
-        if found and source is None and name not in {one.info.name for one in found}
-    ]
-    faults = [f"{one.info.name}: {fault}" for one in found for fault in one.faults]
-    hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
-    print_result(
-        [{**asdict(one), "faults": one.faults} for one in found],
-        as_json,
-        lambda: _print_health(found),
-        notes=[f"never harvested: {', '.join(never)}"] if never else (),
-        failure=CheckFailed("; ".join(faults), hint=hint) if faults else None,
-    )
-
-
-def _print_health(found: "Sequence[SourceHealth]") -> None:
+    notes = []
     if not found:
-        say("no community was harvested yet; `medlive harvest` does")
-        return
-    rows: list[list[Any]]
-    rows = [
-        [
-            o.info.name,
-            o.info.last_run,
-            o.info.last_outcome,
-            f"{o.last_done_at:%Y-%m-%d %H:%M}" if o.last_done_at else "never",
-            len(o.faults),
-        ]
-        for o in found
-    ]
-    print_table(["source", "last week", "outcome", "read to its end", "faults"], rows)
+        notes.append("no community was harvested yet; `medlive harvest` does")
+    elif source is None:
+        never = set(names) - {one.info.name for one in found}
+        notes += [f"never harvested: {name}" for name in sorted(never)]
+    value, faults = [], []
     for one in found:
-        figures = [
-            f
-            for f in one.figures
-            if f.collapsed or not f.name.startswith("end:") or f.value
-        ]
+        value.append({**asdict(one), "faults": one.faults})
+        faults += [f"{one.info.name}: {fault}" for fault in one.faults]
+    failure = None
+    if faults:
+        hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
+        failure = CheckFailed("; ".join(faults), hint=hint)
+    return Result(value, _health_tables(found), notes, failure)
+
+
+def _health_tables(found: "Sequence[SourceHealth]") -> Iterator[Grid]:
+    rows = []
+    for one in found:
+        info = one.info
+        read_at = one.last_done_at or "never"
+        faults = len(one.faults)
+        rows.append([info.name, info.last_run, info.last_outcome, read_at, faults])
+    if rows:
+        columns = ["source", "last week", "outcome", "read to its end", "faults"]
+        yield Grid(columns, rows)
+    for one in found:
+        figures = []
+        for figure in one.figures:
+            if figure.collapsed or figure.value or not figure.name.startswith("end:"):
+                state = "collapsed" if figure.collapsed else ""
+                row = [figure.name, figure.value, figure.median, figure.n, state]
+                figures.append(row)
         if figures:
-            rows = [
-                [
-                    f.name,
-                    round(f.value, 3),
-                    f.median and round(f.median, 3),
-                    f.n,
-                    "collapsed" if f.collapsed else "",
-                ]
-                for f in figures
-            ]
             head = ["figure", "now", "median before", "threads", ""]
-            print_table(head, rows, title=f"{one.info.name}, {one.week}")
+            yield Grid(head, figures, f"{one.info.name}, {one.week}")
 
 
 @app.command()
@@ -433,9 +376,7 @@ def lift(
     why: Annotated[
         str | None, Option("--reason", help="Why; it stays in the database.")
     ] = None,
-    by: Annotated[
-        str | None, Option("--by", metavar="NAME", help="Who says so.")
-    ] = None,
+    by: ByOption = None,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
     from medlive.service.harvest.harvest import lift_source_quarantine
@@ -451,7 +392,7 @@ def lift(
     say(f"{source} was not quarantined" if reason is None else again)
 
 
-def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> None:
+def _check_page(source: str, url: str, file: Path | None) -> Result:
     from medlive.service.harvest.sources import check_page
     from medlive.sources.source import LayoutError, NotAThread
 
@@ -463,32 +404,25 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     try:
-        found: dict[str, Any] = wait_for(check_page(settings, source, url, body))
+        found = wait_for(check_page(settings, source, url, body))
     except (LayoutError, NotAThread) as exc:
         reason = "layout_error" if isinstance(exc, LayoutError) else "not_a_thread"
-        if as_json:
-            print_json({"thread": None, "reason": reason, "message": exc.message})
-        raise CheckFailed(f"{reason}: {exc.message}") from exc
-    following = found["fields"]["next page"]
-    notes = (
-        [f"this is its first page: a harvest goes on at {following}"]
-        if following
-        else ()
-    )
-    print_result(found, as_json, lambda: _print_page(found), notes=notes)
+        value = {"thread": None, "reason": reason, "message": exc.message}
+        return Result(value, failure=CheckFailed(f"{reason}: {exc.message}"))
+    notes = []
+    if following := found["fields"]["next page"]:
+        notes.append(f"this is its first page: a harvest goes on at {following}")
+    return Result(found, _page_tables(found), notes)
 
 
-def _print_page(found: dict[str, Any]) -> None:
-    print_table(
-        ["field", "found"],
-        [[name, str(value)[:300]] for name, value in found["fields"].items()],
-    )
-    messages = enumerate(found["thread"]["messages"])
-    rows = [
-        [i, m["role"], m.get("verified_by") or m["verified"], m["text"][:200]]
-        for i, m in messages
-    ]
-    print_table(["message", "role", "verified", "text"], rows)
+def _page_tables(found: Mapping[str, Any]) -> Iterator[Grid]:
+    fields = [[name, str(value)[:300]] for name, value in found["fields"].items()]
+    yield Grid(["field", "found"], fields)
+    rows = []
+    for number, message in enumerate(found["thread"]["messages"]):
+        verified = message.get("verified_by") or message["verified"]
+        rows.append([number, message["role"], verified, message["text"][:200]])
+    yield Grid(["message", "role", "verified", "text"], rows)
 
 
 _ENDS = (
@@ -509,17 +443,12 @@ _ENDS = (
 
 @app.command()
 def reparse(
-    sources: Annotated[
-        list[str] | None, Argument(help="The communities; default: all.")
-    ] = None,
+    sources: SourcesArgument = None,
     thread: Annotated[
         str | None, Option(help="Only this thread of the one community.")
     ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what would change; change nothing.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    dry_run: DryRunOption = False,
+) -> Result:
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
 
     Nothing is fetched. Threads whose reading failed are tried again; one that could be read before and cannot now
@@ -545,17 +474,18 @@ def reparse(
             progress=lambda source: progress(f"reparse {source}"),
         )
     )
-    problems = [f"{d.source} is being harvested" for d in done if d.busy]
-    problems += [
-        f"{path} is damaged or missing" for d in done for path in sorted(d.damaged)
-    ]
-    value, notes = [_reparsed_json(d, dry_run) for d in done], _reparse_notes(done)
-    print_result(value, as_json, lambda: _print_reparsed(done, dry_run), notes=notes)
+    value, problems = [], []
+    for d in done:
+        value.append(_reparsed_json(d, dry_run))
+        if d.busy:
+            problems.append(f"{d.source} is being harvested")
+        for path in sorted(d.damaged):
+            problems.append(f"{path} is damaged or missing")
+    failure = None
     if problems:
-        raise CheckFailed(
-            "; ".join(problems),
-            hint="restore damaged files from a backup, then reparse again",
-        )
+        hint = "restore damaged files from a backup, then reparse again"
+        failure = CheckFailed("; ".join(problems), hint=hint)
+    return Result(value, _reparsed(done, dry_run), _reparse_notes(done), failure)
 
 
 def _reparse_notes(done: "Sequence[ReparseResult]") -> Iterator[str]:
@@ -572,51 +502,55 @@ def _reparse_notes(done: "Sequence[ReparseResult]") -> Iterator[str]:
             yield f"  `medlive source lift {d.source}` takes it in again"
 
 
-def _print_reparsed(done: "Sequence[ReparseResult]", dry_run: bool) -> None:
-    columns = [
-        end for end in _ENDS if end in _ENDS[:3] or any(d.counts[end] for d in done)
-    ]
-    print_table(
-        ["source", "pages", *columns],
-        [[d.source, d.counts["pages"], *(d.counts[c] for c in columns)] for d in done],
-        title="Nothing was changed: this is what would be" if dry_run else None,
-    )
-    changes = [(d.source, *change) for d in done for change in _changes(d)]
+def _reparsed(done: "Sequence[ReparseResult]", dry_run: bool) -> Iterator[Grid]:
+    columns = list(_ENDS[:3])
+    for end in _ENDS[3:]:
+        if any(d.counts[end] for d in done):
+            columns.append(end)
+    rows, changes = [], []
+    for d in done:
+        counts = [d.counts[column] for column in ("pages", *columns)]
+        rows.append([d.source, *counts])
+        for field, (before, after) in _changes(d).items():
+            changes.append([d.source, field, before, after])
+    title = "Nothing was changed: this is what would be" if dry_run else None
+    yield Grid(["source", "pages", *columns], rows, title)
     if changes:
-        print_table(["source", "field", "threads before", "threads now"], changes)
+        yield Grid(["source", "field", "threads before", "threads now"], changes)
 
 
-def _changes(done: "ReparseResult") -> list[tuple[str, int, int]]:
-    fields = sorted(set(done.before) | set(done.after))
-    return [
-        (f, done.before[f], done.after[f])
-        for f in fields
-        if done.before[f] != done.after[f]
-    ]
+def _changes(done: "ReparseResult") -> dict[str, tuple[int, int]]:
+    """Field → how many threads had it before and have it now, where these differ."""
+    changes = {}
+    for field in sorted(set(done.before) | set(done.after)):
+        before, after = done.before[field], done.after[field]
+        if before != after:
+            changes[field] = (before, after)
+    return changes
 
 
-def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, Any]:
-    return attributes(done, "source busy counts quarantined") | {
+def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, object]:
+    fields = {}
+    for field, (before, after) in _changes(done).items():
+        fields[field] = {"before": before, "now": after}
+    problems = []
+    for thread_id, kind, message in done.problems:
+        problems.append({"thread_id": thread_id, "kind": kind, "message": message})
+    figures = []
+    for figure in done.drift:
+        names = ["name", "value", "n", "median", "collapsed"]
+        figures.append(fields_of(figure, names))
+    return fields_of(done, ("source", "busy", "counts", "quarantined")) | {
         "dry_run": dry_run,
-        "fields": {
-            f: {"before": before, "now": after} for f, before, after in _changes(done)
-        },
-        "problems": [
-            {"thread_id": i, "kind": kind, "message": message}
-            for i, kind, message in done.problems
-        ],
+        "fields": fields,
+        "problems": problems,
         "damaged": sorted(done.damaged),
-        "figures": [attributes(f, "name value n median collapsed") for f in done.drift],
+        "figures": figures,
     }
 
 
 @app.command()
-def prune(
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what would go; remove nothing.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+def prune(dry_run: DryRunOption = False) -> Result:
     """Remove files of raw pages that are older than `archive.keep_days`, and finish what takedowns left.
 
     Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
@@ -624,23 +558,19 @@ def prune(
     """
     from medlive.service.harvest.raw_files import apply_retention, prune_by_hand
 
-    async def work(
-        database: "Database", settings: Settings
-    ) -> tuple[int | None, Mapping[str, int]]:
-        days = settings.archive.keep_days
+    async def work(database: "Database", settings: Settings) -> Mapping[str, int]:
         if dry_run:
-            return days, await apply_retention(database, settings, dry_run=True)
-        return days, await prune_by_hand(database, settings)
+            return await apply_retention(database, settings, dry_run=True)
+        return await prune_by_hand(database, settings)
 
-    keep_days, counts = with_database(work)
-    failure = CheckFailed(
-        f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged",
-        hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
-    )
+    counts = with_database(work)
+    failure = None
+    if counts["busy"] or counts["damaged"]:
+        failure = CheckFailed(
+            f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged",
+            hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
+        )
     title = "Nothing was removed" if dry_run else None
-    print_result(
-        {"dry_run": dry_run, "keep_days": keep_days, **counts},
-        as_json,
-        lambda: print_table([*counts], [[*counts.values()]], title=title),
-        failure=failure if counts["busy"] or counts["damaged"] else None,
-    )
+    keep_days = load_settings().settings.archive.keep_days
+    value = {"dry_run": dry_run, "keep_days": keep_days, **counts}
+    return Result(value, [table_of([counts], list(counts), title)], failure=failure)

@@ -2,13 +2,13 @@
 
 from typing import Annotated
 
-import typer
 from typer import Option
 
+from medlive.cli.options import Commands
 from medlive.cli.output import say, wait_for
 from medlive.config import load_settings
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 
 @app.command()

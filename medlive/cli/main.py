@@ -151,8 +151,10 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         place, _, function = module.partition(":")
         found = importlib.import_module(place)
         if function or not hasattr(found, "app"):
+            from medlive.cli.options import grouped
+
             command = getattr(found, function or "command")
-            app.command(name, help=command.__doc__)(command)
+            app.command(name, help=command.__doc__)(grouped(command))
         else:
             app.add_typer(found.app, name=name, help=text)
     return app

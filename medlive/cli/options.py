@@ -2,12 +2,16 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
+import typer
 from typer import Argument, Option
+from typer.models import CommandFunctionType
 
+from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +25,16 @@ DecisionOption = Annotated[
     int | None, Option(metavar="N", help="Show this decision, not the latest.")
 ]
 ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
+ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
+DryRunOption = Annotated[
+    bool, Option("--dry-run", help="Say what would be done; do nothing.")
+]
+UnverifiedOption = Annotated[
+    bool, Option("--unverified", help="Take a snapshot without verifying it.")
+]
+SnapshotArgument = Annotated[
+    str, Argument(help="A snapshot's folder, or the version of one frozen here.")
+]
 
 Choice = TypeVar("Choice", bound=StrEnum)
 _Several = list[str] | None
@@ -57,53 +71,74 @@ class CaseFilter:
 
     def given(self) -> dict[str, Any]:
         """What was asked for, by name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if v
-        }
+        wanted = {}
+        for name, value in asdict(self).items():
+            if value:
+                wanted[name] = tuple(value) if isinstance(value, list) else value
+        return wanted
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
+class Commands(typer.Typer):
+    """Commands that take groups of options, and whose `Result` is printed here, with --json as JSON."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"no_args_is_help": True, **how})
+
+    def command(
+        self, name: str | None = None, **how: Any
+    ) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        """Register a command."""
+        register = super().command(name, **how)
+
+        def add(function: CommandFunctionType) -> CommandFunctionType:
+            register(grouped(function))
+            return function
+
+        return add
+
+
+def grouped(command: Callable[..., object]) -> Callable[..., None]:
     """Let a command take groups of options: a parameter that is a dataclass stands for its annotated fields.
 
-    Typer knows no groups, so it is given a function whose parameters are the fields.
+    Typer knows no groups, so it is given a function whose parameters are the fields. One that returns a `Result`
+    gets the option --json, and its result is printed.
     """
     groups: dict[str, Any] = {}
     flat: list[inspect.Parameter] = []
-    keyword = inspect.Parameter.KEYWORD_ONLY
     hints = get_type_hints(command, include_extras=True)
     for parameter in inspect.signature(command).parameters.values():
         kind = hints[parameter.name]
-        if not is_dataclass(kind):
-            flat.append(parameter.replace(annotation=kind, kind=keyword))
-            continue
-        groups[parameter.name] = kind
-        inner = get_type_hints(kind, include_extras=True)
-        for field in fields(kind):
-            default = (
-                inspect.Parameter.empty if field.default is MISSING else field.default
-            )
-            flat.append(
-                inspect.Parameter(
-                    field.name, keyword, default=default, annotation=inner[field.name]
-                )
-            )
+        if is_dataclass(kind):
+            groups[parameter.name] = kind
+            inner = get_type_hints(kind, include_extras=True)
+            for field in fields(kind):
+                flat.append(_option(field.name, inner[field.name], field.default))
+        else:
+            flat.append(_option(parameter.name, kind, parameter.default))
+    prints = hints.get("return") in (Result, Result | None)
+    if prints:
+        flat.append(_option("as_json", JsonOption, False))
 
     def run(**given: Any) -> None:
+        as_json = prints and given.pop("as_json")
         for name, kind in groups.items():
-            given[name] = kind(
-                **{field.name: given.pop(field.name) for field in fields(kind)}
-            )
-        command(**given)
+            own = {field.name: given.pop(field.name) for field in fields(kind)}
+            given[name] = kind(**own)
+        result = command(**given)
+        if isinstance(result, Result):
+            show_result(result, as_json)
 
-    run.__name__, run.__doc__, run.__module__ = (
-        command.__name__,
-        command.__doc__,
-        command.__module__,
-    )
+    update_wrapper(run, command, ("__name__", "__doc__", "__module__"))
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return run
+
+
+def _option(name: str, kind: object, default: object) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    if default is MISSING:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(name, keyword, default=default, annotation=kind)
 
 
 def split_name(thread: str) -> tuple[str, str]:

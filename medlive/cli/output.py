@@ -17,11 +17,11 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import (
@@ -37,7 +37,7 @@ from rich.text import Text
 
 from medlive import logs
 from medlive.cli.fitting import Fitted, arrange
-from medlive.errors import MedliveError, UsageError
+from medlive.errors import UsageError
 from medlive.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
@@ -112,13 +112,58 @@ def echo_lines(text: str) -> None:
     sys.stdout.write(printable_lines(text))
 
 
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table of a result."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[object]]
+    title: str | None = None
+
+
+class Lines(NamedTuple):
+    """A text that keeps its line ends."""
+
+    text: str
+
+
+class Result(NamedTuple):
+    """What a command found out, and how people see it."""
+
+    value: object  # For machines
+    shown: Iterable[Grid | Lines | str] = ()  # For people, on stdout
+    notes: Iterable[str] = ()  # On stderr
+    failure: BaseException | None = None  # Raised at the end
+
+
+def show_result(result: Result, as_json: bool = False) -> None:
+    """Print a result as JSON, or as its tables and lines; then its notes. Raises its failure if it has one."""
+
+    def show_parts() -> None:
+        for part in result.shown:
+            if isinstance(part, Grid):
+                print_table(part.columns, part.rows, title=part.title)
+            elif isinstance(part, Lines):
+                echo_lines(part.text + "\n")
+            else:
+                echo(part)
+
+    print_result(
+        result.value,
+        as_json,
+        show_parts,
+        notes=result.notes,
+        failure=result.failure,
+    )
+
+
 def print_result(
     value: object,
     as_json: bool,
     show: Callable[[], None],
     *,
     notes: Iterable[str] = (),
-    failure: MedliveError | None = None,
+    failure: BaseException | None = None,
 ) -> None:
     """Print a result: `value` as JSON, or else by `show`; then the notes to stderr. Raises `failure` if given."""
     if as_json:
@@ -131,55 +176,41 @@ def print_result(
         raise failure
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A table of a result."""
-
-    columns: Sequence[str]
-    rows: Iterable[Sequence[object]]
-    title: str | None = None
-
-
-class Result(Protocol):
-    """What a command found out: a frozen dataclass that says how it is shown."""
-
-    def as_json(self) -> object:
-        """The result for machines."""
-
-    def tables(self) -> Iterable[Grid]:
-        """The result for people, on stdout."""
-
-    def remarks(self) -> Iterable[str]:
-        """Notes for people on stderr beside the tables; machines get none."""
+def table_of(
+    rows: Iterable[Mapping[str, object]],
+    names: Sequence[str],
+    title: str | None = None,
+) -> Grid:
+    """Some values of a result's rows as a table, each under its name."""
+    cells = []
+    for row in rows:
+        cells.append([row[name] for name in names])
+    return Grid([name.replace("_", " ") for name in names], cells, title)
 
 
-def render(
-    result: Result, as_json: bool, *, failure: MedliveError | None = None
-) -> None:
-    """Print a result as JSON, or as its tables and remarks. Raises `failure` if given."""
-    if as_json:
-        print_json(result.as_json())
-    else:
-        for grid in result.tables():
-            print_table(grid.columns, grid.rows, title=grid.title)
-        for remark in result.remarks():
-            say(remark)
-    if failure is not None:
-        raise failure
-
-
-def in_minutes(moment: datetime | None) -> str | None:
-    """A moment as tables show it; None for none."""
-    return None if moment is None else f"{moment:%Y-%m-%d %H:%M}"
+def fields_of(record: object, names: Sequence[str]) -> dict[str, object]:
+    """An object's attributes of these names."""
+    return {name: getattr(record, name) for name in names}
 
 
 def dimmed(cells: Sequence[object]) -> list[Text]:
     """A row of a table in faint letters."""
-    return [Text(_shown(cell), style="dim") for cell in cells]
+    return [Text(_cell(cell).plain, style="dim") for cell in cells]
 
 
 def _shown(cell: object) -> str:
-    return "–" if cell is None else printable_lines(str(cell))
+    match cell:
+        case None:
+            text = "–"
+        case datetime():
+            text = f"{cell:%Y-%m-%d %H:%M}"
+        case float():
+            text = str(round(cell, 4))
+        case list() | tuple():
+            text = "\n".join(map(str, cell))
+        case _:
+            text = str(cell)
+    return printable_lines(text)
 
 
 def _cell(cell: object) -> Text:
@@ -187,6 +218,11 @@ def _cell(cell: object) -> Text:
     if isinstance(cell, Text):
         return Text(printable_lines(cell.plain), style=cell.style)
     return Text(_shown(cell))
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def say(text: str) -> None:
@@ -248,57 +284,33 @@ def _is_numeric(cells: Sequence[str]) -> bool:
     return bool(known) and all(_NUMBER.fullmatch(cell) for cell in known)
 
 
-def pick(records: Iterable[Any], names: str) -> list[list[Any]]:
-    """The rows of a table: of each record the values of these names, which are separated by spaces."""
-    return [
-        [
-            (itemgetter if isinstance(record, Mapping) else attrgetter)(name)(record)
-            for name in names.split()
-        ]
-        for record in records
-    ]
-
-
-def attributes(record: object, names: str) -> dict[str, Any]:
+def attributes(record: object, names: str) -> dict[str, object]:
     """An object's attributes of these names, which are separated by spaces; `key=a.b`: `record.a.b` as `key`."""
     pairs = [name.partition("=") for name in names.split()]
     return {key: attrgetter(path or key)(record) for key, _, path in pairs}
 
 
-def print_checks(steps: "Sequence[StepResult]", most: int | None = None) -> None:
+def checks_table(steps: "Sequence[StepResult]", most: int | None = None) -> Grid:
     """The steps of a verification, each with at most so many of its findings."""
+    rows = []
+    for step in steps:
+        findings = list(map(str, step.findings[:most]))
+        if more := step.faults - len(findings):
+            findings.append(f"and {more} more")
+        why = "; ".join(findings) or step.why or None
+        rows.append([step.number, step.name, step.state.value, why])
+    return Grid(["step", "what", "state", "finding"], rows)
 
-    def finding(step: "StepResult") -> str | None:
-        shown = step.findings[:most]
-        more = step.faults - len(shown)
-        return (
-            "; ".join([*map(str, shown), *([f"and {more} more"] if more else [])])
-            or step.why
-            or None
-        )
 
-    rows = [[step.number, step.name, step.state.value, finding(step)] for step in steps]
-    print_table(["step", "what", "state", "finding"], rows)
+def print_checks(steps: "Sequence[StepResult]", most: int | None = None) -> None:
+    """Print the same."""
+    table = checks_table(steps, most)
+    print_table(table.columns, table.rows)
 
 
 def check_as_json(step: "StepResult") -> dict[str, object]:
     """A step of a verification with all its findings."""
-    findings = []
-    for finding in step.findings:
-        stated = {
-            "file": finding.file,
-            "expected": finding.expected,
-            "got": finding.got,
-        }
-        findings.append(stated)
-    return {
-        "number": step.number,
-        "name": step.name,
-        "state": step.state,
-        "why": step.why,
-        "faults": step.faults,
-        "findings": findings,
-    }
+    return asdict(step)
 
 
 def new_file(path: Path, replace: bool = False) -> None:

@@ -4,14 +4,13 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Option
 
 from medlive.cli.evaluation.options import DrawsOption, SeedOption
-from medlive.cli.options import JsonOption, read_settings
-from medlive.cli.output import echo, print_result, say
+from medlive.cli.options import Commands, read_settings
+from medlive.cli.output import Result
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 
 @app.callback()
@@ -63,13 +62,12 @@ def build(
     ] = 0.05,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Write the public site from verified snapshots, bundles and errata: static pages for any web server.
 
     A folder that holds a site is replaced. The same inputs make the same bytes.
     """
-    from medlive.cli.evaluation.score import registry_of
+    from medlive.api import open_registry
     from medlive.integrity.signing import public_key_of
     from medlive.service.paths import index_path, snapshots_path
     from medlive.site.build import write_site
@@ -84,7 +82,7 @@ def build(
         bundles=bundles or settings.home / BUNDLES,
         errata=errata,
         evidence=evidence or index_path(settings),
-        registry=registry_of(models),
+        registry=open_registry(models),
         public_keys=keys,
         allow_not_publishable=allow_not_publishable,
         most_unscored=most_unscored,
@@ -93,30 +91,27 @@ def build(
     )
     content = read_content(inputs)
     size = write_site(site_files(content), out)
-    row = {
+    seconds = round(time.monotonic() - started, 1)
+    left_out, notes = [], []
+    for name, why in content.left_out:
+        left_out.append({"name": name, "why": why})
+        notes.append(f"left out: {name}: {why}")
+    for why in content.not_publishable:
+        notes.append(f"not publishable, as every page says: {why}")
+    n_models = sum(len(board.models) for board in content.boards)
+    value = {
         "folder": str(out),
         "bytes": size,
         "snapshots": len(content.weeks),
         "cases": len(content.cases),
         "boards": len(content.boards),
-        "models": sum(len(board.models) for board in content.boards),
-        "left_out": [{"name": name, "why": why} for name, why in content.left_out],
+        "models": n_models,
+        "left_out": left_out,
         "not_publishable": list(content.not_publishable),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": seconds,
     }
-    print_result(row, as_json, lambda: _print(row))
-
-
-def _print(row: dict[str, object]) -> None:
-    echo(
-        f"{row['folder']}: {row['snapshots']} snapshots, {row['cases']} cases, "
-        f"{row['models']} models on {row['boards']} boards; {row['bytes']:,} bytes in {row['seconds']} s"
+    text = (
+        f"{out}: {len(content.weeks)} snapshots, {len(content.cases)} cases, "
+        f"{n_models} models on {len(content.boards)} boards; {size:,} bytes in {seconds} s"
     )
-    left_out = row["left_out"]
-    assert isinstance(left_out, list)
-    for one in left_out:
-        say(f"left out: {one['name']}: {one['why']}")
-    not_publishable = row["not_publishable"]
-    assert isinstance(not_publishable, list)
-    for why in not_publishable:
-        say(f"not publishable, as every page says: {why}")
+    return Result(value, [text], notes)

@@ -7,7 +7,7 @@ import json
 import mmap
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import date

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from medlive.cli.audit.thread import show_thread
+from medlive.cli.audit.thread import describe_thread
+from medlive.cli.output import Result, show_result
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.model import Outcome, Reason
@@ -86,7 +87,7 @@ async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
     assert (made.passed, made.failed, made.ceiling) == (1, 0, 1.0)
     assert made.one_model == ("m-1",)
     assert json.dumps(found["proof"])
-    show_thread(case_id, found)
+    show_result(Result(None, describe_thread(case_id, found)))
     shown = capsys.readouterr().out
     assert "ceiling 1.00, floor 0.00, separation 1.00" in shown
     assert "Proof of the rubric: passed" in shown
@@ -108,7 +109,7 @@ async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
     assert found["case"]["status"] == "held"
     assert found["proof"]["passed"] is False
     assert (made.passed, made.failed, made.ceiling) == (0, 1, None)
-    show_thread(case_id, found)
+    show_result(Result(None, describe_thread(case_id, found)))
     shown = capsys.readouterr().out
     assert "Proof of the rubric: failed" in shown
     assert "continue3" in shown  # a word of the wrong answer

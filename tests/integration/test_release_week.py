@@ -10,7 +10,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from medlive.cli.operations.week import _print
+from medlive.cli.operations.week import describe_week
+from medlive.cli.output import Result, show_result
 from medlive.clock import iso_week
 from medlive.config import NotifySection, PublishSection, Settings
 from medlive.db.audit_log import record
@@ -135,7 +136,7 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         f"scheduler {name}": "partial" if outcome == "skipped" else outcome
         for name, outcome in steps.items()
     }
-    _print(week)
+    show_result(Result(None, describe_week(week)))
     page = capsys.readouterr().out
     assert (
         "shipped: 3 cases, 9 criteria, unsigned, publishable; held out: 0; kept out: nothing"

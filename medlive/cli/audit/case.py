@@ -1,15 +1,11 @@
 """`medlive case`: which cases there are, and one with all it rests on."""
 
-from typing import Final
-
-import typer
-
 from medlive.cli.audit import review
 from medlive.cli.audit.listing import Places, View, Window, print_list
-from medlive.cli.options import grouped
+from medlive.cli.options import Commands
 
-app = typer.Typer(no_args_is_help=True)
-_COLUMNS: Final = (
+app = Commands()
+_COLUMNS = (
     "case_id",
     "status",
     "source",
@@ -23,15 +19,8 @@ app.command("show")(review.show)
 
 
 @app.command("list")
-@grouped
 def list_(places: Places, window: Window, view: View) -> None:
     """List cases, the latest decision first."""
     from medlive.db.audit.threads import CASES
 
-    print_list(
-        CASES,
-        places,
-        window,
-        view,
-        _COLUMNS,
-    )
+    print_list(CASES, places, window, view, _COLUMNS)

@@ -6,8 +6,19 @@ from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, with_session
+from medlive.cli.output import Result, table_of, with_session
+
+_SHOWN = (
+    "by",
+    "name",
+    "replies",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "cost_usd",
+    "unpriced",
+    "estimated",
+)
 
 
 def cost(
@@ -17,8 +28,7 @@ def cost(
             help="Replies stored in this ISO week: 2026.W47, this or last; without it all."
         ),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price."""
     from medlive.db.audit.listing import week_bounds
     from medlive.db.audit.spending import count_kept, count_parked, spending
@@ -35,37 +45,18 @@ def cost(
     parked = with_session(lambda session: count_parked(session, since, until))
     total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
+    spent = []
+    for one in found:
+        spent.append(asdict(one) | {"cost_usd": one.cost_usd})
     value = {
         "week": chosen,
-        "spent": [asdict(s) | {"cost_usd": s.cost_usd} for s in found],
+        "spent": spent,
         "kept": kept,
         "parked": parked,
         "usd_a_kept_case": a_case,
     }
-    rows = []
-    for s in found:
-        tokens = (s.input_tokens, s.cached_tokens, s.output_tokens)
-        unknown = (s.unpriced, s.estimated)
-        row = [s.by, s.name or None, s.replies, *tokens, _money(s.cost_usd), *unknown]
-        rows.append(row)
-    columns = [
-        "by",
-        "what",
-        "replies",
-        "tokens in",
-        "cached",
-        "tokens out",
-        "USD",
-        "without a price",
-        "by upper bound",
-    ]
-    title = (
-        f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {_money(a_case)} USD each"
-    )
+    each = "unknown" if a_case is None else f"{a_case:.4f}"
+    title = f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {each} USD each"
     if parked:
         title += f"; {parked} threads parked"
-    print_result(value, as_json, lambda: print_table(columns, rows, title=title))
-
-
-def _money(usd: float | None) -> str:
-    return "unknown" if usd is None else f"{usd:.4f}"
+    return Result(value, [table_of(spent, _SHOWN, title)])

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypedDict, TypeVar
 
 from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import (
+    Grid,
+    Result,
     echo_lines,
-    print_json,
-    print_table,
-    say,
+    show_result,
+    table_of,
     with_session,
 )
 from medlive.clock import parse_moment
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="ThreadItem | CaseItem")
 _Several = list[str] | None
+
+
+class _Order(TypedDict):
+    """How rows are ordered."""
+
+    sort: str
+    descending: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,25 +113,27 @@ def print_list(
     names: Sequence[str],
 ) -> None:
     """Print what a filter finds in the form that is asked for; `names`: the columns that people see."""
-    from medlive.db.audit.listing import Filter
+    from medlive.db.audit.listing import Filter, count_rows, load_page
     from medlive.service.audit import parse_week
 
     given = {name: tuple(values) for name, values in asdict(places).items() if values}
     if window.week:
         given["week"] = tuple(map(parse_week, window.week))
     where = Filter(given, _moment(window.since), _moment(window.until), window.text)
+    order = _Order(sort=view.sort, descending=not view.ascending)
     if view.as_csv:
-        with_session(lambda session: _print_csv(session, listing, where, view))
-    elif view.counts:
-        _print_counts(
-            with_session(lambda session: _count(session, listing, where)), view.as_json
-        )
+        with_session(lambda session: _print_csv(session, listing, where, order))
+        return
+    if view.counts:
+        counts = with_session(lambda session: count_rows(session, listing, where))
+        result = _describe_counts(counts)
     else:
-        _print_page(
-            with_session(lambda session: _load(session, listing, where, view)),
-            view.as_json,
-            names,
+        keys = {"after": view.after, "before": view.before, "size": view.limit}
+        page = with_session(
+            lambda session: load_page(session, listing, where, **order, **keys)
         )
+        result = _describe_page(page, names)
+    show_result(result, view.as_json)
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -133,78 +143,38 @@ def _moment(text: str | None) -> datetime | None:
         raise UsageError(f"{text!r} is not a date such as 2026-11-22") from None
 
 
-async def _count(
-    session: "Session", listing: "Listing[R]", where: "Filter"
-) -> "Counts":
-    from medlive.db.audit.listing import count_rows
-
-    return await count_rows(session, listing, where)
-
-
-async def _load(
-    session: "Session", listing: "Listing[R]", where: "Filter", view: View
-) -> "Page[R]":
-    from medlive.db.audit.listing import load_page
-
-    order = {"sort": view.sort, "descending": not view.ascending}
-    keys = {"after": view.after, "before": view.before, "size": view.limit}
-    return await load_page(session, listing, where, **order, **keys)
-
-
 async def _print_csv(
-    session: "Session", listing: "Listing[R]", where: "Filter", view: View
+    session: "Session",
+    listing: "Listing[R]",
+    where: "Filter",
+    order: _Order,
 ) -> None:
     from medlive.db.audit.listing import stream_rows
     from medlive.service.audit import stream_csv
 
-    rows = stream_rows(
-        session, listing, where, sort=view.sort, descending=not view.ascending
-    )
+    rows = stream_rows(session, listing, where, **order)
     async for line in stream_csv(rows, listing.row):
         echo_lines(line)
 
 
-def _print_page(page: "Page[R]", as_json: bool, names: Sequence[str]) -> None:
+def _describe_page(page: "Page[R]", names: Sequence[str]) -> Result:
     from medlive.service.audit import without_identifiers
 
-    rows = without_identifiers(page.rows)
-    if as_json:
-        print_json(
-            {
-                "rows": [asdict(row) for row in rows],
-                "before": page.before,
-                "after": page.after,
-            }
-        )
-        return
-    shown = []
-    for row in rows:
-        shown.append([_short(getattr(row, name)) for name in names])
-    print_table([name.replace("_", " ") for name in names], shown)
+    rows = list(map(asdict, without_identifiers(page.rows)))
+    notes = []
     if not rows:
-        say("nothing matches; --counts says what there is")
-    for option in ("before", "after"):
-        if key := getattr(page, option):
-            say(f"more: --{option} '{key}'")
+        notes.append("nothing matches; --counts says what there is")
+    for option, key in {"before": page.before, "after": page.after}.items():
+        if key:
+            notes.append(f"more: --{option} '{key}'")
+    value = {"rows": rows, "before": page.before, "after": page.after}
+    return Result(value, [table_of(rows, names)], notes)
 
 
-def _short(value: object) -> object:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M}"
-    return "\n".join(value) if isinstance(value, tuple) else value
-
-
-def _print_counts(counts: "Counts", as_json: bool) -> None:
-    if as_json:
-        print_json(asdict(counts))
-        return
-    rows = [
-        [facet, value or "–", n]
-        for facet, values in counts.facets.items()
-        for value, n in values.items()
-    ]
-    print_table(
-        ["facet", "value", "rows"],
-        rows,
-        title=f"{counts.total}{'+' * counts.capped} rows",
-    )
+def _describe_counts(counts: "Counts") -> Result:
+    rows = []
+    for facet, values in counts.facets.items():
+        for value, n in values.items():
+            rows.append([facet, value or None, n])
+    title = f"{counts.total}{'+' * counts.capped} rows"
+    return Result(asdict(counts), [Grid(["facet", "value", "rows"], rows, title)])

@@ -1,72 +1,18 @@
 """`medlive audit`: who did what, and whether the log of it is whole."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Option
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import (
-    Grid,
-    echo,
-    in_minutes,
-    print_result,
-    render,
-    with_database,
-    with_session,
-)
+from medlive.cli.options import Commands
+from medlive.cli.output import Result, fields_of, table_of, with_database, with_session
 from medlive.db.audit_log import list_entries
-from medlive.db.tables.people import AuditLogRow
 from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
 
-app = typer.Typer(no_args_is_help=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """Entries of the log, the latest first."""
-
-    entries: Sequence[AuditLogRow]
-
-    def as_json(self) -> object:
-        """Each entry without what its digest is made with."""
-        return [
-            {
-                "number": entry.number,
-                "at": entry.at,
-                "by": entry.by,
-                "action": entry.action,
-                "subject": entry.subject,
-                "reason": entry.reason,
-                "details": entry.details,
-                "digest": entry.digest,
-            }
-            for entry in self.entries
-        ]
-
-    def tables(self) -> Iterable[Grid]:
-        """A row for each entry."""
-        rows = []
-        for entry in self.entries:
-            at = in_minutes(entry.at)
-            row = [
-                entry.number,
-                at,
-                entry.by,
-                entry.action,
-                entry.subject,
-                entry.reason,
-            ]
-            rows.append(row)
-        yield Grid(["number", "at (UTC)", "by", "did", "to", "because"], rows)
-
-    def remarks(self) -> Iterable[str]:
-        """None."""
-        return ()
+app = Commands()
+_SHOWN = ("number", "at", "by", "action", "subject", "reason")
 
 
 @app.command()
@@ -77,13 +23,15 @@ def log(
     before: Annotated[
         int | None, Option(min=1, help="Those before this number.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show what people did, the latest first."""
     found = with_session(
         lambda session: list_entries(session, before=before, limit=limit)
     )
-    render(_Log(found), as_json)
+    rows = []
+    for entry in found:
+        rows.append(fields_of(entry, (*_SHOWN, "details", "digest")))
+    return Result(rows, [table_of(rows, _SHOWN)])
 
 
 @app.command()
@@ -104,8 +52,7 @@ def verify(
             help="Folder of snapshots, e.g. a mirror's; default: this instance's own.",
         ),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Check the chain of digests; exit status 1 names each entry that was changed, removed or inserted.
 
     Each snapshot's manifest states how many entries the log had and the last one's digest: entries that were cut
@@ -125,4 +72,4 @@ def verify(
         "anchors": anchors,
     }
     summary = f"{found.entries} entries, head {found.head}; compared with {anchors} statements of snapshots"
-    print_result(value, as_json, lambda: echo(summary), failure=failure)
+    return Result(value, [summary], failure=failure)

@@ -1,14 +1,14 @@
 """`medlive prompt`: the prompts, as templates and as they were sent."""
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import typer
 from typer import Argument
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, echo_lines, print_result, with_session
+from medlive.cli.options import Commands
+from medlive.cli.output import Lines, Result, with_session
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 
 @app.callback()
@@ -25,24 +25,19 @@ def show(
             help="E.g. screener.extract, or the digest of a request.",
         ),
     ],
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show a task's prompt; or by its digest a stored prompt, or a request as it was sent, with its reply."""
     from medlive.service.audit import show_prompt
 
-    found: dict[str, Any] = with_session(lambda session: show_prompt(session, name))
+    found = with_session(lambda session: show_prompt(session, name))
+    return Result(found, _lines(found))
 
-    def show() -> None:
-        echo(f"{found['task']} {found['digest']}")
-        for message in found.get(
-            "messages", [{"role": "system", "content": found.get("text")}]
-        ):
-            echo()
-            echo(f"--- {message['role']}")
-            echo_lines(f"{message['content']}\n")
-        if reply := found.get("reply"):
-            echo()
-            echo(f"--- reply of {reply['model']} ({reply['finish']})")
-            echo_lines(f"{reply['text']}\n")
 
-    print_result(found, as_json, show)
+def _lines(found: Mapping[str, Any]) -> Iterator[Lines]:
+    yield Lines(f"{found['task']} {found['digest']}")
+    template = {"role": "system", "content": found.get("text")}
+    for message in found.get("messages", [template]):
+        yield Lines(f"\n--- {message['role']}\n{message['content']}")
+    if reply := found.get("reply"):
+        sent = f"reply of {reply['model']} ({reply['finish']})"
+        yield Lines(f"\n--- {sent}\n{reply['text']}")

@@ -1,50 +1,48 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Argument, Option
 
+from medlive.cli.audit.thread import describe_thread
 from medlive.cli.options import (
+    ByOption,
+    Commands,
     DecisionOption,
-    JsonOption,
     ThreadArgument,
     read_settings,
     split_name,
 )
 from medlive.cli.output import (
     Grid,
+    Result,
     echo,
+    fields_of,
     print_json,
-    print_result,
-    print_table,
-    render,
     say,
+    table_of,
     with_database,
     with_session,
 )
 from medlive.config import Settings
 from medlive.curation.model import Reason
-from medlive.errors import UsageError
+from medlive.errors import UsageError, first_fault
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
 from medlive.rubric.model import Difficulty, Register
 
 if TYPE_CHECKING:
-    from medlive.db.curation.reviews import HeldCase
     from medlive.db.session import Database
     from medlive.db.tables.release import DisputeRow
     from medlive.evaluation.bundles.case_results import RubricResults
     from medlive.service.curation.review import CaseEdit
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
 ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
-ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
 RevisionOption = Annotated[
     int | None,
     Option("--revision", help="The revision that you saw; refused if it changed."),
@@ -59,55 +57,31 @@ def list_(
     language: Annotated[
         str | None, Option(help="Only cases in this language: en or zh.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """List the held cases, the one that has waited longest first."""
     from medlive.db.curation.reviews import list_held
 
     found = with_session(
         lambda session: list_held(session, reason=reason, language=language)
     )
-    render(_Held(found), as_json)
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The held cases, the one that has waited longest first."""
-
-    cases: "Sequence[HeldCase]"
-
-    def as_json(self) -> object:
-        """Each case with why it is held."""
-        return [
-            {
-                "case_id": case.case_id,
-                "revision": case.revision,
-                "language": case.language,
-                "source": case.source,
-                "query": case.query,
-                "reasons": case.reasons,
-                "detail": case.status_reason,
-                "held_since": case.held_since.isoformat(),
-            }
-            for case in self.cases
-        ]
-
-    def tables(self) -> Iterable[Grid]:
-        """A row for each case."""
-        rows = []
-        for case in self.cases:
-            row = [case.case_id, case.held_since.date(), case.language, case.source]
-            why = ", ".join(case.reasons) or case.status_reason
-            rows.append([*row, why, case.query])
-        columns = ["case", "since", "language", "source", "held for", "query"]
-        yield Grid(columns, rows)
-
-    def remarks(self) -> Iterable[str]:
-        """What to do next."""
-        if self.cases:
-            yield "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
-        else:
-            yield "no case waits for a person"
+    rows = []
+    for case in found:
+        row = {
+            "case_id": case.case_id,
+            "revision": case.revision,
+            "language": case.language,
+            "source": case.source,
+            "query": case.query,
+            "reasons": case.reasons,
+            "detail": case.status_reason,
+            "held_since": case.held_since.isoformat(),
+        }
+        rows.append(row)
+    names = ("case_id", "held_since", "language", "source", "reasons", "query")
+    note = "no case waits for a person"
+    if rows:
+        note = "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
+    return Result(rows, [table_of(rows, names)], [note])
 
 
 @app.command()
@@ -120,23 +94,20 @@ def show(
             "--models", help="How models did on it, too: reads all bundles and runs."
         ),
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
-    from medlive.cli.audit.thread import show_thread
     from medlive.service.curation.inspect import inspect_case
 
-    found: dict[str, Any] = with_session(
+    found = with_session(
         lambda session: inspect_case(session, case_id, decision=decision)
     )
-    results = _results(case_id) if models else None
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
-    value = found | (
-        {} if results is None else {"results": [asdict(one) for one in results]}
-    )
-    print_result(value, as_json, lambda: show_thread(name, found))
-    for one in results or () if not as_json else ():
-        _print_results(one)
+    shown = [*describe_thread(name, found)]
+    if models:
+        results = _results(case_id)
+        found = found | {"results": list(map(asdict, results))}
+        shown += map(_describe_results, results)
+    return Result(found, shown)
 
 
 def _results(case_id: str) -> "list[RubricResults]":
@@ -150,24 +121,21 @@ def _results(case_id: str) -> "list[RubricResults]":
     return read.of_case(case_id)
 
 
-def _print_results(found: "RubricResults") -> None:
+def _describe_results(found: "RubricResults") -> Grid:
+    columns, scores = ["criterion", "points"], ["score", ""]
+    for result in found.results:
+        name = result.model if result.verified else f"{result.model} (unverified)"
+        columns.append(name)
+        score = result.score
+        scores.append(result.state if score is None else f"{score:.2f}")
+    rows = [scores]
     verdicts = {True: "met", False: "unmet", None: ""}
-    rows: list[list[object]] = [
-        [
-            "score",
-            "",
-            *(r.state if r.score is None else f"{r.score:.2f}" for r in found.results),
-        ]
-    ]
     for place, criterion in enumerate(found.criteria):
-        given = (verdicts[r.met[place] if r.met else None] for r in found.results)
-        rows.append([criterion.criterion, f"{criterion.points:+g}", *given])
-    columns = [
-        "criterion",
-        "points",
-        *(r.model if r.verified else f"{r.model} (unverified)" for r in found.results),
-    ]
-    print_table(columns, rows, title=f"How models did, {found.cases}")
+        row = [criterion.criterion, f"{criterion.points:+g}"]
+        for result in found.results:
+            row.append(verdicts[result.met[place] if result.met else None])
+        rows.append(row)
+    return Grid(columns, rows, f"How models did, {found.cases}")
 
 
 @app.command()
@@ -249,10 +217,8 @@ def _read_edit(file: Path) -> "CaseEdit":
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     except ValidationError as exc:
-        faults = "; ".join(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors()
-        )
-        raise UsageError(f"{file} is not an edited case: {faults}") from exc
+        fault = first_fault(exc)
+        raise UsageError(f"{file} is not an edited case: {fault}") from exc
 
 
 @app.command()
@@ -322,19 +288,15 @@ def dispute(
         str | None, Option(metavar="ID", help="About this criterion: CASE-c3, or c3.")
     ] = None,
     by: ByOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved."""
     from medlive.service.curation.review import dispute_case
 
     done = with_database(
         lambda db, _: dispute_case(db, case_id, reason, criterion_id=criterion, by=by)
     )
-    print_result(
-        _row(done),
-        as_json,
-        lambda: echo(f"dispute {done.number} about {_subject(done)} is open"),
-    )
+    text = f"dispute {done.number} about {_subject(done)} is open"
+    return Result(_row(done), [text])
 
 
 @app.command()
@@ -344,8 +306,7 @@ def resolve(
     ],
     resolution: Annotated[str, Option(help="How it was resolved.")],
     by: ByOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`."""
     from medlive.service.curation.review import resolve_dispute
 
@@ -353,26 +314,20 @@ def resolve(
         lambda database, _: resolve_dispute(database, number, resolution, by=by)
     )
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
-    print_result(_row(done), as_json, lambda: echo(text))
+    return Result(_row(done), [text])
 
 
 @app.command()
 def disputes(
     everything: Annotated[bool, Option("--all", help="Closed ones too.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """List the open disputes, oldest first."""
     from medlive.db.curation.reviews import list_disputes
 
     found = with_session(lambda session: list_disputes(session, closed=everything))
-    columns = ["number", "about", "reason", "opened", "by", "resolution"]
-    rows = [
-        [d.number, _subject(d), d.reason, d.opened_at.date(), d.opened_by, d.resolution]
-        for d in found
-    ]
-    print_result(
-        [_row(one) for one in found], as_json, lambda: print_table(columns, rows)
-    )
+    rows = list(map(_row, found))
+    names = ("number", "case_id", "criterion_id", "reason", "opened_at", "opened_by")
+    return Result(rows, [table_of(rows, (*names, "resolution"))])
 
 
 def _decide(
@@ -393,15 +348,13 @@ def _subject(dispute: "DisputeRow") -> str:
     return "-".join(part for part in (dispute.case_id, dispute.criterion_id) if part)
 
 
+_SAID = ("number", "case_id", "reason", "opened_by", "closed_by", "resolution")
+
+
 def _row(dispute: "DisputeRow") -> dict[str, object]:
-    return {
-        "number": dispute.number,
-        "case_id": dispute.case_id,
-        "reason": dispute.reason,
-        "opened_by": dispute.opened_by,
-        "closed_by": dispute.closed_by,
-        "resolution": dispute.resolution,
-        "criterion_id": None if dispute.criterion_id is None else _subject(dispute),
+    times = {
         "opened_at": dispute.opened_at.isoformat(),
         "closed_at": dispute.closed_at.isoformat() if dispute.closed_at else None,
     }
+    criterion = None if dispute.criterion_id is None else _subject(dispute)
+    return fields_of(dispute, _SAID) | times | {"criterion_id": criterion}

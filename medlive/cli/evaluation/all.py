@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,27 +19,40 @@ from medlive.cli.evaluation.options import (
     Calls,
     CasesOption,
     Grader,
+    LimitOption,
     MetricOption,
     ModeOption,
     Scoring,
     SignedErrata,
     UnpinnedOption,
     plan_or_ask,
-    print_plans,
+    plans_result,
     read_allowed,
-    read_mode,
+    sum_plans,
 )
 from medlive.cli.evaluation.run import (
     Asking,
-    UnverifiedOption,
+    answers_result,
     ask_model,
     load_set,
-    report_answers,
     select_cases,
 )
-from medlive.cli.evaluation.score import check_scored, print_scores, registry_of, scored
-from medlive.cli.options import CaseFilter, JsonOption, grouped, read_settings
-from medlive.cli.output import echo, print_json, progress, say, wait_for
+from medlive.cli.evaluation.score import describe_scores, find_unscored, scored
+from medlive.cli.options import (
+    CaseFilter,
+    JsonOption,
+    UnverifiedOption,
+    one_of,
+    read_settings,
+)
+from medlive.cli.output import (
+    Result,
+    print_json,
+    progress,
+    say,
+    show_result,
+    wait_for,
+)
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +102,6 @@ class Judging:
         )
 
 
-@grouped
 def all_(
     cases: CasesOption,
     out: Annotated[
@@ -110,9 +122,7 @@ def all_(
     asking: Asking,
     judging: Judging,
     part: CaseFilter,
-    limit: Annotated[
-        int | None, Option(min=1, help="At most so many cases, always the same ones.")
-    ] = None,
+    limit: LimitOption = None,
     unverified: UnverifiedOption = False,
     cache: Cache,
     calls: Calls,
@@ -128,6 +138,7 @@ def all_(
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
     With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
     """
+    from medlive.evaluation.model import Mode
     from medlive.evaluation.scoring.refusals import check_before
 
     if (out / "run.json").exists():
@@ -156,12 +167,11 @@ def all_(
 
         check_before(case_set, engine.identity.engine, read_allowed(allow))
         check_priced(budget.max_usd, {engine.identity.model: price})
-        shared, mode = cache.open(engine), read_mode(judging.mode)
         return plan_grading(
             run,
             engine.identity,
-            mode=mode,
-            cache=shared,
+            mode=one_of("--mode", Mode, judging.mode),
+            cache=cache.open(engine),
             price=price,
             ahead=case_set.cases,
             **how,
@@ -169,20 +179,23 @@ def all_(
 
     result: dict[str, Any] = {"run": run, "report": None, "scores": None}
 
-    def score() -> None:
+    def answer() -> Result:
+        return answers_result(ask(dry_run=False), case_set, budget)
+
+    def grade() -> Result:
+        return grade_answers(run, by, judging.mode, cache, judge_calls, budget)
+
+    def score() -> Result:
+        from medlive.api import open_registry
         from medlive.report.render import write_report
         from medlive.report.tables import WRITERS
 
         table = scored([run], Scoring(metric=metric, allow=allow), errata)
-        print_scores(table)
-        for warning in table.warnings:
-            say(warning)
         result["scores"] = json.loads(WRITERS["json"](table, None))
-        result["report"] = write_report(
-            table, out / "report", registry=registry_of(None)
-        ).page
-        echo(result["report"])
-        check_scored(table)
+        written = write_report(table, out / "report", registry=open_registry(None))
+        result["report"] = written.page
+        shown = [*describe_scores(table), str(written.page)]
+        return Result(table, shown, table.warnings, find_unscored(table))
 
     try:
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
@@ -190,7 +203,8 @@ def all_(
                 replace(judge_calls, dry_run=True), by, budget, plan_grades, _never
             )
             plans = {"answers": ask(dry_run=True), "grades": grades}
-            total = print_plans(plans, budget)
+            total = sum_plans(plans)
+            show_result(plans_result(plans, budget))
             result["plan"] = {
                 name: asdict(plan) for name, plan in {**plans, "all": total}.items()
             }
@@ -198,33 +212,30 @@ def all_(
                 return
             if total.calls and not yes:
                 _confirm()
-            _work_through(
-                {
-                    "answers": lambda: report_answers(
-                        ask(dry_run=False), case_set, budget
-                    ),
-                    "grades": lambda: grade_answers(
-                        run, by, judging.mode, cache, judge_calls, budget
-                    ),
-                    "score and report": score,
-                },
-                budget,
-            )
+            stages = {"answers": answer, "grades": grade, "score and report": score}
+            _work_through(stages, plans, budget)
     finally:
         if as_json and "plan" in result:
             print_json({**result, "spent": budget.as_json()})
 
 
-def _work_through(stages: dict[str, Callable[[], None]], budget: "Budget") -> None:
+def _work_through(
+    stages: Mapping[str, Callable[[], Result]],
+    plans: "Mapping[str, Plan]",
+    budget: "Budget",
+) -> None:
     """Do one stage after the other; what is missing after one does not end the next, a spent budget does.
 
+    A stage whose plan has no calls is named as done: its state is shown, and nothing is asked.
     Raises the first CheckFailed at the end, all else at once.
     """
     failures: list[CheckFailed] = []
     for number, (name, work) in enumerate(stages.items(), start=1):
-        say(f"stage {number} of {len(stages)}: {name}; {budget}")
+        done = name in plans and not plans[name].calls
+        state = "skipped, it is done already" if done else str(budget)
+        say(f"stage {number} of {len(stages)}: {name}; {state}")
         try:
-            work()
+            show_result(work())
         except CheckFailed as exc:
             failures.append(exc)
             if budget.stopped:

@@ -1,5 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -13,15 +14,15 @@ from medlive.cli.evaluation.options import (
     MetricOption,
     RunsArgument,
     UnpinnedOption,
-    check_complete,
+    find_incomplete,
     load_checked,
     plan_or_ask,
-    print_plans,
+    plans_result,
 )
-from medlive.cli.evaluation.records import print_records
+from medlive.cli.evaluation.records import records
 from medlive.cli.evaluation.score import rests_on
-from medlive.cli.options import JsonOption, grouped, one_of
-from medlive.cli.output import attributes, print_result, print_table, progress
+from medlive.cli.options import one_of
+from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _SHOWN = 120
 """Characters of a quote in a table."""
 
 
-@grouped
 def audit(
     runs: RunsArgument,
     auditor: Annotated[str | None, Option(help="The auditor's model id.")] = None,
@@ -53,8 +53,7 @@ def audit(
     allow_unpinned: UnpinnedOption = False,
     *,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Find the root cause of each of the lowest-scoring answers; counts with examples.
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
@@ -70,10 +69,10 @@ def audit(
     }
     _check_options(auditor, base_url, table_only, calls.dry_run)
     graded, overridden = load_checked(runs, judge, allow)
-    shown = _Shown(runs, overridden, examples, as_json)
+    shown = _Shown(runs, overridden, examples)
     if table_only:
-        _report([load_audit(run, **which) for run in graded], None, None, shown)
-        return
+        tables = [load_audit(run, **which) for run in graded]
+        return _describe_audit(tables, None, None, shown)
     budget = calls.budget(*runs)
 
     def plan(engine: "Engine", **how: Any) -> dict[str, Plan]:
@@ -92,14 +91,13 @@ def audit(
     by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
     found = plan_or_ask(calls, by, budget, plan, ask)
     if isinstance(found, dict):
-        print_plans(found, budget, as_json)
-        return
+        return plans_result(found, budget)
     tables = [load_audit(run, auditor=found.auditor, **which) for run in graded]
-    _report(tables, found.work, budget, shown)
+    return _describe_audit(tables, found.work, budget, shown)
 
 
 class _Audited(NamedTuple):
-    """Who was asked, and what came of it for each run."""
+    """Who was asked, and the outcome for each run."""
 
     auditor: "EngineIdentity"
     work: "list[QuestionsAsked]"
@@ -112,7 +110,6 @@ class _Shown(NamedTuple):
     overridden: "list[Objection]"
     examples: int
     """Of each cause."""
-    as_json: bool
 
 
 def _check_options(
@@ -128,21 +125,21 @@ def _check_options(
         raise UsageError("--table and --dry-run exclude each other")
 
 
-def _report(
+def _describe_audit(
     tables: "list[AuditTable]",
     results: "list[QuestionsAsked] | None",
     budget: "Budget | None",
     shown: _Shown,
-) -> None:
-    rows = []
+) -> Result:
+    rows: list[dict[str, object]] = []
     notes = [objection.why for objection in shown.overridden]
     for place, (path, table) in enumerate(zip(shown.paths, tables, strict=True)):
         row = {"path": path, **table.as_json(shown.examples)}
         if results:
-            row |= attributes(results[place], "calls stopped")
+            row |= fields_of(results[place], ("calls", "stopped"))
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(table)]
-    value: dict[str, Any] = {
+    value: dict[str, object] = {
         "format": "medlive-audit",
         "format_version": 1,
         "overridden": [objection._asdict() for objection in shown.overridden],
@@ -150,13 +147,15 @@ def _report(
     }
     if budget is not None:
         value["spent"] = budget.as_json()
-    print_result(value, shown.as_json, lambda: _print(tables, shown), notes=notes)
     hint = "the same command, without --table, asks again"
     unaudited = sum(table.unaudited for table in tables)
-    check_complete(unaudited, "cases are unaudited", results or (), hint, always=True)
+    failure = find_incomplete(
+        unaudited, "cases are unaudited", results or (), hint, always=True
+    )
+    return Result(value, _tables(tables, shown), notes, failure)
 
 
-def _print(tables: "list[AuditTable]", shown: _Shown) -> None:
+def _tables(tables: "list[AuditTable]", shown: _Shown) -> Iterator[Grid]:
     from medlive.evaluation.audit import RootCause
     from medlive.evaluation.scoring.refusals import marked
 
@@ -174,14 +173,14 @@ def _print(tables: "list[AuditTable]", shown: _Shown) -> None:
                 (name, cause, finding) for finding in of_cause[: shown.examples]
             ]
         counts.append(row)
-    counts.append(["audited", *(str(table.audited) for table in tables)])
-    counts.append(["unaudited", *(str(table.unaudited) for table in tables)])
+    for state in ("audited", "unaudited"):
+        counts.append([state, *(str(getattr(table, state)) for table in tables)])
     on = rests_on([table.run for table in tables])
     metric = tables[0].bottom.metric.value
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
-    print_table(["root cause", *names], counts, title=marked(title, shown.overridden))
+    yield Grid(["root cause", *names], counts, marked(title, shown.overridden))
     if findings:
-        print_records(
+        yield records(
             marked("examples", shown.overridden),
             findings,
             {
@@ -189,7 +188,9 @@ def _print(tables: "list[AuditTable]", shown: _Shown) -> None:
                 "root cause": lambda row: row[1].label,
                 "case": lambda row: row[2].candidate.case_id,
                 "score %": lambda row: f"{100 * row[2].candidate.score.score:.1f}",
-                "quote of the answer": lambda row: _cut(row[2].reply.quote),
+                "quote of the answer": lambda row: shortened(
+                    row[2].reply.quote, _SHOWN
+                ),
                 "why": lambda row: row[2].reply.reasoning,
             },
         )
@@ -211,11 +212,10 @@ def _remarks(table: "AuditTable") -> list[str]:
         remarks.append(
             f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
         )
-    remarks += [
-        f"{n} cases are {state.replace('_', ' ')}: no candidates"
-        for state, n in bottom.left_out.items()
-    ]
-    remarks += [f"unaudited: {n}: {reason}" for reason, n in table.reasons.items()]
+    for state, n in bottom.left_out.items():
+        remarks.append(f"{n} cases are {state.replace('_', ' ')}: no candidates")
+    for reason, n in table.reasons.items():
+        remarks.append(f"unaudited: {n}: {reason}")
     if table.auditor is not None and not table.clinical:
         remarks.append("audited by the rules engine: no clinical judgement was made")
     return remarks
@@ -228,7 +228,3 @@ def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
 
 def _share(n: int, of: int) -> str:
     return f"{n} ({100 * n / of:.1f} %)" if n else "0"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

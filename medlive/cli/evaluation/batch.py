@@ -6,7 +6,6 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
@@ -18,22 +17,13 @@ from medlive.cli.evaluation.options import (
     ParametersOption,
     RunArgument,
     UnpinnedOption,
-    read_mode,
 )
-from medlive.cli.options import (
-    JsonOption,
-    ReplaceOption,
-    grouped,
-    one_of,
-    read_settings,
-)
+from medlive.cli.options import Commands, ReplaceOption, one_of, read_settings
 from medlive.cli.output import (
-    echo,
+    Result,
     new_file,
-    pick,
-    print_result,
-    print_table,
     say,
+    table_of,
     wait_for,
 )
 from medlive.errors import CheckFailed, UsageError
@@ -62,13 +52,17 @@ class BatchFile:
     max_bytes: Annotated[int, Option(min=1, help="Most bytes of a file.")] = 190 * 2**20
 
 
-app = typer.Typer(
-    no_args_is_help=True, help="Ask and grade through an endpoint's batch API."
-)
+app = Commands(help="Ask and grade through an endpoint's batch API.")
+ShapeOption = Annotated[
+    str | None,
+    Option(
+        "--shape",
+        help="How JSON is asked for: schema, object or none [as before; the role's; schema].",
+    ),
+]
 
 
 @app.command()
-@grouped
 def write(
     run_dir: RunArgument,
     *,
@@ -76,20 +70,17 @@ def write(
     by: Grader,
     answers: AnswersOption = False,
     mode: ModeOption = "rubric",
-    shape: Annotated[
-        str | None,
-        Option(help="JSON's form: schema, object or none [role's, or schema]."),
-    ] = None,
+    shape: ShapeOption = None,
     api_key_env: KeyOption = None,
     parameters: ParametersOption = "{}",
     cache: Cache,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Write the calls that grading would make now as a batch file; nothing is sent.
 
     After `batch read` these are what it left open: a reply that held no verdict goes with what is wrong with it."""
     from medlive.evaluation.asking.batch import BatchWritten, write_answers
     from medlive.evaluation.grading.batch import write_batch
+    from medlive.evaluation.model import Mode
 
     check_batch_out(file.out, file.replace)
     if answers:
@@ -99,9 +90,8 @@ def write(
             most_requests=file.max_requests,
             most_bytes=file.max_bytes,
         )
-        print_written(done, as_json)
-        return
-    which, asked = read_mode(mode), _read_shape(shape)
+        return written_result(done)
+    which, asked = one_of("--mode", Mode, mode), _read_shape(shape)
 
     async def work() -> BatchWritten:
         calls = Calls(concurrency=1, api_key_env=api_key_env, parameters=parameters)
@@ -122,7 +112,7 @@ def write(
                 most_bytes=file.max_bytes,
             )
 
-    print_written(wait_for(work()), as_json)
+    return written_result(wait_for(work()))
 
 
 @app.command()
@@ -135,8 +125,7 @@ def submit(
         str | None, Option(help="The endpoint [the grader's; the run's for --answers].")
     ] = None,
     api_key_env: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Hand files of calls in to the endpoint's batch API; `batch status` shows their state."""
     from medlive.evaluation.asking.batch import batch_kind, submit_batch
     from medlive.evaluation.runs.folder import read_info
@@ -152,31 +141,27 @@ def submit(
             raise UsageError(
                 "no endpoint is known for these calls", hint="name it: --base-url"
             )
-        states.append(
-            submit_batch(
-                run_dir, file, open_batches(settings, address, api_key_env), api_key_env
-            )
-        )
-    _print_states([file.name for file in files], states, as_json)
+        api = open_batches(settings, address, api_key_env)
+        states.append(submit_batch(run_dir, file, api, api_key_env))
+    return _describe_states([file.name for file in files], states)
 
 
 @app.command()
-def status(run_dir: RunArgument, as_json: JsonOption = False) -> None:
+def status(run_dir: RunArgument) -> Result:
     """Ask for the state of the batches of a run. Exit status 1 while one is under way."""
     from medlive.evaluation.asking.batch import read_batch_log
 
     submitted = read_batch_log(run_dir).submitted
     states = [_open_api(row).state(row["batch"]) for row in submitted]
-    _print_states([row["file"] for row in submitted], states, as_json)
-    if under_way := sum(not state.ended for state in states):
-        raise CheckFailed(
-            f"{under_way} of {len(states)} batches are under way",
-            hint="ask again later",
-        )
+    result = _describe_states([row["file"] for row in submitted], states)
+    under_way = sum(not state.ended for state in states)
+    if not under_way:
+        return result
+    text = f"{under_way} of {len(states)} batches are under way"
+    return result._replace(failure=CheckFailed(text, hint="ask again later"))
 
 
 @app.command()
-@grouped
 def read(
     run_dir: RunArgument,
     results: Annotated[
@@ -187,8 +172,7 @@ def read(
     allow_unpinned: UnpinnedOption = False,
     *,
     cache: Cache,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
     no answer or no verdict, and for lines that are no results of this run."""
     from medlive.evaluation.asking.batch import read_answers
@@ -196,18 +180,15 @@ def read(
     from medlive.llm.wire import Price
 
     settings = read_settings()
-    prices = {
-        model: Price(p.input, p.output, p.cached)
-        for model, p in settings.prices.items()
-    }
+    prices = {}
+    for model, price in settings.prices.items():
+        prices[model] = Price(price.input, price.output, price.cached)
     files = results or _fetch(run_dir, "question" if answers else "asked")
     if answers:
         done = read_answers(run_dir, files, prices=prices)
         kinds = ["ok", "truncated", "refused", "empty", "failed"]
-        left, hint = (
-            "questions have no answer",
-            "medlive eval batch write --answers, or run, asks again",
-        )
+        left = "questions have no answer"
+        hint = "medlive eval batch write --answers, or run, asks again"
     else:
         shared = cache.open()
         done = read_batch(
@@ -216,48 +197,48 @@ def read(
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
         hint = "medlive eval batch write makes the file of what is open; eval grade asks for it live"
-    _report_read(done, kinds, left, hint, as_json)
+    return _describe_read(done, kinds, left, hint)
 
 
-def _report_read(
-    done: "BatchRead", kinds: list[str], left: str, hint: str, as_json: bool
-) -> None:
-    """Print what was read. Raises CheckFailed where something is open, and for lines that are no results."""
+def _describe_read(done: "BatchRead", kinds: list[str], left: str, hint: str) -> Result:
+    """What was read; the failure where something is open, or for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
-    reasons = dict(done.reasons.most_common())
-    print_result(
-        {**counts, "reasons": reasons, "notes": done.notes},
-        as_json,
-        lambda: print_table(
-            [name.replace("_", " ") for name in counts], [list(counts.values())]
-        ),
-        notes=[
-            *done.notes,
-            *(f"ungraded: {n}: {reason}" for reason, n in reasons.items()),
-        ],
-    )
+    notes = list(done.notes)
+    refused = 0
+    for reason, n in done.reasons.most_common():
+        notes.append(f"ungraded: {n}: {reason}")
+        if "response_format" in reason or "json_schema" in reason:
+            refused += n
     for model, n in done.strangers.most_common(5):
-        say(
+        notes.append(
             f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts"
         )
-    if refused := sum(
-        n
-        for why, n in reasons.items()
-        if "response_format" in why or "json_schema" in why
-    ):
-        say(
+    if refused:
+        notes.append(
             f"{refused} calls were refused for the shape of the reply: try batch write --shape object"
         )
     faults = {
         "open": left,
         "missing": "calls have no result",
         "unknown": "results are of no call of this run",
+        "damaged": "lines are no results",
     }
-    faults["damaged"] = "lines are no results"
-    if problems := ", ".join(
-        f"{counts[name]} {what}" for name, what in faults.items() if counts[name]
-    ):
-        raise CheckFailed(problems, hint=hint if counts["open"] else None)
+    problems = []
+    for name, what in faults.items():
+        if counts[name]:
+            problems.append(f"{counts[name]} {what}")
+    failure = None
+    if problems:
+        failure = CheckFailed(
+            ", ".join(problems), hint=hint if counts["open"] else None
+        )
+    reasons = dict(done.reasons.most_common())
+    return Result(
+        {**counts, "reasons": reasons, "notes": done.notes},
+        [table_of([counts], list(counts))],
+        notes,
+        failure,
+    )
 
 
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
@@ -286,27 +267,18 @@ def _fetch(run_dir: Path, kind: str) -> list[Path]:
         if state.ended:
             files += fetch_results(run_dir, number, state, api)
         if not state.ended or state.errors:
-            say(
-                f"{row['file']}: {state.status}"
-                + "".join(f"; {error}" for error in state.errors[:5])
-            )
+            say("; ".join([f"{row['file']}: {state.status}", *state.errors[:5]]))
     return files
 
 
-def _print_states(files: list[str], states: "list[BatchState]", as_json: bool) -> None:
-    value = [
-        {"file": file, **asdict(state)}
-        for file, state in zip(files, states, strict=True)
-    ]
-    columns = ["batch", "file", "status", "calls", "completed", "failed"]
-    print_result(
-        value,
-        as_json,
-        lambda: print_table(
-            columns, pick(value, "id file status calls completed failed")
-        ),
-        notes=[f"{s.id}: {error}" for s in states for error in s.errors[:5]],
-    )
+def _describe_states(files: list[str], states: "list[BatchState]") -> Result:
+    rows, notes = [], []
+    for file, state in zip(files, states, strict=True):
+        rows.append({"file": file, **asdict(state)})
+        for error in state.errors[:5]:
+            notes.append(f"{state.id}: {error}")
+    names = ("id", "file", "status", "calls", "completed", "failed")
+    return Result(rows, [table_of(rows, names)], notes)
 
 
 def check_batch_out(out: Path, replace: bool) -> None:
@@ -325,34 +297,24 @@ def _read_shape(name: str | None) -> "JsonMode | None":
     return None if name is None else one_of("--shape", JsonMode, name)
 
 
-def print_written(
-    done: "BatchWritten",
-    as_json: bool,
-    none_left: str = "nothing is open: no file was written",
-) -> None:
-    """Print the files of a batch."""
-
-    def show() -> None:
-        for path in done.files:
-            echo(path)
-        parts = {
-            "criteria": done.criteria,
-            "verdicts came from the cache": done.cached,
-            "calls show the grader what was wrong with its reply": done.repairs,
-        }
-        say(
-            "; ".join(
-                [
-                    f"{done.requests} calls",
-                    *(f"{n} {what}" for what, n in parts.items() if n),
-                ]
-            )
+def written_result(
+    done: "BatchWritten", none_left: str = "nothing is open: no file was written"
+) -> Result:
+    """The files of a batch."""
+    parts = [f"{done.requests} calls"]
+    if done.criteria:
+        parts.append(f"{done.criteria} criteria")
+    if done.cached:
+        parts.append(f"{done.cached} verdicts came from the cache")
+    if done.repairs:
+        parts.append(
+            f"{done.repairs} calls show the grader what was wrong with its reply"
         )
-        if done.waiting:
-            say(
-                f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
-            )
-        if not done.files:
-            say(none_left)
-
-    print_result(asdict(done), as_json, show)
+    notes = ["; ".join(parts)]
+    if done.waiting:
+        notes.append(
+            f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
+        )
+    if not done.files:
+        notes.append(none_left)
+    return Result(asdict(done), map(str, done.files), notes)

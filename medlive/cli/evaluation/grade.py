@@ -12,13 +12,12 @@ from medlive.cli.evaluation.options import (
     Grader,
     ModeOption,
     RunArgument,
-    check_complete,
+    find_incomplete,
     plan_or_ask,
-    print_plan,
-    read_mode,
+    plan_result,
 )
-from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import attributes, print_result, print_table, progress, say
+from medlive.cli.options import one_of
+from medlive.cli.output import Result, fields_of, progress, say, table_of
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from medlive.llm.engine import Engine
 
 
-@grouped
 def grade(
     run_dir: RunArgument,
     *,
@@ -44,13 +42,11 @@ def grade(
         int,
         Option(min=1, max=100, help="Verdicts of each criterion, to see how stable."),
     ] = 1,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
     are ungraded, 3 where no call was answered."""
-    grade_answers(
-        run_dir, by, mode, cache, calls, calls.budget(run_dir), repeats, as_json
-    )
+    budget = calls.budget(run_dir)
+    return grade_answers(run_dir, by, mode, cache, calls, budget, repeats)
 
 
 def grade_answers(
@@ -61,15 +57,15 @@ def grade_answers(
     calls: Calls,
     budget: "Budget",
     repeats: int = 1,
-    as_json: bool = False,
-) -> None:
-    """Grade, or plan it, and print the state of the grades. Raises CheckFailed, EndpointUnavailable."""
+) -> Result:
+    """Grade, or plan it, and return the state of the grades."""
     from medlive.evaluation.grading.grade import grade_run
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.plan import plan_grading
     from medlive.evaluation.grading.repeats import repeat_run
+    from medlive.evaluation.model import Mode
 
-    which = read_mode(mode)
+    which = one_of("--mode", Mode, mode)
 
     def judged_by(engine: "Engine") -> Judge:
         if by.grader is None and engine.identity.engine == "rules":
@@ -106,8 +102,7 @@ def grade_answers(
 
     found = plan_or_ask(calls, by, budget, plan, ask)
     if len(found) == 3:
-        _report(found[1], found[2], found[0], budget, as_json)
-        return
+        return _describe_grades(found[1], found[2], found[0], budget)
     judge, planned = found
     about: dict[str, Any] = {
         "path": run_dir,
@@ -115,18 +110,7 @@ def grade_answers(
         **planned.about,
         "grader": _grader(judge),
     }
-    if not as_json:
-        names = {
-            "settled": "graded",
-            "cached": "in the cache",
-            "repeated": "asked again",
-        }
-        about = {
-            names.get(name, name): n
-            for name, n in planned.about.items()
-            if n or name != "repeated"
-        }
-    print_plan(about, planned, budget, as_json)
+    return plan_result(about, planned, budget)
 
 
 def _who(judge: "Judge") -> str:
@@ -143,55 +127,27 @@ def _grader(judge: "Judge") -> dict[str, str]:
     }
 
 
-_SHOWN = "path criteria met not_met ungraded reused cached calls unanswered reasons stopped notes"
+_COUNTS = ("path", "criteria", "met", "not_met", "ungraded", "reused", "calls")
+_MORE = ("cached", "unanswered", "reasons", "stopped", "notes")
 
 
-def _report(
+def _describe_grades(
     done: "GradeResult",
     repeated: "RepeatResult | None",
     judge: "Judge",
     budget: "Budget",
-    as_json: bool,
-) -> None:
-    value = attributes(done, _SHOWN) | {
-        "grader": _grader(judge),
-        "spent": budget.as_json(),
-    }
+) -> Result:
+    value = fields_of(done, (*_COUNTS, *_MORE))
+    value["grader"] = _grader(judge)
+    value["spent"] = budget.as_json()
+    row = value | {"unanswered": len(done.unanswered)}
+    shown = [table_of([row], (*_COUNTS, "unanswered"), _who(judge))]
+    notes = list(done.notes)
     if repeated:
-        value["repeated"] = attributes(repeated, "calls missing")
-
-    def show() -> None:
-        print_table(
-            [
-                "run",
-                "criteria",
-                "met",
-                "not met",
-                "ungraded",
-                "reused",
-                "calls",
-                "unanswered cases",
-            ],
-            [
-                [
-                    done.path,
-                    done.criteria,
-                    done.met,
-                    done.not_met,
-                    done.ungraded,
-                    done.reused,
-                    done.calls,
-                    len(done.unanswered),
-                ]
-            ],
-            title=_who(judge),
-        )
-
-    notes = [
-        *done.notes,
-        *(repeated.notes if repeated else ()),
-        *(f"ungraded: {n}: {reason}" for reason, n in done.reasons.items()),
-    ]
+        value["repeated"] = fields_of(repeated, ("calls", "missing"))
+        notes += repeated.notes
+    for reason, n in done.reasons.items():
+        notes.append(f"ungraded: {n}: {reason}")
     if repeated:
         notes.append(
             f"{repeated.calls} calls for repeated verdicts: medlive eval meta {done.path} shows how far they agree"
@@ -204,23 +160,23 @@ def _report(
         partial = _partial_score(done.path, judge.digest)
         value["partial_score"] = asdict(partial)
         notes.append(_partial_text(partial))
-    print_result(value, as_json, show, notes=notes)
     hint = "the same command grades them again"
-    check_complete(done.ungraded, "criteria are ungraded", [done], hint, always=True)
-    if repeated:
-        check_complete(
-            repeated.missing, "repeated verdicts are missing", [repeated], always=True
-        )
+    failure = find_incomplete(
+        done.ungraded, "criteria are ungraded", [done], hint, always=True
+    )
+    if repeated and failure is None:
+        missing = "repeated verdicts are missing"
+        failure = find_incomplete(repeated.missing, missing, [repeated], always=True)
+    return Result(value, shown, notes, failure)
 
 
 def _partial_score(run_dir: Path, judge: str) -> "Estimate":
     """The score of what is graded so far, with the bounds that the rest leaves."""
-    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.api import load_run, score
     from medlive.evaluation.scoring.refusals import EVERYTHING
-    from medlive.evaluation.scoring.score import score_runs
 
-    graded = load_graded(run_dir, judge=judge)
-    return score_runs([graded], allow=EVERYTHING).models[0].overall
+    table = score(load_run(run_dir, judge=judge), allow=EVERYTHING)
+    return table.models[0].overall
 
 
 def _partial_text(partial: "Estimate") -> str:
@@ -231,15 +187,13 @@ def _partial_text(partial: "Estimate") -> str:
     )
 
 
-@grouped
 def judge_direct(
     run_dir: RunArgument,
     *,
     by: Grader,
     cache: Cache,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
     from medlive.evaluation.asking.plan import Plan
@@ -259,27 +213,23 @@ def judge_direct(
 
     found = plan_or_ask(calls, by, budget, plan, ask)
     if isinstance(found, Plan):
-        print_plan({"path": run_dir, **found.about}, found, budget, as_json)
-    else:
-        _report_direct(found, budget, as_json)
+        return plan_result({"path": run_dir, **found.about}, found, budget)
+    return _describe_direct(found, budget)
 
 
-def _report_direct(done: "QuestionsAsked", budget: "Budget", as_json: bool) -> None:
-    run, left = done.path.parent, done.questions - done.settled
+def _describe_direct(done: "QuestionsAsked", budget: "Budget") -> Result:
     value = {
-        "path": run,
+        "path": done.path.parent,
         "answers": done.questions,
         "scored": done.settled,
         "spent": budget.as_json(),
-    }
-    rows = [[run, done.questions, done.settled, done.calls]]
-    print_result(
-        value | attributes(done, "calls cached reasons stopped"),
-        as_json,
-        lambda: print_table(["run", "answers", "scored", "calls"], rows),
-        notes=[
-            *done.notes,
-            *(f"no score: {n}: {reason}" for reason, n in done.reasons.items()),
-        ],
+    } | fields_of(done, ("calls", "cached", "reasons", "stopped"))
+    notes = list(done.notes)
+    for reason, n in done.reasons.items():
+        notes.append(f"no score: {n}: {reason}")
+    return Result(
+        value,
+        [table_of([value], ("path", "answers", "scored", "calls"))],
+        notes,
+        find_incomplete(done.questions - done.settled, "answers have no score", [done]),
     )
-    check_complete(left, "answers have no score", [done])

@@ -1,7 +1,5 @@
 """`medlive eval`: run a model on cases, grade its answers, score and report them; no database needed."""
 
-import typer
-
 from medlive.cli.evaluation.all import all_
 from medlive.cli.evaluation.audit import audit
 from medlive.cli.evaluation.batch import app as batch
@@ -13,8 +11,9 @@ from medlive.cli.evaluation.power import power
 from medlive.cli.evaluation.protocol import app as protocol
 from medlive.cli.evaluation.run import export, import_, run
 from medlive.cli.evaluation.score import contamination, report, score
+from medlive.cli.options import Commands
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 for command in (
     run,

@@ -1,9 +1,9 @@
 """`medlive eval judges`: several judges of the same answers, and what people settle between them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from typer import Option
 
 from medlive.cli.evaluation.options import (
@@ -12,13 +12,12 @@ from medlive.cli.evaluation.options import (
     RunsArgument,
     SeedOption,
 )
-from medlive.cli.evaluation.records import print_records
-from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, echo, print_result, print_table, say
+from medlive.cli.evaluation.records import records
+from medlive.cli.options import Commands
+from medlive.cli.output import Grid, Result, fields_of
 
 if TYPE_CHECKING:
     from medlive.evaluation.agreement.judges import GroupAgreement, Judges
-    from medlive.evaluation.agreement.settle import Settled
 
 JudgesOption = Annotated[
     list[str] | None,
@@ -29,8 +28,7 @@ JudgesOption = Annotated[
     ),
 ]
 
-app = typer.Typer(
-    no_args_is_help=True,
+app = Commands(
     help="Compare judges of the same answers, and settle where they differ.",
 )
 
@@ -41,8 +39,7 @@ def compare(
     judge: JudgesOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Compare judges on criteria, and the order of models under each.
 
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
@@ -51,16 +48,16 @@ def compare(
     from medlive.evaluation.agreement.judges import compare_judges
 
     found = compare_judges(runs, judge or (), draws=draws, seed=seed)
-    print_result(found.as_json(), as_json, lambda: _show(found), notes=found.notes)
+    return Result(found.as_json(), _tables(found), found.notes)
 
 
-def _show(found: "Judges") -> None:
+def _tables(found: "Judges") -> Iterator[Grid | str]:
     pairs: dict[tuple[str, str], list[GroupAgreement]] = {}
     for group in found.criteria:
         names = group.pair.first, group.pair.second
         pairs.setdefault(names, []).append(group)
     for (first, second), groups in pairs.items():
-        print_records(
+        yield records(
             f"{first} and {second}, with 95 % intervals over cases",
             groups,
             {
@@ -75,7 +72,7 @@ def _show(found: "Judges") -> None:
                 "undecided": lambda g: g.undecided,
             },
         )
-    print_records(
+    yield records(
         "scores of a model's cases",
         found.cases,
         {
@@ -89,7 +86,7 @@ def _show(found: "Judges") -> None:
             "same best": lambda c: c.top and f"{c.top.shared} of {c.top.k}",
         },
     )
-    print_records(
+    yield records(
         "models under each judge, on common cases",
         found.scores,
         {
@@ -102,7 +99,7 @@ def _show(found: "Judges") -> None:
     )
     if not found.rankings:
         return
-    print_records(
+    yield records(
         "the order of models",
         found.rankings,
         {
@@ -116,7 +113,7 @@ def _show(found: "Judges") -> None:
         },
     )
     for ranking in found.rankings:
-        echo(ranking.in_words())
+        yield ranking.in_words()
 
 
 @app.command()
@@ -129,8 +126,7 @@ def settle(
     adjudicator: Annotated[
         str | None, Option(metavar="NAME", help="The rater who settles disagreements.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Write a third grading of a run: both judges where they agree, people where not, else ungraded.
 
     People's ratings are a study's (a grader check of the review desk) or of a file. The same files again add
@@ -139,18 +135,14 @@ def settle(
     from medlive.evaluation.agreement.settle import settle as settle_run
 
     found = settle_run(run_dir, judge or (), human=human or (), adjudicator=adjudicator)
-    value = attributes(
-        found, "name judge judges criteria agreed people overruled new"
-    ) | {"open": len(found.open)}
-    print_result(value, as_json, lambda: _show_settled(found), notes=found.notes)
-
-
-def _show_settled(found: "Settled") -> None:
-    columns = ["criteria", "judges agree", "settled by people", "left", "new rows"]
-    row = [found.criteria, found.agreed, found.people, len(found.open), found.new]
-    print_table(columns, [row], title=found.name)
+    names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
+    value = fields_of(found, (*names, "new")) | {"open": len(found.open)}
+    notes = list(found.notes)
     if found.overruled:
-        say(
+        notes.append(
             f"on {found.overruled} criteria people decided against both judges; the judges' verdict stands"
         )
-    echo(f"--judge {found.judge.removeprefix('sha256:')[:12]}")
+    columns = ["criteria", "judges agree", "settled by people", "left", "new rows"]
+    row = [found.criteria, found.agreed, found.people, len(found.open), found.new]
+    option = f"--judge {found.judge.removeprefix('sha256:')[:12]}"
+    return Result(value, [Grid(columns, [row], found.name), option], notes)

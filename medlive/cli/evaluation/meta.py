@@ -1,6 +1,6 @@
 """`medlive eval meta`: how far a run's grading can be trusted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,9 @@ from medlive.cli.evaluation.options import (
     RunArgument,
     read_allowed,
 )
-from medlive.cli.evaluation.records import print_records
-from medlive.cli.options import JsonOption, ReplaceOption, grouped
-from medlive.cli.output import (
-    new_file,
-    print_result,
-)
+from medlive.cli.evaluation.records import records
+from medlive.cli.options import ReplaceOption
+from medlive.cli.output import Grid, Result, new_file
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,7 +37,6 @@ class People:
     ] = None
 
 
-@grouped
 def meta(
     run_dir: RunArgument,
     *,
@@ -52,12 +48,11 @@ def meta(
     quality: Annotated[
         list[Path] | None, Option(metavar="FILE", help="Ratings of the cases.")
     ] = None,
-    as_json: JsonOption = False,
     out: Annotated[
         Path | None, Option(help="A folder to write meta.json into.")
     ] = None,
     replace: ReplaceOption = False,
-) -> None:
+) -> Result:
     """Compare a run's grading with people, with a direct judge and with itself.
 
     With --quality it reads people's ratings of the cases instead.
@@ -75,7 +70,7 @@ def meta(
         new_file(file, replace)
     if quality:
         cases = read_quality(run_dir, quality, draws=draws, seed=seed)
-        value, notes, show = cases.as_json(), cases.notes, partial(_show_quality, cases)
+        result = Result(cases.as_json(), _quality_tables(cases), cases.notes)
     else:
         grading = meta_run(
             run_dir,
@@ -86,17 +81,17 @@ def meta(
             seed=seed,
             allow=read_allowed(allow),
         )
-        value, notes, show = grading.as_json(), grading.notes, partial(_show, grading)
+        result = Result(grading.as_json(), _tables(grading), grading.notes)
     if file is not None:
-        write_whole(file, json_bytes(value))
-    print_result(value, as_json, show, notes=notes)
+        write_whole(file, json_bytes(result.value))
+    return result
 
 
-def _show_quality(found: "Quality") -> None:
+def _quality_tables(found: "Quality") -> Iterator[Grid]:
     shares = []
     for aspect in found.aspects:
         shares += [(aspect, share) for share in aspect.raters]
-    print_records(
+    yield records(
         f"people on the cases of {found.cases}: {found.files}",
         shares,
         {
@@ -107,7 +102,7 @@ def _show_quality(found: "Quality") -> None:
             "n": lambda row: row[1].agreed.n,
         },
     )
-    print_records(
+    yield records(
         "all raters at once, with 95 % intervals over cases",
         found.aspects,
         {
@@ -121,13 +116,13 @@ def _show_quality(found: "Quality") -> None:
     )
 
 
-def _show(found: "Meta") -> None:
+def _tables(found: "Meta") -> Iterator[Grid]:
     from medlive.evaluation.scoring.refusals import marked
     from medlive.report.html import format_p
 
     titled = partial(marked, overridden=found.overridden)
     if found.coverage is not None and found.human is not None:
-        print_records(
+        yield records(
             titled(
                 f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}"
             ),
@@ -146,9 +141,9 @@ def _show(found: "Meta") -> None:
             },
         )
     if found.criteria is not None:
-        _show_criteria(found.criteria, titled)
+        yield from _criteria_tables(found.criteria, titled)
     if found.cases:
-        print_records(
+        yield records(
             titled("case scores against people's mean"),
             found.cases,
             {
@@ -164,7 +159,7 @@ def _show(found: "Meta") -> None:
             },
         )
     if found.repeated is not None:
-        print_records(
+        yield records(
             titled("the grader with itself"),
             [found.repeated],
             {
@@ -184,11 +179,13 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share:.1%}"
 
 
-def _show_criteria(found: "Reliability", titled: Callable[[str], str]) -> None:
+def _criteria_tables(
+    found: "Reliability", titled: Callable[[str], str]
+) -> Iterator[Grid]:
     pairs = [*found.people, *found.grader]
     if found.majority is not None:
         pairs.append(found.majority)
-    print_records(
+    yield records(
         titled("criteria, with 95 % intervals over cases"),
         pairs,
         {
@@ -204,7 +201,7 @@ def _show_criteria(found: "Reliability", titled: Callable[[str], str]) -> None:
             "invalid": lambda p: p.confusion.invalid,
         },
     )
-    print_records(
+    yield records(
         titled("confusion"),
         pairs,
         {
@@ -229,7 +226,7 @@ def _show_criteria(found: "Reliability", titled: Callable[[str], str]) -> None:
         summary["share met, grader"] = strict.grader
         summary["share met, people"] = strict.people
         summary["grader less people"] = strict.difference
-    print_records(
+    yield records(
         titled("summary"),
         summary.items(),
         {

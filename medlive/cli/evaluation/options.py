@@ -1,7 +1,7 @@
 """What several commands of `medlive eval` share: options (a class is a group of them), plans and budgets."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from typer import Argument, Option
 
-from medlive.cli.evaluation.records import print_records
 from medlive.cli.options import one_of, read_settings
-from medlive.cli.output import print_json, print_result, print_table, say, wait_for
-from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.cli.output import Result, say, table_of, wait_for
+from medlive.errors import CheckFailed, EndpointUnavailable, MedliveError, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Price as ConfiguredPrice
     from medlive.config import RoleSettings
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
-    from medlive.evaluation.model import CallsMade, Mode
+    from medlive.evaluation.model import CallsMade
     from medlive.evaluation.scoring.graded import GradedRun
     from medlive.evaluation.scoring.refusals import Allow, Objection
     from medlive.llm.budget import Budget
@@ -60,12 +59,14 @@ def check_runs(paths: list[Path]) -> list[Path]:
 
 def load_runs(paths: list[Path], judge: str | None) -> "list[GradedRun]":
     """The runs with the verdicts of one grader; what must be known of a folder goes to stderr."""
-    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.api import load_run
 
-    graded = [load_graded(path, judge=judge) for path in paths]
-    for path, run in zip(paths, graded, strict=True):
+    graded = []
+    for path in paths:
+        run = load_run(path, judge=judge)
         for note in run.notes:
             say(f"{path}: {note}")
+        graded.append(run)
     return graded
 
 
@@ -86,6 +87,12 @@ def read_allowed(names: list[str] | None) -> "list[Allow]":
     return [one_of("--allow", Allow, name) for name in names or ()]
 
 
+LimitOption = Annotated[
+    int | None, Option(min=1, help="At most so many cases, always the same ones.")
+]
+OutOption = Annotated[
+    Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
+]
 UnpinnedOption = Annotated[
     bool, Option("--allow-unpinned", help="Accept replies that name another model.")
 ]
@@ -335,13 +342,6 @@ def read_parameters(text: str) -> dict[str, Any]:
     return sent
 
 
-def read_mode(name: str) -> "Mode":
-    """The mode of that name. Raises UsageError for another."""
-    from medlive.evaluation.model import Mode
-
-    return one_of("--mode", Mode, name)
-
-
 def plan_or_ask(
     calls: Calls,
     by: Grader,
@@ -380,141 +380,99 @@ def price_of(engine: "Engine") -> "Price | None":
     return found
 
 
-def _say_limits(plan: "Plan", budget: "Budget") -> None:
-    if budget.max_calls is not None and budget.max_calls < plan.calls:
-        say(
-            f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made"
-        )
-    if (
-        budget.max_tokens is not None
-        and budget.max_tokens < plan.input_tokens + plan.output_tokens
-    ):
-        say(
-            f"--max-tokens {budget.max_tokens} would end the work before all {plan.calls} calls are made"
-        )
-    if (
-        budget.max_usd is not None
-        and plan.usd is not None
-        and budget.max_usd < plan.usd
-    ):
-        say(
-            f"--max-usd {budget.max_usd:g} would end the work before all {plan.calls} calls are made"
-        )
-
-
-def check_complete(
+def find_incomplete(
     left: int,
     what: str,
     work: "Sequence[CallsMade]" = (),
     hint: str = "the same command asks again",
     *,
     always: bool = False,
-) -> None:
-    """Check that nothing is left to do; `work` is what its parts came to.
+) -> MedliveError | None:
+    """Return the failure where something is left to do, None where nothing is.
 
-    With `always`, a limit that ended the work is a failure although nothing is left.
-
-    Raises:
-        EndpointUnavailable: If something is left, calls were made, and none was answered.
-        CheckFailed: If `left` of something are not done.
+    Args:
+        left: How many are not done.
+        what: How these are named in the message.
+        work: What the work's parts came to.
+        hint: What to do.
+        always: Whether a limit that ended the work is a failure although nothing is left.
     """
     asked = [part for part in work if part.calls]
-    if (
-        left
-        and asked
-        and (last := asked[-1].silence) is not None
-        and all(part.silence for part in asked)
-    ):
+    silences = [part.silence for part in asked]
+    if left and silences and (last := silences[-1]) is not None and all(silences):
         calls = sum(part.calls for part in asked)
-        raise EndpointUnavailable(
+        return EndpointUnavailable(
             f"none of {calls} calls was answered, the last: {last.message}",
             hint=last.hint,
         )
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
-        raise CheckFailed(
+        return CheckFailed(
             f"{stopped}; {left} {what}", hint="the same command goes on from here"
         )
-    if left:
-        raise CheckFailed(f"{left} {what}", hint=hint)
+    return CheckFailed(f"{left} {what}", hint=hint) if left else None
 
 
-def print_plan(
-    about: Mapping[str, Any], plan: "Plan", budget: "Budget", as_json: bool
-) -> None:
-    """Print what calls would take, after what they are about, and which limits would end the work before."""
-    if as_json:
-        value = asdict(plan)
-        del value["about"]
-        print_json({**about, **value})
-    else:
-        _print_plan(about, plan)
-    _say_limits(plan, budget)
-
-
-def print_plans(
-    plans: "Mapping[str, Plan]", budget: "Budget", as_json: bool = False
-) -> "Plan":
-    """Print what several stages would take, and which limits would end the work before; all of it as one plan."""
-    stages = list(plans.values())
-    whole = replace(
-        stages[-1],
-        calls=sum(p.calls for p in stages),
-        input_tokens=sum(p.input_tokens for p in stages),
-        output_tokens=sum(p.output_tokens for p in stages),
-        usd=_sum(p.usd for p in stages),
-        seconds=_sum(p.seconds for p in stages),
-    )
-
-    def show() -> None:
-        print_records(
-            None,
-            {**plans, "all": whole}.items(),
-            {
-                "stage": lambda row: row[0],
-                "calls": lambda row: _rounded(row[1].calls),
-                "input tokens": lambda row: _rounded(row[1].input_tokens),
-                "output tokens": lambda row: _rounded(row[1].output_tokens),
-                "usd": lambda row: _rounded(row[1].usd),
-                "hours": lambda row: _hours(row[1].seconds),
-            },
-        )
-
-    print_result({name: asdict(p) for name, p in plans.items()}, as_json, show)
-    say(
-        "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown"
-    )
-    _say_unpriced(whole)
-    _say_limits(whole, budget)
-    return whole
-
-
-def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
-    row = {**about}
-    row.pop("path", None)
-    row["calls"] = plan.calls
-    row["input tokens"] = plan.input_tokens
-    row["of these cacheable"] = plan.cacheable_tokens
-    row["output tokens"] = plan.output_tokens
-    row["USD"] = _rounded(plan.usd)
-    row["USD with a prefix cache"] = _rounded(plan.usd_cached)
-    row["hours"] = _hours(plan.seconds)
-    print_table(list(row), [list(row.values())])
-    say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
-    _say_unpriced(plan)
+def plan_result(about: Mapping[str, Any], plan: "Plan", budget: "Budget") -> Result:
+    """What calls would take, after what they are about, and which limits would end the work before."""
+    value = {**about, **asdict(plan)}
+    del value["about"]
+    row = value | {"hours": _hours(plan.seconds)}
+    for name in ("path", "grader", "estimator", "seconds"):
+        row.pop(name, None)
+    notes = [
+        f"estimated; {plan.estimator}; calls that have to be asked twice come on top",
+        *_warnings(plan, budget),
+    ]
     if plan.seconds is None and plan.calls:
-        say(
+        notes.append(
             "time unknown: too few calls of this model are on record to take its latency from"
         )
+    return Result(value, [table_of([row], list(row))], notes)
 
 
-def _say_unpriced(plan: "Plan") -> None:
+def sum_plans(plans: "Mapping[str, Plan]") -> "Plan":
+    """What several stages would take, as one plan."""
+    stages = list(plans.values())
+    return replace(
+        stages[-1],
+        calls=sum(plan.calls for plan in stages),
+        input_tokens=sum(plan.input_tokens for plan in stages),
+        output_tokens=sum(plan.output_tokens for plan in stages),
+        usd=_sum(plan.usd for plan in stages),
+        seconds=_sum(plan.seconds for plan in stages),
+    )
+
+
+def plans_result(plans: "Mapping[str, Plan]", budget: "Budget") -> Result:
+    """What several stages would take, and which limits would end the work before."""
+    whole = sum_plans(plans)
+    rows = []
+    for stage, plan in {**plans, "all": whole}.items():
+        hours = _hours(plan.seconds)
+        rows.append({"stage": stage, **asdict(plan), "hours": hours})
+    names = ("stage", "calls", "input_tokens", "output_tokens", "usd", "hours")
+    notes = [
+        "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown",
+        *_warnings(whole, budget),
+    ]
+    value = {name: asdict(plan) for name, plan in plans.items()}
+    return Result(value, [table_of(rows, names)], notes)
+
+
+def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
     from medlive.config import models_file
 
     if plan.usd is None and plan.calls:
-        say(
-            f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file()}"
-        )
+        yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file()}"
+    limits = {
+        "--max-calls": (budget.max_calls, plan.calls),
+        "--max-tokens": (budget.max_tokens, plan.input_tokens + plan.output_tokens),
+        "--max-usd": (budget.max_usd, plan.usd),
+    }
+    for option, (most, needed) in limits.items():
+        if most is not None and needed is not None and most < needed:
+            yield f"{option} {most:g} would end the work before all {plan.calls} calls are made"
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -525,7 +483,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _hours(seconds: float | None) -> str | None:
     return None if seconds is None else f"{seconds / 3600:.2g}"
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4 if value < 1 else 2)

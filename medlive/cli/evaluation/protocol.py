@@ -1,10 +1,10 @@
 """`medlive eval protocol`: other papers' methods on runs, with the options, plans and budgets of grading."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
@@ -16,19 +16,17 @@ from medlive.cli.evaluation.options import (
     JudgeOption,
     RunsArgument,
     SeedOption,
-    check_complete,
+    find_incomplete,
     load_checked,
     plan_or_ask,
-    print_plan,
-    print_plans,
+    plan_result,
+    plans_result,
 )
-from medlive.cli.options import JsonOption, grouped, read_settings
-from medlive.cli.output import echo, print_result, print_table, progress, say
-from medlive.errors import UsageError
+from medlive.cli.options import Commands, read_settings
+from medlive.cli.output import Grid, Result, progress
+from medlive.errors import MedliveError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.protocols.model import Material, Protocol, Results, Table
@@ -49,48 +47,43 @@ _WRITTEN = (
 )
 """Fields of a case with a planted error: narrative and query are its one turn."""
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Evaluate by other papers' methods: coverage, comparison and more.",
-)
+app = Commands(help="Evaluate by other papers' methods: coverage, comparison and more.")
+OutFolderOption = Annotated[
+    Path,
+    Option("--out", help="Folder of what judges said; a repeated run goes on there."),
+]
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_() -> Result:
     """List the protocols with their options."""
     from medlive.evaluation.protocols.registry import PROTOCOLS
 
-    value = []
-    rows = []
+    value, rows = [], []
     for kind in PROTOCOLS.values():
-        value.append(
-            {
-                "name": kind.name,
-                "about": kind.about,
-                "figure": kind.figure,
-                "asks": kind.asks,
-                "options": kind.model_json_schema().get("properties", {}),
-            }
-        )
+        row = {
+            "name": kind.name,
+            "about": kind.about,
+            "figure": kind.figure,
+            "asks": kind.asks,
+            "options": kind.model_json_schema().get("properties", {}),
+        }
+        value.append(row)
         options = []
         for name, field in kind.model_fields.items():
             if name not in ("draws", "seed"):
                 default = "required" if field.is_required() else field.default
                 options.append(f"{name} = {default}: {field.description}")
-        about = f"{kind.about}; {kind.figure}"
-        rows.append([kind.name, about, "\n".join(options) or "none"])
+        rows.append([kind.name, f"{kind.about}; {kind.figure}", options or "none"])
     columns = ["protocol", "what it does, and its figure", "options"]
-    print_result(value, as_json, lambda: print_table(columns, rows))
+    return Result(value, [Grid(columns, rows)])
 
 
 @app.command()
-@grouped
 def run(
     name: Annotated[str, Argument(help="The protocol; `list` shows them.")],
     runs: RunsArgument,
-    out: Annotated[
-        Path, Option(help="Folder of what judges said; a repeated run goes on there.")
-    ] = Path("protocols"),
+    out: OutFolderOption = Path("protocols"),
     option: Annotated[
         list[str] | None,
         Option("--set", metavar="NAME=VALUE", help="An option of the protocol."),
@@ -101,8 +94,7 @@ def run(
     by: Grader,
     cache: Cache,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Apply a protocol to the runs of one or more models.
 
     Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
@@ -120,12 +112,9 @@ def run(
     budget = _budget(calls, out)
     found = _apply(protocol, material, out, by, cache, calls, budget)
     if isinstance(found, Plan):
-        print_plan(found.about, found, budget, as_json)
-        return
+        return plan_result(found.about, found, budget)
     done, results = found
-    _report(protocol, results, done, budget, as_json, overridden)
-    if done is not None:
-        _check_asked([done])
+    return _describe_results(protocol, results, done, budget, overridden)
 
 
 def _budget(calls: Calls, out: Path) -> "Budget":
@@ -135,10 +124,10 @@ def _budget(calls: Calls, out: Path) -> "Budget":
     return calls.budget(logs=[out / f"{name}.jsonl" for name in PROTOCOLS])
 
 
-def _check_asked(work: "list[QuestionsAsked]") -> None:
-    """Raises CheckFailed where questions are ungraded or a budget is spent."""
+def _find_unasked(work: "list[QuestionsAsked]") -> MedliveError | None:
+    """The failure where questions are ungraded or a budget is spent."""
     left = sum(done.questions - done.settled for done in work)
-    check_complete(left, "questions are ungraded", work, always=True)
+    return find_incomplete(left, "questions are ungraded", work, always=True)
 
 
 def _apply(
@@ -150,18 +139,12 @@ def _apply(
     calls: Calls,
     budget: "Budget",
 ) -> "Plan | tuple[QuestionsAsked | None, Results]":
-    """With --dry-run what would be asked, else what came of asking, if anybody is asked, and the results."""
-    from medlive.evaluation.grading.questions import Findings
-    from medlive.evaluation.protocols.runner import (
-        plan_protocol,
-        read_findings,
-        run_protocol,
-    )
-    from medlive.llm.engine import EngineIdentity
+    """With --dry-run what would be asked, else what a judge was asked, if anything, and the results."""
+    from medlive.api import UNASKED, ask_protocol
+    from medlive.evaluation.protocols.runner import plan_protocol
 
     if not protocol.asks:
-        nothing = Findings(EngineIdentity("", ""))
-        return None, protocol.results(material, nothing)
+        return None, protocol.results(material, UNASKED)
 
     def plan(engine: "Engine", **how: Any) -> "Plan":
         return plan_protocol(
@@ -170,7 +153,7 @@ def _apply(
 
     async def ask(engine: "Engine", **how: Any) -> "tuple[QuestionsAsked, Results]":
         with progress(f"{protocol.name}: questions") as tick:
-            done = await run_protocol(
+            return await ask_protocol(
                 protocol,
                 material,
                 out,
@@ -179,29 +162,21 @@ def _apply(
                 progress=tick,
                 **how,
             )
-        found, _ = read_findings(
-            protocol, out, engine.identity, allow_unpinned=by.allow_unpinned
-        )
-        return done, protocol.results(material, found)
 
     return plan_or_ask(calls, by, budget, plan, ask)
 
 
 @app.command("all")
-@grouped
 def all_(
     runs: RunsArgument,
-    out: Annotated[
-        Path, Option(help="Folder of what judges said; a repeated run goes on there.")
-    ] = Path("protocols"),
+    out: OutFolderOption = Path("protocols"),
     judge: JudgeOption = None,
     allow: AllowOption = None,
     *,
     by: Grader,
     cache: Cache,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
 
     Runs of the same cases belong together; ranks, how alike tasks rank models, and the gaps between knowledge and
@@ -217,6 +192,7 @@ def all_(
     graded, overridden = load_checked(runs, judge, allow)
     subjects = [Subject.of(run) for run in graded]
     tasks: list[TaskResults] = []
+    tables: list[Table] = []
     plans: dict[str, Plan] = {}
     asked: list[QuestionsAsked] = []
     budget = _budget(calls, out)
@@ -229,31 +205,28 @@ def all_(
         if done is not None:
             asked.append(done)
         tasks.append(TaskResults.of(task, protocol, results, done))
-        if not (as_json or calls.dry_run):
-            show_tables(results.tables, overridden)
+        tables += results.tables
     if calls.dry_run:
-        if plans:
-            print_plans(plans, budget, as_json)
-        return
+        return plans_result(plans, budget) if plans else Result({})
     if not tasks:
         raise UsageError(
             "no protocol fits these runs",
             hint="`eval protocol list` says what each works on",
         )
     sides = {task.task: PROTOCOLS[task.protocol].side for task in tasks}
+    figures = {task.task: task.figures for task in tasks}
     whole = Portfolio(
         tasks=tuple(tasks),
-        tables=portfolio({task.task: task.figures for task in tasks}, sides),
+        tables=portfolio(figures, sides),
         overridden=tuple(overridden),
     )
     page = write_portfolio(whole, out)
-    print_result(
+    return Result(
         whole.model_dump(mode="json") | {"spent": budget.as_json()},
-        as_json,
-        lambda: show_tables(whole.tables, overridden),
-        notes=[*(objection.why for objection in overridden), f"page: {page}"],
+        describe_tables([*tables, *whole.tables], overridden),
+        [*(objection.why for objection in overridden), f"page: {page}"],
+        _find_unasked(asked),
     )
-    _check_asked(asked)
 
 
 @app.command()
@@ -263,7 +236,7 @@ def errors(
         Path, Option(help="The file of cases to write, for eval run --cases.")
     ],
     seed: SeedOption = 0,
-) -> None:
+) -> Result:
     """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety."""
     from medlive.cli.evaluation.run import load_set
     from medlive.digest import canonical_json
@@ -278,25 +251,15 @@ def errors(
     )
     if not made:
         raise UsageError(f"no error can be planted in the advice of {cases}")
-    rows = [
-        {
-            name: value
-            for name, value in case.row().items()
-            if name in _WRITTEN and value
-        }
-        for case in made
-    ]
+    lines = ""
+    for case in made:
+        row = case.row()
+        written = {name: row[name] for name in _WRITTEN if row.get(name)}
+        lines += canonical_json(written) + "\n"
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(
-            out,
-            "".join(canonical_json(row) + "\n" for row in rows).encode(
-                "utf-8", "backslashreplace"
-            ),
-        )
-    for note in notes:
-        say(note)
-    echo(out)
+        write_whole(out, lines.encode("utf-8", "backslashreplace"))
+    return Result(out, [str(out)], notes)
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -315,38 +278,37 @@ def _options(given: list[str]) -> dict[str, Any]:
     return found
 
 
-def _report(
+def _describe_results(
     protocol: "Protocol",
     results: "Results",
     done: "QuestionsAsked | None",
     budget: "Budget",
-    as_json: bool,
     overridden: "list[Objection]",
-) -> None:
+) -> Result:
     from medlive.evaluation.protocols.portfolio import TaskResults
 
     value = TaskResults.of(protocol.name, protocol, results, done)
-    ungraded = [
-        f"ungraded: {n}: {why}" for why, n in (done.reasons if done else {}).items()
-    ]
-    print_result(
+    notes = [*(objection.why for objection in overridden), *value.notes]
+    for why, n in (done.reasons if done else {}).items():
+        notes.append(f"ungraded: {n}: {why}")
+    return Result(
         value.model_dump(mode="json") | {"spent": budget.as_json()},
-        as_json,
-        lambda: show_tables(results.tables, overridden),
-        notes=[*(objection.why for objection in overridden), *value.notes, *ungraded],
+        describe_tables(results.tables, overridden),
+        notes,
+        _find_unasked([done] if done else []),
     )
 
 
-def show_tables(
+def describe_tables(
     tables: "Sequence[Table]", overridden: "Sequence[Objection]" = ()
-) -> None:
-    """Print tables, and in each title what was overridden."""
+) -> Iterator[Grid | str]:
+    """Tables for people, and in each title what was overridden."""
     from medlive.evaluation.protocols.model import format_cell
     from medlive.evaluation.scoring.refusals import marked
 
     for table in tables:
         rows = [list(map(format_cell, row)) for row in table.rows]
-        print_table(table.columns, rows, title=marked(table.title, overridden))
+        yield Grid(table.columns, rows, marked(table.title, overridden))
         if table.note:
-            echo(table.note)
-            echo()
+            yield table.note
+            yield ""

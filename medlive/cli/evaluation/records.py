@@ -3,32 +3,32 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from medlive.cli.output import dimmed, print_table
+from medlive.cli.output import Grid, dimmed
 
 Record = TypeVar("Record")
 Columns = Mapping[str, Callable[[Record], object]]
 
 
-def print_records(
+def records(
     title: str | None,
-    records: Iterable[Record],
+    found: Iterable[Record],
     columns: Columns[Record],
     *,
     dim: Callable[[Record], bool] | None = None,
-) -> None:
-    """Print a table with a row for each record.
+) -> Grid:
+    """A table with a row for each record.
 
     Args:
         title: The table's, if it has one.
-        records: What the rows are about.
+        found: What the rows are about.
         columns: Title → what the column shows; estimates with their interval.
         dim: Which rows are printed faintly.
     """
     rows = []
-    for record in records:
+    for record in found:
         cells = [_cell(value_of(record)) for value_of in columns.values()]
         rows.append(dimmed(cells) if dim is not None and dim(record) else cells)
-    print_table(list(columns), rows, title=title)
+    return Grid(list(columns), rows, title)
 
 
 def _cell(value: object) -> object:

@@ -9,33 +9,32 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
 
-from medlive.cli.evaluation.batch import check_batch_out, print_written
+from medlive.cli.evaluation.batch import check_batch_out, written_result
 from medlive.cli.evaluation.options import (
     Calls,
     CasesOption,
+    JudgeOption,
+    LimitOption,
     ModeOption,
     ParametersOption,
     RunArgument,
-    check_complete,
-    print_plan,
-    read_mode,
+    find_incomplete,
+    plan_result,
     read_parameters,
     read_price,
 )
 from medlive.cli.options import (
     CaseFilter,
-    JsonOption,
     ReplaceOption,
-    grouped,
+    UnverifiedOption,
     one_of,
     read_settings,
 )
 from medlive.cli.output import (
-    attributes,
-    echo,
+    Grid,
+    Result,
+    fields_of,
     new_file,
-    print_result,
-    print_table,
     progress,
     say,
     wait_for,
@@ -53,9 +52,6 @@ if TYPE_CHECKING:
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
 
-UnverifiedOption = Annotated[
-    bool, Option("--unverified", help="Take an unverified snapshot; run.json says so.")
-]
 ArmOption = Annotated[
     str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")
 ]
@@ -130,16 +126,13 @@ class Asking:
         return None
 
 
-@grouped
 def run(
     cases: CasesOption,
     out: Annotated[Path, Option(help="The run folder; an existing one is continued.")],
     *,
     asking: Asking,
     part: CaseFilter,
-    limit: Annotated[
-        int | None, Option(min=1, help="At most so many cases, always the same ones.")
-    ] = None,
+    limit: LimitOption = None,
     unverified: UnverifiedOption = False,
     calls: Calls,
     batch: Annotated[
@@ -147,8 +140,7 @@ def run(
         Option(metavar="FILE", help="Write the calls as a batch; send nothing."),
     ] = None,
     replace_: ReplaceOption = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty."""
     from medlive.evaluation.asking.batch import BatchWritten
@@ -166,25 +158,24 @@ def run(
         ask_model(case_set, out, asking, chosen, book, arm, calls, budget, batch)
     )
     if isinstance(found, Plan):
-        print_plan(found.about, found, budget, as_json)
-        _say_all(case_set.notes)
-    elif isinstance(found, BatchWritten):
-        print_written(
-            found, as_json, none_left="every case has an answer: no file was written"
-        )
-    else:
-        report_answers(found, case_set, budget, as_json)
+        result = plan_result(found.about, found, budget)
+        return result._replace(notes=[*result.notes, *_some(case_set.notes)])
+    if isinstance(found, BatchWritten):
+        return written_result(found, "every case has an answer: no file was written")
+    return answers_result(found, case_set, budget)
 
 
-def report_answers(
-    found: "RunResult", cases: "CaseSet", budget: "Budget", as_json: bool = False
-) -> None:
-    """Print the state of a run. Raises CheckFailed or EndpointUnavailable where answers are missing."""
+def answers_result(found: "RunResult", cases: "CaseSet", budget: "Budget") -> Result:
+    """The state of a run; its failure where answers are missing."""
     done = replace(found, notes=(*cases.notes, *found.notes))
-    open_ = _print_answers(done, as_json, budget)
-    check_complete(
-        open_, "cases have no answer", [done], "the same command asks for them again"
+    result = _describe_answers(done, budget)
+    failure = find_incomplete(
+        _unanswered(done),
+        "cases have no answer",
+        [done],
+        "the same command asks for them again",
     )
+    return result._replace(failure=failure)
 
 
 def select_cases(
@@ -232,29 +223,21 @@ async def ask_model(
     batch: Path | None,
 ) -> "Plan | RunResult | BatchWritten":
     """Plan the run, write its batch or ask, whichever is wanted."""
+    from medlive.api import model_use
     from medlive.evaluation.asking.batch import write_answers
     from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
-    from medlive.evaluation.runs.folder import ModelUse
     from medlive.evaluation.runs.templates import default_template, load_template
     from medlive.llm.wire import Price
     from medlive.service.wiring import open_endpoint
 
-    model, price, base_url = asking.model, chosen.price, chosen.base_url or ""
+    model, price = asking.model, chosen.price
     template = asking.template or default_template(cases)
     how = {
         "concurrency": calls.concurrency,
         "timeout_s": calls.timeout or chosen.timeout_s,
     }
     engine = open_endpoint(chosen.model_copy(update=how))
-    use = ModelUse(
-        # A query may hold a key, and run.json is published.
-        model,
-        engine.identity.engine,
-        base_url.partition("?")[0],
-        chosen.parameters,
-        chosen.model if chosen.model != model else None,
-        arm,
-    )
+    use = model_use(model, chosen, engine, arm)
     async with aclosing(engine):
         if calls.dry_run:
             return await plan_run(
@@ -324,31 +307,35 @@ def _place(settings: "Settings", cases: str) -> Path:
     return snapshot_folder(settings, cases)
 
 
-def _say_all(notes: Sequence[str]) -> None:
-    for note in notes[:_MOST_NOTES]:
-        say(note)
-    if len(notes) > _MOST_NOTES:
-        say(f"and {len(notes) - _MOST_NOTES} more (--json has them all)")
+def _some(notes: Sequence[str]) -> list[str]:
+    shown = list(notes[:_MOST_NOTES])
+    if (more := len(notes) - _MOST_NOTES) > 0:
+        shown.append(f"and {more} more (--json has them all)")
+    return shown
 
 
-def _print_answers(
-    done: "RunResult", as_json: bool, budget: "Budget | None" = None
-) -> int:
-    """Print how the answers stand; how many cases have none."""
+def _describe_answers(done: "RunResult", budget: "Budget | None" = None) -> Result:
+    """How the answers stand."""
     states = {state.value: n for state, n in done.states.items()}
-    value = attributes(done, "path cases asked=calls missing stopped notes") | {
-        "states": states
-    }
+    names = ("path", "cases", "calls", "missing", "stopped", "notes")
+    value = fields_of(done, names) | {"states": states, "asked": done.calls}
+    del value["calls"]
     if budget:
         value["spent"] = budget.as_json()
     columns = ["run", "cases", "asked now" if budget else "new", *states]
     row = [done.path, done.cases, done.calls, *states.values()]
-    print_result(value, as_json, lambda: print_table(columns, [row]))
-    _say_all(done.notes)
-    return states.get("failed", 0) + states.get("empty", 0) + done.missing
+    return Result(value, [Grid(columns, [row])], _some(done.notes))
 
 
-@grouped
+def _unanswered(done: "RunResult") -> int:
+    """How many cases have no answer."""
+    open_ = done.missing
+    for state, n in done.states.items():
+        if state.value in ("failed", "empty"):
+            open_ += n
+    return open_
+
+
 def import_(
     cases: CasesOption,
     responses: Annotated[
@@ -385,8 +372,7 @@ def import_(
         str, Option(help="The field that holds the answer.")
     ] = "model_response",
     unverified: UnverifiedOption = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, in a log of
     Inspect, or for HealthBench, K-QA or a benchmark of your own (docs/harnesses.md, docs/importing.md)."""
     from medlive.evaluation.agreement.humans import read_humans
@@ -394,6 +380,7 @@ def import_(
     from medlive.evaluation.cases.selection import Selection, select
     from medlive.evaluation.grading.imports import import_run
     from medlive.evaluation.grading.judge import Judge
+    from medlive.evaluation.model import Mode
     from medlive.service.wiring import grader_identity
 
     settings = read_settings()
@@ -406,10 +393,8 @@ def import_(
             "--arm": arm,
         }
         _check_in_log(own)
-        _import_log(
-            load_set(settings, cases, unverified), part, responses, out, as_json
-        )
-        return
+        case_set = load_set(settings, cases, unverified)
+        return _import_log(case_set, part, responses, out)
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
     form = one_of("--format", Format, format_) if format_ else None
@@ -422,11 +407,10 @@ def import_(
         else Format(case_set.origin)
     )
     place = _place(settings, cases)
-    judge = (
-        Judge(grader_identity(settings.roles.grader, grader), read_mode(mode))
-        if grader
-        else None
-    )
+    judge = None
+    if grader:
+        identity = grader_identity(settings.roles.grader, grader)
+        judge = Judge(identity, one_of("--mode", Mode, mode))
     ratings = None
     if grades and form not in (Format.LIVEMEDBENCH, Format.HEALTHBENCH):
         ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
@@ -446,11 +430,12 @@ def import_(
         format_=form,
         ratings=ratings,
     )
-    if open_ := _print_answers(replace(done.run, notes=done.notes), as_json):
-        anew = "with the same" if template else "after an import into a new folder with"
-        say(
-            f"{open_} cases have no answer; medlive eval run asks for them, {anew} --template and --parameters"
-        )
+    result = _describe_answers(replace(done.run, notes=done.notes))
+    if not (open_ := _unanswered(done.run)):
+        return result
+    anew = "with the same" if template else "after an import into a new folder with"
+    note = f"{open_} cases have no answer; medlive eval run asks for them, {anew} --template and --parameters"
+    return result._replace(notes=[*result.notes, note])
 
 
 def _check_in_log(given: Mapping[str, object]) -> None:
@@ -463,9 +448,7 @@ def _check_in_log(given: Mapping[str, object]) -> None:
         )
 
 
-def _import_log(
-    cases: "CaseSet", part: CaseFilter, log: Path, out: Path, as_json: bool
-) -> None:
+def _import_log(cases: "CaseSet", part: CaseFilter, log: Path, out: Path) -> Result:
     from medlive.evaluation.cases.selection import Selection, select
     from medlive.integrations import check_inspect
 
@@ -473,8 +456,11 @@ def _import_log(
     from medlive.integrations.inspect_logs import import_log
 
     done = import_log(log, select(cases, Selection(**part.given())), out)
-    if open_ := _print_answers(done, as_json):
-        say(f"{open_} cases have no answer in {log}")
+    result = _describe_answers(done)
+    if not (open_ := _unanswered(done)):
+        return result
+    note = f"{open_} cases have no answer in {log}"
+    return result._replace(notes=[*result.notes, note])
 
 
 def export(
@@ -485,26 +471,22 @@ def export(
     format_: Annotated[
         str, Option("--format", help="livemedbench or inspect.")
     ] = "livemedbench",
-    judge: Annotated[
-        str | None, Option(metavar="DIGEST", help="The grader, by digest or model.")
-    ] = None,
-    replace_: Annotated[
-        bool, Option("--replace", help="Overwrite files with other contents.")
-    ] = False,
-) -> None:
+    judge: JudgeOption = None,
+    replace_: ReplaceOption = False,
+) -> Result:
     """Write a run as LiveMedBench's responses and evaluation_results files, or as a log for `inspect view`."""
+    from medlive.api import load_run
     from medlive.evaluation.grading.imports import export_run, left_out
-    from medlive.evaluation.scoring.graded import load_graded
 
     if format_ not in ("livemedbench", INSPECT):
         raise UsageError(f"--format {format_}: choose livemedbench or {INSPECT}")
     if format_ == INSPECT:
         _export_log(run_dir, out, judge, replace_)
-        return
-    graded = load_graded(run_dir, judge=judge)
-    for path in export_run(graded, out, replace=replace_):
-        echo(path)
-    _say_all([*graded.notes, *left_out(graded)])
+        return Result([out], [str(out)])
+    graded = load_run(run_dir, judge=judge)
+    paths = export_run(graded, out, replace=replace_)
+    notes = _some([*graded.notes, *left_out(graded)])
+    return Result(paths, map(str, paths), notes)
 
 
 def _export_log(run_dir: Path, out: Path, judge: str | None, replace: bool) -> None:
@@ -520,4 +502,3 @@ def _export_log(run_dir: Path, out: Path, judge: str | None, replace: bool) -> N
     from medlive.integrations.inspect_logs import export_run
 
     export_run(run_dir, out, judge=judge)
-    echo(out)

@@ -1,42 +1,36 @@
 """`medlive eval score`, `report` and `contamination`: runs side by side."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
+    OutOption,
     RunsArgument,
     Scoring,
     SignedErrata,
     load_runs,
-    read_allowed,
 )
-from medlive.cli.evaluation.records import print_records
-from medlive.cli.options import (
-    JsonOption,
-    ReplaceOption,
-    grouped,
-    one_of,
-    read_settings,
-)
+from medlive.cli.evaluation.records import records
+from medlive.cli.options import JsonOption, ReplaceOption, one_of
 from medlive.cli.output import (
+    Grid,
+    Result,
     dimmed,
     echo,
     echo_lines,
     new_file,
-    print_result,
-    print_table,
     say,
+    show_result,
 )
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.log import some
 from medlive.printable import printable_json
 
 if TYPE_CHECKING:
-    from medlive.evaluation.asking.registry import Registry
     from medlive.evaluation.protocols.portfolio import Portfolio
     from medlive.evaluation.scoring.contamination import (
         BookArm,
@@ -55,58 +49,31 @@ _MOST_IDLE = 5
 
 def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable":
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
-    from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
-    from medlive.evaluation.scoring.fresh import Window
-    from medlive.evaluation.scoring.metrics import Metric
-    from medlive.evaluation.scoring.score import CaseBasis, score_runs
-    from medlive.integrity.signing import public_key_of
-    from medlive.service.paths import snapshots_path
+    from medlive.api import open_registry, score
+    from medlive.evaluation.scoring.score import CaseBasis
 
-    metric, mode = (
-        one_of("--metric", Metric, how.metric),
-        one_of("--errata", ErrataMode, errata.errata),
-    )
-    basis = one_of("--cases", CaseBasis, how.basis)
-    window = Window(*(day and day.date() for day in (how.since, how.until)))
-    if how.since and how.until and how.since > how.until:
-        raise UsageError(f"no day is {window}")
-    registry = registry_of(how.models)
-    search = ErrataSearch(
-        errata.errata_file,
-        snapshots_path(read_settings()),
-        public_key_of(errata.public_key),
-        mode is ErrataMode.IGNORE,
-    )
     graded = load_runs(runs, how.judge)
-    if how.models and (
-        idle := registry.without_run(run.run.info.model for run in graded)
-    ):
+    registry = open_registry(how.models)
+    idle = registry.without_run(run.run.info.model for run in graded)
+    if how.models and idle:
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         say(f"{how.models}: {len(idle)} models have no run here: {names}")
-    use = use_errata([run.run for run in graded], mode, search)
-    return score_runs(
+    return score(
         graded,
-        metric=metric,
-        errata=use,
-        basis=basis,
-        registry=registry,
-        window=window,
-        allow=read_allowed(how.allow),
+        metric=how.metric,
+        since=how.since,
+        until=how.until,
+        common=one_of("--cases", CaseBasis, how.basis) is CaseBasis.COMMON,
+        models=registry,
+        errata=errata.errata,
+        errata_file=errata.errata_file,
+        public_key=errata.public_key,
+        allow=how.allow or (),
         draws=how.draws,
         seed=how.seed,
     )
 
 
-def registry_of(models: Path | None) -> "Registry":
-    """The `Registry` of that file, or of the settings."""
-    from medlive.evaluation.asking.registry import load_registry, read_registry
-
-    return (
-        read_registry(models) if models else load_registry(read_settings().candidates)
-    )
-
-
-@grouped
 def score(
     runs: RunsArgument,
     format_: Annotated[
@@ -127,9 +94,7 @@ def score(
     ] = None,
     *,
     how: Scoring,
-    out: Annotated[
-        Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")
-    ] = None,
+    out: OutOption = None,
     replace: ReplaceOption = False,
     as_json: JsonOption = False,
     errata: SignedErrata,
@@ -143,17 +108,14 @@ def score(
 
     if as_json and format_ not in (None, "json"):
         raise UsageError(f"--json and --format {format_} exclude each other")
-    if as_json:
-        format_ = "json"
     kind = _slice_kind(slice_)
-    form = _form(format_, out, kind)
+    form = _form("json" if as_json else format_, out, kind)
     if out is not None:
         new_file(out, replace)
     table = scored(runs, how, errata)
-    if form == "table" and kind is not None:
-        print_slice(table, kind)
-    elif form == "table":
-        print_scores(table)
+    if form == "table":
+        shown = describe_scores(table) if kind is None else describe_slice(table, kind)
+        show_result(Result(None, shown))
     elif out is not None:
         write_whole(out, WRITERS[form](table, kind))
         say(f"written: {out}")
@@ -162,16 +124,20 @@ def score(
         echo_lines(printable_json(text) if form == "json" else text)
     for warning in table.warnings:
         say(warning)
-    check_scored(table)
+    if (failure := find_unscored(table)) is not None:
+        raise failure
 
 
 def _slice_kind(name: str | None) -> str | None:
     from medlive.evaluation.scoring.estimates import KINDS
 
-    kind = None if name is None else name.replace("-", " ").replace("_", " ")
-    if kind is not None and kind not in (*KINDS, ERRORS):
+    if name is None:
+        return None
+    kind = name.replace("-", " ").replace("_", " ")
+    kinds = (*KINDS, ERRORS)
+    if kind not in kinds:
         raise UsageError(
-            f"--slice {name}: choose {', '.join(k.replace(' ', '-') for k in (*KINDS, ERRORS))}"
+            f"--slice {name}: choose {', '.join(kinds).replace(' ', '-').replace(',-', ', ')}"
         )
     return kind
 
@@ -187,37 +153,40 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
             f"--out {out}: its ending names no format",
             hint=f"choose {choices} with --format",
         )
-    problems = {
-        f"--format {form}: choose table, {choices}": form not in ("table", *WRITERS),
-        f"--slice picks rows of a table, csv or parquet; {form} is one document": kind
-        is not None
-        and form in ("tsv", "json"),
-        "--out writes tsv, json, csv or parquet; choose one with --format": out
-        is not None
-        and form == "table",
-        "parquet is not text: name a file with --out": out is None
-        and form == "parquet",
-    }
-    for problem, holds in problems.items():
-        if holds:
-            raise UsageError(problem)
+    if form not in ("table", *WRITERS):
+        raise UsageError(f"--format {form}: choose table, {choices}")
+    if kind is not None and form in ("tsv", "json"):
+        raise UsageError(
+            f"--slice picks rows of a table, csv or parquet; {form} is one document"
+        )
+    if out is not None and form == "table":
+        raise UsageError(
+            "--out writes tsv, json, csv or parquet; choose one with --format"
+        )
+    if out is None and form == "parquet":
+        raise UsageError("parquet is not text: name a file with --out")
     return form
 
 
-def check_scored(table: "ScoreTable") -> None:
-    """Raises CheckFailed where no model has a score."""
-    if all(model.overall.mean is None for model in table.models):
-        ungraded = sum(
-            model.rates.ungraded < model.rates.criteria for model in table.models
-        )
-        why = "each has an ungraded criterion" if ungraded else "nothing is graded"
-        hint = "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
-        raise CheckFailed(f"no case has a score: {why}", hint=hint)
+def find_unscored(table: "ScoreTable") -> CheckFailed | None:
+    """The failure where no model has a score."""
+    if any(model.overall.mean is not None for model in table.models):
+        return None
+    why = "nothing is graded"
+    if any(model.rates.ungraded < model.rates.criteria for model in table.models):
+        why = "each has an ungraded criterion"
+    hint = "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
+    return CheckFailed(f"no case has a score: {why}", hint=hint)
 
 
 def print_scores(table: "ScoreTable") -> None:
+    """Print the score table for people."""
+    show_result(Result(None, describe_scores(table)))
+
+
+def describe_scores(table: "ScoreTable") -> Iterator[Grid | str]:
     """The score table for people: first, where cutoffs are known, on what no model can have seen."""
-    _print_fresh(table)
+    yield from _describe_fresh(table)
     columns: dict[str, Callable[[ModelScore], object]] = {
         "model": lambda m: m.label,
         "score %": lambda m: _percent(m.overall.mean),
@@ -236,19 +205,17 @@ def print_scores(table: "ScoreTable") -> None:
     }
     if table.drops:
         columns["drop past its cutoff"] = lambda m: _drop_flag(table.drops.get(m.label))
-    print_records(_title(table), table.models, columns)
-    _print_few((model.label, model.overall.why) for model in table.models)
-    _print_few(
-        (f"{pair.first} and {pair.second}", pair.why) for pair in table.comparisons
-    )
-    _print_beside(table)
+    yield records(_title(table), table.models, columns)
+    reasons = [(model.label, model.overall.why) for model in table.models]
+    for pair in table.comparisons:
+        reasons.append((f"{pair.first} and {pair.second}", pair.why))
+    yield from _few_reasons(reasons)
+    yield from _describe_beside(table)
     differing = [one for one in table.coverage if one.missing]
     if differing:
-        print_records(
-            _marked(
-                f"models scored on differing cases; --cases common takes the {table.common} common ones",
-                table,
-            ),
+        title = f"models scored on differing cases; --cases common takes the {table.common} common ones"
+        yield records(
+            _marked(title, table),
             differing,
             {
                 "model": lambda c: c.label,
@@ -264,16 +231,14 @@ def _companion(name: str, model: "ModelScore") -> str | None:
     return _percent(getattr(model.companions, name).mean)
 
 
-def _print_beside(table: "ScoreTable") -> None:
+def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
     """The core score, and how scores go with one another and with the length of the answers."""
     from medlive.evaluation.scoring.estimates import FEW
     from medlive.evaluation.scoring.metrics import CORE_POINTS
 
-    print_records(
-        _marked(
-            f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases",
-            table,
-        ),
+    title = f"core score, over criteria of {CORE_POINTS} points and more either way; dim: under {FEW} cases"
+    yield records(
+        _marked(title, table),
         table.models,
         {
             "model": lambda m: m.label,
@@ -286,7 +251,7 @@ def _print_beside(table: "ScoreTable") -> None:
     )
     beside = table.beside
     if beside.agreement:
-        print_records(
+        yield records(
             _marked("the complete score against the paper score", table),
             beside.agreement,
             {
@@ -296,11 +261,9 @@ def _print_beside(table: "ScoreTable") -> None:
                 "Spearman": lambda a: _r(a.spearman),
             },
         )
-    print_records(
-        _marked(
-            "scores against the answers' length in characters; partial: given model and case",
-            table,
-        ),
+    title = "scores against the answers' length in characters; partial: given model and case"
+    yield records(
+        _marked(title, table),
         beside.lengths,
         {
             "score": lambda c: c.figure,
@@ -320,17 +283,15 @@ def _r(correlation: float | None) -> str | None:
     return None if correlation is None else f"{correlation:z.3f}"
 
 
-def _print_fresh(table: "ScoreTable") -> None:
+def _describe_fresh(table: "ScoreTable") -> Iterator[Grid | str]:
     fresh = table.fresh
     if fresh is None:
         return
     which = f"after {fresh.after}, the latest cutoff ({', '.join(fresh.set_by)})"
     if fresh.models:
-        print_records(
-            _marked(
-                f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
-                table,
-            ),
+        title = f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30"
+        yield records(
+            _marked(title, table),
             fresh.models,
             {
                 "model": lambda m: m.label,
@@ -342,11 +303,10 @@ def _print_fresh(table: "ScoreTable") -> None:
             dim=lambda m: m.overall.few,
         )
     else:
-        say(f"no case was posted {which}: every score may rest on memory")
+        yield f"no case was posted {which}: every score may rest on memory"
     if fresh.unknown:
-        say(
-            f"cutoff unknown, so not ranked on cases after every cutoff: {', '.join(fresh.unknown)}"
-        )
+        names = ", ".join(fresh.unknown)
+        yield f"cutoff unknown, so not ranked on cases after every cutoff: {names}"
 
 
 def _drop_flag(drop: "Drop | None") -> str | None:
@@ -355,19 +315,21 @@ def _drop_flag(drop: "Drop | None") -> str | None:
     return f"{_points(drop.difference)} before it, p={_p(drop.p)}"
 
 
-def print_slice(table: "ScoreTable", kind: str) -> None:
+def describe_slice(table: "ScoreTable", kind: str) -> Iterator[Grid | str]:
     """One kind of slice for people, value by value; a slice under 30 cases is dim."""
     from medlive.evaluation.scoring.estimates import AXES_DIFFER, AXIS, CUTOFF, FEW
 
     if kind == ERRORS:
-        _print_errors(table)
+        yield from _describe_errors(table)
         return
-    slices = []
+    slices, reasons = [], []
     for model in table.models:
-        slices += [(model.label, one) for one in model.slices if one.kind == kind]
+        for one in model.slices:
+            if one.kind == kind:
+                slices.append((model.label, one))
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
     slices.sort(key=lambda row: row[1].value, reverse=kind == CUTOFF)
-    print_records(
+    yield records(
         f"{_title(table)}; dim: fewer than {FEW} cases",
         slices,
         {
@@ -383,23 +345,27 @@ def print_slice(table: "ScoreTable", kind: str) -> None:
         dim=lambda row: row[1].estimate.few,
     )
     if kind == AXIS:
-        echo(AXES_DIFFER)
-    _print_few((f"{one.value}, {label}", one.estimate.why) for label, one in slices)
+        yield AXES_DIFFER
+    for label, one in slices:
+        reasons.append((f"{one.value}, {label}", one.estimate.why))
+    yield from _few_reasons(reasons)
     if kind == CUTOFF:
         for model in table.models:
             if model.cutoff is None:
-                say(f"{model.label}: cutoff unknown")
+                yield f"{model.label}: cutoff unknown"
 
 
-def _print_errors(table: "ScoreTable") -> None:
+def _describe_errors(table: "ScoreTable") -> Iterator[Grid | str]:
     """The error rates by axis."""
     from medlive.evaluation.scoring.estimates import AXES_DIFFER
 
-    axes = []
+    axes, reasons = [], []
     for model in table.models:
-        axes += [(model.label, axis) for axis in model.axes]
+        for axis in model.axes:
+            axes.append((model.label, axis))
+            reasons.append((f"{axis.axis}, {model.label}", axis.why))
     axes.sort(key=lambda row: row[1].axis)
-    print_records(
+    yield records(
         _title(table),
         axes,
         {
@@ -410,8 +376,8 @@ def _print_errors(table: "ScoreTable") -> None:
             "graded criteria": lambda row: row[1].n,
         },
     )
-    echo(AXES_DIFFER)
-    _print_few((f"{axis.axis}, {label}", axis.why) for label, axis in axes)
+    yield AXES_DIFFER
+    yield from _few_reasons(reasons)
 
 
 def _title(table: "ScoreTable") -> str:
@@ -427,7 +393,7 @@ def _title(table: "ScoreTable") -> str:
     )
 
 
-def _marked(title: str, table: Any) -> str:
+def _marked(title: str, table: "ScoreTable") -> str:
     from medlive.evaluation.scoring.refusals import marked
 
     return marked(title, table.overridden)
@@ -452,7 +418,7 @@ def _interval(low: float | None, high: float | None) -> str | None:
 
 
 def _interval_of(estimate: "Estimate | AxisErrors") -> str | None:
-    """The interval, or that there is too little for one; `_print_few` gives the reason."""
+    """The interval, or that there is too little for one; `_few_reasons` gives the reason."""
     from medlive.statistics.intervals import TOO_FEW
 
     if estimate.low is None and estimate.why:
@@ -460,21 +426,20 @@ def _interval_of(estimate: "Estimate | AxisErrors") -> str | None:
     return _interval(estimate.low, estimate.high)
 
 
-def _print_few(reasons: Iterable[tuple[str, str]]) -> None:
+def _few_reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Why figures have no interval, those of one reason together."""
     names_by_reason: dict[str, list[str]] = {}
     for name, why in reasons:
         if why:
             names_by_reason.setdefault(why, []).append(name)
     for why, names in names_by_reason.items():
-        echo(f"{why}: {some(names)}")
+        yield f"{why}: {some(names)}"
 
 
 def _count(rates: "Rates", count: int, name: str) -> str:
     return f"{count} ({_percent(rates.shares[name])} %)" if count else "0"
 
 
-@grouped
 def report(
     runs: RunsArgument,
     out: Annotated[Path, Option(help="The folder to write.")],
@@ -501,22 +466,19 @@ def report(
     index.html holds the tables, and figures where medlive[plot] is installed; cases.html is a list of cases with
     filters, and cases/ has a page for each case.
     """
+    from medlive.api import open_registry
     from medlive.report.meta import read_meta
     from medlive.report.render import write_report
 
     table = scored(runs, how, errata)
     judges = {m.run.grader.judge for m in table.models if m.run.grader}
     metas = tuple(read_meta(path, judges) for path in meta or ())
-    registry, portfolio = (
-        registry_of(how.models),
-        find_portfolio(protocols, [m.label for m in table.models]),
-    )
     written = write_report(
         table,
         out,
-        registry=registry,
+        registry=open_registry(how.models),
         metas=metas,
-        portfolio=portfolio,
+        portfolio=find_portfolio(protocols, [m.label for m in table.models]),
         case_pages=case_pages,
     )
     echo(written.page)
@@ -539,7 +501,6 @@ def find_portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
     return found
 
 
-@grouped
 def contamination(
     runs: RunsArgument,
     *,
@@ -547,19 +508,16 @@ def contamination(
     permutations: Annotated[
         int, Option(min=99, max=1_000_000, help="Random permutations of a p-value.")
     ] = 4999,
-    out: Annotated[
-        Path | None, Option(metavar="FILE", help="Write the JSON there as well.")
-    ] = None,
+    out: OutOption = None,
     replace: ReplaceOption = False,
-    as_json: JsonOption = False,
     errata: SignedErrata,
-) -> None:
+) -> Result:
     """Compare each model on what it may have seen in training with what it cannot have seen.
 
     The cutoffs are in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
     docs/contamination.md defines every figure.
     """
-    from medlive.evaluation.scoring.contamination import contamination as analyse
+    from medlive import api
     from medlive.evaluation.scoring.contamination import score_arms
     from medlive.report.tables import (
         arms_rows,
@@ -570,49 +528,38 @@ def contamination(
 
     if out is not None:
         new_file(out, replace)
-    registry = registry_of(how.models)
+    registry = api.open_registry(how.models)
     table = scored(runs, how, errata)
-    found = analyse(table, registry, permutations=permutations)
+    found = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table, registry)
     plain = contamination_json(found) | {"open_book_against_closed": arms_rows(arms)}
+    notes = [*found.warnings]
     if out is not None:
         write_whole(out, json_bytes(plain))
-        say(f"written: {out}")
-    notes = [*found.warnings]
+        notes.append(f"written: {out}")
     for model in found.models:
         if model.cutoff:
             notes += [f"{model.label}: {note}" for note in model.notes]
     on = _marked(rests_on([model.run for model in table.models]), table)
-    show = partial(_print, found, arms, on)
-    print_result(plain, as_json, show, notes=notes)
+    return Result(plain, _describe_contamination(found, arms, on), notes)
 
 
-def _print(
+def _describe_contamination(
     found: "ContaminationTable", arms: "Sequence[BookArm]", cases_and_graders: str
-) -> None:
+) -> Iterator[Grid | str]:
     metric = f"{found.metric.value} metric"
     clipped = "" if found.metric.clips_cases else ", cases and means not clipped"
-    print_table(
-        [
-            "model",
-            "cutoff",
-            "basis",
-            "n pre/post",
-            "pre %",
-            "post %",
-            "drop",
-            "95 % interval",
-            "p",
-            "p (Holm)",
-        ],
+    columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
+    yield Grid(
+        [*columns, "95 % interval", "p", "p (Holm)"],
         map(_drop_cells, found.models),
-        title=f"drop past the cutoff ({metric}{clipped}, points of 100) on {cases_and_graders}; dim: under 30 "
+        f"drop past the cutoff ({metric}{clipped}, points of 100) on {cases_and_graders}; dim: under 30 "
         "cases on a side",
     )
     known = [model for model in found.models if model.cutoff is not None]
     if not known:
         return
-    print_table(
+    yield Grid(
         [
             "model",
             "beyond others",
@@ -625,17 +572,17 @@ def _print(
             "full % − post % (the paper's)",
         ],
         map(_more_cells, known),
-        title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
+        "beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
         f"on {cases_and_graders}",
     )
     if (pooled := found.pooled) is not None:
         effect = f"{_points(pooled.effect)} {_rests(pooled)}"
-        echo(f"Having seen a case, over {pooled.models} models: {effect}")
+        yield f"Having seen a case, over {pooled.models} models: {effect}"
     for arm in found.arms:
         beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
-        echo(f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}")
+        yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
     if arms:
-        print_records(
+        yield records(
             f"open book against closed ({metric}) on {cases_and_graders}; dim: under 30 cases",
             arms,
             {
@@ -655,12 +602,31 @@ def _print(
         )
 
 
-def _rests(of: Any) -> str:
+class _Span(Protocol):
+    """A difference with its interval."""
+
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
+
+
+class _Sides(_Span, Protocol):
+    """One of two sides, with their sizes."""
+
+    @property
+    def n_pre(self) -> int: ...
+    @property
+    def n_post(self) -> int: ...
+
+
+def _rests(of: _Sides) -> str:
     """What a difference of two sides rests on."""
-    return f"({_span(of) or 'no interval'}; n {of.n_pre}/{of.n_post}{', which is few' if _few(of) else ''})"
+    few = ", which is few" if _few(of) else ""
+    return f"({_span(of) or 'no interval'}; n {of.n_pre}/{of.n_post}{few})"
 
 
-def _drop_cells(m: "ModelContamination") -> list[Any]:
+def _drop_cells(m: "ModelContamination") -> Sequence[object]:
     if m.cutoff is None or m.drop is None:
         return [m.label, "unknown", *[None] * 8]
     d = m.drop
@@ -679,52 +645,42 @@ def _drop_cells(m: "ModelContamination") -> list[Any]:
     return dimmed(cells) if m.few else cells
 
 
-def _more_cells(m: "ModelContamination") -> list[Any]:
+def _more_cells(m: "ModelContamination") -> Sequence[object]:
     against = f"{len(m.did_against)} models"
-    beyond: list[Any] = [None, None, against]
+    beyond: list[object] = [None, None, against]
     if (did := m.did) is not None:
-        beyond = [
-            _points(did.effect),
-            _span(did),
-            f"{against} ({did.n_pre}/{did.n_post})",
-        ]
-    adjusted: list[Any] = [None, None, None]
-    one: Any = None
+        against += f" ({did.n_pre}/{did.n_post})"
+        beyond = _faint_if_few([_points(did.effect), _span(did), against], did)
+    adjusted: list[object] = [None, None, None]
     # The finest mix that leaves both sides anything.
-    if (
-        mix := next(
-            (x for x in reversed(m.mixes) if x.adjusted.difference is not None), None
-        )
-    ) is not None:
-        one = mix.adjusted
-        adjusted = [
-            _points(one.difference),
-            _span(one),
-            f"{one.lost_pre}/{one.lost_post} ({mix.by})",
-        ]
+    for mix in m.mixes:
+        if (one := mix.adjusted).difference is not None:
+            lost = f"{one.lost_pre}/{one.lost_post} ({mix.by})"
+            cells = [_points(one.difference), _span(one), lost]
+            adjusted = _faint_if_few(cells, one)
     rest = [
         m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
         m.paper and _points(m.paper.difference),
     ]
-    if m.few:
-        return dimmed([m.label, *beyond, *adjusted, *rest])
-    beyond, adjusted = (
-        dimmed(c) if _few(of) else c for c, of in ((beyond, did), (adjusted, one))
-    )
-    return [m.label, *beyond, *adjusted, *rest]
+    whole = [m.label, *beyond, *adjusted, *rest]
+    return dimmed(whole) if m.few else whole
 
 
-def _few(of: Any) -> bool:
+def _faint_if_few(cells: Sequence[object], of: _Sides) -> list[object]:
+    return [*dimmed(cells)] if _few(of) else [*cells]
+
+
+def _few(of: _Sides) -> bool:
     from medlive.evaluation.scoring.estimates import FEW
 
-    return of is not None and min(of.n_pre, of.n_post) < FEW
+    return min(of.n_pre, of.n_post) < FEW
 
 
 def _points(difference: float | None) -> str | None:
     return None if difference is None else f"{100 * difference:+z.1f}"
 
 
-def _span(of: Any) -> str | None:
+def _span(of: _Span) -> str | None:
     return None if of.low is None else f"{_points(of.low)} to {_points(of.high)}"
 
 

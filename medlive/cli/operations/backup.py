@@ -5,16 +5,14 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, say, wait_for
+from medlive.cli.output import Result, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
 
 
 def backup(
     out: Annotated[Path, Argument(help="The folder to write; it must not exist.")],
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Write the database, raw pages, snapshots and keys into a folder; other processes may go on.
 
     It holds keys and patients' words: keep it where only you can read it. Evidence, the signing key and the key
@@ -26,7 +24,7 @@ def backup(
     rows = sum(done["rows"].values())
     text = f"{out}: {rows} rows, {len(done['archives'])} files of pages, {len(done['snapshots'])} snapshots"
     signed = f"signed; keep its public key for a restore: {done['public_key']}"
-    print_result(done, as_json, lambda: say(text), notes=[signed])
+    return Result(done, notes=[text, signed])
 
 
 def restore(
@@ -55,8 +53,7 @@ def restore(
             help="With --check: restore it into a scratch database too, compare, and drop that.",
         ),
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Restore a backup into this instance, which must be empty, after checking its signature and every digest.
 
     Without --public-key this instance's own `backup.key` must have signed it. Threads that were taken down since,
@@ -78,21 +75,19 @@ def restore(
     settings = load_settings().settings
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:
-        checked = (
-            wait_for(try_backup(settings, folder, keys)).checked
-            if scratch
-            else check_backup(folder, keys)
-        )
+        if scratch:
+            checked = wait_for(try_backup(settings, folder, keys)).checked
+        else:
+            checked = check_backup(folder, keys)
         about = checked.about
-        text = f"the backup of {about.created_at.isoformat()} is whole" + (
-            "" if unverified else " and signed"
-        )
+        text = f"the backup of {about.created_at.isoformat()} is whole"
+        if not unverified:
+            text += " and signed"
         if scratch:
             text += f", and its {sum(about.rows.values())} rows come back"
-        print_result(about.model_dump(mode="json"), as_json, lambda: say(text))
-        return
+        return Result(about.model_dump(mode="json"), notes=[text])
     done = wait_for(restore_backup(settings, folder, keys))
     notes = [f"taken down again: {name}" for name in done["taken_down"]]
     notes += [f"not applied: {reason}" for reason in done["skipped"]]
     text = f"restored the backup of {done['created_at']}: {sum(done['rows'].values())} rows"
-    print_result(done, as_json, lambda: say(text), notes=notes)
+    return Result(done, notes=[text, *notes])

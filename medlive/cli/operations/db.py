@@ -3,22 +3,21 @@
 import shutil
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, print_result, print_table, say, wait_for
+from medlive.cli.options import Commands, DryRunOption
+from medlive.cli.output import Grid, Result, echo, say, wait_for
 from medlive.config import load_settings, mask_url
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from medlive.config import Settings
     from medlive.db.pending import Plan
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 NoBackupOption = Annotated[
     bool,
     Option("--no-backup", help="Keep no copy of the database as it was: no way back."),
@@ -80,27 +79,24 @@ def url(
 
 
 @app.command()
-def upgrade(
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what would be done; do nothing.")
-    ] = False,
-    no_backup: NoBackupOption = False,
-    as_json: JsonOption = False,
-) -> None:
+def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) -> Result:
     """Bring the schema up to this version; a copy of the database as it was stays under MEDLIVE_HOME/upgrades.
 
     `medlive db downgrade COPY` goes back to it.
     """
-    from medlive.service.backup.upgrade import plan_upgrade
+    from medlive.service.backup.upgrade import plan_upgrade, upgrade_database
 
     settings = load_settings().settings
     if dry_run:
         plan = plan_upgrade(settings)
-        print_result(
-            _plan_as_json(plan), as_json, lambda: _show_plan(plan, settings.home)
-        )
-        return
-    _upgrade(settings, no_backup, as_json)
+        return Result(_plan_as_json(plan), _describe_plan(plan, settings.home))
+    done = wait_for(upgrade_database(settings, copy=not no_backup))
+    notes = [
+        f"upgraded to {done.head}" if done.migrations else f"already at {done.head}"
+    ]
+    if done.copy is not None:
+        notes.append(f"the way back: medlive db downgrade {done.copy}")
+    return Result(done._asdict(), notes=notes)
 
 
 @app.command()
@@ -110,8 +106,7 @@ def downgrade(
         list[str] | None,
         Option(metavar="KEY", help="A key, or its file, that may have signed it."),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Put the database back to the copy that an upgrade made; what was written since is lost.
 
     Stop everything first, and install the earlier version afterwards: this one does not work with that schema.
@@ -123,16 +118,16 @@ def downgrade(
     keys = public_keys(settings, public_key or ())
     done = wait_for(go_back(settings, copy, keys))
     notes = [
-        f"install medlive {done.medlive}, run its `medlive db roles` where it had roles, and start it"
+        f"at {done.revision} again, with {done.rows} rows",
+        f"install medlive {done.medlive}, run its `medlive db roles` where it had roles, and start it",
     ]
     for thread in done.taken_down:
         notes.append(f"{thread} was taken down since and is back: take it down again")
-    text = f"at {done.revision} again, with {done.rows} rows"
-    print_result(done._asdict(), as_json, lambda: say(text), notes=notes)
+    return Result(done._asdict(), notes=notes)
 
 
 @app.command()
-def roles(no_backup: NoBackupOption = False, as_json: JsonOption = False) -> None:
+def roles(no_backup: NoBackupOption = False) -> Result:
     """Upgrade the schema, and give the roles medlive_web and medlive_worker the least rights that they need.
 
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
@@ -144,21 +139,7 @@ def roles(no_backup: NoBackupOption = False, as_json: JsonOption = False) -> Non
     settings = load_settings().settings
     wait_for(upgrade_database(settings, copy=not no_backup))
     granted = grant(database_url(settings))
-    print_result(
-        {"roles": granted}, as_json, lambda: say(f"granted: {', '.join(granted)}")
-    )
-
-
-def _upgrade(settings: "Settings", no_backup: bool, as_json: bool) -> None:
-    from medlive.service.backup.upgrade import upgrade_database
-
-    done = wait_for(upgrade_database(settings, copy=not no_backup))
-    text = f"upgraded to {done.head}" if done.migrations else f"already at {done.head}"
-    notes = []
-    if done.copy is not None:
-        notes.append(f"the way back: medlive db downgrade {done.copy}")
-    found = done._asdict() | {"copy": done.copy and str(done.copy)}
-    print_result(found, as_json, lambda: say(text), notes=notes)
+    return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
 
 
 def _plan_as_json(plan: "Plan") -> dict[str, Any]:
@@ -166,43 +147,37 @@ def _plan_as_json(plan: "Plan") -> dict[str, Any]:
     return plan._asdict() | {"migrations": migrations}
 
 
-def _show_plan(plan: "Plan", home: Path) -> None:
+def _describe_plan(plan: "Plan", home: Path) -> Iterator[Grid | str]:
     if not plan.migrations:
-        say(f"already at {plan.head}")
+        yield f"already at {plan.head}"
         return
-    print_table(["migration", "what"], plan.migrations)
+    yield Grid(["migration", "what"], plan.migrations)
     free = shutil.disk_usage(home).free
-    echo(f"from {plan.revision or 'an empty database'} to {plan.head}")
+    yield f"from {plan.revision or 'an empty database'} to {plan.head}"
     if plan.revision is not None:
         size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
-        echo(f"a copy of at most {size} is made first, as the way back; {room}")
-        echo(
+        yield f"a copy of at most {size} is made first, as the way back; {room}"
+        yield (
             f"{plan.connections} others are connected: stop the scheduler, the workers and the web before,"
             " and start this version's after it"
         )
 
 
 @app.command()
-def check(as_json: JsonOption = False) -> None:
+def check() -> Result:
     """Compare the schema with the model; exit status 1 when they differ."""
     from medlive.db.migrate import check as differences
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
     found = differences(url)
+    value = {"differences": found}
+    if not found:
+        return Result(value, notes=["schema and model agree"])
     failure = CheckFailed(
         f"{len(found)} differences between schema and model", hint=_find_remedy(url)
     )
-    print_result(
-        {"differences": found},
-        as_json,
-        lambda: (
-            print_table(["difference"], [[f] for f in found])
-            if found
-            else say("schema and model agree")
-        ),
-        failure=failure if found else None,
-    )
+    return Result(value, map(str, found), failure=failure)
 
 
 def _find_remedy(url: str) -> str:

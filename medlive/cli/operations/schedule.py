@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.text import Text
 from typer import Option
 
-from medlive.cli.options import JsonOption, one_of
-from medlive.cli.output import print_result, print_table, progress, say, wait_for
+from medlive.cli.options import DryRunOption, one_of
+from medlive.cli.output import Grid, Result, progress, say, shortened, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -69,12 +69,9 @@ def scheduler(
     once: Annotated[
         bool, Option("--once", help="Do what is due now, and exit.")
     ] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what is due now and next; do nothing.")
-    ] = False,
+    dry_run: DryRunOption = False,
     health_port: HealthPort = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Harvest each source, queue and drain, and freeze, once a week at the times of config/schedule.toml.
 
     What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
@@ -92,8 +89,7 @@ def scheduler(
     settings = load_settings().settings
     if dry_run:
         steps = wait_for(read_steps(settings))
-        print_result(steps, as_json, lambda: print_steps(steps))
-        return
+        return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:
         with _stopped_by_signals() as stop:
@@ -107,15 +103,13 @@ def scheduler(
                 return await (work() if once else outlast(settings, work, stop, health))
 
     done = wait_for(run())
-    failed = [
-        f"{s.command}: {s.detail}"
-        for s in done
-        if once and s.state is StepOutcome.FAILED
-    ]
-    print_result(
-        [asdict(step) for step in done],
-        as_json,
-        lambda: say("nothing is due") if once and not done else None,
+    failed = []
+    for step in done:
+        if once and step.state is StepOutcome.FAILED:
+            failed.append(f"{step.command}: {step.detail}")
+    return Result(
+        list(map(asdict, done)),
+        notes=["nothing is due"] if once and not done else (),
         failure=CheckFailed("; ".join(failed)) if failed else None,
     )
 
@@ -135,8 +129,7 @@ def worker(
         ),
     ] = 60.0,
     health_port: HealthPort = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Do what is queued in the database, by this process or another, until stopped by SIGTERM or SIGINT.
 
     A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
@@ -177,14 +170,15 @@ def worker(
                 return await outlast(settings, work, stop, health)
 
     done = wait_for(run())
-    hint = "medlive curate tries them again"
     threads = sum(done.outcomes.values())
     text = f"stopped after {threads} threads and {done.calls} calls"
-    print_result(done.as_json(), as_json, lambda: say(text), notes=done.faults)
+    failure = None
     if done.faults:
-        raise CheckFailed(
-            f"{len(done.faults)} threads met a fault of medlive itself", hint=hint
+        failure = CheckFailed(
+            f"{len(done.faults)} threads met a fault of medlive itself",
+            hint="medlive curate tries them again",
         )
+    return Result(done.as_json(), notes=[text, *done.faults], failure=failure)
 
 
 def serve(
@@ -275,7 +269,7 @@ async def _open_app(
         return build_app(site, rooms)
 
 
-def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
+def steps_table(steps: Sequence[Mapping[str, Any]]) -> Grid:
     """A row for each step; what is overdue or has failed is red."""
     columns = [
         "step",
@@ -286,7 +280,7 @@ def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
         "due (UTC)",
         "now",
     ]
-    print_table(columns, [row(step) for step in steps], title="Steps")
+    return Grid(columns, map(row, steps), "Steps")
 
 
 def row(step: Mapping[str, Any]) -> list[Any]:
@@ -298,7 +292,7 @@ def row(step: Mapping[str, Any]) -> list[Any]:
         _moment(last.get("started_at")),
         last.get("took"),
         _red(last.get("outcome"), last.get("outcome") == "failed"),
-        counts if len(counts) <= COUNTS_WIDTH else f"{counts[: COUNTS_WIDTH - 1]}…",
+        shortened(counts, COUNTS_WIDTH),
         _red(_moment(step["due"]), step["overdue"]),
         _red(_status(step), step["overdue"]),
     ]

@@ -1,23 +1,25 @@
 """`medlive status`: where the threads are, what failed, what it cost, which steps are due."""
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Context, Option
 
-from medlive.cli.operations.schedule import print_steps
-from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, print_result, print_table, say, wait_for
+from medlive.cli.operations.schedule import steps_table
+from medlive.cli.options import ByOption, Commands, grouped
+from medlive.cli.output import Grid, Result, table_of, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
-app = typer.Typer(invoke_without_command=True)
+app = Commands(invoke_without_command=True, no_args_is_help=False)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @app.callback()
+@grouped
 def status(
     context: Context,
     check: Annotated[
@@ -27,25 +29,24 @@ def status(
             help="Print problems alone, one a line, and nothing when there is none.",
         ),
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result | None:
     """Where the threads are, what failed, what it cost, and when each weekly step last ran and is due next.
 
     Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
     With --check it is silent when all is well, so that cron writes to nobody.
     """
     if context.invoked_subcommand is not None:
-        return
+        return None
     from medlive.service.watch.status import read_problems, read_status
 
     if check:
         problems = _unacknowledged(wait_for(read_problems(load_settings().settings)))
-        print_result(problems, as_json, lambda: _print_lines(problems))
-        raise typer.Exit(1 if problems else 0)
-    value: dict[str, Any] = wait_for(read_status(load_settings().settings))
-    lines = [_line(problem) for problem in _unacknowledged(value["problems"])]
+        failed = typer.Exit(1) if problems else None
+        return Result(problems, map(_line, problems), failure=failed)
+    value = wait_for(read_status(load_settings().settings))
+    lines = list(map(_line, _unacknowledged(value["problems"])))
     failure = CheckFailed("; ".join(lines)) if lines else None
-    print_result(value, as_json, lambda: _print(value), failure=failure)
+    return Result(value, _tables(value), _remarks(value), failure)
 
 
 @app.command()
@@ -60,11 +61,8 @@ def ack(
         ),
     ] = None,
     why: Annotated[str | None, Option(help="What you know about it.")] = None,
-    by: Annotated[
-        str | None, Option("--by", metavar="NAME", help="Who says so.")
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
+    by: ByOption = None,
+) -> Result:
     """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends."""
     from medlive.service.watch.status import acknowledge
 
@@ -72,11 +70,8 @@ def ack(
     settings = load_settings().settings
     problems = wait_for(acknowledge(settings, code, lasts=span, why=why, by=by))
     until = "until it ends" if lasts is None else f"for {lasts}"
-    print_result(
-        problems,
-        as_json,
-        lambda: say(f"acknowledged {until}: {'; '.join(p['text'] for p in problems)}"),
-    )
+    texts = "; ".join(problem["text"] for problem in problems)
+    return Result(problems, notes=[f"acknowledged {until}: {texts}"])
 
 
 def _parse_span(text: str) -> timedelta:
@@ -93,111 +88,81 @@ def _unacknowledged(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [problem for problem in problems if not problem["acknowledged"]]
 
 
-def _print_lines(problems: list[dict[str, Any]]) -> None:
-    for problem in problems:
-        echo(_line(problem))
-
-
 def _line(problem: dict[str, Any]) -> str:
     return f"{problem['code']}: {problem['text']}; {problem['next_step']}"
 
 
-def _print(status: dict[str, Any]) -> None:
-    print_table(
-        ["stage", "outcome", "reason", "threads"], status["funnel"], title="Threads"
-    )
-    print_table(
-        ["source", "last week", "outcome", "unchanged (304)", "quarantined"],
-        [
-            [
-                s["name"],
-                s["last_run"],
-                s["last_outcome"],
-                None
-                if s["not_modified_share"] is None
-                else f"{s['not_modified_share']:.0%}",
-                s["quarantined_at"] and f"since {s['quarantined_at']:%Y-%m-%d}",
-            ]
-            for s in status["sources"]
-        ],
-        title="Sources",
-    )
-    print_steps(status["steps"])
-    say(f"retriever: {status['retriever']}")
+_SOURCES = (
+    "name",
+    "last_run",
+    "last_outcome",
+    "not_modified_share",
+    "quarantined_at",
+)
+_PAID = ("name", "replies", "input_tokens", "cached_share", "output_tokens", "cost_usd")
+_LATENCIES = ("latency_p50_ms", "latency_p95_ms")
+_ENDS = (
+    "name",
+    "calls",
+    "repairs_share",
+    "invalid_share",
+    "refused_share",
+    "truncated_share",
+    "unavailable",
+    "over_budget",
+    "replayed",
+)
+_FAILURES = ("source", "thread_id", "stage", "reason", "detail", "attempt")
+
+
+def _tables(status: dict[str, Any]) -> Iterator[Grid]:
+    columns = ["stage", "outcome", "reason", "threads"]
+    yield Grid(columns, status["funnel"], "Threads")
+    yield table_of(status["sources"], _SOURCES, "Sources")
+    yield steps_table(status["steps"])
+    rates = ("usd_a_curated_thread", "usd_a_kept_case")
+    title = "Engines: what stored replies cost"
+    yield table_of(status["stages"], (*_PAID, *rates, *_LATENCIES), title)
+    yield table_of(status["answers"], _ENDS, "Engines: how calls ended")
+    yield table_of(status["costs"], (*_PAID, *_LATENCIES), "Engines: by task")
+    if status["failures"]:
+        yield table_of(status["failures"], _FAILURES, "Failed, and to be retried")
+
+
+def _remarks(status: dict[str, Any]) -> Iterator[str]:
+    yield f"retriever: {status['retriever']}"
     if not status["scheduler_active"]:
-        say(
-            "no scheduler is running: the steps are taken by cron, by hand, or not at all"
-        )
+        yield "no scheduler is running: the steps are taken by cron, by hand, or not at all"
     for problem in status["problems"]:
         if problem["acknowledged"]:
-            say(f"acknowledged: {_line(problem)}")
-    paid = ["replies", "tokens in", "cached", "tokens out", "USD"]
-    rates, latencies = ["a curated thread", "a kept case"], ["p50 ms", "p95 ms"]
-    rows = [
-        [
-            *_paid(c),
-            _money(c["usd_a_curated_thread"], c),
-            _money(c["usd_a_kept_case"], c),
-            *_latencies(c),
-        ]
-        for c in status["stages"]
-    ]
-    print_table(
-        ["stage", *paid, *rates, *latencies],
-        rows,
-        title="Engines: what stored replies cost",
-    )
-    print_table(
-        [
-            "stage",
-            "calls",
-            "repairs",
-            "invalid",
-            "refused",
-            "truncated",
-            "no answer",
-            "over budget",
-            "replayed",
-        ],
-        [
-            [
-                a["name"],
-                a["calls"],
-                *(
-                    _share(a[f"{end}_share"])
-                    for end in ("repairs", "invalid", "refused", "truncated")
-                ),
-                a["unavailable"],
-                a["over_budget"],
-                a["replayed"],
-            ]
-            for a in status["answers"]
-        ],
-        title="Engines: how calls ended",
-    )
-    rows = [[*_paid(c), *_latencies(c)] for c in status["costs"]]
-    print_table(["task", *paid, *latencies], rows, title="Engines: by task")
-    if status["failures"]:
-        rows = []
-        for failure in status["failures"]:
-            name = f"{failure['source']}/{failure['thread_id']}"
-            why = (failure["stage"], failure["reason"], failure["detail"])
-            rows.append([name, *why, failure["attempt"]])
-        columns = ["thread", "stage", "reason", "detail", "attempts"]
-        print_table(columns, rows, title="Failed, and to be retried")
-    _say_parked(status["parked"])
-    _say_cost(status)
-    _say_week(status["week"])
+            yield f"acknowledged: {_line(problem)}"
+    if (parked := status["parked"])["threads"]:
+        yield (
+            f"{parked['threads']} threads are parked for want of evidence, the first since {parked['since']:%Y-%m-%d}; "
+            "medlive evidence gaps lists what the library lacks"
+        )
+    yield f"{status['kept']} cases kept; {_describe_cost(status['stages'][-1])}"
+    yield _describe_week(status["week"])
 
 
-def _say_week(week: dict[str, Any]) -> None:
-    budget = "" if week["budget_usd"] is None else f" of {week['budget_usd']:g}"
-    spent = (
-        f"{week['known_usd']:.4f}"
-        if week["usd"] is not None
-        else f"unknown, at least {week['known_usd']:.4f},"
-    )
-    text = f"{week['week']}: {spent}{budget} USD spent"
+def _describe_cost(whole: dict[str, Any]) -> str:
+    if whole["cost_usd"] is not None:
+        text = f"cost {whole['cost_usd']:.4f} USD"
+    else:
+        text = f"cost unknown: {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
+    if whole["estimated"]:
+        text += f"; {whole['estimated']} replies counted by an upper bound: their endpoint reports no usage"
+    return text
+
+
+def _describe_week(week: dict[str, Any]) -> str:
+    text = f"{week['week']}: "
+    if week["usd"] is None:
+        text += "unknown, at least "
+    text += f"{week['known_usd']:.4f}"
+    if week["budget_usd"] is not None:
+        text += f" of {week['budget_usd']:g}"
+    text += " USD spent"
     if week["estimated"]:
         text += f", {week['estimated']} replies of it by an upper bound of their tokens"
     if week["projected_usd"] is not None:
@@ -206,53 +171,4 @@ def _say_week(week: dict[str, Any]) -> None:
             text += f", {week['delayed']} of them delayed, the first until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
     if week["usd_a_kept_case"] is not None:
         text += f"; {week['kept']} cases kept, {week['usd_a_kept_case']:.4f} each"
-    say(text)
-
-
-def _paid(cost: dict[str, Any]) -> list[Any]:
-    tokens = [cost["input_tokens"], _share(cost["cached_share"]), cost["output_tokens"]]
-    return [cost["name"], cost["replies"], *tokens, _money(cost["cost_usd"])]
-
-
-def _latencies(cost: dict[str, Any]) -> list[float]:
-    return [round(cost["latency_p50_ms"], 1), round(cost["latency_p95_ms"], 1)]
-
-
-def _say_parked(parked: dict[str, Any]) -> None:
-    if parked["threads"]:
-        since = f"{parked['since']:%Y-%m-%d}"
-        say(
-            f"{parked['threads']} threads are parked for want of evidence, the first since {since}; "
-            "medlive evidence gaps lists what the library lacks"
-        )
-
-
-def _say_cost(status: dict[str, Any]) -> None:
-    whole = status["stages"][-1]
-    text = "cost unknown"
-    if whole["cost_usd"] is not None:
-        text = f"cost {whole['cost_usd']:.4f} USD"
-        for key, of in (
-            ("usd_a_curated_thread", "a curated thread"),
-            ("usd_a_kept_case", "a kept case"),
-        ):
-            if whole[key] is not None:
-                text += f", {whole[key]:.4f} {of}"
-    elif whole["known_usd"]:
-        text += f": {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
-    else:
-        text += f": {whole['unpriced']} replies without a price"
-    if whole["estimated"]:
-        text += f"; {whole['estimated']} replies counted by an upper bound: their endpoint reports no usage"
-    say(f"{status['kept']} cases kept; {text}")
-
-
-def _money(usd: float | None, of: dict[str, Any] | None = None) -> str | None:
-    """Dollars; "unknown" for want of a price, nothing for want of threads to divide by."""
-    if usd is None:
-        return "unknown" if of is None or of["cost_usd"] is None else None
-    return f"{usd:.4f}"
-
-
-def _share(share: float | None) -> str | None:
-    return None if share is None else f"{share:.1%}"
+    return text

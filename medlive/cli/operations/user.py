@@ -1,76 +1,19 @@
 """`medlive user`: who may use the private pages."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption, read_settings
-from medlive.cli.output import (
-    Grid,
-    echo,
-    in_minutes,
-    render,
-    say,
-    with_session,
-)
+from medlive.cli.options import Commands, read_settings
+from medlive.cli.output import Result, echo, fields_of, say, table_of, with_session
 from medlive.db import accounts
 from medlive.db.tables.accounts import Role
 from medlive.service.paths import site_address
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 
 NameArgument = Annotated[str, Argument(help="The account's name.")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Accounts:
-    """The accounts by name."""
-
-    accounts: Sequence[accounts.Account]
-
-    def as_json(self) -> object:
-        """Everything but the rows' numbers."""
-        return [
-            {
-                "name": account.name,
-                "role": account.role,
-                "subject": account.subject,
-                "created_at": account.created_at,
-                "signed_in_at": account.signed_in_at,
-                "disabled_at": account.disabled_at,
-            }
-            for account in self.accounts
-        ]
-
-    def tables(self) -> Iterable[Grid]:
-        """A row for each account."""
-        columns = [
-            "user",
-            "role",
-            "identity provider's",
-            "made (UTC)",
-            "last signed in (UTC)",
-            "disabled (UTC)",
-        ]
-        rows = []
-        for account in self.accounts:
-            row = [
-                account.name,
-                account.role,
-                account.subject,
-                in_minutes(account.created_at),
-                in_minutes(account.signed_in_at),
-                in_minutes(account.disabled_at),
-            ]
-            rows.append(row)
-        yield Grid(columns, rows)
-
-    def remarks(self) -> Iterable[str]:
-        """None."""
-        return ()
+_SHOWN = ("name", "role", "subject", "created_at", "signed_in_at", "disabled_at")
 
 
 @app.command()
@@ -83,9 +26,12 @@ def invite(
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
-    """List the accounts by name."""
-    render(_Accounts(with_session(accounts.list_accounts)), as_json)
+def list_() -> Result:
+    """List the accounts by name; times are in UTC."""
+    rows = []
+    for account in with_session(accounts.list_accounts):
+        rows.append(fields_of(account, _SHOWN))
+    return Result(rows, [table_of(rows, _SHOWN)])
 
 
 @app.command("role")

@@ -1,24 +1,17 @@
 """`medlive week`: one week on one page, and its steps run again."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Final
 
-import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption
-from medlive.cli.output import (
-    echo,
-    print_result,
-    print_table,
-    say,
-    wait_for,
-    with_database,
-)
+from medlive.cli.options import ByOption, Commands
+from medlive.cli.output import Grid, Result, say, table_of, wait_for, with_database
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
 """The log and --json have it whole."""
 
@@ -37,8 +30,7 @@ def show(
         int,
         Option(min=1, max=52, help="So many weeks up to it, their steps side by side."),
     ] = 1,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped."""
     from medlive.service.audit import parse_week, weeks_before
     from medlive.service.watch.week import read_week
@@ -49,9 +41,8 @@ def show(
         for name in weeks_before(parse_week(week), last)
     ]
     if last == 1:
-        print_result(weeks[0], as_json, lambda: _print(weeks[0]))
-    else:
-        print_result(weeks, as_json, lambda: _print_beside(weeks))
+        return Result(weeks[0], describe_week(weeks[0]))
+    return Result(weeks, [_beside(weeks)])
 
 
 StepArgument = Annotated[
@@ -60,9 +51,6 @@ StepArgument = Annotated[
 WeekOption = Annotated[
     str | None, Option("--week", help="The ISO week [the one the step is at].")
 ]
-ByOption = Annotated[
-    str | None, Option(metavar="NAME", help="Who does it, for the audit log.")
-]
 
 
 @app.command()
@@ -70,8 +58,7 @@ def run(
     step: StepArgument,
     week: WeekOption = None,
     by: ByOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
     from medlive.service.audit import parse_week
     from medlive.service.schedule.rerun import run_again
@@ -87,13 +74,11 @@ def run(
             hint="medlive jobs list shows the jobs",
         )
     value = run_as_json(step, done)
-    failure = (
-        CheckFailed(f"{step} failed: {value['in_short']}")
-        if value["outcome"] == "failed"
-        else None
-    )
+    failure = None
+    if value["outcome"] == "failed":
+        failure = CheckFailed(f"{step} failed: {value['in_short']}")
     text = f"{done.week} {step}: {value['outcome']}: {value['in_short']}"
-    print_result(value, as_json, lambda: say(text), failure=failure)
+    return Result(value, notes=[text], failure=failure)
 
 
 @app.command()
@@ -116,50 +101,38 @@ def clear(
     say(f"{step} of {cleared} counts as not done")
 
 
-def _print(value: dict[str, Any]) -> None:
+def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
+    """What people see of a week."""
     names = ["source", "outcome", "began (UTC)", "took", "counts"]
     if value["harvests"]:
-        print_table(
-            names, map(_run, value["harvests"]), title=f"{value['week']}: what came"
-        )
+        runs = map(_run, value["harvests"])
+        yield Grid(names, runs, f"{value['week']}: what came")
     else:
-        echo(f"{value['week']}: no source was harvested")
+        yield f"{value['week']}: no source was harvested"
     if value["steps"]:
-        rows = [[*_run(step), _cost(step)] for step in value["steps"]]
-        print_table(["step", *names[1:], "USD"], rows, title="Steps")
+        rows = []
+        for step in value["steps"]:
+            rows.append([*_run(step), _cost(step)])
+        yield Grid(["step", *names[1:], "USD"], rows, "Steps")
     else:
-        echo("no step of the week has begun")
+        yield "no step of the week has begun"
     for step in value["steps"]:
         if step["outcome"] == "failed" and step["log"]:
-            echo(f"last lines of {_short_name(step['name'])}:")
+            yield f"last lines of {_short_name(step['name'])}:"
             for line in step["log"][-5:]:
-                echo(f"  {line}")
-    echo(f"decided: {value['standing']['in_short']}")
-    rows = [[cell or None for cell in row.values()] for row in value["threads"]]
-    if rows:
-        print_table(
-            ["stage", "outcome", "reason", "threads"],
-            rows,
-            title="What became of the threads",
-        )
-    cost = []
+                yield f"  {line}"
+    yield f"decided: {value['standing']['in_short']}"
+    if value["threads"]:
+        parts = ("stage", "outcome", "reason", "count")
+        yield table_of(value["threads"], parts, "What became of the threads")
+    costs = []
     for spent in value["cost"]:
         if spent["by"] != "task":
-            counted = [
-                spent["replies"],
-                _money(spent["cost_usd"]),
-                spent["unpriced"],
-                spent["estimated"],
-            ]
-            cost.append([spent["by"], spent["name"], *counted])
-    print_table(
-        ["by", "what", "replies", "USD", "without a price", "by upper bound"],
-        cost,
-        title="What it cost (by task: medlive cost)",
-    )
-    for line in _proofs(value["proofs"]):
-        echo(line)
-    echo(_shipped(value["snapshot"]))
+            costs.append(spent | {"cost_usd": _money(spent["cost_usd"])})
+    columns = ("by", "name", "replies", "cost_usd", "unpriced", "estimated")
+    yield table_of(costs, columns, "What it cost (by task: medlive cost)")
+    yield from _proofs(value["proofs"])
+    yield _shipped(value["snapshot"])
 
 
 def _proofs(proofs: dict[str, Any]) -> list[str]:
@@ -168,19 +141,20 @@ def _proofs(proofs: dict[str, Any]) -> list[str]:
         return ["rubrics: none was proved"]
     text = f"rubrics: {proofs['passed']} proved, {proofs['failed']} not"
     if proofs["passed"]:
-        names = ("ceiling", "floor", "separation")
-        means = ", ".join(f"{name} {proofs[name]:.2f}" for name in names)
-        text += f"; means of the proved: {means}"
-    warnings = []
+        figures = []
+        for name in ("ceiling", "floor", "separation"):
+            figures.append(f"{name} {proofs[name]:.2f}")
+        text += f"; means of the proved: {', '.join(figures)}"
+    lines = [text]
     for model in proofs["one_model"]:
-        warnings.append(
+        lines.append(
             f"warning: {model} wrote rubrics, wrote the answers that prove them, and"
             " graded these"
         )
-    return [text, *warnings]
+    return lines
 
 
-def _print_beside(weeks: list[dict[str, Any]]) -> None:
+def _beside(weeks: list[dict[str, Any]]) -> Grid:
     """The steps of several weeks: how each ended, when it began, how long it took."""
     steps: dict[str, dict[str, str]] = {}
     for week in weeks:
@@ -190,11 +164,11 @@ def _print_beside(weeks: list[dict[str, Any]]) -> None:
             cell = f"{step['outcome']} {began}, {took}{cost}"
             steps.setdefault(_short_name(step["name"]), {})[week["week"]] = cell
     names = [week["week"] for week in weeks]
-    rows = [
-        [step, *(cells.get(name) for name in names)] for step, cells in steps.items()
-    ]
-    rows.append(["decided", *(week["standing"]["in_short"] for week in weeks)])
-    print_table(["step", *names], rows, title="Steps")
+    decided = {week["week"]: week["standing"]["in_short"] for week in weeks}
+    rows = []
+    for step, cells in (*steps.items(), ("decided", decided)):
+        rows.append([step, *map(cells.get, names)])
+    return Grid(["step", *names], rows, "Steps")
 
 
 def _run(run: dict[str, Any]) -> list[Any]:
@@ -216,13 +190,9 @@ def _duration(seconds: float | None) -> str:
     if seconds is None:
         return "not ended"
     hours, minutes = divmod(round(seconds / 60), 60)
-    return (
-        f"{hours} h {minutes} min"
-        if hours
-        else f"{minutes} min"
-        if minutes
-        else f"{seconds:.0f} s"
-    )
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
 def _cost(step: dict[str, Any]) -> str | None:
@@ -232,10 +202,8 @@ def _cost(step: dict[str, Any]) -> str | None:
 def _shipped(snapshot: dict[str, Any] | None) -> str:
     if snapshot is None:
         return "shipped: nothing is frozen"
-    kept_out = (
-        ", ".join(f"{n} {gate}" for gate, n in snapshot["kept_out"].items())
-        or "nothing"
-    )
+    gates = [f"{n} {gate}" for gate, n in snapshot["kept_out"].items()]
+    kept_out = ", ".join(gates) or "nothing"
     if snapshot["frozen_at"] is None:
         return f"shipped: being frozen; kept out so far: {kept_out}"
     why = "; ".join(snapshot["why_not"] or ())

@@ -1,25 +1,29 @@
 """`medlive snapshot`: frozen snapshots."""
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from medlive.cli.options import CaseFilter, JsonOption, grouped
+from medlive.cli.options import (
+    CaseFilter,
+    Commands,
+    SnapshotArgument,
+    UnverifiedOption,
+)
 from medlive.cli.output import (
-    attributes,
+    Grid,
+    Lines,
+    Result,
     check_as_json,
-    echo,
-    echo_lines,
-    pick,
-    print_checks,
-    print_result,
-    print_table,
+    checks_table,
+    fields_of,
     progress,
-    say,
+    shortened,
+    table_of,
     wait_for,
     with_session,
 )
@@ -35,7 +39,7 @@ from medlive.snapshot.load import open_snapshot
 if TYPE_CHECKING:
     from medlive.snapshot.manifest import Manifest
 
-app = typer.Typer(no_args_is_help=True)
+app = Commands()
 app.command()(release.freeze)
 app.command()(release.rebuild)
 
@@ -49,90 +53,93 @@ _TRUST = {
     "broken": "Its signature could not be checked.",
 }
 
-PathArgument = Annotated[
-    str, Argument(help="A snapshot's folder, or the version of one frozen here.")
-]
+_LISTED = (
+    "version",
+    "state",
+    "cases",
+    "criteria",
+    "publishable",
+    "parent",
+    "path",
+)
 
 
 @app.command("list")
-def list_(as_json: JsonOption = False) -> None:
+def list_() -> Result:
     """List the snapshots that were frozen here, newest first."""
     from medlive.db.release.snapshots import list_snapshots
 
-    columns = "version state cases criteria publishable parent path"
-    rows = [attributes(s, columns) for s in with_session(list_snapshots)]
-    print_result(
-        rows, as_json, lambda: print_table(columns.split(), pick(rows, columns))
-    )
+    rows = []
+    for snapshot in with_session(list_snapshots):
+        rows.append(fields_of(snapshot, _LISTED))
+    return Result(rows, [table_of(rows, _LISTED)])
 
 
 @app.command()
-def show(path: PathArgument, as_json: JsonOption = False) -> None:
+def show(path: SnapshotArgument) -> Result:
     """Show what a snapshot holds and how it was made, from its manifest."""
     from medlive.service.paths import snapshot_folder
 
     snapshot = open_snapshot(snapshot_folder(load_settings().settings, path))
     manifest = snapshot.manifest
-    print_result(manifest.model_dump(mode="json"), as_json, lambda: _print(manifest))
-
-
-def _print(manifest: "Manifest") -> None:
-    counts = manifest.counts.model_dump()
-    rows = [["cases", None, counts["cases"]], ["criteria", None, counts["criteria"]]]
-    for kind in counts:
-        if kind.startswith("by_"):
-            rows += [
-                [kind.removeprefix("by_"), value, n]
-                for value, n in counts[kind].items()
-            ]
-    proof = manifest.counts.proof.model_dump()
-    rows.append(["rubrics proved", None, proof.pop("cases")])
-    rows += [["mean of these", name, figure] for name, figure in proof.items()]
-    title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
-    print_table(
-        ["what", "value", "count"],
-        rows,
-        title=title + ", NOT PUBLISHABLE" * (not manifest.publishable),
-    )
-    echo()
-    print_table(["what", "of", "value"], _made_with(manifest), title="How it was made")
+    notes = []
     if manifest.partial is not None:
-        say(f"partial: {manifest.partial.in_short}")
+        notes.append(f"partial: {manifest.partial.in_short}")
     for warning in manifest.warnings:
-        say(f"warning: {warning}")
+        notes.append(f"warning: {warning}")
     for reason in manifest.why_not:
-        say(f"not publishable: {reason}")
+        notes.append(f"not publishable: {reason}")
+    tables = [_counts(manifest), _made_with(manifest)]
+    return Result(manifest.model_dump(mode="json"), tables, notes)
 
 
-def _made_with(manifest: "Manifest") -> list[tuple[str, str | None, str]]:
+def _counts(manifest: "Manifest") -> Grid:
+    counts: dict[str, Any] = manifest.counts.model_dump()
+    proof = counts.pop("proof", {})
+    rows: list[list[object]] = []
+    for kind, count in counts.items():
+        if not isinstance(count, dict):
+            rows.append([kind, None, count])
+        elif kind.startswith("by_"):
+            for value, n in count.items():
+                rows.append([kind.removeprefix("by_"), value, n])
+    for name, figure in proof.items():
+        rows.append(["proof", name, figure])
+    title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
+    if not manifest.publishable:
+        title += ", NOT PUBLISHABLE"
+    return Grid(["what", "value", "count"], rows, title)
+
+
+def _made_with(manifest: "Manifest") -> Grid:
     made, key = manifest.provenance, manifest.signing
-    parent = (
-        f"{manifest.parent} ({manifest.parent_digest})"
-        if manifest.parent
-        else "none: the first of its line"
-    )
-    evidence = [
-        (
-            e.retriever,
-            f"{e.passages:,} passages, {', '.join(e.corpora)}; {e.index_digest}",
-        )
-        for e in made.evidence
+    parent = "none: the first of its line"
+    if manifest.parent:
+        parent = f"{manifest.parent} ({manifest.parent_digest})"
+    rows = [
+        ["medlive", None, made.code_version],
+        ["parent", None, parent],
+        ["signing key", None, "none" if key is None else key.key_id],
     ]
-    return [
-        ("medlive", None, made.code_version),
-        ("parent", None, parent),
-        ("signing key", None, "none" if key is None else key.key_id),
-        *(("engine", use.role, f"{use.engine}, {use.model}") for use in made.engines),
-        *(("prompt", task, digest) for task, digest in made.prompts.items()),
-        *(("evidence", retriever, text) for retriever, text in evidence),
-        *(("threshold", name, str(value)) for name, value in made.thresholds.items()),
-        *(("written by", name, library) for name, library in manifest.writers.items()),
-    ]
+    for use in made.engines:
+        rows.append(["engine", use.role, f"{use.engine}, {use.model}"])
+    for used in made.evidence:
+        text = f"{used.passages:,} passages, {', '.join(used.corpora)}; {used.index_digest}"
+        rows.append(["evidence", used.retriever, text])
+    tables: dict[str, Mapping[str, object]] = {
+        "prompt": made.prompts,
+        "threshold": made.thresholds,
+        "written by": manifest.writers,
+    }
+    for what, values in tables.items():
+        for name, value in values.items():
+            rows.append([what, name, str(value)])
+    return Grid(["what", "of", "value"], rows, "How it was made")
 
 
 @app.command()
 def verify(
-    path: PathArgument,
+    path: SnapshotArgument,
     public_key: Annotated[
         Path | None,
         Option(
@@ -143,8 +150,7 @@ def verify(
     parent: Annotated[
         Path | None, Option(metavar="PATH", help="The parent's folder [beside it].")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Verify a snapshot from its files alone; exit status 1 when a step fails."""
     from medlive.integrity.signing import public_key_of
     from medlive.service.paths import snapshot_folder
@@ -155,16 +161,21 @@ def verify(
     report = verify_snapshot(
         folder, public_key=public_key_of(public_key), parent=parent
     )
-    value = attributes(report, "path ok complete trust") | {
-        "steps": [check_as_json(s) for s in report.steps]
+    value = {
+        "path": report.path,
+        "ok": report.ok,
+        "complete": report.complete,
+        "trust": report.trust,
+        "steps": list(map(check_as_json, report.steps)),
     }
-    failure = None if report.ok else CheckFailed(f"{folder.name} does not verify")
-    print_result(value, as_json, lambda: print_checks(report.steps), failure=failure)
-    say(
-        f"{folder.name} verifies"
-        + ("" if report.complete else ", but steps were skipped")
-    )
-    say(_TRUST[report.trust.value])
+    shown = [checks_table(report.steps)]
+    if not report.ok:
+        return Result(
+            value, shown, failure=CheckFailed(f"{folder.name} does not verify")
+        )
+    skipped = "" if report.complete else ", but steps were skipped"
+    notes = [f"{folder.name} verifies{skipped}", _TRUST[report.trust.value]]
+    return Result(value, shown, notes)
 
 
 def _check_exist(folders: list[Path]) -> None:
@@ -182,8 +193,7 @@ def keygen(
     password_env: Annotated[
         str | None, Option(metavar="NAME", help="The variable with its password.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten."""
     from medlive.integrity.signing import (
         FILE_VARIABLE,
@@ -209,27 +219,20 @@ def keygen(
         "encrypted": password is not None,
     }
     text = f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}"
-    print_result(value, as_json, lambda: echo_lines(text + "\n"))
-    say(
-        f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}."
-    )
     encrypted = f"Its password is read from {PASSWORD_VARIABLE}."
-    say(
-        encrypted
-        if password
-        else f"It is not encrypted: whoever can read {secret.name} can sign in your name."
-    )
-    say(
-        "Keep a copy of it offline, and never in a repository, database or configuration."
-    )
-    say(
-        f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine."
-    )
-    say(f"To check: minisign -VHm SHA256SUMS -P {key.line()}")
+    if password is None:
+        encrypted = f"It is not encrypted: whoever can read {secret.name} can sign in your name."
+    notes = [
+        f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}.",
+        encrypted,
+        "Keep a copy of it offline, and never in a repository, database or configuration.",
+        f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine.",
+        f"To check: minisign -VHm SHA256SUMS -P {key.line()}",
+    ]
+    return Result(value, [Lines(text)], notes)
 
 
 @app.command()
-@grouped
 def export(
     snapshot: Annotated[
         str, Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")
@@ -245,11 +248,8 @@ def export(
     public_key: Annotated[
         str | None, Option(metavar="KEY", help="The key, or its file, that signed it.")
     ] = None,
-    unverified: Annotated[
-        bool, Option("--unverified", help="Do not verify it first.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    unverified: UnverifiedOption = False,
+) -> Result:
     """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.
 
     The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
@@ -263,17 +263,20 @@ def export(
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
     done = export_slice(loaded.filter(**part.given()), out, chosen_format)
     manifest = loaded.manifest
-    value = attributes(done, "path format cases criteria digest snapshot_digest=source")
-    value |= {"of_cases": manifest.counts.cases} | attributes(
-        manifest, "snapshot=version publishable"
-    )
+    value = asdict(done) | {
+        "snapshot_digest": done.source,
+        "of_cases": manifest.counts.cases,
+        "snapshot": manifest.version,
+        "publishable": manifest.publishable,
+    }
+    del value["source"]
     text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
-    print_result(value, as_json, lambda: echo(text))
-    say(
+    notes = [
         f"cut from medlive-{loaded.version} ({done.source}): cite the snapshot, not this file"
-    )
+    ]
     if not manifest.publishable:
-        say("not publishable: " + "; ".join(manifest.why_not))
+        notes.append("not publishable: " + "; ".join(manifest.why_not))
+    return Result(value, [text], notes)
 
 
 app.command()(release.publish)
@@ -303,8 +306,7 @@ def fetch(
             help="Take a latest version that is older than what is there.",
         ),
     ] = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""
     from medlive.integrity.signing import public_key_of
     from medlive.publishing.download import fetch_snapshot
@@ -318,18 +320,19 @@ def fetch(
         )
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
-    print_result(asdict(done), as_json, lambda: echo(text))
-    say("it verifies" + ("" if done.complete else ", but steps were skipped"))
+    skipped = "" if done.complete else ", but steps were skipped"
+    notes = [f"it verifies{skipped}"]
     for step in done.skipped:
-        say(f"skipped: {step}")
+        notes.append(f"skipped: {step}")
     if done.trust is Trust.INTEGRITY:
-        say(_TRUST[done.trust])
+        notes.append(_TRUST[done.trust])
     if done.why_not:
-        say("not publishable: " + "; ".join(done.why_not))
+        notes.append("not publishable: " + "; ".join(done.why_not))
     if done.errata_kept is not None:
-        say(f"the errata here were kept: {done.errata_kept}")
+        notes.append(f"the errata here were kept: {done.errata_kept}")
     if done.errata:
-        say(f"{done.errata} errata concern it: see errata.json beside it")
+        notes.append(f"{done.errata} errata concern it: see errata.json beside it")
+    return Result(asdict(done), [text], notes)
 
 
 app.command()(prove.prove)
@@ -346,11 +349,8 @@ def diff(
     limit: Annotated[
         int, Option(min=0, help="How many cases of each kind are listed.")
     ] = 20,
-    unverified: Annotated[
-        bool, Option("--unverified", help="Do not verify them first.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    unverified: UnverifiedOption = False,
+) -> Result:
     """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made."""
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.diff import diff_snapshots
@@ -365,103 +365,84 @@ def diff(
                 report.summary(), hint="--unverified compares it as it is"
             )
     found = diff_snapshots(*folders, limit=limit)
-    notes = (
-        ["not verified: what the files say was taken as it stands"]
-        if unverified
-        else []
-    )
-    print_result(_diff_rows(found), as_json, lambda: _print_diff(found), notes=notes)
+    notes = [f"reasons: {found.reasons_from}"]
+    if unverified:
+        notes.append("not verified: what the files say was taken as it stands")
+    return Result(_diff_rows(found), _describe_diff(found), notes)
 
 
-def _print_diff(found: SnapshotDiff) -> None:
-    echo(f"{found.old.version} → {found.new.version}")
-    print_table(
-        ["cases", "count"], [[kind.value, n] for kind, n in found.counts.items()]
-    )
+def _describe_diff(found: SnapshotDiff) -> Iterator[Grid | str]:
+    old, new = found.old.version, found.new.version
+    yield f"{old} → {new}"
+    yield Grid(["cases", "count"], found.counts.items())
     if found.touched:
-        print_table(
-            ["in revised cases", "cases"],
-            [[name, n] for name, n in found.touched.items()],
-        )
+        yield Grid(["in revised cases", "cases"], found.touched.items())
     if found.settings:
-        shown = [[e.name, _short(e.old), _short(e.new)] for e in found.settings]
-        print_table(["how it was made", found.old.version, found.new.version], shown)
+        shown = []
+        for edit in found.settings:
+            shown.append([edit.name, _short(edit.old), _short(edit.new)])
+        yield Grid(["how it was made", old, new], shown)
     for kind in ChangeKind:
-        cases = [case for case in found.listed if case.kind is kind]
-        for case in cases:
-            for line in _lines(case, found.reasons.get(case.case_id)):
-                echo(line)
-        if left := found.counts[kind] - len(cases):
-            say(f"{left} more {kind.value}; --limit lists more")
-    say(f"reasons: {found.reasons_from}")
+        left = found.counts[kind]
+        for case in found.listed:
+            if case.kind is kind:
+                left -= 1
+                yield from _lines(case, found.reasons.get(case.case_id))
+        if left:
+            yield f"{left} more {kind.value}; --limit lists more"
 
 
-def _lines(case: CaseDiff, reason: str | None) -> list[str]:
-    steps = " → ".join(
-        str(r) for r in (case.from_revision, case.to_revision) if r is not None
-    )
-    lines = [
-        printable(
-            f"{case.kind.value} {case.case_id} (revision {steps})"
-            + (f": {reason}" if reason else "")
-        )
-    ]
-    lines += [f"  {e.name}: {_short(e.old)} → {_short(e.new)}" for e in case.fields]
-    return lines + [f"  {_criterion(edit)}" for edit in case.criteria]
+def _lines(case: CaseDiff, reason: str | None) -> Iterator[str]:
+    line = f"{case.kind.value} {case.case_id} (revision "
+    if case.from_revision is not None and case.to_revision is not None:
+        line += f"{case.from_revision} → "
+    line += f"{case.from_revision if case.to_revision is None else case.to_revision})"
+    yield f"{line}: {reason}" if reason else line
+    for edit in case.fields:
+        yield f"  {edit.name}: {_short(edit.old)} → {_short(edit.new)}"
+    for change in case.criteria:
+        yield f"  {_criterion(change)}"
 
 
 def _criterion(edit: CriterionEdit) -> str:
     named = edit.new or edit.old or {}
     text = printable(f"{named['criterion_id']} {', '.join(edit.edits)}: ")
     if edit.old is None or edit.new is None:
-        return (
-            text
-            + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
-        )
-    names = (
-        "criterion",
-        "axis",
-        "points",
-        "origin",
-        "source",
-        "criterion_id",
-        "position",
-    )
-    changed = [
-        f"{_short(edit.old[n])} → {_short(edit.new[n])}"
-        for n in names
-        if edit.old[n] != edit.new[n]
-    ]
+        criterion = _short(named["criterion"])
+        return f"{text}{criterion} ({named['axis']}, {named['points']:+d})"
+    changed = []
+    for name, new in edit.new.items():
+        if (old := edit.old[name]) != new:
+            changed.append(f"{_short(old)} → {_short(new)}")
     return text + "; ".join(changed)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A value on one line, at most 80 characters of it, in signs that can stand on a screen."""
-    text = (
-        "none"
-        if value is None
-        else ", ".join(map(str, value))
-        if isinstance(value, list)
-        else str(value)
-    )
-    text = "".join(c if c.isprintable() else " " for c in text[: 4 * _CUT])
-    return text if len(text) <= _CUT else text[: _CUT - 1] + "…"
+    if value is None:
+        text = "none"
+    elif isinstance(value, list):
+        text = ", ".join(map(str, value))
+    else:
+        text = str(value)
+    return shortened(printable(text[: 4 * _CUT]), _CUT)
 
 
-def _diff_rows(found: SnapshotDiff) -> dict[str, Any]:
-    names = "old=old.version new=new.version counts revised_cases_by_what_changed=touched reasons_from"
-    rows = attributes(found, names) | {
-        "made_otherwise": [attributes(e, "name old new") for e in found.settings]
+def _diff_rows(found: SnapshotDiff) -> dict[str, object]:
+    rows: dict[str, object] = {
+        "old": found.old.version,
+        "new": found.new.version,
+        "counts": found.counts,
+        "revised_cases_by_what_changed": found.touched,
+        "reasons_from": found.reasons_from,
+        "made_otherwise": list(map(asdict, found.settings)),
     }
     for kind in ChangeKind:
-        rows[kind.value] = [
-            attributes(c, "case_id from_revision to_revision")
-            | {
-                "reason": found.reasons.get(c.case_id),
-                "fields": [attributes(e, "name old new") for e in c.fields],
-                "criteria": [attributes(e, "edits old new") for e in c.criteria],
-            }
-            for c in found.listed
-            if c.kind is kind
-        ]
+        cases = []
+        for case in found.listed:
+            if case.kind is kind:
+                row = asdict(case) | {"reason": found.reasons.get(case.case_id)}
+                del row["kind"]
+                cases.append(row)
+        rows[kind.value] = cases
     return rows

@@ -1,20 +1,21 @@
 """`medlive snapshot prove`: how the rubrics of a frozen week measure."""
 
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.evaluation.options import (
     Calls,
     Grader,
-    check_complete,
+    find_incomplete,
+    plans_result,
     price_of,
-    print_plans,
 )
-from medlive.cli.options import JsonOption, grouped, read_settings
-from medlive.cli.output import print_result, print_table, progress, wait_for
+from medlive.cli.options import SnapshotArgument, UnverifiedOption, read_settings
+from medlive.cli.output import Grid, Result, progress, wait_for
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,11 +26,8 @@ if TYPE_CHECKING:
     from medlive.snapshot.load import Snapshot
 
 
-@grouped
 def prove(
-    snapshot: Annotated[
-        str, Argument(help="A snapshot's folder, or the version of one frozen here.")
-    ],
+    snapshot: SnapshotArgument,
     out: Annotated[
         Path,
         Option(help="The folder of logs and report; goes on with what is there."),
@@ -41,14 +39,11 @@ def prove(
     prober_key_env: Annotated[
         str | None, Option(metavar="NAME", help="The variable of its key.")
     ] = None,
-    unverified: Annotated[
-        bool, Option("--unverified", help="Do not verify the snapshot first.")
-    ] = False,
+    unverified: UnverifiedOption = False,
     *,
     by: Grader,
     calls: Calls,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Prove the rubrics of a frozen week again, with any models: ceiling, floor, separation, and what moved.
 
     Writes four answers of known quality to each case, grades them, and proposes errata; nothing is withdrawn.
@@ -65,13 +60,12 @@ def prove(
     work = _prove(loaded, out, (prober, prober_url, prober_key_env), by, calls, budget)
     found = wait_for(work)
     if isinstance(found, dict):
-        print_plans(found, budget, as_json)
-        return
+        return plans_result(found, budget)
     value = found.as_json() | {"path": out, "spent": budget.as_json()}
-    print_result(value, as_json, lambda: _print(found))
-    check_complete(
+    failure = find_incomplete(
         found.unfinished, "cases are unfinished", list(found.work), always=True
     )
+    return Result(value, _tables(found), failure=failure)
 
 
 async def _prove(
@@ -131,38 +125,24 @@ def _check_model(engine: "Engine", option: str) -> None:
         )
 
 
-def _print(found: "SnapshotProof") -> None:
+def _tables(found: "SnapshotProof") -> Iterator[Grid]:
     rows = []
     for case in found.cases:
         now, moved = case.now, case.moved
-        figures = ["", "", ""]
+        figures: list[float | None] = [None, None, None]
         if now is not None:
-            figures = [
-                f"{now.ceiling:.2f}",
-                f"{now.floor:.2f}",
-                f"{now.separation:.2f}",
-            ]
-        change = f"{moved['separation']:+.2f}" if moved else ""
+            figures = [now.ceiling, now.floor, now.separation]
+        change = moved["separation"] if moved else None
         state = case.missing or ("passed" if case.passed else "failed")
-        faults = "\n".join(case.findings)
-        rows.append([case.case_id, *figures, change, state, faults])
-    names = ["case", "ceiling", "floor", "separation", "moved", "state", "findings"]
+        rows.append([case.case_id, *figures, change, state, case.findings])
+    columns = ["case", "ceiling", "floor", "separation", "moved", "state", "findings"]
     title = (
         f"medlive {found.version}: answers by {found.prober.model}, graded by"
         f" {found.grader.model}"
     )
-    print_table(names, rows, title=title)
-    means = found.means()
-    print_table(
-        ["mean", "ceiling", "floor", "separation"],
-        [[name, *_rounded(figures)] for name, figures in means.items()],
-    )
+    yield Grid(columns, rows, title)
+    means = [[name, *figures.values()] for name, figures in found.means().items()]
+    yield Grid(["mean", "ceiling", "floor", "separation"], means)
     if found.proposals:
-        print_table(
-            ["proposed erratum, for a person to issue"],
-            [[proposal.command] for proposal in found.proposals],
-        )
-
-
-def _rounded(figures: dict[str, float | None]) -> list[str | None]:
-    return [None if value is None else f"{value:.3f}" for value in figures.values()]
+        commands = [[proposal.command] for proposal in found.proposals]
+        yield Grid(["proposed erratum, for a person to issue"], commands)

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from medlive import __version__
-from medlive.cli.options import JsonOption, one_of
+from medlive.cli.options import ByOption, DryRunOption, one_of
 from medlive.cli.output import (
-    attributes,
+    Grid,
+    Result,
     echo,
-    print_result,
-    print_table,
+    fields_of,
     progress,
     say,
     with_database,
@@ -27,6 +28,25 @@ if TYPE_CHECKING:
     from medlive.service.release.freeze import FreezeResult
     from medlive.service.release.withdraw import WithdrawResult
 
+CriterionOption = Annotated[
+    str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")
+]
+KeyFileOption = Annotated[
+    Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
+]
+_FROZEN = (
+    "version",
+    "path",
+    "cases",
+    "criteria",
+    "held",
+    "revealed",
+    "dropped",
+    "key_id",
+    "publishable",
+    "why_not",
+    "built_again",
+)
 _MOST_REASONS = 50
 """Reasons on a terminal; --json has them all."""
 
@@ -49,14 +69,11 @@ def freeze(
             help="Freeze the week though threads queued for it wait; the snapshot says so.",
         ),
     ] = False,
-    by: Annotated[
-        str | None, Option(metavar="NAME", help="Who says --partial; not published.")
-    ] = None,
+    by: ByOption = None,
     key_file: Annotated[
         Path | None, Option("--key", metavar="FILE", help="Key [MEDLIVE_SIGNING_KEY…].")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Freeze the cases that are ready into the week's snapshot and write its folder.
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
@@ -86,49 +103,43 @@ def freeze(
                 tick=tick,
             )
         )
-    # Cases by gate, one that several gates kept out under each.
-    gates = dict(
-        sorted(
-            Counter(
-                gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}
-            ).items()
-        )
+    # A case that several gates kept out counts under each.
+    gates = Counter(
+        gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}
     )
-    names = "version path cases criteria held revealed dropped key_id publishable why_not already_frozen=already"
-    value = attributes(done, f"{names} built_again") | {
+    kept_out = []
+    for hit in done.kept_out:
+        kept_out.append(fields_of(hit, ("case_id", "gate", "detail")))
+    value = fields_of(done, _FROZEN) | {
+        "already_frozen": done.already,
         "partial": done.partial and done.partial.model_dump(),
-        "kept_out_by_gate": gates,
-        "kept_out": [attributes(hit, "case_id gate detail") for hit in done.kept_out],
+        "kept_out_by_gate": dict(sorted(gates.items())),
+        "kept_out": kept_out,
     }
-    print_result(value, as_json, lambda: _print(done, gates))
-
-
-def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
     verb = "was frozen already" if done.already else "frozen"
-    echo(
-        f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
-    )
+    text = f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
+    return Result(value, [text], _remarks(done, gates))
+
+
+def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
     if done.built_again:
-        say("its folder was incomplete and was rebuilt, byte for byte as it was frozen")
+        yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
-        say(
-            f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
-        )
+        yield f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown"
     if done.partial is not None:
-        say(f"partial: {done.partial.in_short}")
-    say(
-        f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set"
-    )
+        yield f"partial: {done.partial.in_short}"
+    if done.key_id:
+        yield f"signed with key {done.key_id}"
+    else:
+        yield "not signed: no key is set"
     for reason in done.why_not:
-        say(f"not publishable: {reason}")
-    for gate, count in gates.items():
-        say(f"kept out by {gate}: {count} cases")
+        yield f"not publishable: {reason}"
+    for gate, count in sorted(gates.items()):
+        yield f"kept out by {gate}: {count} cases"
     for hit in done.kept_out[:_MOST_REASONS]:
-        say(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
-    if len(done.kept_out) > _MOST_REASONS:
-        say(
-            f"and {len(done.kept_out) - _MOST_REASONS} more reasons; --json has them all"
-        )
+        yield f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}"
+    if (more := len(done.kept_out) - _MOST_REASONS) > 0:
+        yield f"and {more} more reasons; --json has them all"
 
 
 def rebuild(
@@ -138,8 +149,7 @@ def rebuild(
     out: Annotated[
         Path | None, Option(metavar="FOLDER", help="Keep the built folder there.")
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs."""
     from medlive.service.release.rebuild import IDENTITY
     from medlive.service.release.rebuild import rebuild as rebuild_version
@@ -147,31 +157,35 @@ def rebuild(
     done = with_database(
         lambda database, settings: rebuild_version(database, settings, version, out)
     )
-    names = "version folder is_there=folder_exists identical expected got differing parquet_writers=writers out"
-    text = f"{done.version}: identical, {done.got}"
-    print_result(
-        attributes(done, names), as_json, lambda: echo(text) if done.identical else None
-    )
+    value = asdict(done) | {
+        "is_there": done.folder_exists,
+        "identical": done.identical,
+        "parquet_writers": done.writers,
+    }
+    del value["folder_exists"], value["writers"]
+    notes = []
     if done.writers is not None:
-        say(
+        notes.append(
             f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides"
         )
     if done.out is not None:
-        say(f"built in {done.out}")
+        notes.append(f"built in {done.out}")
     if done.identical:
-        return
+        return Result(value, [f"{done.version}: identical, {done.got}"], notes)
     if not done.folder_exists:
         hint = f"medlive snapshot freeze --week {version} builds it"
-        raise CheckFailed(f"{done.folder} does not exist", hint=hint)
-    if not done.differing:
-        raise CheckFailed(
+        failure = CheckFailed(f"{done.folder} does not exist", hint=hint)
+    elif not done.differing:
+        failure = CheckFailed(
             f"the frozen rows now make {done.got}, {done.expected} was frozen"
         )
-    for name in () if as_json else done.differing:
-        echo(name)
-    hint = f"the rows are unchanged: medlive {__version__} words its files otherwise than the one that froze it"
-    what = f"{len(done.differing)} files of {done.folder} are not what the frozen rows make"
-    raise CheckFailed(what, hint=None if set(done.differing) & set(IDENTITY) else hint)
+    else:
+        hint = f"the rows are unchanged: medlive {__version__} words its files otherwise than the one that froze it"
+        what = f"{len(done.differing)} files of {done.folder} are not what the frozen rows make"
+        failure = CheckFailed(
+            what, hint=None if set(done.differing) & set(IDENTITY) else hint
+        )
+    return Result(value, done.differing, notes, failure)
 
 
 def publish(
@@ -195,11 +209,8 @@ def publish(
     public_key: Annotated[
         Path | None, Option(help="Refuse what this minisign key has not signed.")
     ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Verify and compare; send nothing.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    dry_run: DryRunOption = False,
+) -> Result:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
     from medlive.integrity.signing import public_key_of
     from medlive.service.release.publish import find_snapshot, publish_snapshot
@@ -208,31 +219,29 @@ def publish(
     folder = find_snapshot(settings, snapshot)
     key = public_key_of(public_key)
     given = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
-    section = settings.publish.model_copy(
-        update={name: value for name, value in given.items() if value}
-    )
+    changed = {name: value for name, value in given.items() if value}
+    section = settings.publish.model_copy(update=changed)
     with progress("bytes sent") as tick:
         done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)
+    notes = []
     if not done.signed:
-        say("unsigned: its origin cannot be verified")
+        notes.append("unsigned: its origin cannot be verified")
     for version in done.unfinished:
-        say(f"half published there: {version}; publish it again to finish it")
-    print_result(asdict(done), as_json, lambda: _print_published(done))
+        notes.append(f"half published there: {version}; publish it again to finish it")
+    return Result(asdict(done), _describe_published(done), notes)
 
 
-def _print_published(done: "Published") -> None:
+def _describe_published(done: "Published") -> Iterator[Grid | str]:
     would = "would be " if done.dry_run else ""
-    echo(
+    yield (
         f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
     )
     if done.latest is not None:
-        echo(
-            f"newest there: {done.latest}"
-            + (f"; updated: {', '.join(done.updated)}" if done.updated else "")
-        )
+        updated = f"; updated: {', '.join(done.updated)}" if done.updated else ""
+        yield f"newest there: {done.latest}{updated}"
     if done.dry_run and done.sent:
-        print_table(["would be sent"], [[name] for name in done.sent])
+        yield Grid(["would be sent"], [[name] for name in done.sent])
 
 
 def withdraw(
@@ -241,23 +250,14 @@ def withdraw(
     reason: Annotated[
         str, Option(help="Why, in up to 500 characters; it is published.")
     ],
-    criterion: Annotated[
-        str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")
-    ] = None,
+    criterion: CriterionOption = None,
     revision: Annotated[
         int | None, Option(min=1, help="The revision that has the criterion.")
     ] = None,
-    by: Annotated[
-        str | None, Option(metavar="NAME", help="Who withdraws; not published.")
-    ] = None,
-    signing_key: Annotated[
-        Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
-    ] = None,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Show what would happen; change nothing.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
+    by: ByOption = None,
+    signing_key: KeyFileOption = None,
+    dry_run: DryRunOption = False,
+) -> Result:
     """Withdraw a case, or a criterion of one, with a public reason.
 
     Later snapshots drop the case, or hold it without the criterion. Frozen ones stay as they are: errata.json
@@ -286,21 +286,25 @@ def withdraw(
         )
     )
     found = done.withdrawal
-    what = (
-        found.case_id
-        if found.criterion_id is None
-        else f"{found.case_id}-{found.criterion_id}"
-    )
-    value = (
-        attributes(found, "case_id kind reason revision new_revision")
-        | {
-            "number": None if dry_run and not done.already else found.number,
-            "criterion_id": None if found.criterion_id is None else what,
-            "dry_run": dry_run,
-        }
-        | attributes(done, "already snapshots errata signed")
-    )
-    print_result(value, as_json, lambda: _print_withdrawn(done, what, dry_run))
+    what, named = found.case_id, None
+    if found.criterion_id is not None:
+        what = named = f"{found.case_id}-{found.criterion_id}"
+    value = fields_of(
+        found, ("case_id", "kind", "reason", "revision", "new_revision")
+    ) | {
+        "number": None if dry_run and not done.already else found.number,
+        "criterion_id": named,
+        "dry_run": dry_run,
+        "already": done.already,
+        "snapshots": done.snapshots,
+        "errata": done.errata,
+        "signed": done.signed,
+    }
+    notes = []
+    if done.errata is not None:
+        unsigned = "" if done.signed else ", unsigned: no signing key is set"
+        notes.append(f"{done.errata} is written{unsigned}")
+    return Result(value, _describe_withdrawn(done, what, dry_run), notes)
 
 
 def reinstate(
@@ -308,15 +312,9 @@ def reinstate(
     reason: Annotated[
         str, Option(help="Why; it stays in the audit log and is not published.")
     ],
-    criterion: Annotated[
-        str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")
-    ] = None,
-    by: Annotated[
-        str | None, Option(metavar="NAME", help="Who says so; not published.")
-    ] = None,
-    signing_key: Annotated[
-        Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")
-    ] = None,
+    criterion: CriterionOption = None,
+    by: ByOption = None,
+    signing_key: KeyFileOption = None,
 ) -> None:
     """Undo the withdrawal of a case, or of a criterion of one; errata.json keeps its entry and says so.
 
@@ -343,21 +341,15 @@ def reinstate(
         echo(f"criterion {criterion} of {case_id} is no longer withdrawn")
 
 
-def _print_withdrawn(done: "WithdrawResult", what: str, dry_run: bool) -> None:
+def _describe_withdrawn(
+    done: "WithdrawResult", what: str, dry_run: bool
+) -> Iterator[str]:
     found = done.withdrawal
     if done.already:
-        echo(
-            f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})"
-        )
+        yield f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})"
     else:
-        echo(
-            f"{what} {'would be' if dry_run else 'is'} withdrawn ({found.kind.value}: {found.reason})"
-        )
+        verb = "would be" if dry_run else "is"
+        yield f"{what} {verb} withdrawn ({found.kind.value}: {found.reason})"
     if found.new_revision is not None:
-        echo(f"its case goes on as revision {found.new_revision}")
-    echo(f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}")
-    if done.errata is not None:
-        say(
-            f"{done.errata} is written"
-            + ("" if done.signed else ", unsigned: no signing key is set")
-        )
+        yield f"its case goes on as revision {found.new_revision}"
+    yield f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}"

@@ -213,7 +213,7 @@ def test_a_dry_run_says_which_limit_would_end_it(
     plan = ["--model", "m", "--dry-run"]
     assert run(asked(cases, *plan, "--max-calls", "1", "--max-tokens", "9")) == 0
     said = capsys.readouterr().err
-    assert "--max-calls 1: so many of the 2 calls would be made" in said
+    assert "--max-calls 1 would end the work before all 2 calls are made" in said
     assert "--max-tokens 9 would end the work before all 2 calls are made" in said
     assert run(asked(cases, *plan, "--max-calls", "2")) == 0
     assert "--max-calls" not in capsys.readouterr().err

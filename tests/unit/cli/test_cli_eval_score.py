@@ -50,7 +50,7 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
     assert max(scored.values()) <= 40
     cutoff = instance.here("eval", "score", *runs, *few, "--slice", "cutoff")
     assert "after the cutoff" in cutoff.out
-    assert "stranger: cutoff unknown" in cutoff.err
+    assert "stranger: cutoff unknown" in cutoff.out
     assert "have no run here" not in cutoff.err
     alone = instance.here("eval", "score", runs[0], *few)
     assert f"{folder / 'models.toml'}: 1 models have no run here: newer" in alone.err
@@ -108,7 +108,7 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--out", "x.xlsx"), "ending names no format"),
         (("--format", "table", "--out", "x.csv"), "choose one with --format"),
         (("--cases", "all"), "choose own or common"),
-        (("--metric", "best"), "choose complete or paper or published"),
+        (("--metric", "best"), "expected complete, paper, published"),
         (("--judge", "nobody"), "judges match 'nobody'"),
         (("--models", "none.toml"), "none.toml cannot be read"),
     ],
@@ -235,7 +235,7 @@ def test_what_no_model_can_have_seen_is_printed_first(
     assert printed.out.index("cases posted after 2025-06-30") < printed.out.index(
         "bootstrap of 50 draws"
     )
-    assert "not ranked on cases after every cutoff: stranger" in printed.err
+    assert "not ranked on cases after every cutoff: stranger" in printed.out
     window = instance.here(
         "eval", "score", runs[0], *few, "--since", "2025-01-01", "--until", "2025-03-31"
     )

@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from medlive.cli.main import COMMANDS, build
-from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import print_result
+from medlive.cli.options import Commands
+from medlive.cli.output import Result
 from medlive.errors import CheckFailed
 
 
@@ -22,26 +22,16 @@ class Colours:
     )
 
 
-@grouped
 def paint(
-    path: Annotated[Path, typer.Argument(help="What.")],
-    *,
-    colours: Colours,
-    as_json: JsonOption = False,
-) -> None:
+    path: Annotated[Path, typer.Argument(help="What.")], *, colours: Colours
+) -> Result:
     """Paint it."""
     failure = CheckFailed("too dark") if colours.front == "black" else None
-    print_result(
-        colours.back,
-        as_json,
-        lambda: print(path, colours.front),
-        notes=["dry"],
-        failure=failure,
-    )
+    return Result(colours.back, [f"{path} {colours.front}"], ["dry"], failure)
 
 
 def _app() -> typer.Typer:
-    app = typer.Typer()
+    app = Commands()
     app.command()(paint)
     return app
 

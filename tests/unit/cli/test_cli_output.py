@@ -4,14 +4,12 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from medlive.cli import output
-from medlive.cli.output import Grid, new_file, render
+from medlive.cli.output import Lines, Result, new_file, show_result, table_of
 from medlive.errors import CheckFailed, UsageError
 
 
@@ -121,28 +119,24 @@ def test_a_column_of_numbers_and_unknown_amounts_is_set_right(
     assert cells == ["  0.5000", "       –", " unknown", " 12.0000"]
 
 
-@dataclass(frozen=True)
-class _Figures:
-    total: int
-
-    def as_json(self) -> object:
-        return {"total": self.total}
-
-    def tables(self) -> Iterable[Grid]:
-        yield Grid(["what", "n"], [["all", self.total]], "Figures")
-
-    def remarks(self) -> Iterable[str]:
-        return ()
-
-
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_result_is_printed_once_in_one_form_and_then_fails(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failure = CheckFailed("too few")
+    table = table_of([{"what": "all", "n": 7}], ("what", "n"), "Figures")
+    result = Result({"total": 7}, [table], failure=CheckFailed("too few"))
     with pytest.raises(CheckFailed):
-        render(_Figures(7), as_json, failure=failure)
+        show_result(result, as_json)
     out = capsys.readouterr().out
     assert ("Figures" in out) is not as_json
     if as_json:
         assert json.loads(out) == {"total": 7}
+
+
+def test_a_line_of_a_result_is_one_line_and_a_text_keeps_its_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_result(Result(None, ["a\nb", Lines("c\nd")]))
+    assert capsys.readouterr().out.splitlines()[-2:] == ["c", "d"]
+    show_result(Result(None, ["a\nb"]))
+    assert len(capsys.readouterr().out.splitlines()) == 1

@@ -393,7 +393,7 @@ def test_errata_that_cannot_be_used_are_an_error(
 ) -> None:
     with pytest.raises(BadInput, match="cannot be read"):
         command("--errata-file", str(tmp_path / "missing.json"))
-    with pytest.raises(MedliveError, match="choose warn"):
+    with pytest.raises(MedliveError, match="expected warn"):
         command("--errata", "maybe")
     errata = Errata(entries=ENTRIES)
     path = write_errata_file(tmp_path / "elsewhere", errata, None)

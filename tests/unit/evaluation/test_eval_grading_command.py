@@ -119,7 +119,7 @@ async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_w
         plan = json.loads(done.stdout)
         assert plan["usd"] is None
         assert (
-            f"--max-calls 1: so many of the {plan['calls']} calls would be made"
+            f"--max-calls 1 would end the work before all {plan['calls']} calls"
             in done.stderr
         )
         assert "--max-tokens 5 would end the work" in done.stderr

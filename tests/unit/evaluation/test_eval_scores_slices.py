@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.cli.evaluation.score import print_slice
+from medlive.cli.evaluation.score import describe_slice
+from medlive.cli.output import Result, show_result
 from medlive.digest import canonical_json
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
@@ -514,7 +515,7 @@ def test_a_slice_for_people_stands_in_order_and_marks_what_is_few(
     values = [None if i < 20 else i / 360 for i in range(360)]
     runs = [run_of("a", CASES[10:], values[10:]), run_of("b", CASES, values)]
     table = score_runs(runs, draws=20, registry=cutoffs)
-    print_slice(table, "cutoff")
+    show_result(Result(None, describe_slice(table, "cutoff")))
     rows = [
         line.split("│")
         for line in capsys.readouterr().out.splitlines()

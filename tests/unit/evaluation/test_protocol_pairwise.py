@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from medlive.cli.evaluation.protocol import show_tables
+from medlive.cli.evaluation.protocol import describe_tables
 from medlive.cli.main import build
+from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.cache import GradeCache
@@ -210,7 +211,7 @@ async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
         for row in table.rows:
             value, low, high = row[at - 1 : at + 2]
             assert low - 1e-6 <= value <= high + 1e-6
-    show_tables(both.tables)
+    show_result(Result(None, describe_tables(both.tables)))
     assert "judge-2" in capsys.readouterr().out
     one, two = (await play(ALL, stuff, tmp_path, Judge(by_skill))).figures, both.figures
     assert one == two  # whoever asked last
