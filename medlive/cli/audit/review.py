@@ -1,7 +1,7 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,6 @@ from medlive.cli.options import (
     JsonOption,
     ThreadArgument,
     one_of,
-    read_settings,
     split_name,
 )
 from medlive.cli.output import (
@@ -23,7 +22,6 @@ from medlive.cli.output import (
     print_result,
     print_table,
     render,
-    say,
     with_database,
     with_session,
 )
@@ -37,7 +35,6 @@ from medlive.rubric.model import Difficulty, Register
 if TYPE_CHECKING:
     from medlive.db.curation.reviews import Dispute, HeldCase
     from medlive.db.session import Database
-    from medlive.evaluation.bundles.case_results import RubricResults
     from medlive.service.curation.review import CaseEdit
 
 app = typer.Typer(no_args_is_help=True)
@@ -117,12 +114,6 @@ class _Held:
 def show(
     case_id: CaseArgument,
     decision: DecisionOption = None,
-    models: Annotated[
-        bool,
-        Option(
-            "--models", help="How models did on it, too: reads all bundles and runs."
-        ),
-    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
@@ -132,45 +123,8 @@ def show(
     found: dict[str, Any] = with_session(
         lambda session: inspect_case(session, case_id, decision=decision)
     )
-    results = _results(case_id) if models else None
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
-    value = found | (
-        {} if results is None else {"results": [asdict(one) for one in results]}
-    )
-    print_result(value, as_json, lambda: show_thread(name, found))
-    for one in results or () if not as_json else ():
-        _print_results(one)
-
-
-def _results(case_id: str) -> "list[RubricResults]":
-    from medlive.evaluation.bundles.case_results import CaseResults
-    from medlive.service.paths import results_paths
-
-    read = CaseResults(results_paths(read_settings()))
-    read.refresh()
-    for name, why in read.problems():
-        say(f"{name} is not shown: {why}")
-    return read.of_case(case_id)
-
-
-def _print_results(found: "RubricResults") -> None:
-    verdicts = {True: "met", False: "unmet", None: ""}
-    rows: list[list[object]] = [
-        [
-            "score",
-            "",
-            *(r.state if r.score is None else f"{r.score:.2f}" for r in found.results),
-        ]
-    ]
-    for place, criterion in enumerate(found.criteria):
-        given = (verdicts[r.met[place] if r.met else None] for r in found.results)
-        rows.append([criterion.criterion, f"{criterion.points:+g}", *given])
-    columns = [
-        "criterion",
-        "points",
-        *(r.model if r.verified else f"{r.model} (unverified)" for r in found.results),
-    ]
-    print_table(columns, rows, title=f"How models did, {found.cases}")
+    print_result(found, as_json, lambda: show_thread(name, found))
 
 
 @app.command()
