@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from medlive.evaluation.model import (
     Answer,
     AnswerState,
     EvaluationCase,
+    EvaluationCriterion,
 )
 from medlive.evaluation.tables import decode_text
 
@@ -164,7 +166,7 @@ def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, An
         raise BadInput(found[0])
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise BadInput(f"{path}: expected a list of gradings")
-    names = {name for entry in data for name in entry}
+    names = set(chain.from_iterable(data))
     if "evaluations" not in names and names & {"model_response", "rubric_items"}:
         raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
     if notes is not None:
@@ -174,11 +176,7 @@ def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, An
 
 def case_entry(case: EvaluationCase) -> dict[str, Any]:
     """A case as an entry of the benchmark file."""
-    items = [
-        {"criterion": c.criterion, "points": _plain(c.points)}
-        | ({"axe": c.axis} if c.axis else {})
-        for c in case.criteria
-    ]
+    items = list(map(_criterion_entry, case.criteria))
     return {
         "case_id": case.case_id,
         "post_time": case.post_time,
@@ -215,15 +213,20 @@ def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[st
         verdict = met.get(criterion.id)
         if verdict is None:
             continue
-        points, score = _plain(criterion.points), int(verdict)
-        evaluations[f"rubric_{place}"] = {
-            "criterion": criterion.criterion,
-            "points": points,
-            **({"axe": criterion.axis} if criterion.axis else {}),
-            "score": score,
-            "weighted_score": points * score,
-        }
+        entry = _criterion_entry(criterion)
+        entry["score"] = score = int(verdict)
+        entry["weighted_score"] = entry["points"] * score
+        evaluations[f"rubric_{place}"] = entry
     return {"case_id": case.case_id, "evaluations": evaluations}
+
+
+def _criterion_entry(criterion: EvaluationCriterion) -> dict[str, Any]:
+    points = criterion.points
+    whole = int(points) if points.is_integer() else points
+    entry: dict[str, Any] = {"criterion": criterion.criterion, "points": whole}
+    if criterion.axis:
+        entry["axe"] = criterion.axis
+    return entry
 
 
 def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
@@ -235,7 +238,3 @@ def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
 def file_stem(model: str) -> str:
     """A model's name as a part of a file's name."""
     return _UNSAFE.sub("_", model)[:120] or "model"
-
-
-def _plain(points: float) -> int | float:
-    return int(points) if points.is_integer() else points

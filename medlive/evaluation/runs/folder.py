@@ -434,14 +434,15 @@ def names_secret(place: str) -> bool:
 
 def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
     """(name, value) of all that parameters hold, a name being `outer.inner[0]`."""
+    found = []
     if isinstance(value, Mapping):
-        return [
-            one
-            for k, v in value.items()
-            for one in leaves(v, f"{place}.{k}" if place else str(k))
-        ]
+        for name, inner in value.items():
+            found += leaves(inner, f"{place}.{name}" if place else str(name))
+        return found
     if isinstance(value, list | tuple):
-        return [one for i, v in enumerate(value) for one in leaves(v, f"{place}[{i}]")]
+        for number, inner in enumerate(value):
+            found += leaves(inner, f"{place}[{number}]")
+        return found
     return [(place, value)]
 
 
