@@ -79,18 +79,18 @@ class PreparedRelease:
     def items(self) -> list[Item]:
         """The immutable files in the order they are sent."""
         root = folder_name(self.manifest.version)
-        return [
-            Item(
-                f"{root}/{name}",
-                self.folder / name,
-                entry.size,
-                entry.sha256,
-                IMMUTABLE,
+        items = []
+        for name in sorted(self.sums, key=lambda name: (_LAST.get(name, 0), name)):
+            entry = self.sums[name]
+            item = Item(
+                name=f"{root}/{name}",
+                source=self.folder / name,
+                size=entry.size,
+                sha256=entry.sha256,
+                cache_control=IMMUTABLE,
             )
-            for name, entry in sorted(
-                self.sums.items(), key=lambda item: (_LAST.get(item[0], 0), item[0])
-            )
-        ]
+            items.append(item)
+        return items
 
 
 @dataclass(slots=True)
@@ -122,14 +122,10 @@ def prepare_release(
     cannot be read.
     """
     manifest = _verified(folder, public_key)
-    others = [
-        folder / name
-        for name in ("manifest.json", SUMS, SIGNATURE)
-        if (folder / name).is_file()
-    ]
-    entries = dict(manifest.files) | {
-        path.name: _entry(path.read_bytes()) for path in others
-    }
+    entries = dict(manifest.files)
+    for name in ("manifest.json", SUMS, SIGNATURE):
+        if (folder / name).is_file():
+            entries[name] = _entry((folder / name).read_bytes())
     errata = _errata(folder.parent, public_key or _key_of(manifest))
     return PreparedRelease(
         folder, manifest, entries, errata, _known_errata(folder.parent)
@@ -145,13 +141,12 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
     # Two steps may be skipped: the signature of an unsigned release, and the parent where it is not here, since
     # the digests of ancestors are compared with those on the target.
     skippable = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
-    skipped = [
-        s
-        for s in report.steps
-        if s.state is StepState.SKIPPED and s.number not in skippable
-    ]
+    skipped = []
+    for step in report.steps:
+        if step.state is StepState.SKIPPED and step.number not in skippable:
+            skipped.append(f"step {step.number}: {step.why}")
     if skipped:
-        reasons = "; ".join(f"step {s.number}: {s.why}" for s in skipped)
+        reasons = "; ".join(skipped)
         raise CheckFailed(f"{folder} could not be verified completely: {reasons}")
     if not report.manifest.publishable:
         reasons = "; ".join(report.manifest.why_not)

@@ -55,11 +55,6 @@ def documents_path(settings: Settings) -> Path:
     return settings.web.docs_folder or settings.home / "docs"
 
 
-def results_paths(settings: Settings) -> tuple[Path, ...]:
-    """Where bundles and run folders lie whose results are shown beside cases."""
-    return settings.web.results or (runs_path(settings),)
-
-
 def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
     """A snapshot's folder by its path, by a version frozen here, or by `find_snapshot`, in this order.
 

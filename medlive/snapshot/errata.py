@@ -304,11 +304,8 @@ def put_errata(
 
 def trusted_comment(errata: Errata) -> str:
     """Return the signature's trusted comment: the last moment of an entry and the number of entries."""
-    moments = (
-        moment
-        for entry in errata.entries
-        for moment in (entry.issued_at, entry.reinstated_at)
-        if moment
-    )
-    moment = max((int(moment.timestamp()) for moment in moments), default=0)
+    moment = 0
+    for entry in errata.entries:
+        last = entry.reinstated_at or entry.issued_at
+        moment = max(moment, int(entry.issued_at.timestamp()), int(last.timestamp()))
     return f"timestamp:{moment}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

@@ -104,10 +104,9 @@ _NESTED: Final = tuple(
 
 def _record(case: SnapshotCase, canary: str) -> dict[str, Any]:
     """The case's stamped row and its criteria, without what they repeat of the case."""
-    criteria = [
-        {name: getattr(criterion, name) for name in _NESTED}
-        for criterion in case.criteria
-    ]
+    criteria = []
+    for criterion in case.criteria:
+        criteria.append({name: getattr(criterion, name) for name in _NESTED})
     return {**stamped(case.row(), canary), "criteria": criteria}
 
 

@@ -212,11 +212,10 @@ def _build(
         "livemedbench": tally.cases,
         "criteria": tally.criteria,
     }
-    files = {
-        name: _entry(out / name, row_counts)
-        for name in REQUIRED
-        if (out / name).is_file()
-    }
+    files = {}
+    for name in REQUIRED:
+        if (out / name).is_file():
+            files[name] = _entry(out / name, row_counts)
     write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
     files["croissant.json"] = _entry(out / "croissant.json", row_counts)
     manifest = Manifest(
@@ -344,14 +343,9 @@ def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str,
 def differences(built: Path, existing: Path) -> list[str]:
     """Return the names that differ between two folders, with everything that is not a snapshot's file."""
     one, other = list_files(built), list_files(existing)
-    unexpected = {fault.file for fault in (*one.faults, *other.faults)} | (
-        one.files ^ other.files
-    )
-    return sorted(
-        unexpected
-        | {
-            n
-            for n in one.files & other.files
-            if sha256(built / n) != sha256(existing / n)
-        }
-    )
+    differing = {fault.file for fault in (*one.faults, *other.faults)}
+    differing |= one.files ^ other.files
+    for name in one.files & other.files:
+        if sha256(built / name) != sha256(existing / name):
+            differing.add(name)
+    return sorted(differing)

@@ -182,12 +182,10 @@ class Ledgers:
 
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
-        sections = (self.holdouts or {}).items()
-        return {
-            e["commitment"]: (section, e["held_since"])
-            for section, es in sections
-            for e in es.values()
-        }
+        found = {}
+        for section, _, entry in _entries(self.holdouts):
+            found[entry["commitment"]] = (section, entry["held_since"])
+        return found
 
 
 def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
@@ -244,19 +242,15 @@ def _read(
     if head != expected:
         faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    found = {
-        section: {entry[key]: entry for entry in sections[section]}
-        for section, key in keys.items()
-    }
+    found: dict[str, dict[str, Entry]] = {}
+    for section, key in keys.items():
+        found[section] = {entry[key]: entry for entry in sections[section]}
+    what = "a reason of plain text without addresses"
     for section, key, entry in _entries(found):
-        if leak := next(
-            (leak for find in _LEAKS if (leak := find(entry.get("reason", "")))), None
-        ):
-            leaks.add(
-                f"{name}: {section} {key!r}"[:300],
-                "a reason of plain text without addresses",
-                leak,
-            )
+        for find in _LEAKS:
+            if leak := find(entry.get("reason", "")):
+                leaks.add(f"{name}: {section} {key!r}"[:300], what, leak)
+                break
     return found
 
 

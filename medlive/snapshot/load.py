@@ -141,11 +141,10 @@ class Snapshot:
             "difficulty": difficulty,
             "dialogue_register": dialogue_register,
         }
-        wanted = {
-            name: {values} if isinstance(values, str) else set(values)
-            for name, values in given.items()
-            if values is not None
-        }
+        wanted = {}
+        for name, values in given.items():
+            if values is not None:
+                wanted[name] = {values} if isinstance(values, str) else set(values)
         first, end = (
             _day("posted_from", posted_from, date.min),
             _day("posted_before", posted_before, date.max),

@@ -49,11 +49,9 @@ def find_snapshot(
             hint='give a snapshot\'s folder, a version such as "2026.W47", or "latest"',
         )
     roots = snapshot_roots(os.environ if environment is None else environment)
-    versions = {
-        version: folder
-        for root in reversed(roots)
-        for version, folder in versions_in(root)
-    }
+    versions: dict[str, Path] = {}
+    for root in reversed(roots):
+        versions.update(versions_in(root))
     chosen = version or max(versions, default="")
     if chosen not in versions:
         searched = ", ".join(str(root.absolute()) for root in roots)

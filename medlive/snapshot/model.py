@@ -186,21 +186,19 @@ def case_from_rows(
     row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
 ) -> SnapshotCase:
     """Return the case of rows in which `row_fault` found nothing. Raises ValueError for an invalid date."""
-    case = {
-        name: value
-        for name, value in row.items()
-        if name not in ("canary", "posted_at")
-    }
-    rubric = [
-        {name: value for name, value in c.items() if name != "canary"} for c in criteria
-    ]
-    rubric.sort(key=lambda c: int(c["position"]))
-    posted_at = date.fromisoformat(row["posted_at"])
-    return SnapshotCase(
-        **case,
-        posted_at=posted_at,
-        criteria=tuple(SnapshotCriterion(**c) for c in rubric),
-    )
+    rubric = []
+    for criterion in sorted(criteria, key=lambda c: int(c["position"])):
+        rubric.append(SnapshotCriterion(**_without_canary(criterion)))
+    case = _without_canary(row)
+    case["posted_at"] = date.fromisoformat(row["posted_at"])
+    return SnapshotCase(**case, criteria=tuple(rubric))
+
+
+def _without_canary(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without what its snapshot adds to it."""
+    own = dict(row)
+    own.pop("canary", None)
+    return own
 
 
 def stamped(
@@ -241,11 +239,11 @@ def _record_before_additions(case: SnapshotCase) -> dict[str, Any]:
 def _without_defaults(
     row: Mapping[str, Any], defaults: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in row.items()
-        if name not in defaults or value != defaults[name]
-    }
+    kept = dict(row)
+    for name, default in defaults.items():
+        if name in kept and kept[name] == default:
+            del kept[name]
+    return kept
 
 
 def livemedbench_record(

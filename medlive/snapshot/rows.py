@@ -152,8 +152,9 @@ def read_cases(
         )
 
     def check() -> None:
-        for fault in (fault for reader in readers for fault in reader.faults.findings):
-            raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
+        for reader in readers:
+            for fault in reader.faults.findings:
+                raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
 
     try:
         with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:

@@ -622,7 +622,7 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
             assert "/report/" not in (await browser.get(page)).text
         case = await browser.get(f"/audit/cases/{cases.cases[0].case_id}", headers=ada)
         assert (
-            "without seeing them: how models did is shown when the study is closed"
+            "without seeing them: the proof of its rubric is shown when the study is closed"
             in case.text
         )
         await browser.post(

@@ -1,6 +1,5 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,16 +11,13 @@ from medlive.cli.options import (
     Commands,
     DecisionOption,
     ThreadArgument,
-    read_settings,
     split_name,
 )
 from medlive.cli.output import (
-    Grid,
     Result,
     echo,
     fields_of,
     print_json,
-    say,
     table_of,
     with_database,
     with_session,
@@ -36,7 +32,6 @@ from medlive.rubric.model import Difficulty, Register
 if TYPE_CHECKING:
     from medlive.db.session import Database
     from medlive.db.tables.release import DisputeRow
-    from medlive.evaluation.bundles.case_results import RubricResults
     from medlive.service.curation.review import CaseEdit
 
 app = Commands()
@@ -88,12 +83,6 @@ def list_(
 def show(
     case_id: CaseArgument,
     decision: DecisionOption = None,
-    models: Annotated[
-        bool,
-        Option(
-            "--models", help="How models did on it, too: reads all bundles and runs."
-        ),
-    ] = False,
 ) -> Result:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
     from medlive.service.curation.inspect import inspect_case
@@ -102,40 +91,7 @@ def show(
         lambda session: inspect_case(session, case_id, decision=decision)
     )
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
-    shown = [*describe_thread(name, found)]
-    if models:
-        results = _results(case_id)
-        found = found | {"results": list(map(asdict, results))}
-        shown += map(_describe_results, results)
-    return Result(found, shown)
-
-
-def _results(case_id: str) -> "list[RubricResults]":
-    from medlive.evaluation.bundles.case_results import CaseResults
-    from medlive.service.paths import results_paths
-
-    read = CaseResults(results_paths(read_settings()))
-    read.refresh()
-    for name, why in read.problems():
-        say(f"{name} is not shown: {why}")
-    return read.of_case(case_id)
-
-
-def _describe_results(found: "RubricResults") -> Grid:
-    columns, scores = ["criterion", "points"], ["score", ""]
-    for result in found.results:
-        name = result.model if result.verified else f"{result.model} (unverified)"
-        columns.append(name)
-        score = result.score
-        scores.append(result.state if score is None else f"{score:.2f}")
-    rows = [scores]
-    verdicts = {True: "met", False: "unmet", None: ""}
-    for place, criterion in enumerate(found.criteria):
-        row = [criterion.criterion, f"{criterion.points:+g}"]
-        for result in found.results:
-            row.append(verdicts[result.met[place] if result.met else None])
-        rows.append(row)
-    return Grid(columns, rows, f"How models did, {found.cases}")
+    return Result(found, describe_thread(name, found))
 
 
 @app.command()

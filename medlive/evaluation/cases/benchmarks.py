@@ -141,16 +141,16 @@ class _CaseRow(_Part):
         turns = tuple(Turn(turn.role, turn.content) for turn in self.turns)
         narrative = conversation(turns[:-1]) if turns else self.narrative
         query = turns[-1].content if turns else self.query
-        criteria = [
-            EvaluationCriterion(
-                cid,
-                c.criterion,
-                c.points,
-                c.axis or _tagged(c.tags, "axis:"),
-                tuple(c.tags),
+        criteria = []
+        for criterion_id, row in zip(self._ids(), self.rubric, strict=True):
+            criterion = EvaluationCriterion(
+                id=criterion_id,
+                criterion=row.criterion,
+                points=row.points,
+                axis=row.axis or _tagged(row.tags, "axis:"),
+                tags=tuple(row.tags),
             )
-            for cid, c in zip(self._ids(), self.rubric, strict=True)
-        ]
+            criteria.append(criterion)
         ideal = (self.ideal_completions_data or {}).get(_IDEAL)
         return EvaluationCase(
             case_id=self.case_id,
@@ -174,17 +174,17 @@ class _CaseRow(_Part):
 
     def unknown(self) -> Iterator[str]:
         """The names of fields that medlive does not know; of turns and criteria after `turns.` and `rubric.`."""
-        for prefix, rows in (
-            ("", [self]),
-            ("turns.", self.turns),
-            ("rubric.", self.rubric),
-        ):
-            yield from {
-                prefix + name: None
-                for row in rows
-                for name in row.model_extra or {}
-                if name not in _UNREAD
-            }
+        names: dict[str, None] = {}
+        parts: dict[str, Sequence[_Part]] = {
+            "": [self],
+            "turns.": self.turns,
+            "rubric.": self.rubric,
+        }
+        for prefix, rows in parts.items():
+            for row in rows:
+                for name in (row.model_extra or {}).keys() - _UNREAD:
+                    names[prefix + name] = None
+        yield from sorted(names)
 
 
 def format_of(path: Path) -> Format:
@@ -375,9 +375,10 @@ _CONVERTED: Final[Mapping[Format, Callable[[Mapping[str, Any]], Row]]] = {
 
 def _tagged(tags: Sequence[str], prefix: str) -> str | None:
     """The rest of the first tag that begins so."""
-    return next(
-        (tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)), None
-    )
+    for tag in tags:
+        if tag.startswith(prefix):
+            return tag.removeprefix(prefix)
+    return None
 
 
 def _statement(text: object, category: str) -> Row:
@@ -495,15 +496,14 @@ def _result(row: Mapping[str, Any], field: str) -> Row:
     )
     last = given[-1] if isinstance(given, list) and given else given
     answer = last.get("content") if isinstance(last, dict) else last
-    verdicts = {
-        f"rubric_{place}": {
-            "criterion": item.get("criterion"),
-            "points": item.get("points"),
-            "score": item["criteria_met"],
-        }
-        for place, item in enumerate(row.get("rubric_items") or (), start=1)
-        if isinstance(item, dict) and "criteria_met" in item
-    }
+    verdicts = {}
+    for place, item in enumerate(row.get("rubric_items") or (), start=1):
+        if isinstance(item, dict) and "criteria_met" in item:
+            verdicts[f"rubric_{place}"] = {
+                "criterion": item.get("criterion"),
+                "points": item.get("points"),
+                "score": item["criteria_met"],
+            }
     return {
         "case_id": row.get("prompt_id"),
         "response": answer,

@@ -1,10 +1,10 @@
 """Read and write LiveMedBench's files: benchmark, responses and grades."""
 
-import codecs
 import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,12 +14,12 @@ from medlive.evaluation.model import (
     Answer,
     AnswerState,
     EvaluationCase,
+    EvaluationCriterion,
 )
 from medlive.evaluation.tables import decode_text
 
 HAN: Final = re.compile("[\u4e00-\u9fff]")
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
-_BETWEEN: Final = re.compile(r"[\s,]*")
 FAILED_PREFIX: Final = "ERROR:"
 """Prefix of failed answers in the published script's files."""
 
@@ -47,60 +47,16 @@ def month_of(post_time: object) -> str | None:
 
 
 def _read_entries(path: Path, notes: list[str]) -> Any:
-    """Read the JSON or JSON Lines of a file; damaged lines and a truncated end are listed in `notes`."""
-    if not path.is_file():
-        raise BadInput(
-            f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'there is no such file'}"
-        )
-    if path.suffix == ".jsonl":
-        lines = read_log(path, given=True)
-        notes += [
-            f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged
-        ]
-        if lines.torn:
-            notes.append(
-                f"{path.name}:{lines.torn}: the last line is cut off; left out"
-            )
-        return lines.rows
-    try:
+    """Read the JSON or JSON Lines of a file; damaged lines are listed in `notes`."""
+    if path.suffix != ".jsonl":
         return read_json(path)
-    except BadInput:
-        if not (entries := _whole_entries(read_bytes(path))):
-            raise
-        notes.append(
-            f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out"
-        )
-        return entries
-
-
-def _whole_entries(data: bytes) -> list[Any]:
-    """The complete entries of a truncated JSON list; none if it is damaged elsewhere."""
-    try:
-        # An incremental decoder allows a character that is cut off at the end, and no other damage.
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(data).strip()
-    except UnicodeDecodeError:
-        return []
-    entries: list[Any] = []
-    decoder, place = json.JSONDecoder(), 1
-    while (
-        text.startswith("[")
-        and (blank := _BETWEEN.match(text, place))
-        and blank.end() < len(text)
-    ):
-        try:
-            entry, place = decoder.raw_decode(text, blank.end())
-        except json.JSONDecodeError as exc:
-            # An error at the end means truncation; literals and escapes are short, strings report their start.
-            return (
-                entries
-                if exc.msg.startswith("Unterminated") or exc.pos >= len(text) - 6
-                else []
-            )
-        except (ValueError, RecursionError):
-            return []
-        if isinstance(entry, dict):
-            entries.append(entry)
-    return entries
+    read_bytes(path)  # a log may be missing, a file that somebody names may not
+    lines = read_log(path, given=True)
+    for number, why in lines.damaged:
+        notes.append(f"{path.name}:{number}: {why}; left out")
+    if lines.torn:
+        notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
+    return lines.rows
 
 
 def read_responses(
@@ -120,60 +76,52 @@ def read_responses(
     """
     notes: list[str] = []
     answers: dict[str, Answer] = {}
-    for place, case_id, entry in _responses(path, field, notes, rows):
+    entries = _responses(path, notes) if rows is None else rows
+    if entries and not any(one.keys() & {field, "response"} for one in entries):
+        raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
+    for number, entry in enumerate(entries, start=1):
+        where = f"{path.name}, entry {number}"
+        case_id = entry.get("case_id")
         if case_id in (None, ""):
-            notes.append(
-                f"{path.name}, {place}: a response without a case_id; left out"
-            )
+            notes.append(f"{where}: a response without a case_id; left out")
             continue
         answer, faults = _answer(entry, str(case_id), model, field)
         if (before := answers.get(answer.case_id)) is not None:
             differ = "" if before == answer else ", not the same way"
             faults.append(f"answered more than once{differ}; the last one counts")
-        if cases and (case := cases.get(answer.case_id)) is not None:
-            quoted = (
-                (entry.get("narrative"), case.narrative),
-                (entry.get("core_request"), case.query),
+        case = cases.get(answer.case_id) if cases else None
+        if case is not None and _asks_otherwise(entry, case):
+            faults.append(
+                "it was asked in other words than the case's; the answer counts"
             )
-            if any(
-                isinstance(then, str) and then.strip() != now.strip()
-                for then, now in quoted
-            ):
-                faults.append(
-                    "it was asked in other words than the case's; the answer counts"
-                )
-        notes += [
-            f"{path.name}, {place}: case {case_id!r}: {fault}" for fault in faults
-        ]
+        notes += [f"{where}: case {case_id!r}: {fault}" for fault in faults]
         answers[answer.case_id] = answer
     return list(answers.values()), notes
 
 
-def _responses(
-    path: Path, field: str, notes: list[str], rows: list[dict[str, Any]] | None
-) -> list[tuple[str, Any, dict[str, Any]]]:
-    """The entries of a responses file: their place, their case's id, and themselves."""
-    data = _read_entries(path, notes) if rows is None else rows
-    if isinstance(data, dict):
-        items = [(f"entry {key!r:.80}", key, entry) for key, entry in data.items()]
-    elif isinstance(data, list):
-        items = [(f"entry {n}", None, entry) for n, entry in enumerate(data, start=1)]
-    else:
+def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
+    """The entries of a responses file, each with its case's id."""
+    data = _read_entries(path, notes)
+    if not isinstance(data, dict | list):
         raise BadInput(f"{path} holds neither a list nor an object of responses")
-    entries = [
-        (place, v.get("case_id") or key, v)
-        for place, key, v in items
-        if isinstance(v, dict)
-    ]
-    if entries and not any(
-        field in entry or "response" in entry for _, _, entry in entries
-    ):
-        raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
-    if len(entries) != len(data):
-        notes.append(
-            f"{path.name}: {len(data) - len(entries)} entries are no objects; left out"
-        )
+    ids = list(data) if isinstance(data, dict) else [None] * len(data)
+    values = data.values() if isinstance(data, dict) else data
+    entries = []
+    for case_id, entry in zip(ids, values, strict=True):
+        if isinstance(entry, dict):
+            entries.append({**entry, "case_id": entry.get("case_id") or case_id})
+    if left_out := len(data) - len(entries):
+        notes.append(f"{path.name}: {left_out} entries are no objects; left out")
     return entries
+
+
+def _asks_otherwise(entry: Mapping[str, Any], case: EvaluationCase) -> bool:
+    """Whether a response says that the model was asked in other words than the case's."""
+    for name, text in (("narrative", case.narrative), ("core_request", case.query)):
+        asked = entry.get(name)
+        if isinstance(asked, str) and asked.strip() != text.strip():
+            return True
+    return False
 
 
 def _answer(
@@ -218,7 +166,7 @@ def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, An
         raise BadInput(found[0])
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise BadInput(f"{path}: expected a list of gradings")
-    names = {name for entry in data for name in entry}
+    names = set(chain.from_iterable(data))
     if "evaluations" not in names and names & {"model_response", "rubric_items"}:
         raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
     if notes is not None:
@@ -228,11 +176,7 @@ def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, An
 
 def case_entry(case: EvaluationCase) -> dict[str, Any]:
     """A case as an entry of the benchmark file."""
-    items = [
-        {"criterion": c.criterion, "points": _plain(c.points)}
-        | ({"axe": c.axis} if c.axis else {})
-        for c in case.criteria
-    ]
+    items = list(map(_criterion_entry, case.criteria))
     return {
         "case_id": case.case_id,
         "post_time": case.post_time,
@@ -269,15 +213,20 @@ def grade_entry(case: EvaluationCase, met: Mapping[str, bool | None]) -> dict[st
         verdict = met.get(criterion.id)
         if verdict is None:
             continue
-        points, score = _plain(criterion.points), int(verdict)
-        evaluations[f"rubric_{place}"] = {
-            "criterion": criterion.criterion,
-            "points": points,
-            **({"axe": criterion.axis} if criterion.axis else {}),
-            "score": score,
-            "weighted_score": points * score,
-        }
+        entry = _criterion_entry(criterion)
+        entry["score"] = score = int(verdict)
+        entry["weighted_score"] = entry["points"] * score
+        evaluations[f"rubric_{place}"] = entry
     return {"case_id": case.case_id, "evaluations": evaluations}
+
+
+def _criterion_entry(criterion: EvaluationCriterion) -> dict[str, Any]:
+    points = criterion.points
+    whole = int(points) if points.is_integer() else points
+    entry: dict[str, Any] = {"criterion": criterion.criterion, "points": whole}
+    if criterion.axis:
+        entry["axe"] = criterion.axis
+    return entry
 
 
 def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
@@ -289,7 +238,3 @@ def list_bytes(entries: Iterable[Mapping[str, Any]]) -> bytes:
 def file_stem(model: str) -> str:
     """A model's name as a part of a file's name."""
     return _UNSAFE.sub("_", model)[:120] or "model"
-
-
-def _plain(points: float) -> int | float:
-    return int(points) if points.is_integer() else points

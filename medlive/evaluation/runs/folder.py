@@ -306,42 +306,13 @@ def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> Non
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
     imported = was.engine == IMPORTED
-    # The endpoint, notes on the cases and their verification may differ.
-    parts: list[tuple[str, object, object]] = [("model", was.model, info.model)]
-    if arm is not None or (
-        RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows
-    ):
-        parts.append(("arm", was.arm, info.arm))
-    if not imported:
+    then, now = _identity(was), _identity(info)
+    if imported:
         # What was imported with its template named may be gone on with by asking the model.
-        parts.append(
-            (
-                "model's id at the endpoint",
-                was.asked_as or was.model,
-                info.asked_as or info.model,
-            )
-        )
-        parts.append(("engine", was.engine, info.engine))
-    parts += [
-        ("parameters", was.parameters, info.parameters),
-        ("template", was.template, info.template),
-    ]
-    parts.append(("origin of the cases", was.cases.origin, info.cases.origin))
-    parts.append(
-        (
-            "selection of the cases",
-            in_words(was.cases.selection),
-            in_words(info.cases.selection),
-        )
-    )
-    for name in ("digest", "rows", "count"):
-        parts.append(
-            (
-                f"{name} of the cases",
-                getattr(was.cases, name),
-                getattr(info.cases, name),
-            )
-        )
+        del now["model's id at the endpoint"], now["engine"]
+    raw = RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows
+    if arm is None and not raw:
+        del now["arm"]
     hints = {}
     if imported and info.engine != IMPORTED:
         again = "import the answers with --template and --parameters as they were asked, to go on with them"
@@ -349,24 +320,34 @@ def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> Non
         hints["model"] = (
             f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
         )
-    for name, then, now in parts:
-        if then != now:
+    other = "give each model, template and set of cases its own folder"
+    for name, value in now.items():
+        if value != then[name]:
             raise UsageError(
-                f"{existing.path} is another run, with {name} {_short(then)}, not {_short(now)}",
-                hint=hints.get(
-                    name, "give each model, template and set of cases its own folder"
-                ),
+                f"{existing.path} is another run, with {name} {_short(then[name])}, not {_short(value)}",
+                hint=hints.get(name, other),
             )
 
 
+def _identity(info: RunInfo) -> dict[str, object]:
+    """What makes a run another one; endpoint, notes on the cases and their verification do not."""
+    return {
+        "model": info.model,
+        "arm": info.arm,
+        "model's id at the endpoint": info.asked_as or info.model,
+        "engine": info.engine,
+        "parameters": info.parameters,
+        "template": info.template,
+        "origin of the cases": info.cases.origin,
+        "selection of the cases": in_words(info.cases.selection),
+        "digest of the cases": info.cases.digest,
+        "rows of the cases": info.cases.rows,
+        "count of the cases": info.cases.count,
+    }
+
+
 def _short(value: object) -> str:
-    text = (
-        value
-        if isinstance(value, str)
-        else value.model_dump_json()
-        if isinstance(value, BaseModel)
-        else repr(value)
-    )
+    text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 160 else text[:157] + "..."
 
 
@@ -453,14 +434,15 @@ def names_secret(place: str) -> bool:
 
 def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
     """(name, value) of all that parameters hold, a name being `outer.inner[0]`."""
+    found = []
     if isinstance(value, Mapping):
-        return [
-            one
-            for k, v in value.items()
-            for one in leaves(v, f"{place}.{k}" if place else str(k))
-        ]
+        for name, inner in value.items():
+            found += leaves(inner, f"{place}.{name}" if place else str(name))
+        return found
     if isinstance(value, list | tuple):
-        return [one for i, v in enumerate(value) for one in leaves(v, f"{place}[{i}]")]
+        for number, inner in enumerate(value):
+            found += leaves(inner, f"{place}[{number}]")
+        return found
     return [(place, value)]
 
 

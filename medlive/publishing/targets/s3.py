@@ -77,22 +77,20 @@ class S3Target:
 
     def names(self, folder: str) -> frozenset[str]:
         """Return the names below a folder."""
-        keys = [
-            entry["Key"]
-            for page in self._pages(folder)
-            for entry in page.get("Contents", [])
-        ]
-        return frozenset(key.removeprefix(self._prefix) for key in keys)
+        names = set()
+        for page in self._pages(folder):
+            for entry in page.get("Contents", []):
+                names.add(entry["Key"].removeprefix(self._prefix))
+        return frozenset(names)
 
     def folders(self) -> frozenset[str]:
         """Return the folders right below the prefix."""
-        pages = self._pages("", Delimiter="/")
-        found = [
-            entry["Prefix"]
-            for page in pages
-            for entry in page.get("CommonPrefixes", [])
-        ]
-        return frozenset(name.removeprefix(self._prefix).rstrip("/") for name in found)
+        names = set()
+        for page in self._pages("", Delimiter="/"):
+            for entry in page.get("CommonPrefixes", []):
+                name = entry["Prefix"].removeprefix(self._prefix)
+                names.add(name.rstrip("/"))
+        return frozenset(names)
 
     def compare(self, item: Item) -> RemoteState:
         """Compare by the server's own SHA-256 where it has one of the bytes, else by reading them back."""

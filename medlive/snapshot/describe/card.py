@@ -94,10 +94,9 @@ def changes_md(
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
             for c in entries(kind):
-                steps = [
-                    str(r) for r in (c.from_revision, c.to_revision) if r is not None
-                ]
-                yield f"| {cell(c.case_id)} | {' → '.join(steps)} | {cell(c.reason, _MOST_REASON)} |\n"
+                ends = filter(None, (c.from_revision, c.to_revision))
+                steps = " → ".join(map(str, ends))
+                yield f"| {cell(c.case_id)} | {steps} | {cell(c.reason, _MOST_REASON)} |\n"
     revealed, dropped = numbers["revealed"], numbers["dropped"]
     if revealed or dropped:
         yield "\n## Held out before\n\n"

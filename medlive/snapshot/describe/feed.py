@@ -165,9 +165,8 @@ def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -
     """
     ordered = _newest_first(releases)
     entries = [_release_entry(release, place) for release in ordered]
-    entries += [
-        _erratum_entry(e, place) for e in (errata.entries if errata is not None else ())
-    ]
+    for erratum in errata.entries if errata is not None else ():
+        entries.append(_erratum_entry(erratum, place))
     entries.sort(key=lambda entry: entry.moment, reverse=True)
     text = _TEMPLATES.get_template("feed.xml.j2").render(
         id=place.entry_id("snapshots", "snapshots"),
@@ -181,6 +180,11 @@ def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -
 
 def _release_entry(release: Release, place: Place) -> _Entry:
     files = release.files
+    enclosures = []
+    for name, kind in _ENCLOSED.items():
+        if name in files:
+            address = place.url(f"{release.folder}/{name}")
+            enclosures.append((name, kind, address, files[name].size))
     return _Entry(
         # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
         id=place.entry_id(
@@ -191,11 +195,7 @@ def _release_entry(release: Release, place: Place) -> _Entry:
         summary=f"{release.counted}. SHA256SUMS has {release.digest}.",
         link=place.url(INDEX) + f"#{release.version}",
         link_type="text/html",
-        enclosures=[
-            (name, kind, place.url(f"{release.folder}/{name}"), files[name].size)
-            for name, kind in _ENCLOSED.items()
-            if name in files
-        ],
+        enclosures=enclosures,
     )
 
 

@@ -113,11 +113,10 @@ def _check_commitments(
     """Each commitment that the parent holds must be held, revealed or dropped now; all others must be new."""
     if ours.holdouts is None:
         return
-    before = {
-        key: since
-        for key, (section, since) in theirs.commitments().items()
-        if section == "held"
-    }
+    before = {}
+    for key, (section, since) in theirs.commitments().items():
+        if section == "held":
+            before[key] = since
     now = ours.commitments()
     for key, since in before.items():
         if key not in now:
@@ -144,14 +143,11 @@ def _check_changes(
     """Check that `changes.json` lists each case exactly as it changed, and that first releases are kept."""
     if ledgers.changes is None:
         return
-    for case_id in sorted(
-        found.keys() | {key for entries in ledgers.changes.values() for key in entries}
-    ):
-        entries = {
-            section: es[case_id]
-            for section, es in ledgers.changes.items()
-            if case_id in es
-        }
+    by_case: dict[str, dict[str, dict[str, Any]]] = {case_id: {} for case_id in found}
+    for section, listed in ledgers.changes.items():
+        for case_id, entry in listed.items():
+            by_case.setdefault(case_id, {})[section] = entry
+    for case_id, entries in sorted(by_case.items()):
         _check_change(case_id, found.get(case_id), entries, faults)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -509,7 +510,7 @@ class VerificationReport:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """The findings of all steps."""
-        return tuple(finding for step in self.steps for finding in step.findings)
+        return tuple(chain.from_iterable(step.findings for step in self.steps))
 
     def summary(self) -> str:
         """Describe the failed steps in one line, for an error message."""

@@ -21,7 +21,6 @@ from medlive.web.pages import Page
 
 if TYPE_CHECKING:
     from medlive.db.curation.parking import ParkedThread
-    from medlive.evaluation.bundles.case_results import RubricResults
     from medlive.service.curation.parking import Gap
 
 Link = tuple[str, str]  # Text and address
@@ -114,16 +113,6 @@ class RevisionStep:
 
 
 @dataclass(frozen=True)
-class ModelResults:
-    """How models did on the case."""
-
-    withheld: bool = False  # Whether the account rates in a study, or people check verdicts on the case blind
-    reading: bool = False  # Whether some are still being read
-    tables: Sequence["RubricResults"] = ()
-    problems: Sequence[tuple[str, str]] = ()  # Name, and why it is not shown
-
-
-@dataclass(frozen=True)
 class ThreadPage(Page):
     """A thread, every decision about it, and its case where there is one."""
 
@@ -146,7 +135,7 @@ class ThreadPage(Page):
     decision_links: Mapping[int, str]  # Number of a decision → its address
     revisions: Sequence[RevisionStep]  # The newest first
     memberships: Sequence[Membership]
-    results: ModelResults
+    withheld: bool  # Whether its account rates in a study, or people check verdicts on the case blind
     entries: Sequence[AuditLogRow]  # What people did to it
     actions: Actions | None  # None: the account may not act
     before: Link | None  # Of the list that led here

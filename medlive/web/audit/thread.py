@@ -24,24 +24,19 @@ from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.audit import without_identifiers
-from medlive.service.paths import results_paths
 from medlive.web.acts.actions import Actions, case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.pages import (
     Advice,
     Call,
     Link,
-    ModelResults,
     RevisionStep,
     ThreadPage,
 )
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
-from medlive.web.site import site_of
 
-PATIENCE_S: Final = 2.0
-"""Seconds that a page waits for results to be read; the next one shows what was read meanwhile."""
 _TEXTS = ("narrative", "query", "advice")
 _Record = Mapping[str, Any]
 _NO_CURATION: Final[_Record] = {"elements": (), "claims": (), "calls": (), "checks": ()}
@@ -74,7 +69,7 @@ async def load_thread_page(
     state = _state(QueryParams(request.url.query))
     before, after = await _neighbours(session, state)
     subject = _subject(request, account, found, of_case=of_case)
-    history = await _history(request, session, account, found["case"])
+    history = await _history(session, account, found["case"])
     return ThreadPage(
         found=found,
         language=_language(found["thread"]["title"]),
@@ -91,7 +86,7 @@ async def load_thread_page(
         decision_links=_decision_links(request, found["decisions"]),
         revisions=history.steps,
         memberships=history.memberships,
-        results=history.results,
+        withheld=history.withheld,
         entries=await list_entries(session, subject=subject.name),
         actions=subject.actions,
         before=before,
@@ -164,41 +159,22 @@ class _History(NamedTuple):
 
     steps: list[RevisionStep]
     memberships: Sequence[Membership]
-    results: ModelResults
+    withheld: bool
 
 
 async def _history(
-    request: Request, session: Session, account: Account, case: _Record | None
+    session: Session, account: Account, case: _Record | None
 ) -> _History:
-    """A case's revisions, releases and results; empty without a case."""
+    """A case's revisions and releases; empty without a case."""
     if case is None:
-        return _History([], [], ModelResults())
+        return _History([], [], withheld=False)
     case_id = case["case_id"]
     revisions = await list_revisions(session, case_id)
+    rates = await has_open_study(session, account.name)
     return _History(
         steps=await asyncio.to_thread(_steps, revisions),
         memberships=await list_memberships(session, case_id),
-        results=await _results(request, session, account, case_id),
-    )
-
-
-async def _results(
-    request: Request, session: Session, account: Account, case_id: str
-) -> ModelResults:
-    """How models did on a case, by what was read before and what can be read in `PATIENCE_S`."""
-    if await has_open_study(session, account.name) or await is_checked_blind(
-        session, case_id
-    ):
-        return ModelResults(withheld=True)
-    state = request.app.state
-    if not hasattr(state, "results"):
-        # Here, since numpy and the verifier take memory that a server of downloads does not need.
-        from medlive.evaluation.bundles.case_results import CaseResults
-
-        state.results = CaseResults(results_paths(site_of(request).settings))
-    done = await asyncio.to_thread(state.results.refresh_within, PATIENCE_S)
-    return ModelResults(
-        False, not done, state.results.of_case(case_id), state.results.problems()
+        withheld=rates or await is_checked_blind(session, case_id),
     )
 
 

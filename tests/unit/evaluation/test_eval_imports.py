@@ -487,51 +487,6 @@ def test_a_file_that_is_not_there_or_a_folder_is_said(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(
-    tmp_path: Path,
-) -> None:
-    entries = [
-        {"case_id": f"c{i}", "model_response": text, "n": n, "finish_reason": "stop"}
-        for i, (text, n) in enumerate(
-            [('a "quoted, {[ text', 1.5e3), ("\\u0041 \\ 歇歇 😀", -12), ("é\n", True)]
-        )
-    ]
-    whole = json.dumps(entries, ensure_ascii=False, indent=2).encode()
-    file = tmp_path / "r.json"
-    for end in range(1, len(whole), 3):
-        file.write_bytes(whole[:end])
-        ended = sum(whole[:end].count(b) for b in (b'"stop"\n  }',))
-        if not ended:
-            with pytest.raises(BadInput, match=r"not valid (JSON|UTF-8)"):
-                read_responses(file, "m")
-            continue
-        answers, notes = read_responses(file, "m")
-        assert [a.response for a in answers] == [
-            e["model_response"] for e in entries[:ended]
-        ], end
-        assert notes == [
-            f"r.json: the list is cut off after entry {ended}; the rest is left out"
-        ]
-    file.write_bytes(
-        b"\xef\xbb\xbf" + whole.replace(b"[", b"[7, ", 1)[: whole.index("歇".encode())]
-    )
-    answers, notes = read_responses(file, "m")
-    assert [len(answers), *notes] == [
-        1,
-        "r.json: the list is cut off after entry 1; the rest is left out",
-    ]
-    for damaged in (
-        whole.replace(b"-12", b"-1x2"),
-        whole.replace(b"quoted, {", b'quoted" {'),
-        whole[9:],
-        whole.decode().replace("歇歇 😀", "咳嗽").replace("é", "").encode("gbk"),
-        whole.replace(b"-12", b"1" * 5_000)[:-1],
-    ):
-        file.write_bytes(damaged)
-        with pytest.raises(BadInput, match=r"not valid (JSON|UTF-8)"):
-            read_responses(file, "m")
-
-
 def test_a_file_of_another_kind_is_refused_and_leaves_no_folder(tmp_path: Path) -> None:
     cases = benchmark(tmp_path / "B.json")
     responses = write(
