@@ -113,7 +113,7 @@ def score(
         str | None,
         Option(
             "--format",
-            help="table, tsv, json, csv or parquet [as --out ends, or table].",
+            help="table, tsv, json or csv [as --out ends, or table].",
         ),
     ] = None,
     slice_: Annotated[
@@ -189,14 +189,11 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
         )
     problems = {
         f"--format {form}: choose table, {choices}": form not in ("table", *WRITERS),
-        f"--slice picks rows of a table, csv or parquet; {form} is one document": kind
+        f"--slice picks rows of a table or csv; {form} is one document": kind
         is not None
         and form in ("tsv", "json"),
-        "--out writes tsv, json, csv or parquet; choose one with --format": out
-        is not None
+        "--out writes tsv, json or csv; choose one with --format": out is not None
         and form == "table",
-        "parquet is not text: name a file with --out": out is None
-        and form == "parquet",
     }
     for problem, holds in problems.items():
         if holds:
