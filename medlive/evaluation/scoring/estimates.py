@@ -54,7 +54,7 @@ KINDS: Final = (*SLICES, AXIS, CUTOFF)
 
 
 def slice_order(value: str) -> tuple[int, str]:
-    """The key that puts the values of a kind of slice in order: tiers as they rise, the sides of a cutoff, all else by name."""
+    """The key that puts the values of a kind of slice in order: tiers as they rise, a cutoff's sides, else by name."""
     return (_TIERS.index(value) if value in _TIERS else -1, value)
 
 
