@@ -12,13 +12,16 @@ from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
 from medlive.statistics.bootstrap import (
+    Comparison,
     Floats,
+    Standing,
     bootstrap_groups,
     bootstrap_ratios,
     bounds_of,
     cluster_counts,
     cluster_sums,
     support,
+    tie_groups,
 )
 from medlive.statistics.intervals import mean_bounds, support_of
 
@@ -77,6 +80,10 @@ class Estimate:
     def few(self) -> bool:
         """Whether n is too small to be read as a result."""
         return self.n < FEW
+
+    def rank(self, name: str) -> tuple[bool, float, str]:
+        """The key that puts models in order, the best first; those without a mean last, equals by name."""
+        return self.mean is None, -(self.mean or 0.0), name
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +157,18 @@ def _batch(
     )
 
 
-def _cases_by_id(
+def standings_of(
+    overall: Mapping[str, Estimate], comparisons: Sequence[Comparison]
+) -> dict[str, Standing]:
+    """The standing of each model that has a mean."""
+    means: dict[str, float] = {}
+    for name, estimate in overall.items():
+        if estimate.mean is not None:
+            means[name] = estimate.mean
+    return {standing.name: standing for standing in tie_groups(means, comparisons)}
+
+
+def cases_by_id(
     scored: Sequence[Sequence[CaseScore]],
 ) -> dict[str, EvaluationCase]:
     """Every model's cases in the order of their first mention, each as the first model has it."""
@@ -186,9 +204,9 @@ class Grid:
         self._scored = scored
         self._published = metric is Metric.PUBLISHED
         self._clips_mean = not metric.clips_cases
-        cases_by_id = _cases_by_id(scored)
-        order = {case_id: place for place, case_id in enumerate(cases_by_id)}
-        self.clusters = cluster_numbers(cases_by_id.values())
+        cases = cases_by_id(scored)
+        order = {case_id: place for place, case_id in enumerate(cases)}
+        self.clusters = cluster_numbers(cases.values())
         """Of each item; None: each is its own."""
         self._how: dict[str, Any] = {
             "draws": draws,
@@ -199,9 +217,9 @@ class Grid:
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
         self._points = np.full((3, len(order), len(scored)), np.nan)
         batches: dict[tuple[int, ...], list[int]] = {}
-        for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
-            self._points[:, rows, place] = self._points_of(cases)
-            batches.setdefault(tuple(id(c.case) for c in cases), []).append(place)
+        for place, (own, rows) in enumerate(zip(scored, self._rows, strict=True)):
+            self._points[:, rows, place] = self._points_of(own)
+            batches.setdefault(tuple(id(c.case) for c in own), []).append(place)
         self._batches = [
             _batch(models, scored, self._rows[models[0]]) for models in batches.values()
         ]
