@@ -473,17 +473,18 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
-    for what, values in (
+    differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
-        ("cases", {r.run.info.cases.rows for r in runs}),
-        ("graders", {judge_of(r.grader) for r in runs if r.grader}),
-        ("prompt templates", {r.run.info.template.name for r in runs}),
-    ):
+        "cases": {run.run.info.cases.rows for run in runs},
+        "graders": {judge_of(run.grader) for run in runs if run.grader},
+        "prompt templates": {run.run.info.template.name for run in runs},
+    }
+    for what, values in differing.items():
         if len(values) > 1:
             yield f"the runs differ in their {what}: their scores cannot be ranked together"
-    if differing := _differing(runs):
+    if changed := _differing(runs):
         yield (
-            f"cases with the same id but a different question or rubric: {len(differing)} ({some(differing)}); "
+            f"cases with the same id but a different question or rubric: {len(changed)} ({some(changed)}); "
             "they are still paired"
         )
     for first, second in combinations(runs, 2):
@@ -550,17 +551,20 @@ def unscorable_warnings(
     labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric
 ) -> list[str]:
     """Warn about rubrics without positive points, which have no score by Equation 1."""
-    what = "no score by Equation 1" + (
-        ", and count as 0 here" if metric is Metric.PUBLISHED else ""
-    )
-    found: dict[tuple[str, ...], list[str]] = {}
-    for label, cases in zip(labels, scored, strict=True):
-        if ids := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
-            found.setdefault(ids, []).append(label)
-    return [
-        f"{', '.join(names)}: {len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
-        for ids, names in found.items()
-    ]
+    what = "no score by Equation 1"
+    if metric is Metric.PUBLISHED:
+        what += ", and count as 0 here"
+    labels_by_cases: dict[tuple[str, ...], list[str]] = {}
+    for label, scores in zip(labels, scored, strict=True):
+        cases = [score.case for score in scores]
+        ids = tuple(case.case_id for case in cases if case.positive_points <= 0)
+        labels_by_cases.setdefault(ids, []).append(label)
+    labels_by_cases.pop((), None)
+    warnings = []
+    for ids, names in labels_by_cases.items():
+        cases_without = f"{len(ids)} cases have no criterion with positive points"
+        warnings.append(f"{', '.join(names)}: {cases_without} and {what} ({some(ids)})")
+    return warnings
 
 
 def as_published(
@@ -604,16 +608,17 @@ def _figure_warnings(
             f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
             "script's, without an interval"
         )
-    known, of_files = (
-        {case.case_id for case in before},
-        [c.case.case_id for c in found or ()],
-    )
-    if unknown := [case_id for case_id in of_files if case_id not in known]:
+    if found is None:
+        return
+    known = {case.case_id for case in before}
+    graded = [score.case.case_id for score in found]
+    unknown = [case_id for case_id in graded if case_id not in known]
+    if unknown:
         yield (
             f"graded cases missing in the benchmark: {len(unknown)} ({some(unknown)}); the published mean counts "
             "them"
         )
-    if found is not None and (missing := known.difference(of_files)):
+    if missing := known.difference(graded):
         yield f"cases without a grading: {len(missing)}; the published mean leaves them out"
 
 

@@ -24,10 +24,6 @@ from medlive.report.summary import summarise, tied_with
 from medlive.statistics.bootstrap import Comparison
 from tests.support.runs import made_cases, made_run
 
-SURE = re.compile(
-    r"it is ([+-]?[\d.]+) points of 100 \(([+-]?[\d.]+) to ([+-]?[\d.]+)\) on (\d+) common cases; p"
-)
-
 
 def table_of(
     root: Path, skills: dict[str, float], n: int = 120, cutoffs: tuple[str, ...] = ()
@@ -70,20 +66,6 @@ def test_who_leads_and_with_whom_it_is_tied_is_what_the_table_says(
     ]
     assert ("is tied with " + ", ".join(tied) + "." in said["Who leads"]) is bool(tied)
     assert ("leads with" in said["Who leads"]) is (not tied)
-    difference, low, high, n = (
-        float(x) for x in SURE.search(said["How sure"]).groups()
-    )
-    second = table.models[1].label
-    (pair,) = (
-        c for c in table.comparisons if {c.first, c.second} == {first.label, second}
-    )
-    sign = 1 if pair.first == first.label else -1
-    assert difference == pytest.approx(100 * sign * pair.difference, abs=0.06)
-    assert sorted((low, high)) == pytest.approx(
-        sorted(100 * sign * x for x in (pair.low, pair.high)), abs=0.06
-    )
-    assert low <= difference <= high
-    assert n == pair.n
 
 
 def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(
@@ -151,8 +133,8 @@ def test_cases_that_no_score_is_defined_for_are_counted(tmp_path: Path) -> None:
 def test_one_model_and_no_score_are_said_in_words(tmp_path: Path) -> None:
     alone = table_of(tmp_path / "a", {"a": 0.7}, n=20)
     said = summarise(analyse(alone))
-    assert said["Who leads"].endswith("no other model is ranked.")
-    assert said["How sure"].endswith("Fewer than 30 cases: no result.")
+    assert "; no other model is ranked." in said["Who leads"]
+    assert said["Who leads"].endswith("Fewer than 30 cases: no result.")
 
     def ungraded(run: GradedRun) -> GradedRun:
         return replace(run, grades={}, met={}, grader=None)
