@@ -68,7 +68,7 @@ def slices(table: ScoreTable, kind: str, axes: "Axes | None" = None) -> "Axes":
     axes.set_xticks(range(len(values)), labels, rotation=45, ha="right")
     axes.set_ylabel(f"{table.metric.value} score in %")
     _title(axes, f"Score by {kind}{_of(table)}", table.overridden)
-    axes.legend()
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
     return axes
 
 
@@ -105,7 +105,7 @@ def lengths(table: ScoreTable, axes: "Axes | None" = None) -> "Axes":
     axes.set_xlabel("characters of the answer")
     axes.set_ylabel(f"{table.metric.value} score in %")
     _title(axes, f"Score by length of the answer{_of(table)}", table.overridden)
-    axes.legend()
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small")
     return axes
 
 

@@ -61,7 +61,7 @@ def percent(score: float | None) -> str:
 
 def percents(low: float | None, high: float | None) -> str:
     """The interval of a score for people, in per cent; a dash where there is none."""
-    return "–" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+    return _ends(percent, low, high)
 
 
 def points(difference: float | None) -> str:
@@ -71,7 +71,7 @@ def points(difference: float | None) -> str:
 
 def points_around(low: float | None, high: float | None) -> str:
     """The interval of a difference for people, in points of 100; a dash where there is none."""
-    return "–" if low is None or high is None else f"{points(low)} to {points(high)}"
+    return _ends(points, low, high)
 
 
 def f(value: float | None) -> str:
@@ -86,7 +86,11 @@ def format_p(value: float | None) -> str:
 
 def around(low: float | None, high: float | None) -> str:
     """The interval of a coefficient for people; a dash where there is none."""
-    return "–" if low is None or high is None else f"{f(low)} to {f(high)}"
+    return _ends(f, low, high)
+
+
+def _ends(write: Callable[[float], str], low: float | None, high: float | None) -> str:
+    return "–" if low is None or high is None else f"{write(low)} to {write(high)}"
 
 
 def file_name(case_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The first three sentences of a report: who leads, how sure that is, and what is missing or wrong."""
+"""The first two sentences of a report: who leads, and what is missing or wrong."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from medlive.evaluation.log import some
 from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import FEW, ModelScore, Rates
-from medlive.report.html import format_p, percent, percents, points, points_around
+from medlive.report.html import percent, percents, points
 from medlive.report.model import Report, unpublishable
 from medlive.statistics.bootstrap import Comparison
 
@@ -32,13 +32,15 @@ def summarise(report: Report) -> dict[str, str]:
             fresh.comparisons,
             f"On cases posted after every cutoff ({fresh.after})",
         )
-    leads, sure = "Nobody: no model has a score.", "No score, so no interval."
+    leads = "Nobody: no model has a score."
     if ranked:
-        leads, sure = f"{where}, {_lead(ranked, pairs)}", _certainty(ranked, pairs)
+        leads = f"{where}, {_lead(ranked, pairs)}"
+        if ranked[0].overall.few:
+            leads += f" Fewer than {FEW} cases: no result."
         first = _scored(table.models)[0]
         if first.label != ranked[0].label:
             leads += f" On all cases {first.label} is first with {percent(first.overall.mean)} %."
-    return {"Who leads": leads, "How sure": sure, "Missing or wrong": _missing(report)}
+    return {"Who leads": leads, "Missing or wrong": _missing(report)}
 
 
 def _scored(models: Ranked) -> Ranked:
@@ -69,26 +71,6 @@ def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
         every = f"all {len(others)} other models" if len(others) > 1 else others[0]
         return f"{first.label} leads with {value}, significantly ahead of {every}."
     return f"{first.label} scores highest, {value}, and is tied with {some(tied)}."
-
-
-def _certainty(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
-    first = ranked[0]
-    few = f" Fewer than {FEW} cases: no result." if first.overall.few else ""
-    if len(ranked) < 2:
-        return f"One model is compared with nothing; its interval rests on {first.overall.n} cases.{few}"
-    second = ranked[1].label
-    pair = next(
-        (c for c in pairs if {c.first, c.second} == {first.label, second}), None
-    )
-    if pair is None or pair.difference is None:
-        return f"{first.label} and {second}, the next, have no scored case in common and are not compared.{few}"
-    better = pair if pair.first == first.label else pair.turned()
-    p = format_p(pair.p_holm)
-    return (
-        f"Over {second}, the next, it is {points(better.difference)} points of 100 "
-        f"({points_around(better.low, better.high)}) on {pair.n} common cases; p {p if p[0] == '<' else f'= {p}'} "
-        f"after Holm's correction for {len(pairs)} pair{'s' * (len(pairs) > 1)}.{few}"
-    )
 
 
 def _missing(report: Report) -> str:
@@ -125,11 +107,13 @@ def _early_drops(report: Report) -> list[str]:
 
 
 def _uncounted(rates: Sequence[Rates]) -> list[str]:
-    criteria = sum(r.criteria for r in rates)
-    cases = sum(r.cases for r in rates)
-    ungraded = sum(r.ungraded for r in rates)
-    unanswered = sum(r.unanswered for r in rates)
-    unscorable = sum(r.unscorable for r in rates)
+    criteria = cases = ungraded = unanswered = unscorable = 0
+    for rate in rates:
+        criteria += rate.criteria
+        cases += rate.cases
+        ungraded += rate.ungraded
+        unanswered += rate.unanswered
+        unscorable += rate.unscorable
     found = []
     if ungraded:
         found.append(f"{ungraded:,} of {criteria:,} verdicts are ungraded")

@@ -28,7 +28,6 @@ from medlive.evaluation.scoring.score import (
     ScoreTable,
     month_table,
 )
-from medlive.snapshot.parquet import require
 
 _FIGURES: Final = (
     "n",
@@ -229,44 +228,6 @@ def _plain(value: object) -> object:
     return "" if value is None else value
 
 
-def scores_parquet(table: ScoreTable, kind: str | None = None) -> bytes:
-    """`scores.parquet`: `score_rows` with types, and what they rest on as the file's metadata `medlive`.
-
-    Raises MissingExtra without pyarrow.
-    """
-    require()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    texts = ("model", "metric", "cases", "grader", "slice", "value")
-    whole = ("n", "bounds_over")
-    fields: list[tuple[str, Any]] = [(name, pa.string()) for name in texts]
-    fields += [
-        (n, pa.bool_() if n == "few" else pa.int64() if n in whole else pa.float64())
-        for n in _FIGURES
-    ]
-    about = {
-        "metric": table.metric.value,
-        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
-        "scored_on": table.basis.value,
-        "warnings": list(table.warnings),
-    }
-    schema = pa.schema(fields, metadata={b"medlive": json.dumps(about).encode()})
-    rows = [{k: _sound(v) for k, v in row.items()} for row in score_rows(table, kind)]
-    sink = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
-    return sink.getvalue()
-
-
-def _sound(value: Any) -> Any:
-    """A text that UTF-8 can hold: a lone surrogate, as a model's name may have, becomes its escape."""
-    return (
-        value.encode("utf-8", "backslashreplace").decode("utf-8")
-        if isinstance(value, str)
-        else value
-    )
-
-
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
     "tsv": lambda table, kind: (
         month_table(table).tsv().encode("utf-8", "backslashreplace")
@@ -275,7 +236,6 @@ WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
     "csv": lambda table, kind: scores_csv(table, kind).encode(
         "utf-8", "backslashreplace"
     ),
-    "parquet": scores_parquet,
 }
 """Format → the bytes of a table in it, of one kind of slice where the format has rows."""
 

@@ -1,7 +1,7 @@
 """The seeded bootstrap, with one matrix of weights for every model and slice; paired comparisons; estimates."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -348,6 +348,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     corrected = np.empty_like(values)
     corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
     return list(map(float, corrected))
+
+
+def holm_of_known(p_values: Iterable[float | None]) -> list[float | None]:
+    """Holm's correction of those that are known."""
+    corrected = list(p_values)
+    known = [place for place, p in enumerate(corrected) if p is not None]
+    for place, p in zip(known, holm([corrected[k] or 0.0 for k in known]), strict=True):
+        corrected[place] = p
+    return corrected
 
 
 @dataclass(frozen=True, slots=True)

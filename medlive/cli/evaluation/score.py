@@ -80,7 +80,7 @@ def score(
         str | None,
         Option(
             "--format",
-            help="table, tsv, json, csv or parquet [as --out ends, or table].",
+            help="table, tsv, json or csv [as --out ends, or table].",
         ),
     ] = None,
     slice_: Annotated[
@@ -157,14 +157,10 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
         raise UsageError(f"--format {form}: choose table, {choices}")
     if kind is not None and form in ("tsv", "json"):
         raise UsageError(
-            f"--slice picks rows of a table, csv or parquet; {form} is one document"
+            f"--slice picks rows of a table or csv; {form} is one document"
         )
     if out is not None and form == "table":
-        raise UsageError(
-            "--out writes tsv, json, csv or parquet; choose one with --format"
-        )
-    if out is None and form == "parquet":
-        raise UsageError("parquet is not text: name a file with --out")
+        raise UsageError("--out writes tsv, json or csv; choose one with --format")
     return form
 
 

@@ -5,7 +5,7 @@ All of them are Equation 1, whatever the headline's metric (docs/method.md §2).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,58 +126,52 @@ def beside(
         draws: Bootstrap draws.
         seed: Seed of the draws.
     """
-    ids = [{c.case.case_id for c in own} for own in scored]
+    ids = []
+    for own in scored:
+        ids.append({score.case.case_id for score in own})
 
-    def scores(narrow: Narrow) -> list[tuple[CaseScore, ...]]:
-        found = []
+    def under(narrow: Narrow) -> _Scores:
+        cases = []
         narrowed = NarrowedCases(narrow).runs(runs)
         for run, wanted in zip(narrowed, ids, strict=True):
             every = run.case_scores(Metric.COMPLETE)
-            found.append(tuple(c for c in every if c.case.case_id in wanted))
-        return found
-
-    def core_of(case: EvaluationCase) -> EvaluationCase:
-        return core_case(metric.counted(case))
-
-    def grid_of(cases: Sequence[Sequence[CaseScore]]) -> Grid:
-        return Grid(cases, Metric.COMPLETE, draws, seed)
+            cases.append(tuple(c for c in every if c.case.case_id in wanted))
+        return _Scores(cases, Grid(cases, Metric.COMPLETE, draws, seed))
 
     alone = advice_alone(runs)
-    complete = scores(lambda case: case)
-    paper = complete if alone else scores(Metric.PAPER.counted)
-    core = scores(core_of)
-    complete_grid = grid_of(complete)
-    paper_grid = complete_grid if alone else grid_of(paper)
-    estimates = zip(
-        complete_grid.overall(),
-        paper_grid.overall(),
-        grid_of(core).overall(),
-        runs,
-        scored,
-        strict=True,
-    )
+    complete = under(lambda case: case)
+    paper = complete if alone else under(Metric.PAPER.counted)
+    core = under(lambda case: core_case(metric.counted(case)))
+    estimates = [scores.grid.overall() for scores in (complete, paper, core)]
     models = []
-    for of_complete, of_paper, of_core, run, own in estimates:
+    for place, (run, own) in enumerate(zip(runs, scored, strict=True)):
         model = Companions(
-            complete=of_complete,
-            paper=of_paper,
-            core=of_core,
+            complete=estimates[0][place],
+            paper=estimates[1][place],
+            core=estimates[2][place],
             characters=_mean_length(run, own),
         )
         models.append(model)
-    lengths = [_length_control(metric.value, runs, scored)]
-    if not alone:
-        other, its_scores = Metric.PAPER, paper
-        if metric.advice_only:
-            other, its_scores = Metric.COMPLETE, complete
-        lengths.append(_length_control(other.value, runs, its_scores))
-    lengths.append(_length_control(CORE, runs, core))
+    by_figure = {metric.value: scored}
+    if not alone and metric.advice_only:
+        by_figure[Metric.COMPLETE.value] = complete.cases
+    elif not alone:
+        by_figure[Metric.PAPER.value] = paper.cases
+    by_figure[CORE] = core.cases
+    lengths = [_length_control(name, runs, own) for name, own in by_figure.items()]
     return Beside(
         advice_only=alone,
         models=tuple(models),
-        agreement=() if alone else _agreement(complete_grid.score, paper_grid.score),
+        agreement=() if alone else _agreement(complete.grid.score, paper.grid.score),
         lengths=tuple(lengths),
     )
+
+
+class _Scores(NamedTuple):
+    """Scores under one choice of criteria."""
+
+    cases: Sequence[Sequence[CaseScore]]
+    grid: Grid
 
 
 def answer_lengths(

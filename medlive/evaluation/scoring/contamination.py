@@ -24,7 +24,7 @@ from medlive.statistics.bootstrap import (
     Floats,
     bootstrap_means,
     compare,
-    holm,
+    holm_of_known,
     interval,
 )
 from medlive.statistics.contamination import (
@@ -133,12 +133,12 @@ def contamination(
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     study = _Study(table, registry, permutations)
     found = [study.model(place) for place in range(len(table.models))]
-    p_values: dict[int, float] = {}
-    for place, model in enumerate(found):
-        if model.drop and model.drop.p is not None:
-            p_values[place] = model.drop.p
-    for place, p in zip(p_values, holm(list(p_values.values())), strict=True):
-        found[place] = replace(found[place], p_holm=p)
+    corrected = holm_of_known(
+        None if model.drop is None else model.drop.p for model in found
+    )
+    found = [
+        replace(model, p_holm=p) for model, p in zip(found, corrected, strict=True)
+    ]
     unknown = [one.label for one in found if one.cutoff is None]
     warnings = list(table.warnings)
     if unknown:
@@ -295,20 +295,21 @@ class _Study:
 
     def _mixes(self, column: int) -> Iterator[Mix]:
         ways = {
-            name: [getattr(c, name) or "unknown" for c in self._cases]
-            for name in ("specialty", "source")
+            "specialty": [case.specialty or "unknown" for case in self._cases],
+            "source": [case.source or "unknown" for case in self._cases],
         }
         if (difficulty := self._difficulty(column)) is not None:
             ways["difficulty"] = difficulty
-            # A case that no other model was scored on has no difficulty, and no stratum.
-            ways["all three"] = [
-                " · ".join(x) if x[2] else "" for x in zip(*ways.values(), strict=True)
-            ]
+            all_three = []
+            for of_case in zip(*ways.values(), strict=True):
+                # A case that no other model was scored on has no difficulty, and no stratum.
+                all_three.append(" · ".join(of_case) if of_case[2] else "")
+            ways["all three"] = all_three
+        values, sides = self._values[:, column], self._sides[:, column]
         for by, names in ways.items():
             strata = sorted(set(names) - {""})
-            numbers = {name: place for place, name in enumerate(strata)} | {"": -1}
-            codes = np.array([numbers[name] for name in names], dtype=np.int_)
-            values, sides = self._values[:, column], self._sides[:, column]
+            codes = np.searchsorted(strata, names)
+            codes[np.array(names) == ""] = -1
             adjusted = adjusted_drop(values, sides, codes, len(strata), **self._how)
             yield Mix(by, adjusted, tuple(strata))
 
@@ -317,11 +318,8 @@ class _Study:
 
         None where no other model was scored: a model's own score is no measure of a case.
         """
-        others = [
-            i
-            for i, info in enumerate(self._infos)
-            if info.model != self._infos[column].model
-        ]
+        own = self._infos[column].model
+        others = [i for i, info in enumerate(self._infos) if info.model != own]
         rest = self._values[:, others]
         known = ~np.isnan(rest)
         if not known.any():
@@ -329,13 +327,9 @@ class _Study:
         level = np.nansum(rest, axis=0) / np.maximum(known.sum(axis=0), 1)
         n = known.sum(axis=1)
         ease = np.where(known, rest - level, 0.0).sum(axis=1) / np.maximum(n, 1)
-        thirds = terciles(
-            np.where((n > 0) & ~np.isnan(self._values[:, column]), ease, np.nan)
-        )
-        return [
-            ("hard", "middling", "easy")[third] if third >= 0 else ""
-            for third in thirds
-        ]
+        asked = (n > 0) & ~np.isnan(self._values[:, column])
+        names = np.array(["hard", "middling", "easy", ""])
+        return list(map(str, names[terciles(np.where(asked, ease, np.nan))]))
 
     def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""
@@ -412,13 +406,8 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
             alike = (other.model, other.raw) == (info.model, info.raw)
             if alike and not other.open_book:
                 arms.append(_arm(table, opened, closed, cutoff))
-    p_values: dict[int, float] = {}
-    for place, arm in enumerate(arms):
-        if arm.p is not None:
-            p_values[place] = arm.p
-    for place, p in zip(p_values, holm(list(p_values.values())), strict=True):
-        arms[place] = replace(arms[place], p_holm=p)
-    return tuple(arms)
+    corrected = holm_of_known(arm.p for arm in arms)
+    return tuple(replace(arm, p_holm=p) for arm, p in zip(arms, corrected, strict=True))
 
 
 def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> BookArm:

@@ -1,6 +1,6 @@
 """Means with intervals and bounds, overall and by slice, for all models at once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -12,13 +12,16 @@ from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
 from medlive.statistics.bootstrap import (
+    Comparison,
     Floats,
+    Standing,
     bootstrap_groups,
     bootstrap_ratios,
     bounds_of,
     cluster_counts,
     cluster_sums,
     support,
+    tie_groups,
 )
 from medlive.statistics.intervals import mean_bounds, support_of
 
@@ -37,7 +40,6 @@ SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
     "difficulty": lambda case: case.difficulty,
     "dialogue register": lambda case: case.dialogue_register,
 }
-_TIERS: Final = ("low", "medium", "high")
 AXIS: Final = "axis"
 """Slices that score cases only by one axis's criteria; cases without positive points on it are left out."""
 AXES_DIFFER: Final = (
@@ -49,12 +51,13 @@ CUTOFF: Final = "cutoff"
 """Slices of a model's cases by its cutoff: `UP_TO` and `AFTER`."""
 UP_TO: Final = "up to the cutoff"
 AFTER: Final = "after the cutoff"
+_TIERS: Final = ("low", "medium", "high", UP_TO, AFTER)
 KINDS: Final = (*SLICES, AXIS, CUTOFF)
 """Every kind of slice, in the order of a table."""
 
 
 def slice_order(value: str) -> tuple[int, str]:
-    """The key that puts the values of a kind of slice in order: tiers as they rise, all else by name."""
+    """The key that puts the values of a kind of slice in order: tiers as they rise, a cutoff's sides, else by name."""
     return (_TIERS.index(value) if value in _TIERS else -1, value)
 
 
@@ -77,6 +80,10 @@ class Estimate:
     def few(self) -> bool:
         """Whether n is too small to be read as a result."""
         return self.n < FEW
+
+    def rank(self, name: str) -> tuple[bool, float, str]:
+        """The key that puts models in order, the best first; those without a mean last, equals by name."""
+        return self.mean is None, -(self.mean or 0.0), name
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,31 +136,39 @@ def _batch(
     models: list[int], scored: Sequence[Sequence[CaseScore]], rows: Places
 ) -> _Batch:
     cases = [score.case for score in scored[models[0]]]
-    criteria = [c for case in cases for c in case.criteria]
+    criteria = [criterion for case in cases for criterion in case.criteria]
     axes = sorted({c.axis for c in criteria if c.axis is not None})
-    numbers: dict[str | None, int] = {
-        axis: place for place, axis in enumerate(axes)
-    } | {None: -1}
-    verdicts = [
-        [score.met.get(c.id) for score in scored[m] for c in score.case.criteria]
-        for m in models
-    ]
-    points = np.array([c.points for c in criteria], dtype=np.float64)
-    axis = np.array([numbers[c.axis] for c in criteria], dtype=np.int_)
-    row = np.repeat(rows, [len(case.criteria) for case in cases])
+    verdicts = []
+    for model in models:
+        own: list[bool | None] = []
+        for score in scored[model]:
+            own += [score.met.get(criterion.id) for criterion in score.case.criteria]
+        verdicts.append(own)
+    places = [axes.index(c.axis) if c.axis is not None else -1 for c in criteria]
     return _Batch(
-        models,
-        cases,
-        rows,
-        axes,
-        row,
-        points,
-        axis,
-        np.array(verdicts, dtype=np.float64).T,
+        models=models,
+        cases=cases,
+        rows=rows,
+        axes=axes,
+        row=np.repeat(rows, [len(case.criteria) for case in cases]),
+        points=np.array([c.points for c in criteria], dtype=np.float64),
+        axis=np.array(places, dtype=np.int_),
+        verdicts=np.array(verdicts, dtype=np.float64).T,
     )
 
 
-def _cases_by_id(
+def standings_of(
+    overall: Mapping[str, Estimate], comparisons: Sequence[Comparison]
+) -> dict[str, Standing]:
+    """The standing of each model that has a mean."""
+    means: dict[str, float] = {}
+    for name, estimate in overall.items():
+        if estimate.mean is not None:
+            means[name] = estimate.mean
+    return {standing.name: standing for standing in tie_groups(means, comparisons)}
+
+
+def cases_by_id(
     scored: Sequence[Sequence[CaseScore]],
 ) -> dict[str, EvaluationCase]:
     """Every model's cases in the order of their first mention, each as the first model has it."""
@@ -166,6 +181,13 @@ def _cases_by_id(
 
 def _item_rows(cases: Sequence[CaseScore], order: Mapping[str, int]) -> Places:
     return np.array([order[score.case.case_id] for score in cases], dtype=np.int_)
+
+
+def _side(cutoff: Cutoff, case: EvaluationCase) -> str | None:
+    seen = cutoff.before(case.post_time, case.month)
+    if seen is None:
+        return None
+    return UP_TO if seen else AFTER
 
 
 class Grid:
@@ -182,9 +204,9 @@ class Grid:
         self._scored = scored
         self._published = metric is Metric.PUBLISHED
         self._clips_mean = not metric.clips_cases
-        cases_by_id = _cases_by_id(scored)
-        order = {case_id: place for place, case_id in enumerate(cases_by_id)}
-        self.clusters = cluster_numbers(cases_by_id.values())
+        cases = cases_by_id(scored)
+        order = {case_id: place for place, case_id in enumerate(cases)}
+        self.clusters = cluster_numbers(cases.values())
         """Of each item; None: each is its own."""
         self._how: dict[str, Any] = {
             "draws": draws,
@@ -195,9 +217,9 @@ class Grid:
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
         self._points = np.full((3, len(order), len(scored)), np.nan)
         batches: dict[tuple[int, ...], list[int]] = {}
-        for place, (cases, rows) in enumerate(zip(scored, self._rows, strict=True)):
-            self._points[:, rows, place] = self._points_of(cases)
-            batches.setdefault(tuple(id(c.case) for c in cases), []).append(place)
+        for place, (own, rows) in enumerate(zip(scored, self._rows, strict=True)):
+            self._points[:, rows, place] = self._points_of(own)
+            batches.setdefault(tuple(id(c.case) for c in own), []).append(place)
         self._batches = [
             _batch(models, scored, self._rows[models[0]]) for models in batches.values()
         ]
@@ -233,24 +255,15 @@ class Grid:
         out: list[list[Slice]] = [[] for _ in self._scored]
         for batch in self._batches:
             for kind, value_of in SLICES.items():
-                by_case = [value_of(case) for case in batch.cases]
-                values = sorted(
-                    {value for value in by_case if value is not None}, key=slice_order
-                )
-                self._add(out, batch, batch.models, kind, values, by_case)
+                self._add(out, batch, batch.models, kind, map(value_of, batch.cases))
             self._add_axes(out, batch)
-            for cutoff in dict.fromkeys(
-                filter(None, (cutoffs[place] for place in batch.models))
-            ):
-                own = [place for place in batch.models if cutoffs[place] == cutoff]
-                seen = (
-                    cutoff.before(case.post_time, case.month) for case in batch.cases
-                )
-                sides = [
-                    None if before is None else UP_TO if before else AFTER
-                    for before in seen
-                ]
-                self._add(out, batch, own, CUTOFF, [UP_TO, AFTER], sides)
+            by_cutoff: dict[Cutoff, list[int]] = {}
+            for place in batch.models:
+                if (cutoff := cutoffs[place]) is not None:
+                    by_cutoff.setdefault(cutoff, []).append(place)
+            for cutoff, models in by_cutoff.items():
+                sides = [_side(cutoff, case) for case in batch.cases]
+                self._add(out, batch, models, CUTOFF, sides)
         return out
 
     def _add(
@@ -259,21 +272,21 @@ class Grid:
         batch: _Batch,
         models: list[int],
         kind: str,
-        values: Sequence[str],
-        by_case: Sequence[str | None],
+        by_case: Iterable[str | None],
     ) -> None:
-        numbers: dict[str | None, int] = {
-            value: place for place, value in enumerate(values)
+        values = list(by_case)
+        names = sorted(
+            {value for value in values if value is not None}, key=slice_order
+        )
+        places: dict[str | None, int] = {
+            name: place for place, name in enumerate(names)
         }
         groups = np.full(len(self.score), -1, dtype=np.int_)
-        groups[batch.rows] = [numbers.get(value, -1) for value in by_case]
-        estimates = self._whole_cases(models, groups, len(values))
-        for value in values:
-            if value in by_case:
-                for place, estimate in zip(
-                    models, estimates[numbers[value]], strict=True
-                ):
-                    out[place].append(Slice(kind, value, estimate))
+        groups[batch.rows] = [places.get(value, -1) for value in values]
+        estimates = self._whole_cases(models, groups, len(names))
+        for name, of_models in zip(names, estimates, strict=True):
+            for place, estimate in zip(models, of_models, strict=True):
+                out[place].append(Slice(kind, name, estimate))
 
     def _add_axes(self, out: list[list[Slice]], batch: _Batch) -> None:
         for number, axis in enumerate(batch.axes):
@@ -332,22 +345,19 @@ class Grid:
                 based_on = support_of(cluster_sums(rarer, self.clusters), counts)
                 ends = np.where(based_on.enough(), ends, np.nan)
                 reasons = based_on.reasons()
+                totals = graded.sum(axis=0).astype(int)
+                errors = wrong.sum(axis=0).astype(int)
                 for column, place in enumerate(batch.models):
-                    n, errors = (
-                        int(graded[:, column].sum()),
-                        int(wrong[:, column].sum()),
-                    )
-                    if n:
-                        out[place].append(
-                            AxisErrors(
-                                axis=axis,
-                                n=n,
-                                errors=errors,
-                                low=_end(ends[0, column]),
-                                high=_end(ends[1, column]),
-                                why=reasons[column],
-                            )
+                    if totals[column]:
+                        found = AxisErrors(
+                            axis=axis,
+                            n=int(totals[column]),
+                            errors=int(errors[column]),
+                            low=_end(ends[0, column]),
+                            high=_end(ends[1, column]),
+                            why=reasons[column],
                         )
+                        out[place].append(found)
         return [tuple(found) for found in out]
 
     def _by_item(self, row: Places, values: Floats) -> Floats:
@@ -368,13 +378,12 @@ class Grid:
         for column, place in enumerate(models if self._published else ()):
             # The published script sums in its own order and includes non-finite figures.
             figures: list[list[float]] = [[] for _ in range(count)]
-            for group, case in zip(
-                groups[self._rows[place]].tolist(), self._scored[place], strict=True
-            ):
+            own = groups[self._rows[place]].tolist()
+            for group, case in zip(own, self._scored[place], strict=True):
                 if group >= 0 and case.figure is not None:
                     figures[group].append(case.figure)
-            for group, found in enumerate(figures):
-                out[group][column] = _published(out[group][column], found)
+            for of_models, found in zip(out, figures, strict=True):
+                of_models[column] = _published(of_models[column], found)
         return out
 
     def _estimates(
@@ -392,21 +401,21 @@ class Grid:
             ends = np.stack(bounds_of(points[0][rows], drawn[:, group], clusters))
             ends = np.clip(ends, 0.0, 1.0) if self._clips_mean else ends
             reasons = support(points[0][rows], clusters).reasons()
-            out.append(
-                [
-                    Estimate(
-                        n=int(n[i]),
-                        mean=float(mean[i]) if n[i] else None,
-                        low=_end(ends[0, i]),
-                        high=_end(ends[1, i]),
-                        least=float(least[i]),
-                        most=float(most[i]),
-                        of=int(of[i]),
-                        why=reasons[i] if n[i] else "",
-                    )
-                    for i in range(points[0].shape[1])
-                ]
-            )
+            estimates = []
+            for column in range(points[0].shape[1]):
+                known = bool(n[column])
+                found = Estimate(
+                    n=int(n[column]),
+                    mean=float(mean[column]) if known else None,
+                    low=_end(ends[0, column]),
+                    high=_end(ends[1, column]),
+                    least=float(least[column]),
+                    most=float(most[column]),
+                    of=int(of[column]),
+                    why=reasons[column] if known else "",
+                )
+                estimates.append(found)
+            out.append(estimates)
         return out
 
     def _means(self, values: Floats) -> tuple[Places, Floats]:

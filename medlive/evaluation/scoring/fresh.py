@@ -11,10 +11,10 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.scoring.estimates import FEW, Estimate, Grid
+from medlive.evaluation.scoring.estimates import FEW, Estimate, Grid, standings_of
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
-from medlive.statistics.bootstrap import Comparison, Standing, compare, holm, tie_groups
+from medlive.statistics.bootstrap import Comparison, Standing, compare, holm
 from medlive.statistics.contamination import Drop, Sides, drop
 
 PERMUTATIONS: Final = 4999
@@ -126,9 +126,13 @@ def rank_fresh(
         names, grid.score, draws=draws, seed=seed, clusters=grid.clusters
     )
     overall = dict(zip(names, grid.overall(), strict=True))
+    standings = standings_of(overall, comparisons)
+    models = []
+    for name in sorted(overall, key=lambda name: overall[name].rank(name)):
+        models.append(FreshScore(name, overall[name], standings.get(name)))
     return replace(
         ranking,
-        models=_in_order(overall, comparisons),
+        models=tuple(models),
         comparisons=tuple(comparisons),
         common=int((~np.isnan(grid.score)).all(axis=1).sum()),
     )
@@ -164,23 +168,6 @@ def _cases_after(cutoff: Cutoff, cases: Sequence[CaseScore]) -> tuple[CaseScore,
     return tuple(after)
 
 
-def _in_order(
-    overall: Mapping[str, Estimate], comparisons: Sequence[Comparison]
-) -> tuple[FreshScore, ...]:
-    """The models, best first; those without a score last, by name."""
-    means: dict[str, float] = {}
-    for name, estimate in overall.items():
-        if estimate.mean is not None:
-            means[name] = estimate.mean
-    standings = {standing.name: standing for standing in tie_groups(means, comparisons)}
-    scored = sorted(means, key=lambda name: (-means[name], name))
-    unscored = sorted(overall.keys() - means.keys())
-    return tuple(
-        FreshScore(name, overall[name], standings.get(name))
-        for name in (*scored, *unscored)
-    )
-
-
 def significant_drops(
     labels: Sequence[str],
     scored: Sequence[Sequence[CaseScore]],
@@ -195,18 +182,21 @@ def significant_drops(
     for label, cases, cutoff in zip(labels, scored, cutoffs, strict=True):
         if cutoff is None:
             continue
-        values = np.array(
-            [np.nan if c.score is None else c.score for c in cases], dtype=np.float64
-        )
-        of_cases: dict[str, Any] = {
-            **how,
-            "clusters": cluster_numbers(c.case for c in cases),
-        }
-        sides = sides_of(cutoff, (c.case for c in cases))
-        own = drop(values, sides, **of_cases)
+        scores = [np.nan if c.score is None else c.score for c in cases]
+        values = np.array(scores, dtype=np.float64)
+        of_cases = [score.case for score in cases]
+        clusters = cluster_numbers(of_cases)
+        sides = sides_of(cutoff, of_cases)
+        own = drop(values, sides, clusters=clusters, **how)
         if min(own.n_pre, own.n_post) >= FEW:
             if own.low is not None and own.low > 0:
-                own = drop(values, sides, permutations=PERMUTATIONS, **of_cases)
+                own = drop(
+                    values,
+                    sides,
+                    permutations=PERMUTATIONS,
+                    clusters=clusters,
+                    **how,
+                )
             drops[label] = own
     corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])
     significant = {}

@@ -34,6 +34,8 @@ from medlive.evaluation.scoring.estimates import (
     Estimate,
     Grid,
     Slice,
+    cases_by_id,
+    standings_of,
 )
 from medlive.evaluation.scoring.fresh import (
     ALWAYS,
@@ -61,7 +63,6 @@ from medlive.statistics.bootstrap import (
     Floats,
     Standing,
     compare,
-    tie_groups,
 )
 from medlive.statistics.contamination import Drop
 
@@ -244,11 +245,10 @@ def score_runs(
     labels = [run.label for run in runs]
     counted = NarrowedCases(metric.counted)
     in_runs = [run.case_scores(metric) for run in counted.runs(runs)]
-    scored, notes = (
-        as_published(runs, in_runs, [counted.of(cases) for cases in whole])
-        if metric is Metric.PUBLISHED
-        else (in_runs, [])
-    )
+    scored, notes = in_runs, list[str]()
+    if metric is Metric.PUBLISHED:
+        before_errata = [counted.of(cases) for cases in whole]
+        scored, notes = as_published(runs, in_runs, before_errata)
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
@@ -259,11 +259,11 @@ def score_runs(
     )
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
     overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
-    means = _means(labels, overall)
-    standings = {s.name: s for s in tie_groups(means, comparisons)}
+    standings = standings_of(dict(zip(labels, overall, strict=True)), comparisons)
     companions = beside(runs, scored, metric, draws=draws, seed=seed)
-    models = [
-        ModelScore(
+    models = []
+    for i, label in enumerate(labels):
+        model = ModelScore(
             label=label,
             run=runs[i],
             overall=overall[i],
@@ -275,9 +275,8 @@ def score_runs(
             companions=companions.models[i],
             cutoff=cutoffs[i],
         )
-        for i, label in enumerate(labels)
-    ]
-    models.sort(key=_rank)
+        models.append(model)
+    models.sort(key=lambda model: model.overall.rank(model.label))
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
         *run_warnings(runs, common, len(grid.score)),
@@ -317,27 +316,13 @@ def _check_engines(runs: Sequence[GradedRun]) -> None:
         )
 
 
-def _means(labels: Sequence[str], overall: Sequence[Estimate]) -> dict[str, float]:
-    """The means by label, of models that have one."""
-    means = {}
-    for label, estimate in zip(labels, overall, strict=True):
-        if estimate.mean is not None:
-            means[label] = estimate.mean
-    return means
-
-
-def _rank(model: ModelScore) -> tuple[bool, float, str]:
-    mean = model.overall.mean
-    return mean is None, -(mean or 0.0), model.label
-
-
 def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRun]:
     if errata.mode is not ErrataMode.APPLY:
         return list(runs)
-    return [
-        replace(run, run=without(run.run, one))
-        for run, one in zip(runs, errata.runs, strict=True)
-    ]
+    out = []
+    for run, withdrawn in zip(runs, errata.runs, strict=True):
+        out.append(replace(run, run=without(run.run, withdrawn)))
+    return out
 
 
 def _only(
@@ -409,7 +394,7 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
     states = Counter(case.state for case in cases)
     answers = Counter(case.answer for case in cases)
     return Rates(
-        len(cases),
+        cases=len(cases),
         criteria=sum(len(case.met) for case in cases),
         ungraded=sum(case.ungraded for case in cases),
         partly_graded=states[CaseState.PARTLY_GRADED],
@@ -429,16 +414,14 @@ def month_table(table: ScoreTable) -> MonthTable:
     by_label = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
-        return table_of_figures(
-            {label: _figures(by_label[label]) for label in table.labels or by_label}
-        )
+        figures = {}
+        for label in table.labels or by_label:
+            figures[label] = _figures(by_label[label])
+        return table_of_figures(figures)
     models = [by_label[label] for label in sorted(by_label)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
-    months: dict[str, str | None] = {}
-    for model in models:
-        for score in model.cases:
-            months[score.case.case_id] = score.case.month
-    counts = Counter(month for month in months.values() if month)
+    cases = cases_by_id([model.cases for model in models])
+    counts = Counter(case.month for case in cases.values() if case.month)
     rows = []
     for month in sorted(counts):
         means = tuple(_month_mean(model, month) for model in models)
@@ -447,7 +430,7 @@ def month_table(table: ScoreTable) -> MonthTable:
         models=tuple(model.label for model in models),
         rows=tuple(rows),
         overall=tuple(model.overall.mean for model in models),
-        cases=len(months),
+        cases=len(cases),
     )
 
 
@@ -462,14 +445,12 @@ def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
     """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
-    cases: dict[str, EvaluationCase] = {}
-    for model in table.models:
-        for score in model.cases:
-            cases.setdefault(score.case.case_id, score.case)
+    scored = [model.cases for model in table.models]
+    cases = cases_by_id(scored)
     rows = {case_id: row for row, case_id in enumerate(cases)}
-    values = np.full((len(rows), len(table.models)), np.nan)
-    for column, model in enumerate(table.models):
-        for score in model.cases:
+    values = np.full((len(rows), len(scored)), np.nan)
+    for column, own in enumerate(scored):
+        for score in own:
             if score.score is not None:
                 values[rows[score.case.case_id], column] = score.score
     return tuple(cases.values()), values
@@ -492,17 +473,18 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
-    for what, values in (
+    differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
-        ("cases", {r.run.info.cases.rows for r in runs}),
-        ("graders", {judge_of(r.grader) for r in runs if r.grader}),
-        ("prompt templates", {r.run.info.template.name for r in runs}),
-    ):
+        "cases": {run.run.info.cases.rows for run in runs},
+        "graders": {judge_of(run.grader) for run in runs if run.grader},
+        "prompt templates": {run.run.info.template.name for run in runs},
+    }
+    for what, values in differing.items():
         if len(values) > 1:
             yield f"the runs differ in their {what}: their scores cannot be ranked together"
-    if differing := _differing(runs):
+    if changed := _differing(runs):
         yield (
-            f"cases with the same id but a different question or rubric: {len(differing)} ({some(differing)}); "
+            f"cases with the same id but a different question or rubric: {len(changed)} ({some(changed)}); "
             "they are still paired"
         )
     for first, second in combinations(runs, 2):
@@ -569,17 +551,20 @@ def unscorable_warnings(
     labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric
 ) -> list[str]:
     """Warn about rubrics without positive points, which have no score by Equation 1."""
-    what = "no score by Equation 1" + (
-        ", and count as 0 here" if metric is Metric.PUBLISHED else ""
-    )
-    found: dict[tuple[str, ...], list[str]] = {}
-    for label, cases in zip(labels, scored, strict=True):
-        if ids := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
-            found.setdefault(ids, []).append(label)
-    return [
-        f"{', '.join(names)}: {len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
-        for ids, names in found.items()
-    ]
+    what = "no score by Equation 1"
+    if metric is Metric.PUBLISHED:
+        what += ", and count as 0 here"
+    labels_by_cases: dict[tuple[str, ...], list[str]] = {}
+    for label, scores in zip(labels, scored, strict=True):
+        cases = [score.case for score in scores]
+        ids = tuple(case.case_id for case in cases if case.positive_points <= 0)
+        labels_by_cases.setdefault(ids, []).append(label)
+    labels_by_cases.pop((), None)
+    warnings = []
+    for ids, names in labels_by_cases.items():
+        cases_without = f"{len(ids)} cases have no criterion with positive points"
+        warnings.append(f"{', '.join(names)}: {cases_without} and {what} ({some(ids)})")
+    return warnings
 
 
 def as_published(
@@ -623,16 +608,17 @@ def _figure_warnings(
             f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
             "script's, without an interval"
         )
-    known, of_files = (
-        {case.case_id for case in before},
-        [c.case.case_id for c in found or ()],
-    )
-    if unknown := [case_id for case_id in of_files if case_id not in known]:
+    if found is None:
+        return
+    known = {case.case_id for case in before}
+    graded = [score.case.case_id for score in found]
+    unknown = [case_id for case_id in graded if case_id not in known]
+    if unknown:
         yield (
             f"graded cases missing in the benchmark: {len(unknown)} ({some(unknown)}); the published mean counts "
             "them"
         )
-    if found is not None and (missing := known.difference(of_files)):
+    if missing := known.difference(graded):
         yield f"cases without a grading: {len(missing)}; the published mean leaves them out"
 
 

@@ -1,16 +1,19 @@
 """Contamination: the drop past each model's cutoff, and what else could have made it."""
 
-from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
 from medlive.evaluation.log import some
 from medlive.evaluation.scoring.contamination import ContaminationTable
+from medlive.evaluation.scoring.refusals import marked
 from medlive.plot import drops
 from medlive.report.html import Section, missing, picture, soft, upper_first
 from medlive.report.model import Report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TITLE = "Contamination"
 _LACKING = (
@@ -34,19 +37,23 @@ def contamination(report: Report) -> Section:
         return Section("contamination", _TITLE, [missing(_LACKING)])
     notes = _notes(found) + (Markup() if found.arms else soft(_NO_ARMS))
     parts = [
-        _figure(found),
+        _figure(report, found),
         report.render("contamination.html", found=found),
         notes,
     ]
     return Section("contamination", _TITLE, parts)
 
 
-def _figure(found: ContaminationTable) -> Markup:
-    known = [model for model in found.models if model.drop is not None]
-    if all(model.drop.difference is None for model in known if model.drop):
+def _figure(report: Report, found: ContaminationTable) -> Markup:
+    known = [model.drop for model in found.models if model.drop is not None]
+    if all(drop.difference is None for drop in known):
         return missing(_NO_DROP)
-    drawn = picture("Drop past the cutoff", partial(drops, found), len(known))
-    return soft(_CAPTION) + drawn
+    title = "Drop past the cutoff"
+
+    def draw(axes: "Axes") -> None:
+        drops(found, axes).set_title(marked(title, report.table.overridden))
+
+    return soft(_CAPTION) + picture(title, draw, len(known))
 
 
 def _notes(found: ContaminationTable) -> Markup:

@@ -1,21 +1,15 @@
-"""Which criteria are met: by axis and theme, the least met of all, and errors by axis (LiveMedBench, Table 3)."""
+"""Which criteria are met least and most, and errors by axis (LiveMedBench, Table 3)."""
 
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
-from medlive.report.html import Section, missing, soft
+from medlive.report.html import Section, missing
 from medlive.report.model import Report
 
 MOST_LISTED: Final = 10
 """Criteria that the table of each kind lists."""
 _NONE: Final = "No criterion is graded: nothing is known of what is met."
-_CAPTION: Final = (
-    "Share of the graded positive criteria that are met, in %. No interval: errors by axis have theirs, over "
-    "cases."
-)
 
 
 @dataclass(slots=True)
@@ -47,34 +41,16 @@ class Rated:
 
 def met_by_criterion(report: Report) -> list[Rated]:
     """Every criterion that any model was graded on."""
-    found: dict[tuple[str, str], Rated] = {}
-    for _, case, criterion, met in _verdicts(report):
-        found.setdefault(
-            (case.case_id, criterion.id), Rated(case, criterion, Count())
-        ).count.add(met)
-    return list(found.values())
-
-
-def met_by_kind(report: Report) -> dict[str, dict[int, Count]]:
-    """Each axis, then each theme → a model's place → its positive criteria; in the order of their names."""
-    found: defaultdict[tuple[str, str], defaultdict[int, Count]] = defaultdict(
-        lambda: defaultdict(Count)
-    )
-    for place, case, criterion, met in _verdicts(report):
-        for kind, value in (("axis", criterion.axis), ("theme", case.theme)):
-            if value and criterion.points > 0:
-                found[kind, value][place].add(met)
-    return {f"{kind}: {value}": found[kind, value] for kind, value in sorted(found)}
-
-
-def _verdicts(
-    report: Report,
-) -> Iterator[tuple[int, EvaluationCase, EvaluationCriterion, bool]]:
-    for place, model in enumerate(report.models):
+    rated: dict[tuple[str, str], Rated] = {}
+    for model in report.models:
         for score in model.cases:
             for criterion in score.case.criteria:
-                if (met := score.met.get(criterion.id)) is not None:
-                    yield place, score.case, criterion, met
+                met = score.met.get(criterion.id)
+                if met is not None:
+                    key = (score.case.case_id, criterion.id)
+                    one = Rated(score.case, criterion, Count())
+                    rated.setdefault(key, one).count.add(met)
+    return list(rated.values())
 
 
 def criteria(report: Report) -> Section:
@@ -86,11 +62,9 @@ def criteria(report: Report) -> Section:
         "criteria.html",
         least=_least_met(rated),
         harms=_most_met(rated),
-        kinds=met_by_kind(report),
         rated=rated,
     )
-    parts = [soft(_CAPTION), lists, report.render("axes.html")]
-    return Section("criteria", "Criteria", parts)
+    return Section("criteria", "Criteria", [lists, report.render("axes.html")])
 
 
 def _least_met(rated: list[Rated]) -> list[Rated]:

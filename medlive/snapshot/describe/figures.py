@@ -18,13 +18,7 @@ LANGUAGE_NAMES: Final[Mapping[str, str]] = {"en": "English", "zh": "Chinese (中
 _MOST_COLUMNS: Final = 72
 """Six years of months; more of them would be thinner than a telephone can show."""
 
-_SPANS: Final = (
-    (1, "month"),
-    (3, "quarter"),
-    (12, "year"),
-    (120, "decade"),
-    (1_200, "century"),
-)
+_SPANS: Final = ((1, "month"), (3, "quarter"), (12, "year"))
 """Months that share a column, and what such a column is called."""
 
 
@@ -111,10 +105,10 @@ def counted(n: int, one: str, more: str) -> str:
 def by_span(
     by_month: Mapping[str, int], most: int = _MOST_COLUMNS
 ) -> tuple[str, dict[str, int]]:
-    """Return counts by the shortest span that takes at most `most` columns, empty ones included.
+    """Return counts by the shortest span that takes at most `most` columns, or by year, empty ones included.
 
-    `by_month`: `2025-03` → n. The span is "month", "quarter", "year", "decade" or "century"; the keys are
-    `2025-03`, `2025-Q1`, `2025`, `2020s`, `2000s`, in order.
+    `by_month`: `2025-03` → n. The span is "month", "quarter" or "year"; the keys are `2025-03`, `2025-Q1`, `2025`,
+    in order.
     """
     places = {
         int(month[:-3]) * 12 + int(month[-2:]) - 1: n for month, n in by_month.items()
@@ -137,7 +131,7 @@ def _span_label(month: int, span: str) -> str:
         return f"{year:04d}-{month % 12 + 1:02d}"
     if span == "quarter":
         return f"{year:04d}-Q{month % 12 // 3 + 1}"
-    return f"{year:04d}" if span == "year" else f"{year:04d}s"
+    return f"{year:04d}"
 
 
 def _ranked(counts: Mapping[str, int]) -> list[Bar]:

@@ -103,7 +103,6 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--slice", "colour"), "choose month"),
         (("--format", "xlsx"), "choose table"),
         (("--format", "csv", "--json"), "exclude each other"),
-        (("--format", "parquet"), "--out"),
         (("--format", "json", "--slice", "month"), "--slice"),
         (("--out", "x.xlsx"), "ending names no format"),
         (("--format", "table", "--out", "x.csv"), "choose one with --format"),

@@ -67,7 +67,7 @@ def test_a_run_in_the_threads_own_words_is_no_closed_book(tmp_path: Path) -> Non
         asked(tmp_path / "rawopen", CASES, False, arm="raw", template="open-book"),
     ]
     arms = score_arms(score_runs([load_graded(path) for path in paths], draws=10))
-    found = {(arm.open, arm.closed): arm for arm in arms}
+    found = {(arm.pair.first, arm.pair.second): arm.pair for arm in arms}
     assert set(found) == {("m (opened)", "m (closed)"), ("m (rawopen)", "m (raw)")}
     assert found["m (opened)", "m (closed)"].difference == pytest.approx(1.0)
     assert found["m (rawopen)", "m (raw)"].difference == pytest.approx(-1.0)

@@ -18,15 +18,11 @@ from medlive.llm.engine import Usage
 from medlive.report.html import whole
 from medlive.report.model import analyse
 from medlive.report.sections.costs import costs, spent
-from medlive.report.sections.criteria import criteria, met_by_criterion, met_by_kind
+from medlive.report.sections.criteria import criteria, met_by_criterion
 from medlive.report.sections.ranking import ordered_pairs
 from medlive.report.summary import summarise, tied_with
 from medlive.statistics.bootstrap import Comparison
 from tests.support.runs import made_cases, made_run
-
-SURE = re.compile(
-    r"it is ([+-]?[\d.]+) points of 100 \(([+-]?[\d.]+) to ([+-]?[\d.]+)\) on (\d+) common cases; p"
-)
 
 
 def table_of(
@@ -70,20 +66,6 @@ def test_who_leads_and_with_whom_it_is_tied_is_what_the_table_says(
     ]
     assert ("is tied with " + ", ".join(tied) + "." in said["Who leads"]) is bool(tied)
     assert ("leads with" in said["Who leads"]) is (not tied)
-    difference, low, high, n = (
-        float(x) for x in SURE.search(said["How sure"]).groups()
-    )
-    second = table.models[1].label
-    (pair,) = (
-        c for c in table.comparisons if {c.first, c.second} == {first.label, second}
-    )
-    sign = 1 if pair.first == first.label else -1
-    assert difference == pytest.approx(100 * sign * pair.difference, abs=0.06)
-    assert sorted((low, high)) == pytest.approx(
-        sorted(100 * sign * x for x in (pair.low, pair.high)), abs=0.06
-    )
-    assert low <= difference <= high
-    assert n == pair.n
 
 
 def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(
@@ -151,8 +133,8 @@ def test_cases_that_no_score_is_defined_for_are_counted(tmp_path: Path) -> None:
 def test_one_model_and_no_score_are_said_in_words(tmp_path: Path) -> None:
     alone = table_of(tmp_path / "a", {"a": 0.7}, n=20)
     said = summarise(analyse(alone))
-    assert said["Who leads"].endswith("no other model is ranked.")
-    assert said["How sure"].endswith("Fewer than 30 cases: no result.")
+    assert "; no other model is ranked." in said["Who leads"]
+    assert said["Who leads"].endswith("Fewer than 30 cases: no result.")
 
     def ungraded(run: GradedRun) -> GradedRun:
         return replace(run, grades={}, met={}, grader=None)
@@ -191,18 +173,6 @@ def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
         for criterion in case.criteria
         if criterion.id in model.run.grades.get(case.case_id, {})
     ]
-    by_kind = met_by_kind(report)
-    for place, model in enumerate(table.models):
-        own = [
-            met
-            for label, _, c, met in verdicts
-            if label == model.label
-            and c.points > 0
-            and c.axis == "Safety"
-            and met is not None
-        ]
-        count = by_kind["axis: Safety"][place]
-        assert (count.met, count.graded) == (sum(own), len(own))
     rated = {
         (r.case.case_id, r.criterion.id): r.count for r in met_by_criterion(report)
     }

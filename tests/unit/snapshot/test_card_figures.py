@@ -110,7 +110,6 @@ def test_an_empty_snapshot_has_figures_that_say_so() -> None:
         ("2025-12", "month", 72),
         ("2026-01", "quarter", 25),
         ("2099-12", "year", 80),
-        ("2300-01", "decade", 29),
     ],
 )
 def test_a_long_time_is_told_by_longer_spans(
@@ -135,12 +134,6 @@ def test_spans_are_named_as_people_write_them() -> None:
         "2025-Q2",
     ]
     assert [*by_span({"2024-12": 1, "2025-04": 1}, 2)[1]] == ["2024", "2025"]
-    assert [*by_span({"1999-12": 1, "2025-04": 1}, 5)[1]] == [
-        "1990s",
-        "2000s",
-        "2010s",
-        "2020s",
-    ]
 
 
 @given(month_counts, st.integers(1, 100))
@@ -150,4 +143,4 @@ def test_no_case_is_lost_where_months_are_joined(
     span, tally = by_span(months, most)
     assert sum(tally.values()) == sum(months.values())
     assert [*tally] == sorted(tally)
-    assert len(tally) <= most or span == "century"
+    assert len(tally) <= most or span == "year"
