@@ -188,7 +188,7 @@ def _print(tables: "list[AuditTable]", shown: _Shown) -> None:
                 "model": lambda row: row[0],
                 "root cause": lambda row: row[1].label,
                 "case": lambda row: row[2].candidate.case_id,
-                "score %": lambda row: f"{100 * row[2].candidate.score.score:.1f}",
+                "score %": lambda row: _percent(row[2].candidate.score.score),
                 "quote of the answer": lambda row: _cut(row[2].reply.quote),
                 "why": lambda row: row[2].reply.reasoning,
             },
@@ -228,6 +228,10 @@ def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
 
 def _share(n: int, of: int) -> str:
     return f"{n} ({100 * n / of:.1f} %)" if n else "0"
+
+
+def _percent(score: float | None) -> str:
+    return "" if score is None else f"{100 * score:.1f}"
 
 
 def _cut(text: str) -> str:

@@ -1,10 +1,10 @@
-"""`medlive eval batch write|submit|status|read`: answers and verdicts through an endpoint's batch API."""
+"""`medlive eval batch write|read`: answers and verdicts through an endpoint's batch API."""
 
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -30,7 +30,6 @@ from medlive.cli.options import (
 from medlive.cli.output import (
     echo,
     new_file,
-    pick,
     print_result,
     print_table,
     say,
@@ -39,10 +38,7 @@ from medlive.cli.output import (
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from medlive.evaluation.asking.batch import BatchRead, BatchWritten
-    from medlive.llm.batches import BatchApi, BatchState
     from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[
@@ -87,7 +83,7 @@ def write(
 ) -> None:
     """Write the calls that grading would make now as a batch file; nothing is sent.
 
-    After `batch read` these are what it left open: a reply that held no verdict goes with what is wrong with it."""
+    After `batch read` these are what it left open."""
     from medlive.evaluation.asking.batch import BatchWritten, write_answers
     from medlive.evaluation.grading.batch import write_batch
 
@@ -126,63 +122,12 @@ def write(
 
 
 @app.command()
-def submit(
-    run_dir: RunArgument,
-    files: Annotated[
-        list[Path], Argument(help="Files that `batch write` made.", exists=True)
-    ],
-    base_url: Annotated[
-        str | None, Option(help="The endpoint [the grader's; the run's for --answers].")
-    ] = None,
-    api_key_env: KeyOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Hand files of calls in to the endpoint's batch API; `batch status` shows their state."""
-    from medlive.evaluation.asking.batch import batch_kind, submit_batch
-    from medlive.evaluation.runs.folder import read_info
-    from medlive.service.wiring import open_batches
-
-    settings, states = read_settings(), []
-    for file in files:
-        answers = batch_kind(run_dir, file) == "question"
-        address = base_url or (
-            read_info(run_dir).endpoint if answers else settings.roles.grader.base_url
-        )
-        if address is None:
-            raise UsageError(
-                "no endpoint is known for these calls", hint="name it: --base-url"
-            )
-        states.append(
-            submit_batch(
-                run_dir, file, open_batches(settings, address, api_key_env), api_key_env
-            )
-        )
-    _print_states([file.name for file in files], states, as_json)
-
-
-@app.command()
-def status(run_dir: RunArgument, as_json: JsonOption = False) -> None:
-    """Ask for the state of the batches of a run. Exit status 1 while one is under way."""
-    from medlive.evaluation.asking.batch import read_batch_log
-
-    submitted = read_batch_log(run_dir).submitted
-    states = [_open_api(row).state(row["batch"]) for row in submitted]
-    _print_states([row["file"] for row in submitted], states, as_json)
-    if under_way := sum(not state.ended for state in states):
-        raise CheckFailed(
-            f"{under_way} of {len(states)} batches are under way",
-            hint="ask again later",
-        )
-
-
-@app.command()
 @grouped
 def read(
     run_dir: RunArgument,
     results: Annotated[
-        list[Path] | None,
-        Argument(help="Result and error files [fetched].", exists=True),
-    ] = None,
+        list[Path], Argument(help="Result and error files.", exists=True)
+    ],
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
     *,
@@ -200,9 +145,8 @@ def read(
         model: Price(p.input, p.output, p.cached)
         for model, p in settings.prices.items()
     }
-    files = results or _fetch(run_dir, "question" if answers else "asked")
     if answers:
-        done = read_answers(run_dir, files, prices=prices)
+        done = read_answers(run_dir, results, prices=prices)
         kinds = ["ok", "truncated", "refused", "empty", "failed"]
         left, hint = (
             "questions have no answer",
@@ -211,7 +155,7 @@ def read(
     else:
         shared = cache.open()
         done = read_batch(
-            run_dir, files, allow_unpinned=allow_unpinned, cache=shared, prices=prices
+            run_dir, results, allow_unpinned=allow_unpinned, cache=shared, prices=prices
         )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
@@ -263,52 +207,6 @@ def _report_read(
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
 
-def _open_api(row: "Mapping[str, Any]") -> "BatchApi":
-    from medlive.service.wiring import open_batches
-
-    return open_batches(read_settings(), row["endpoint"], row["api_key_env"])
-
-
-def _fetch(run_dir: Path, kind: str) -> list[Path]:
-    """The results of the run's batches of a kind that ended."""
-    from medlive.evaluation.asking.batch import fetch_results, read_batch_log
-
-    submitted = read_batch_log(run_dir).submitted
-    if not submitted:
-        hint = "name the result files, or run medlive eval batch submit"
-        raise UsageError(f"no batch of {run_dir} was submitted", hint=hint)
-    files: list[Path] = []
-    for number, row in enumerate(submitted, start=1):
-        if row["calls"] != kind:
-            continue
-        api = _open_api(row)
-        state = api.state(row["batch"])
-        if state.ended:
-            files += fetch_results(run_dir, number, state, api)
-        if not state.ended or state.errors:
-            say(
-                f"{row['file']}: {state.status}"
-                + "".join(f"; {error}" for error in state.errors[:5])
-            )
-    return files
-
-
-def _print_states(files: list[str], states: "list[BatchState]", as_json: bool) -> None:
-    value = [
-        {"file": file, **asdict(state)}
-        for file, state in zip(files, states, strict=True)
-    ]
-    columns = ["batch", "file", "status", "calls", "completed", "failed"]
-    print_result(
-        value,
-        as_json,
-        lambda: print_table(
-            columns, pick(value, "id file status calls completed failed")
-        ),
-        notes=[f"{s.id}: {error}" for s in states for error in s.errors[:5]],
-    )
-
-
 def check_batch_out(out: Path, replace: bool) -> None:
     """`new_file` of a batch's file, and of the numbered ones that it becomes where it is long: parts of another
     batch beside it would be handed in with it."""
@@ -338,7 +236,6 @@ def print_written(
         parts = {
             "criteria": done.criteria,
             "verdicts came from the cache": done.cached,
-            "calls show the grader what was wrong with its reply": done.repairs,
         }
         say(
             "; ".join(

@@ -1,8 +1,7 @@
 """Grading through an endpoint's batch API: the calls as a file to hand in, and the results back into the same log.
 
-What is written is what `grade` would send, and a result counts by the same checks. What is left can be written as
-the next file: a call whose reply held no verdict with that reply and what is wrong with it, since the same words
-would often get the same reply.
+What is written is what `grade` would send first, and a result counts by the same checks. What is left can be written
+as the next file; a reply that held no verdict is returned with what is wrong with it by live grading alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -25,10 +24,10 @@ from medlive.evaluation.asking.batch import (
 )
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import find_cached, open_work, read_record
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work, name_faults
+from medlive.evaluation.grading.judge import Judge, Verdicts, Work
 from medlive.evaluation.log import LogWriter, open_log
 from medlive.evaluation.model import Grade, Mode, Origin, kind_of
-from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
+from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import render
@@ -55,7 +54,7 @@ def write_batch(
     run = open_run(run_dir)
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     answers, _ = run.answers()
-    criteria = repairs = waiting = 0
+    criteria = waiting = 0
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         record = read_record(run_dir / GRADES, judge.digest)
         cached = list(find_cached(cache, run.cases, answers, judge, record))
@@ -71,10 +70,9 @@ def write_batch(
                     **identity.as_json(),
                 }
             )
-        unread = _unread(run_dir, judge)
 
         def calls() -> Iterator[tuple[str, Row]]:
-            nonlocal criteria, repairs, waiting
+            nonlocal criteria, waiting
             for work in open_work(run.cases, answers, judge, record):
                 keys = judge.keys(work.case, work.answer, work.criteria)
                 custom_id = known.custom_id(
@@ -93,10 +91,8 @@ def write_batch(
                             "keys": list(keys.values()),
                         }
                     )
-                repair = _repair(list(keys.values()), unread)
-                request = replace(judge.request(work), repair=repair)
+                request = judge.request(work)
                 criteria += len(keys)
-                repairs += repair is not None
                 sent = response_format(shape, request)
                 yield (
                     custom_id,
@@ -106,7 +102,7 @@ def write_batch(
                 )
 
         files, requests = write_calls(out, calls(), most_requests, most_bytes)
-    return BatchWritten(files, requests, criteria, len(cached), repairs, waiting)
+    return BatchWritten(files, requests, criteria, len(cached), waiting)
 
 
 def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
@@ -122,33 +118,6 @@ def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
                 f"{BATCHES}: calls of another version's prompt cannot be read"
             )
     return judges
-
-
-def _unread(run_dir: Path, judge: Judge) -> dict[str, Grade]:
-    """The newest reply without a verdict about each key that has none, where the asked model gave it."""
-    found: dict[str, Grade] = {}
-    for grade in read_grades(run_dir / GRADES)[0]:
-        if grade.judge == judge.digest:
-            found.pop(grade.key, None)
-            if (
-                grade.met is None
-                and grade.raw
-                and judge.identity.accepts(grade.grader, judge.allow_unpinned)
-            ):
-                found[grade.key] = grade
-    return found
-
-
-def _repair(keys: Sequence[str], unread: Mapping[str, Grade]) -> tuple[str, str] | None:
-    """The reply about all of a call's criteria that held no verdict, and why; None where there is no such one."""
-    grades = [unread[key] for key in keys if key in unread]
-    if len(grades) < len(keys) or len({grade.raw for grade in grades}) > 1:
-        return None
-    one = grades[0]
-    alone = one.mode is Mode.CRITERION
-    return one.raw, one.reason if alone else name_faults(
-        {grade.criterion_id: grade.reason for grade in grades}
-    )
 
 
 def read_batch(

@@ -28,7 +28,6 @@ from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
-from medlive.text.normalise import fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +51,6 @@ class GradeResult(CallsMade):
     """Of `reused`, those that came from the cache that runs share."""
 
 
-_SAME_QUOTE: Final = 2
-"""Criteria of an answer that one quote may serve, however few there are."""
 _NOT_ASKED: Final = Settled(None, "", "not asked yet")
 
 
@@ -68,8 +65,7 @@ class Record:
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        quote = hash(fold(grade.quote)) if grade.met and grade.quote else 0
-        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason, quote)
+        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason)
 
     def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
         """How many of these keys are met, not met and ungraded, and why they are ungraded."""
@@ -81,26 +77,6 @@ class Record:
             if verdict.met is None:
                 reasons[kind_of(verdict.reason)] += 1
         return counts, dict(reasons.most_common())
-
-    def evidence_notes(
-        self, answers: Iterable[tuple[EvaluationCase, Mapping[str, str]]]
-    ) -> Iterator[str]:
-        """What is odd about the quotes of answers, each a case with the keys of its criteria."""
-        same, bare = list[str](), 0
-        for case, keys in answers:
-            quotes = []
-            for key in keys.values():
-                verdict = self.latest.get(key)
-                if verdict and verdict.met:
-                    quotes.append(verdict.quote)
-            bare += quotes.count(0)
-            most = max(Counter(filter(None, quotes)).values(), default=0)
-            if most > max(_SAME_QUOTE, len(keys) / 2):
-                same.append(case.case_id)
-        if same:
-            yield f"one quote serves most criteria of {len(same)} answers, such as that of case {same[0]}"
-        if bare:
-            yield f"{bare} criteria are met without a quote, as about the answer as a whole"
 
 
 def read_record(path: Path, judge: str) -> Record:
@@ -191,12 +167,9 @@ async def grade_run(
         cached = list(find_cached(cache, run.cases, answers, judge, record))
         for grade in cached:
             log.add(grade.row())
-        graded: list[tuple[EvaluationCase, Mapping[str, str]]] = []
         keys: list[str] = []
         for case, answer in gradable(run.cases, answers):
-            of_case = judge.keys(case, answer)
-            graded.append((case, of_case))
-            keys += of_case.values()
+            keys += judge.keys(case, answer).values()
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
@@ -232,12 +205,7 @@ async def grade_run(
             case.case_id for case in run.cases if case.case_id not in answers
         ),
         reasons=reasons,
-        notes=(
-            *notes,
-            *record.notes,
-            *(cache.notes if cache else ()),
-            *record.evidence_notes(graded),
-        ),
+        notes=(*notes, *record.notes, *(cache.notes if cache else ())),
         cached=len(cached),
         stopped=stopped,
         silence=asker.silence,

@@ -66,8 +66,6 @@ class Settled(NamedTuple):
     met: bool | None
     grader: str
     reason: str
-    quote: int = 0
-    """A hash of the quote; 0 for none."""
 
 
 class Judge:
