@@ -494,10 +494,8 @@ def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
     row.pop("path", None)
     row["calls"] = plan.calls
     row["input tokens"] = plan.input_tokens
-    row["of these cacheable"] = plan.cacheable_tokens
     row["output tokens"] = plan.output_tokens
     row["USD"] = _rounded(plan.usd)
-    row["USD with a prefix cache"] = _rounded(plan.usd_cached)
     row["hours"] = _hours(plan.seconds)
     print_table(list(row), [list(row.values())])
     say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
