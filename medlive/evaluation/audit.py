@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import (
-    Findings,
     Question,
     QuestionsAsked,
     ask_questions,
@@ -356,9 +355,12 @@ def load_audit(
     questions = chosen.questions
     record = last
     if auditor is None and last.others:
-        counts = [sum(map(one.settled, questions)) for one in (last, *last.others)]
-        record = (last, *last.others)[counts.index(max(counts))]
-        notes.append(_auditors_note(last, counts, record))
+        record = last.fullest(questions)
+        names = [one.identity.model for one in (last, *last.others)]
+        notes.append(
+            f"audited by {', '.join(names)}; shown is {record.identity.model}, with the most causes, of equals the "
+            "last"
+        )
     findings: list[Finding] = []
     reasons: Counter[str] = Counter()
     for candidate, question in zip(chosen.candidates, questions, strict=True):
@@ -377,15 +379,4 @@ def load_audit(
         findings=tuple(findings),
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),
-    )
-
-
-def _auditors_note(last: Findings, counts: Sequence[int], shown: Findings) -> str:
-    """Which of several auditors is shown, and why."""
-    auditors = []
-    for record, n in zip((last, *last.others), counts, strict=True):
-        auditors.append(f"{record.identity.model} ({n} causes)")
-    return (
-        f"audited by {', '.join(auditors)}; shown is {shown.identity.model}, with the most, or of equals "
-        "the last"
     )

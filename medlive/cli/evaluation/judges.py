@@ -113,10 +113,10 @@ def _show(found: "Judges") -> None:
             "Spearman": lambda r: r.spearman,
             "Kendall": lambda r: r.kendall,
             "same best": lambda r: ", ".join(f"{n} of {k}" for k, n in r.top.items()),
+            "pairs in order": lambda r: r.kept,
+            "other order": lambda r: "; ".join(map(" and ".join, r.reversed)),
         },
     )
-    for ranking in found.rankings:
-        echo(ranking.in_words())
 
 
 @app.command()

@@ -102,8 +102,6 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         (("v", "w"),),
         {1: 0, 3: 3},
     )
-    words = f"scores 0.033 lower than {found.judges[0]} on average. Of 6 pairs of models 5 keep their order; "
-    assert ranking.in_words() == f"{found.judges[1]} {words}not v and w."
     ranks = {(one.model, one.judge[0]): one.rank for one in found.scores}
     assert [ranks[m, j] for j in "ms" for m in "vwxy"] == [1, 2, 3, 4, 2, 1, 3, 4]
     # The same answers in a folder of their own, graded by another judge, are the same model's.
@@ -124,10 +122,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
     (none,) = disjoint.rankings
     assert {one.rank for one in disjoint.scores} == {None}
-    assert (none.cases, none.in_words().partition(" graded ")[2]) == (
-        0,
-        "no common case of all models.",
-    )
+    assert (none.cases, none.shift.value) == (0, None)
     with pytest.raises(UsageError, match="no run is graded by nobody"):
         compare_judges(runs, ("mild", "nobody"))
     with pytest.raises(UsageError, match="no answer is graded by two"):
