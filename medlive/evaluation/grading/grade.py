@@ -6,8 +6,9 @@ what is new, was edited, or had stayed ungraded. Beside it a `GradeCache` may ho
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -159,9 +160,6 @@ async def grade_run(
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     run = open_run(run_dir)
     answers, notes = run.answers()
-    answers = {
-        case_id: answer for case_id, answer in answers.items() if answer.gradable
-    }
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
         cached = list(find_cached(cache, run.cases, answers, judge, record))
@@ -170,20 +168,21 @@ async def grade_run(
         keys: list[str] = []
         for case, answer in gradable(run.cases, answers):
             keys += judge.keys(case, answer).values()
+        unanswered = []
+        for case in run.cases:
+            answer = answers.get(case.case_id)
+            if answer is None or not answer.gradable:
+                unanswered.append(case.case_id)
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
-        async def ask(work: Work) -> int:
-            verdicts = Verdicts(judge, work)
-            for grade in verdicts.grades(
-                await asker.ask(judge.request(work), verdicts.read)
-            ):
-                log.add(grade.row())
-                record.put(grade)
-                if cache:
-                    cache.add(work.case, work.answer, grade)
-            return len(work.criteria)
+        def keep(work: Work, grade: Grade) -> None:
+            log.add(grade.row())
+            record.put(grade)
+            if cache:
+                cache.add(work.case, work.answer, grade)
 
+        ask = partial(ask_work, judge, asker, keep)
         left = open_work(run.cases, answers, judge, record)
         try:
             stopped = await work_through(
@@ -201,15 +200,24 @@ async def grade_run(
         ungraded=tally[None],
         reused=reused,
         calls=asker.calls,
-        unanswered=tuple(
-            case.case_id for case in run.cases if case.case_id not in answers
-        ),
+        unanswered=tuple(unanswered),
         reasons=reasons,
         notes=(*notes, *record.notes, *(cache.notes if cache else ())),
         cached=len(cached),
         stopped=stopped,
         silence=asker.silence,
     )
+
+
+async def ask_work(
+    judge: Judge, asker: Asker, keep: Callable[[Work, Grade], None], work: Work
+) -> int:
+    """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
+    verdicts = Verdicts(judge, work)
+    asked = await asker.ask(judge.request(work), verdicts.read)
+    for grade in verdicts.grades(asked):
+        keep(work, grade)
+    return len(work.criteria)
 
 
 async def grade_answer(
@@ -237,16 +245,15 @@ async def grade_answer(
     left = [c for c in case.criteria if c.id not in grades]
     asker = open_asker(engine, max_retries, len(case.criteria), allow_unpinned)
 
-    async def ask(work: Work) -> list[Grade]:
-        verdicts = Verdicts(judge, work)
-        return verdicts.grades(await asker.ask(judge.request(work), verdicts.read))
+    def keep(work: Work, grade: Grade) -> None:
+        grades[grade.criterion_id] = grade
+        if cache:
+            cache.add(case, answer, grade)
 
-    calls = [ask(Work(case, answer, part)) for part in judge.parts(left)]
-    for made in await asyncio.gather(*calls):
-        for grade in made:
-            grades[grade.criterion_id] = grade
-            if cache:
-                cache.add(case, answer, grade)
+    calls = []
+    for part in judge.parts(left):
+        calls.append(ask_work(judge, asker, keep, Work(case, answer, part)))
+    await asyncio.gather(*calls)
     if cache:
         cache.flush()
     return tuple(grades[c.id] for c in case.criteria if c.id in grades)
