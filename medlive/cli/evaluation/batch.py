@@ -180,10 +180,6 @@ def _report_read(
             *(f"ungraded: {n}: {reason}" for reason, n in reasons.items()),
         ],
     )
-    for model, n in done.strangers.most_common(5):
-        say(
-            f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts"
-        )
     if refused := sum(
         n
         for why, n in reasons.items()

@@ -498,7 +498,7 @@ def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
     row["USD"] = _rounded(plan.usd)
     row["hours"] = _hours(plan.seconds)
     print_table(list(row), [list(row.values())])
-    say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
+    say("estimated (docs/grading.md); calls that have to be asked twice come on top")
     _say_unpriced(plan)
     if plan.seconds is None and plan.calls:
         say(

@@ -55,8 +55,6 @@ class BatchRead:
     that are `missing` (no result yet), and what is `open` (asked for, without verdict or answer)."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Why criteria are ungraded."""
-    strangers: Counter[str] = field(default_factory=Counter)
-    """Models that answered in place of the one asked, with the criteria that this leaves ungraded."""
     notes: list[str] = field(default_factory=list)
 
 

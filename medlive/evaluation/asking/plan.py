@@ -83,8 +83,6 @@ class Plan:
     """At the given concurrency and the latency measured; None: none was."""
     concurrency: int
     latency_ms: float | None
-    estimator: str
-    """How tokens were estimated."""
 
 
 def plan_calls(
@@ -104,27 +102,18 @@ def plan_calls(
     measured = _measure(record)
     n = asked = 0
     answered = 0.0
-    scales: dict[str, str] = {}
     for call in calls:
         language = measured.get(call.language)
         tokens = estimate_tokens(call.text) * (language.scale if language else 1.0)
         n += 1
         asked += round(tokens)
         answered += call.replies * (language.output if language else output_tokens)
-        scales[call.language] = (
-            f"scaled by {language.scale:.2f}, as charged for {language.calls} calls on record"
-            if language
-            else "not scaled, too few calls on record"
-        )
     latencies: list[float] = []
     for language in measured.values():
         latencies += language.latencies
     latency_ms = median(latencies) if len(latencies) >= ENOUGH else None
     # What is made at all takes one call's time at least.
     rounds = max(n / concurrency, 1.0 if n else 0.0)
-    default = ", ".join(
-        f"{script} {size:g}" for script, size in CHARACTERS_A_TOKEN.items()
-    )
     return Plan(
         about=about,
         calls=n,
@@ -134,12 +123,6 @@ def plan_calls(
         seconds=None if latency_ms is None else rounds * latency_ms / 1000,
         concurrency=concurrency,
         latency_ms=latency_ms,
-        estimator="; ".join(
-            [
-                f"characters a token: {default}",
-                *(f"{name}: {how}" for name, how in sorted(scales.items())),
-            ]
-        ),
     )
 
 
@@ -151,7 +134,6 @@ class _Measured:
     """Tokens charged for each token estimated."""
     output: float
     """Output tokens for each verdict."""
-    calls: int
     latencies: list[float]
 
 
@@ -176,8 +158,7 @@ def _measure(record: Iterable[Sample]) -> dict[str, _Measured]:
             if latency := one.usage.get("latency_ms"):
                 latencies.append(latency)
         # A call that was repaired was charged twice: the median does not mind.
-        scale, n = median(scales), len(found)
-        measured[language] = _Measured(scale, output / n, n, latencies)
+        measured[language] = _Measured(median(scales), output / len(found), latencies)
     return measured
 
 

@@ -151,14 +151,8 @@ def read_batch(
         read = read_results(
             files, "asked", known, written, results.take, results.open_of
         )
-    ungraded = results.ungraded
-    read.reasons.update(kind_of(grade.reason) for grade, _ in ungraded)
-    if not allow_unpinned:
-        read.strangers.update(
-            grade.grader
-            for grade, judge in ungraded
-            if grade.grader not in ("", judge.identity.model)
-        )
+    for grade in results.ungraded:
+        read.reasons[kind_of(grade.reason)] += 1
     if stale := read.counts["stale"]:
         read.notes.append(
             f"{stale} results are about an answer or a criterion that has changed since"
@@ -186,7 +180,7 @@ class _Results:
         self._records = {
             digest: read_record(run.path / GRADES, digest) for digest in judges
         }
-        self.ungraded: list[tuple[Grade, Judge]] = []
+        self.ungraded: list[Grade] = []
 
     def _work_of(self, call: Row) -> Work | None:
         """The call as it would be made now; None if what it asked about has changed."""
@@ -232,7 +226,8 @@ class _Results:
             self._records[judge.digest].put(grade)
             if self._cache is not None:
                 self._cache.add(work.case, work.answer, grade)
-        self.ungraded.extend((grade, judge) for grade in taken if grade.met is None)
+            if grade.met is None:
+                self.ungraded.append(grade)
         return [_KINDS[grade.met] for grade in taken] or ["again"]
 
 

@@ -161,17 +161,9 @@ async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(
         row["response"]["body"]["model"] = "judge-1-0925"
     results = save(tmp_path / "r.jsonl", [*rows, {**rows[0], "response": None}])
     told = read_batch(run, [results])
-    assert (
-        told.counts["not_met"],
-        told.counts["ungraded"],
-        told.counts["duplicates"],
-        told.strangers,
-    ) == (
-        2,
-        10,
-        1,
-        {"judge-1-0925": 10},
-    )
+    kinds = ("not_met", "ungraded", "duplicates")
+    assert [told.counts[kind] for kind in kinds] == [2, 10, 1]
+    assert "judge-1-0925" in max(told.reasons, key=told.reasons.__getitem__)
     assert told.counts["open"] == 10
     before = (run / "grades.jsonl").read_bytes()
     told = read_batch(run, [results])

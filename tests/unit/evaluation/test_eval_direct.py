@@ -53,7 +53,7 @@ async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> Non
     left = plan_direct(run, JUDGE, price=Price(1.0, 4.0), concurrency=5)
     assert (left.about["answered"], left.calls) == (25, 5)
     measured = plan_direct(run, JUDGE, allow_unpinned=True)
-    assert measured.estimator.count("too few") == 2
+    assert measured.latency_ms is None
     assert (await judge_direct(run, sent)).calls == 5
     assert len(sent.requests) == 30
     assert plan_direct(run, JUDGE).calls == 0
