@@ -6,7 +6,7 @@ cache: a repeated audit asks only for cases that are new, were graded again, or 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
@@ -166,10 +166,8 @@ class Bottom:
     scored: int
     edge: float | None
     """The highest score among the lowest cases; None without any."""
-    tied: int
-    """How many of the lowest were chosen by id among equal scores, some of which were left out."""
     equals: int
-    """How many cases have the score `edge`, if some of them were left out."""
+    """How many cases have the score `edge`, if some of them were left out, those whose ids come last."""
     metric: Metric = Metric.COMPLETE
     """By which they are the lowest."""
 
@@ -213,18 +211,20 @@ def find_bottom(
     order = sorted(known, key=lambda k: k[:2])
     lowest = tuple(Candidate(s, run.answers[name]) for _, name, s in order[:asked])
     states = Counter(s.state.value for s in all_scores if s.score is None)
-    edge = _edge([score for score, _, _ in order], asked)
-    left_out = dict(sorted(states.items()))
-    return Bottom(asked, lowest, left_out, len(order), *edge, metric)
-
-
-def _edge(scores: Sequence[float], asked: int) -> tuple[float | None, int, int]:
-    """Return `edge`, `tied` and `equals` of the lowest of scores in order."""
-    if not scores:
-        return None, 0, 0
-    lowest = scores[:asked]
-    tied, equals = lowest.count(lowest[-1]), scores.count(lowest[-1])
-    return (lowest[-1], tied, equals) if tied < equals else (lowest[-1], 0, 0)
+    edge, equals = None, 0
+    if lowest:
+        edge = lowest[-1].score.score
+        scores = [score for score, _, _ in order]
+        equals = scores.count(edge) if edge in scores[asked:] else 0
+    return Bottom(
+        asked=asked,
+        lowest=lowest,
+        left_out=dict(sorted(states.items())),
+        scored=len(order),
+        edge=edge,
+        equals=equals,
+        metric=metric,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +279,6 @@ class AuditTable:
             "bottom": bottom.asked,
             "scored": bottom.scored,
             "highest_score": bottom.edge,
-            "chosen_by_id": bottom.tied,
             "tied": bottom.equals,
             "candidates": len(bottom.candidates),
             "without_error": list(bottom.without_error),

@@ -202,10 +202,10 @@ def _remarks(table: "AuditTable") -> list[str]:
         remarks.append(
             f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
         )
-    if bottom.tied and bottom.edge is not None:
+    if bottom.equals and bottom.edge is not None:
         remarks.append(
             f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
-            f"{bottom.asked}: the {bottom.tied} of them whose ids come first were taken"
+            f"{bottom.asked}: those of them whose ids come first were taken"
         )
     if bottom.without_error:
         remarks.append(

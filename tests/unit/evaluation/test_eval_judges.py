@@ -17,7 +17,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
 from medlive.evaluation.agreement.meta import meta_run
-from medlive.evaluation.agreement.settle import ONE_ALONE, UNSETTLED, settle
+from medlive.evaluation.agreement.settle import UNSETTLED, settle
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import load_graded
 from tests.support.runs import graded_by, made_cases, made_run
@@ -221,7 +221,7 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
     again = load_graded(run, judge=second.judge)
     assert (again.verdicts(one)["k0"], again.grades[two]["k0"].reason) == (
         None,
-        ONE_ALONE,
+        UNSETTLED,
     )
     with pytest.raises(UsageError, match="people's own verdicts"):
         meta_run(run, human=rated, judge=second.judge)
