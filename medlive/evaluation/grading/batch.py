@@ -23,7 +23,7 @@ from medlive.evaluation.asking.batch import (
     write_calls,
 )
 from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.grade import find_cached, open_work, read_record
+from medlive.evaluation.grading.grade import Record, find_cached, open_work, read_record
 from medlive.evaluation.grading.judge import Judge, Verdicts, Work
 from medlive.evaluation.log import LogWriter, open_log
 from medlive.evaluation.model import Grade, Mode, Origin, kind_of
@@ -144,9 +144,9 @@ def read_batch(
                 hint="medlive eval batch write makes one",
             )
         judges = _judges(known, allow_unpinned)
-        known.asked = {
-            name: row for name, row in known.asked.items() if row.get("judge") in judges
-        }
+        for name, row in list(known.asked.items()):
+            if row.get("judge") not in judges:
+                del known.asked[name]
         results = _Results(run, judges, log, cache, prices or {})
         read = read_results(
             files, "asked", known, written, results.take, results.open_of
@@ -177,48 +177,36 @@ class _Results:
         self._cases = {case.case_id: case for case in run.cases}
         self._answers, _ = run.answers()
         self._judges, self._log, self._cache, self._prices = judges, log, cache, prices
-        self._records = {
-            digest: read_record(run.path / GRADES, digest) for digest in judges
-        }
+        self._records: dict[str, Record] = {}
+        for digest in judges:
+            self._records[digest] = read_record(run.path / GRADES, digest)
         self.ungraded: list[Grade] = []
 
     def _work_of(self, call: Row) -> Work | None:
         """The call as it would be made now; None if what it asked about has changed."""
-        case, answer = (
-            self._cases.get(call["case_id"]),
-            self._answers.get(call["case_id"]),
-        )
+        case = self._cases.get(call["case_id"])
+        answer = self._answers.get(call["case_id"])
         if case is None or answer is None or not answer.gradable:
             return None
-        by_id = {c.id: c for c in case.criteria}
-        criteria = tuple(by_id[cid] for cid in call["criteria"] if cid in by_id)
-        keys = self._judges[call["judge"]].keys(case, answer, criteria)
-        return (
-            Work(case, answer, criteria)
-            if list(keys.values()) == list(call["keys"])
-            else None
-        )
+        asked = [c for c in case.criteria if c.id in call["criteria"]]
+        keys = self._judges[call["judge"]].keys(case, answer, asked)
+        if list(keys.values()) != list(call["keys"]):
+            return None
+        return Work(case, answer, tuple(asked))
 
-    def open_of(self, call: Row) -> set[tuple[str, str, str]]:
-        """The criteria of a call without a settled verdict."""
-        judge, latest = self._judges[call["judge"]], self._records[call["judge"]].latest
-        keys = (
-            zip(call["criteria"], call["keys"], strict=True)
-            if self._work_of(call)
-            else ()
-        )
-        return {
-            (judge.digest, call["case_id"], cid)
-            for cid, key in keys
-            if not judge.settles(latest.get(key))
-        }
+    def open_of(self, call: Row) -> set[str]:
+        """The keys of a call's criteria without a settled verdict."""
+        if self._work_of(call) is None:
+            return set()
+        judge, record = self._judges[call["judge"]], self._records[call["judge"]]
+        return {k for k in call["keys"] if not judge.settles(record.latest.get(k))}
 
     def take(self, result: Result, call: Row, again: bool) -> list[str]:
         """Log the grades of one result; what became of each."""
         judge, work = self._judges[call["judge"]], self._work_of(call)
         if work is None:
             return ["again" if again else "stale"]
-        left = {cid for _, _, cid in self.open_of(call)}
+        left = self.open_of(call)
         grades = _grades(judge, work, result, self._prices) if left else []
         taken = _taken(grades, left, again)
         for grade in taken:
@@ -233,13 +221,11 @@ class _Results:
 
 def _taken(grades: Sequence[Grade], left: Set[str], again: bool) -> list[Grade]:
     """The grades of criteria that are open, the call's usage on the first; of a second reading verdicts alone."""
-    taken = [
-        g for g in grades if g.criterion_id in left and not (again and g.met is None)
-    ]
-    return [
-        replace(grade, usage={} if place else grades[0].usage)
-        for place, grade in enumerate(taken)
-    ]
+    taken: list[Grade] = []
+    for grade in grades:
+        if grade.key in left and not (again and grade.met is None):
+            taken.append(replace(grade, usage={} if taken else grades[0].usage))
+    return taken
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}
