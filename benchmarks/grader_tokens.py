@@ -27,7 +27,7 @@ from medlive.clock import now
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.digest import canonical_json, digest_json
-from medlive.evaluation.asking.plan import common_length, estimate_tokens
+from medlive.evaluation.asking.plan import estimate_tokens
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import (
@@ -72,6 +72,14 @@ class Forgetful:
         """Let it go."""
 
 
+def common_beginning(first: str, second: str) -> str:
+    """What two texts begin with alike."""
+    for place, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return first[:place]
+    return min(first, second, key=len)
+
+
 @dataclass
 class Counted:
     """What came to the endpoint in one mode, and what it said."""
@@ -94,7 +102,7 @@ class Counted:
         said = reply["choices"][0]["message"]["content"]
         tokens, shared = (
             estimate_tokens(sent),
-            estimate_tokens(sent[: common_length(self.before, sent)]),
+            estimate_tokens(common_beginning(self.before, sent)),
         )
         self.requests, self.before = self.requests + 1, sent
         self.asked, self.cacheable = self.asked + tokens, self.cacheable + shared

@@ -6,7 +6,7 @@ cache: a repeated audit asks only for cases that are new, were graded again, or 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import (
-    Findings,
     Question,
     QuestionsAsked,
     ask_questions,
@@ -167,10 +166,8 @@ class Bottom:
     scored: int
     edge: float | None
     """The highest score among the lowest cases; None without any."""
-    tied: int
-    """How many of the lowest were chosen by id among equal scores, some of which were left out."""
     equals: int
-    """How many cases have the score `edge`, if some of them were left out."""
+    """How many cases have the score `edge`, if some of them were left out, those whose ids come last."""
     metric: Metric = Metric.COMPLETE
     """By which they are the lowest."""
 
@@ -214,18 +211,20 @@ def find_bottom(
     order = sorted(known, key=lambda k: k[:2])
     lowest = tuple(Candidate(s, run.answers[name]) for _, name, s in order[:asked])
     states = Counter(s.state.value for s in all_scores if s.score is None)
-    edge = _edge([score for score, _, _ in order], asked)
-    left_out = dict(sorted(states.items()))
-    return Bottom(asked, lowest, left_out, len(order), *edge, metric)
-
-
-def _edge(scores: Sequence[float], asked: int) -> tuple[float | None, int, int]:
-    """Return `edge`, `tied` and `equals` of the lowest of scores in order."""
-    if not scores:
-        return None, 0, 0
-    lowest = scores[:asked]
-    tied, equals = lowest.count(lowest[-1]), scores.count(lowest[-1])
-    return (lowest[-1], tied, equals) if tied < equals else (lowest[-1], 0, 0)
+    edge, equals = None, 0
+    if lowest:
+        edge = lowest[-1].score.score
+        scores = [score for score, _, _ in order]
+        equals = scores.count(edge) if edge in scores[asked:] else 0
+    return Bottom(
+        asked=asked,
+        lowest=lowest,
+        left_out=dict(sorted(states.items())),
+        scored=len(order),
+        edge=edge,
+        equals=equals,
+        metric=metric,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +279,6 @@ class AuditTable:
             "bottom": bottom.asked,
             "scored": bottom.scored,
             "highest_score": bottom.edge,
-            "chosen_by_id": bottom.tied,
             "tied": bottom.equals,
             "candidates": len(bottom.candidates),
             "without_error": list(bottom.without_error),
@@ -356,9 +354,12 @@ def load_audit(
     questions = chosen.questions
     record = last
     if auditor is None and last.others:
-        counts = [sum(map(one.settled, questions)) for one in (last, *last.others)]
-        record = (last, *last.others)[counts.index(max(counts))]
-        notes.append(_auditors_note(last, counts, record))
+        record = last.fullest(questions)
+        names = [one.identity.model for one in (last, *last.others)]
+        notes.append(
+            f"audited by {', '.join(names)}; shown is {record.identity.model}, with the most causes, of equals the "
+            "last"
+        )
     findings: list[Finding] = []
     reasons: Counter[str] = Counter()
     for candidate, question in zip(chosen.candidates, questions, strict=True):
@@ -377,15 +378,4 @@ def load_audit(
         findings=tuple(findings),
         reasons=dict(reasons.most_common()),
         notes=tuple(notes),
-    )
-
-
-def _auditors_note(last: Findings, counts: Sequence[int], shown: Findings) -> str:
-    """Which of several auditors is shown, and why."""
-    auditors = []
-    for record, n in zip((last, *last.others), counts, strict=True):
-        auditors.append(f"{record.identity.model} ({n} causes)")
-    return (
-        f"audited by {', '.join(auditors)}; shown is {shown.identity.model}, with the most, or of equals "
-        "the last"
     )

@@ -7,6 +7,7 @@ stopped goes on where it was, and `report.json`. The answers must not be publish
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -16,11 +17,12 @@ from medlive.evaluation.asking.plan import Call, Plan, plan_calls, sent_text
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import (
     Record,
+    ask_work,
     open_asker,
     open_work,
     read_record,
 )
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work
+from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.grading.questions import (
     Findings,
     Question,
@@ -36,6 +38,7 @@ from medlive.evaluation.model import (
     EvaluationCase,
     Mode,
 )
+from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.pool import Progress, work_through
@@ -216,17 +219,17 @@ async def prove_snapshot(
     )
     probes = _written(cases, out, prober.identity, allow_unpinned)
     judge = Judge(grader.identity, Mode.RUBRIC, allow_unpinned=allow_unpinned)
-    evaluated = from_snapshot(snapshot).cases
-    grading = _Grading(judge, evaluated, probes)
+    evaluated, answers = from_snapshot(snapshot).cases, _answers(probes)
     asked = CallsMade(calls=0, stopped=written.stopped)
     if written.stopped is None:
-        asked = await grading.ask(
-            out / GRADES, grader, concurrency, allow_unpinned, budget, progress
+        asker = open_asker(grader, 1, concurrency, allow_unpinned, budget)
+        asked = await _grade(
+            out / GRADES, judge, evaluated, answers, asker, concurrency, progress
         )
     record = read_record(out / GRADES, judge.digest)
     found, proposals = [], list[Proposal]()
     for case, known in zip(cases, evaluated, strict=True):
-        own = grading.graded(known, record)
+        own = _graded(judge, known, probes.get(case.case_id, {}), answers, record)
         proof, proposed = _prove(case, own, grader.identity.model)
         found.append(proof)
         proposals += proposed
@@ -274,10 +277,9 @@ def plan_proof(
         for probe in Probe:
             own = probes.setdefault(case.case_id, {})
             own.setdefault(probe, _assumed(case.language, probe))
-    grading = _Grading(judge, evaluated, probes)
     record = read_record(out / GRADES, judge.digest)
     calls, verdicts = [], 0
-    for work in grading.left(record):
+    for work in _left(judge, evaluated, _answers(probes), record):
         text = sent_text(judge.request(work))
         calls.append(Call(work.case.language, text, len(work.criteria)))
         verdicts += len(work.criteria)
@@ -357,70 +359,67 @@ def _written(
     return written
 
 
-@dataclass(frozen=True, slots=True)
-class _Grading:
-    """Every answer on record and the criteria that it is graded by."""
+_Answers = Mapping[Probe, Mapping[str, Answer]]
+"""By assignment and case."""
 
-    judge: Judge
-    cases: Sequence[EvaluationCase]
-    probes: Mapping[str, Mapping[Probe, GradedProbe]]
 
-    def _answers(self, probe: Probe) -> dict[str, Answer]:
-        """The answers to one assignment, by case."""
-        answers = {}
-        for case_id, own in self.probes.items():
-            if probe in own:
-                text = own[probe].answer
-                answers[case_id] = Answer(case_id, AnswerState.OK, text, "stop", "")
-        return answers
+def _answers(probes: Mapping[str, Mapping[Probe, GradedProbe]]) -> _Answers:
+    answers: dict[Probe, dict[str, Answer]] = {probe: {} for probe in Probe}
+    for case_id, own in probes.items():
+        for probe, written in own.items():
+            answer = Answer(case_id, AnswerState.OK, written.answer, "stop", "")
+            answers[probe][case_id] = answer
+    return answers
 
-    def left(self, record: Record) -> Iterator[Work]:
-        """The calls that are left to make."""
-        for probe in Probe:
-            answers = self._answers(probe)
-            yield from open_work(self.cases, answers, self.judge, record)
 
-    async def ask(
-        self,
-        path: Path,
-        grader: Engine,
-        concurrency: int,
-        allow_unpinned: bool,
-        budget: Budget | None,
-        progress: Progress | None,
-    ) -> CallsMade:
-        """Ask for every verdict that is not on record."""
-        asker = open_asker(grader, 1, concurrency, allow_unpinned, budget)
-        with open_log(path) as log:
-            record = read_record(path, self.judge.digest)
-            todo = list(self.left(record))
-            asker.readable = bool(record.latest)
+def _left(
+    judge: Judge, cases: Sequence[EvaluationCase], answers: _Answers, record: Record
+) -> Iterator[Work]:
+    """The calls that are left to make."""
+    for own in answers.values():
+        yield from open_work(cases, own, judge, record)
 
-            async def ask(work: Work) -> int:
-                verdicts = Verdicts(self.judge, work)
-                reply = await asker.ask(self.judge.request(work), verdicts.read)
-                for grade in verdicts.grades(reply):
-                    log.add(grade.row())
-                return len(work.criteria)
 
-            total = sum(len(work.criteria) for work in todo)
-            stopped = await work_through(
-                todo, ask, concurrency, done=0, total=total, progress=progress
-            )
-        return CallsMade(calls=asker.calls, stopped=stopped, silence=asker.silence)
+async def _grade(
+    path: Path,
+    judge: Judge,
+    cases: Sequence[EvaluationCase],
+    answers: _Answers,
+    asker: Asker,
+    concurrency: int,
+    progress: Progress | None,
+) -> CallsMade:
+    """Ask for every verdict that is not on record."""
+    with open_log(path) as log:
+        record = read_record(path, judge.digest)
+        todo = list(_left(judge, cases, answers, record))
+        asker.readable = bool(record.latest)
+        ask = partial(ask_work, judge, asker, lambda _, grade: log.add(grade.row()))
+        total = sum(len(work.criteria) for work in todo)
+        stopped = await work_through(
+            todo, ask, concurrency, done=0, total=total, progress=progress
+        )
+    return CallsMade(calls=asker.calls, stopped=stopped, silence=asker.silence)
 
-    def graded(self, case: EvaluationCase, record: Record) -> list[GradedProbe]:
-        """A case's answers with the verdicts on record."""
-        graded = []
-        for probe, written in self.probes.get(case.case_id, {}).items():
-            answer = self._answers(probe)[case.case_id]
-            verdicts = {}
-            for criterion_id, key in self.judge.keys(case, answer).items():
-                settled = record.latest.get(key)
-                if settled and self.judge.settles(settled):
-                    verdicts[criterion_id] = ProbeVerdict(bool(settled.met))
-            graded.append(replace(written, verdicts=verdicts))
-        return graded
+
+def _graded(
+    judge: Judge,
+    case: EvaluationCase,
+    probes: Mapping[Probe, GradedProbe],
+    answers: _Answers,
+    record: Record,
+) -> list[GradedProbe]:
+    """A case's answers with the verdicts on record."""
+    graded = []
+    for probe, written in probes.items():
+        verdicts = {}
+        keys = judge.keys(case, answers[probe][case.case_id])
+        for criterion_id, key in keys.items():
+            settled = record.latest.get(key)
+            if settled and judge.settles(settled):
+                verdicts[criterion_id] = ProbeVerdict(bool(settled.met))
+        graded.append(replace(written, verdicts=verdicts))
+    return graded
 
 
 def _prove(

@@ -17,14 +17,15 @@ FORMAT_HINT: Final = (
 )
 MOST_FAULTS: Final = 5
 """How many faults an error message lists; the others are counted."""
-_PACKED: Final = {
-    b"PK\x03\x04": "a workbook or an archive",
-    b"\xd0\xcf\x11\xe0": "a workbook",
-    b"\x1f\x8b": "compressed (gzip)",
-    b"BZh": "compressed (bzip2)",
-    b"\xfd7zXZ": "compressed (xz)",
-    b"\x28\xb5\x2f\xfd": "compressed (zstd)",
-}
+_PACKED: Final = (
+    b"PK\x03\x04",
+    b"\xd0\xcf\x11\xe0",
+    b"\x1f\x8b",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"\x28\xb5\x2f\xfd",
+)
+"""How workbooks, archives and compressed files begin."""
 
 
 def decode_text(data: bytes, name: str) -> tuple[str, bool]:
@@ -34,11 +35,9 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
     encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, packed, or in an
     unsupported encoding.
     """
-    if packed := next(
-        (what for start, what in _PACKED.items() if data.startswith(start)), None
-    ):
+    if data.startswith(_PACKED):
         raise BadInput(
-            f"{name} is {packed}, expected text",
+            f"{name} is a workbook or packed, expected text",
             hint='unpack it; save a sheet as "CSV UTF-8"',
         )
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))

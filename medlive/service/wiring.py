@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
-    from medlive.llm.batches import BatchApi
     from medlive.rubric.completion import Library
 
 DEFAULT_INDEX = "default"
@@ -131,27 +130,6 @@ def read_key(variable: str | None) -> str:
     if variable and not key:
         raise ConfigError(f"environment variable {variable} is not set")
     return key
-
-
-def open_batches(
-    settings: Settings, base_url: str, api_key_env: str | None
-) -> "BatchApi":
-    """Open an endpoint's batch API, with the key and the headers that are configured for its address, if any."""
-    from medlive.llm.batches import (
-        BatchApi,
-    )  # 21 MB of the openai package, which nobody else needs
-
-    configured: list[RoleSettings | Candidate] = [
-        settings.roles.grader,
-        *settings.candidates.values(),
-    ]
-    known = next((one for one in configured if one.base_url == base_url), None)
-    access = Access(known.query, known.headers, known.key_header) if known else Access()
-    return BatchApi(
-        base_url,
-        read_key(api_key_env or (known.api_key_env if known else None)),
-        access,
-    )
 
 
 _recording = cache(load_recording)  # several roles share a recording

@@ -187,7 +187,7 @@ def _tables(tables: "list[AuditTable]", shown: _Shown) -> Iterator[Grid]:
                 "model": lambda row: row[0],
                 "root cause": lambda row: row[1].label,
                 "case": lambda row: row[2].candidate.case_id,
-                "score %": lambda row: f"{100 * row[2].candidate.score.score:.1f}",
+                "score %": lambda row: _percent(row[2].candidate.score.score),
                 "quote of the answer": lambda row: shortened(
                     row[2].reply.quote, _SHOWN
                 ),
@@ -203,10 +203,10 @@ def _remarks(table: "AuditTable") -> list[str]:
         remarks.append(
             f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
         )
-    if bottom.tied and bottom.edge is not None:
+    if bottom.equals and bottom.edge is not None:
         remarks.append(
             f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
-            f"{bottom.asked}: the {bottom.tied} of them whose ids come first were taken"
+            f"{bottom.asked}: those of them whose ids come first were taken"
         )
     if bottom.without_error:
         remarks.append(
@@ -228,3 +228,7 @@ def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
 
 def _share(n: int, of: int) -> str:
     return f"{n} ({100 * n / of:.1f} %)" if n else "0"
+
+
+def _percent(score: float | None) -> str:
+    return "" if score is None else f"{100 * score:.1f}"

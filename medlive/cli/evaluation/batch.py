@@ -1,10 +1,10 @@
-"""`medlive eval batch write|submit|status|read`: answers and verdicts through an endpoint's batch API."""
+"""`medlive eval batch write|read`: answers and verdicts through an endpoint's batch API."""
 
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -22,17 +22,13 @@ from medlive.cli.options import Commands, ReplaceOption, one_of, read_settings
 from medlive.cli.output import (
     Result,
     new_file,
-    say,
     table_of,
     wait_for,
 )
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from medlive.evaluation.asking.batch import BatchRead, BatchWritten
-    from medlive.llm.batches import BatchApi, BatchState
     from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[
@@ -77,7 +73,7 @@ def write(
 ) -> Result:
     """Write the calls that grading would make now as a batch file; nothing is sent.
 
-    After `batch read` these are what it left open: a reply that held no verdict goes with what is wrong with it."""
+    After `batch read` these are what it left open."""
     from medlive.evaluation.asking.batch import BatchWritten, write_answers
     from medlive.evaluation.grading.batch import write_batch
     from medlive.evaluation.model import Mode
@@ -116,58 +112,11 @@ def write(
 
 
 @app.command()
-def submit(
-    run_dir: RunArgument,
-    files: Annotated[
-        list[Path], Argument(help="Files that `batch write` made.", exists=True)
-    ],
-    base_url: Annotated[
-        str | None, Option(help="The endpoint [the grader's; the run's for --answers].")
-    ] = None,
-    api_key_env: KeyOption = None,
-) -> Result:
-    """Hand files of calls in to the endpoint's batch API; `batch status` shows their state."""
-    from medlive.evaluation.asking.batch import batch_kind, submit_batch
-    from medlive.evaluation.runs.folder import read_info
-    from medlive.service.wiring import open_batches
-
-    settings, states = read_settings(), []
-    for file in files:
-        answers = batch_kind(run_dir, file) == "question"
-        address = base_url or (
-            read_info(run_dir).endpoint if answers else settings.roles.grader.base_url
-        )
-        if address is None:
-            raise UsageError(
-                "no endpoint is known for these calls", hint="name it: --base-url"
-            )
-        api = open_batches(settings, address, api_key_env)
-        states.append(submit_batch(run_dir, file, api, api_key_env))
-    return _describe_states([file.name for file in files], states)
-
-
-@app.command()
-def status(run_dir: RunArgument) -> Result:
-    """Ask for the state of the batches of a run. Exit status 1 while one is under way."""
-    from medlive.evaluation.asking.batch import read_batch_log
-
-    submitted = read_batch_log(run_dir).submitted
-    states = [_open_api(row).state(row["batch"]) for row in submitted]
-    result = _describe_states([row["file"] for row in submitted], states)
-    under_way = sum(not state.ended for state in states)
-    if not under_way:
-        return result
-    text = f"{under_way} of {len(states)} batches are under way"
-    return result._replace(failure=CheckFailed(text, hint="ask again later"))
-
-
-@app.command()
 def read(
     run_dir: RunArgument,
     results: Annotated[
-        list[Path] | None,
-        Argument(help="Result and error files [fetched].", exists=True),
-    ] = None,
+        list[Path], Argument(help="Result and error files.", exists=True)
+    ],
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
     *,
@@ -183,16 +132,15 @@ def read(
     prices = {}
     for model, price in settings.prices.items():
         prices[model] = Price(price.input, price.output, price.cached)
-    files = results or _fetch(run_dir, "question" if answers else "asked")
     if answers:
-        done = read_answers(run_dir, files, prices=prices)
+        done = read_answers(run_dir, results, prices=prices)
         kinds = ["ok", "truncated", "refused", "empty", "failed"]
         left = "questions have no answer"
         hint = "medlive eval batch write --answers, or run, asks again"
     else:
         shared = cache.open()
         done = read_batch(
-            run_dir, files, allow_unpinned=allow_unpinned, cache=shared, prices=prices
+            run_dir, results, allow_unpinned=allow_unpinned, cache=shared, prices=prices
         )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
@@ -244,43 +192,6 @@ def _describe_read(done: "BatchRead", kinds: list[str], left: str, hint: str) ->
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
 
-def _open_api(row: "Mapping[str, Any]") -> "BatchApi":
-    from medlive.service.wiring import open_batches
-
-    return open_batches(read_settings(), row["endpoint"], row["api_key_env"])
-
-
-def _fetch(run_dir: Path, kind: str) -> list[Path]:
-    """The results of the run's batches of a kind that ended."""
-    from medlive.evaluation.asking.batch import fetch_results, read_batch_log
-
-    submitted = read_batch_log(run_dir).submitted
-    if not submitted:
-        hint = "name the result files, or run medlive eval batch submit"
-        raise UsageError(f"no batch of {run_dir} was submitted", hint=hint)
-    files: list[Path] = []
-    for number, row in enumerate(submitted, start=1):
-        if row["calls"] != kind:
-            continue
-        api = _open_api(row)
-        state = api.state(row["batch"])
-        if state.ended:
-            files += fetch_results(run_dir, number, state, api)
-        if not state.ended or state.errors:
-            say("; ".join([f"{row['file']}: {state.status}", *state.errors[:5]]))
-    return files
-
-
-def _describe_states(files: list[str], states: "list[BatchState]") -> Result:
-    rows, notes = [], []
-    for file, state in zip(files, states, strict=True):
-        rows.append({"file": file, **asdict(state)})
-        for error in state.errors[:5]:
-            notes.append(f"{state.id}: {error}")
-    names = ("id", "file", "status", "calls", "completed", "failed")
-    return Result(rows, [table_of(rows, names)], notes)
-
-
 def check_batch_out(out: Path, replace: bool) -> None:
     """`new_file` of a batch's file, and of the numbered ones that it becomes where it is long: parts of another
     batch beside it would be handed in with it."""
@@ -306,10 +217,6 @@ def written_result(
         parts.append(f"{done.criteria} criteria")
     if done.cached:
         parts.append(f"{done.cached} verdicts came from the cache")
-    if done.repairs:
-        parts.append(
-            f"{done.repairs} calls show the grader what was wrong with its reply"
-        )
     notes = ["; ".join(parts)]
     if done.waiting:
         notes.append(

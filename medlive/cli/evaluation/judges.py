@@ -110,10 +110,10 @@ def _tables(found: "Judges") -> Iterator[Grid | str]:
             "Spearman": lambda r: r.spearman,
             "Kendall": lambda r: r.kendall,
             "same best": lambda r: ", ".join(f"{n} of {k}" for k, n in r.top.items()),
+            "pairs in order": lambda r: r.kept,
+            "other order": lambda r: "; ".join(map(" and ".join, r.reversed)),
         },
     )
-    for ranking in found.rankings:
-        yield ranking.in_words()
 
 
 @app.command()

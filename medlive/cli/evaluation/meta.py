@@ -17,10 +17,8 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.evaluation.records import records
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, new_file
-from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.evaluation.agreement.case_ratings import Quality
     from medlive.evaluation.agreement.meta import Meta
     from medlive.evaluation.agreement.reliability import Reliability
 
@@ -45,75 +43,31 @@ def meta(
     allow: AllowOption = None,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
-    quality: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="Ratings of the cases.")
-    ] = None,
     out: Annotated[
         Path | None, Option(help="A folder to write meta.json into.")
     ] = None,
     replace: ReplaceOption = False,
 ) -> Result:
-    """Compare a run's grading with people, with a direct judge and with itself.
-
-    With --quality it reads people's ratings of the cases instead.
-    """
-    from medlive.evaluation.agreement.case_ratings import quality as read_quality
+    """Compare a run's grading with people, with a direct judge and with itself."""
     from medlive.evaluation.agreement.meta import meta_run
     from medlive.report.tables import json_bytes, write_whole
 
-    if quality and any((people.human, people.adjudicator, judge)):
-        raise UsageError(
-            "--quality is about the cases alone: leave what compares answers out"
-        )
-    file = None if out is None else out / ("quality.json" if quality else "meta.json")
+    file = None if out is None else out / "meta.json"
     if file is not None:
         new_file(file, replace)
-    if quality:
-        cases = read_quality(run_dir, quality, draws=draws, seed=seed)
-        result = Result(cases.as_json(), _quality_tables(cases), cases.notes)
-    else:
-        grading = meta_run(
-            run_dir,
-            human=people.human or (),
-            adjudicator=people.adjudicator,
-            judge=judge,
-            draws=draws,
-            seed=seed,
-            allow=read_allowed(allow),
-        )
-        result = Result(grading.as_json(), _tables(grading), grading.notes)
+    grading = meta_run(
+        run_dir,
+        human=people.human or (),
+        adjudicator=people.adjudicator,
+        judge=judge,
+        draws=draws,
+        seed=seed,
+        allow=read_allowed(allow),
+    )
+    result = Result(grading.as_json(), _tables(grading), grading.notes)
     if file is not None:
         write_whole(file, json_bytes(result.value))
     return result
-
-
-def _quality_tables(found: "Quality") -> Iterator[Grid]:
-    shares = []
-    for aspect in found.aspects:
-        shares += [(aspect, share) for share in aspect.raters]
-    yield records(
-        f"people on the cases of {found.cases}: {found.files}",
-        shares,
-        {
-            "aspect": lambda row: row[0].name,
-            "scale": lambda row: f"0 to {row[0].values - 1}",
-            "rater": lambda row: row[1].rater,
-            "agrees (1 and more)": lambda row: row[1].agreed,
-            "n": lambda row: row[1].agreed.n,
-        },
-    )
-    yield records(
-        "all raters at once, with 95 % intervals over cases",
-        found.aspects,
-        {
-            "aspect": lambda a: a.name,
-            "equal": lambda a: a.equal,
-            "AC1": lambda a: a.ac1,
-            "macro-F1": lambda a: a.macro_f1,
-            "n": lambda a: a.ac1.n,
-            "cases": lambda a: a.ac1.clusters,
-        },
-    )
 
 
 def _tables(found: "Meta") -> Iterator[Grid]:

@@ -418,10 +418,10 @@ def plan_result(about: Mapping[str, Any], plan: "Plan", budget: "Budget") -> Res
     value = {**about, **asdict(plan)}
     del value["about"]
     row = value | {"hours": _hours(plan.seconds)}
-    for name in ("path", "grader", "estimator", "seconds"):
+    for name in ("path", "grader", "seconds"):
         row.pop(name, None)
     notes = [
-        f"estimated; {plan.estimator}; calls that have to be asked twice come on top",
+        "estimated (docs/grading.md); calls that have to be asked twice come on top",
         *_warnings(plan, budget),
     ]
     if plan.seconds is None and plan.calls:

@@ -1,25 +1,19 @@
 """Physicians' ratings of the cases: coherence of the narrative, quality of the advice, validity of each criterion.
 
-Evaluates the ratings that a study exports, as LiveMedBench's Table 1. Scales: 0 to 2 for narrative with
-query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Needs only a run's cases.
+As LiveMedBench's Table 1, shown on a study's page. Scales: 0 to 2 for narrative with query and for the advice, 0
+or 1 for a criterion; 1 or more means agreement.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.digest import digest_json
-from medlive.errors import BadInput
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.folder import open_run
-from medlive.evaluation.tables import add_rows
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
 from medlive.statistics.intervals import Floats
@@ -35,8 +29,6 @@ ASPECTS: Final[Mapping[str, int]] = {
 }
 """The rated aspects, with the number of values on their scales."""
 LEAST_ITEMS: Final = 5
-_EXPORT: Final = "the results of a study of cases (/review) link to its ratings"
-_UNKNOWN: Final = "items belong to other cases or changed texts; left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,53 +66,6 @@ class AspectQuality:
     def name(self) -> str:
         """The aspect in words."""
         return self.aspect.replace("_", " ")
-
-
-@dataclass(frozen=True, slots=True)
-class Quality:
-    """The ratings of a run's cases."""
-
-    cases: str
-    cases_digest: str
-    n: int
-    files: str
-    aspects: tuple[AspectQuality, ...]
-    draws: int
-    seed: int
-    notes: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        return {
-            "format": "medlive-quality",
-            "format_version": 1,
-            "level": 0.95,
-            **asdict(self),
-        }
-
-
-def quality(
-    run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0
-) -> Quality:
-    """Evaluate files of ratings of the run's cases.
-
-    Raises BadInput if lines are invalid, a rater contradicts themselves, or nothing matches the current cases.
-    """
-    run = open_run(run_dir)
-    items = {item.id: item for case in run.cases for item in case_items(case)}
-    given, raters, notes = _read(files, items)
-    aspects = aspect_figures(items.values(), given, raters, draws=draws, seed=seed)
-    about, named = run.info.cases, ", ".join(path.name for path in files)
-    return Quality(
-        about.name,
-        about.digest,
-        len(run.cases),
-        named,
-        aspects,
-        draws,
-        seed,
-        tuple(notes),
-    )
 
 
 def aspect_figures(
@@ -220,52 +165,3 @@ def case_items(case: EvaluationCase) -> Iterator[Item]:
 
 def _id(*parts: str) -> str:
     return "q-" + digest_json(list(parts)).partition(":")[2][:16]
-
-
-def _read(
-    files: Sequence[Path], items: Mapping[str, Item]
-) -> tuple[Ratings, tuple[str, ...], list[str]]:
-    """The ratings, the raters, and notes on what is left out."""
-    given: Ratings = {}
-    skipped = Counter[str | None]()
-
-    def add(_: str, values: Mapping[str, Any]) -> None:
-        skipped[_add(given, values, items)] += 1
-
-    for path in files:
-        add_rows(path, ("item", "rater", "rating"), add, hint=_EXPORT)
-    del skipped[None]
-    if not given:
-        names = ", ".join(path.name for path in files)
-        unknown = skipped[_UNKNOWN]
-        others = f"only {unknown} items of other cases or changed texts"
-        raise BadInput(
-            f"{names}: expected ratings of this run's cases, found {others if unknown else 'no ratings'}"
-        )
-    raters = dict.fromkeys(chain.from_iterable(given.values()))
-    notes = [f"{skipped[why]} {why}" for why in sorted(filter(None, skipped))]
-    return given, tuple(raters), notes
-
-
-def _add(
-    given: Ratings, values: Mapping[str, Any], items: Mapping[str, Item]
-) -> str | None:
-    """Add a row's rating, or return why it is left out. Raises ValueError if it is invalid."""
-    cells = (values.get(name) for name in ("item", "rater", "rating"))
-    item, rater, rating = (
-        "" if c is None or isinstance(c, bool) else str(c).strip() for c in cells
-    )
-    if not item or not rater:
-        raise ValueError("item and rater are required")
-    if item not in items:
-        return _UNKNOWN
-    if not rating:
-        return "ratings have no decision and are left out"
-    most, number = ASPECTS[items[item].aspect] - 1, rating.removesuffix(".0")
-    if number not in map(str, range(most + 1)):
-        raise ValueError(
-            f"rating must be a whole number from 0 to {most}, found {rating[:40]!r}"
-        )
-    if given.setdefault(item, {}).setdefault(rater, int(number)) != int(number):
-        raise ValueError(f"{rater!r} contradicts their earlier rating of {item}")
-    return None

@@ -119,31 +119,6 @@ class Ranking:
     top: Mapping[int, int]
     """k → how many of the k best models are the same."""
 
-    def in_words(self) -> str:
-        """The finding in a sentence or two."""
-        if self.shift.value is None:
-            return (
-                f"{self.first} and {self.second} graded no common case of all models."
-            )
-        size, higher = abs(self.shift.value), self.shift.value > 0
-        moved = (
-            f"scores {size:.3f} {'higher' if higher else 'lower'} than"
-            if size >= 0.0005
-            else "scores as high as"
-        )
-        pairs = self.kept + len(self.reversed)
-        text = f"{self.second} {moved} {self.first} on average."
-        if not self.reversed:
-            return (
-                f"{text} The {self.models} models stand in the same order under both."
-                if pairs
-                else text
-            )
-        named = ", ".join(f"{a} and {b}" for a, b in self.reversed[:5]) + (
-            " …" if len(self.reversed) > 5 else ""
-        )
-        return f"{text} Of {pairs} pairs of models {self.kept} keep their order; not {named}."
-
 
 @dataclass(frozen=True, slots=True)
 class Judges:
@@ -159,13 +134,11 @@ class Judges:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON."""
-        words = [ranking.in_words() for ranking in self.rankings]
         return {
             "format": "medlive-judges",
             "format_version": 1,
             "level": 0.95,
             **asdict(self),
-            "words": words,
         }
 
 

@@ -19,7 +19,6 @@ from medlive.evaluation.agreement.items import items_of, places_of
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
     INVALID,
-    LEAST_ITEMS,
     MET,
     NOT_MET,
     Codes,
@@ -229,22 +228,6 @@ def read_people(
     return people
 
 
-def _single_verdict_notes(criteria: Reliability) -> list[str]:
-    """Notes on pairs whose macro-F1 includes a verdict that neither rater used."""
-    found = []
-    for pair in (*criteria.people, *criteria.grader):
-        c = pair.confusion
-        apart = c.first_only + c.second_only
-        used = bool(c.both_met + apart + c.invalid_met) + bool(
-            c.neither + apart + c.invalid_not_met
-        )
-        if pair.macro_f1.value is not None and used == 1:
-            found.append(
-                f"{pair.first} and {pair.second} used only one verdict: the other counts as 0 in their macro-F1"
-            )
-    return found
-
-
 def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
     """What `meta.json` says of people's ratings."""
     verdicts, scores = Counter[str](), Counter[str]()
@@ -296,11 +279,6 @@ def _criteria(
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
         return coverage, None
-    for rater, n in zip(raters, (codes >= MET).sum(axis=0).tolist(), strict=True):
-        if n < LEAST_ITEMS:
-            notes.append(
-                f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own"
-            )
     numbers: dict[str, int] = {}
     clusters = [numbers.setdefault(case_id, len(numbers)) for case_id, _ in places]
     panel = Panel(
@@ -311,9 +289,7 @@ def _criteria(
         grader_name=name,
         agreed=None if adjudicator is None else agreed_codes(codes, decisions),
     )
-    figures = reliability(panel, grader, **draws)
-    notes += _single_verdict_notes(figures)
-    return coverage, figures
+    return coverage, reliability(panel, grader, **draws)
 
 
 def _raters_of_criteria(

@@ -411,10 +411,10 @@ def repeated(
     several = decided >= 2
     unanimous = (met_rounds == decided) | (met_rounds == 0)
     n = int(several.sum())
-    met: list[float | None] = []
+    shares: list[float | None] = []
     for column in codes.T:
         given = column[column >= MET]
-        met.append(float((given == MET).mean()) if len(given) else None)
+        shares.append(float((given == MET).mean()) if len(given) else None)
     equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
     if n >= LEAST_ITEMS:
         sums, kept = rater_sums(codes[several], 2), clusters[several]
@@ -432,7 +432,7 @@ def repeated(
         criteria=n,
         unanimous=int((several & unanimous).sum()),
         invalid=int((codes == ABSENT).sum()),
-        met=tuple(met),
+        met=tuple(shares),
         equal=equal,
         ac1=ac1,
         score_range=mean_of(np.array(ranges), draws=draws, seed=seed),

@@ -22,8 +22,7 @@ from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun
 
-UNSETTLED: Final = "the judges disagree, and people have not settled it"
-ONE_ALONE: Final = "one of the judges has no verdict, and people have not settled it"
+UNSETTLED: Final = "the judges do not agree, and people have not settled it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ def _decide(grades: Sequence[Grade | None], people: bool | None) -> _Decision:
         overruled = people is (not met)
         return _Decision(met, grades[0], by_judges=True, overruled=overruled)
     if people is None:
-        return _Decision(None, None, why=ONE_ALONE if None in verdicts else UNSETTLED)
+        return _Decision(None, None, why=UNSETTLED)
     for grade in grades:
         if grade is not None and grade.met is people:
             return _Decision(people, grade)

@@ -1,7 +1,7 @@
 """Calls through an endpoint's batch API: files of calls, their results, and a model's answers by them.
 
-`batches.jsonl` in the run folder remembers which calls were written, which files were handed in and which results
-were read, so results can be read in any order, in parts, and twice. Grading by batch is in `grading.batch`.
+`batches.jsonl` in the run folder remembers which calls were written and which results were read, so results can be
+read in any order, in parts, and twice. Grading by batch is in `grading.batch`.
 """
 
 import json
@@ -19,13 +19,11 @@ from medlive.evaluation.log import LogWriter, open_log, read_bytes, values_of, w
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, open_run, write_whole
 from medlive.evaluation.runs.templates import load_template
-from medlive.llm.batches import URL, BatchApi, BatchState
 from medlive.llm.engine import Reply
 from medlive.llm.wire import NotACompletion, Price, chat_body, completion
 
 BATCHES: Final = "batches.jsonl"
-RESULTS: Final = "batch_results"
-"""The folder in a run folder that fetched results are kept in."""
+_URL: Final = "/v1/chat/completions"
 MOST_REQUESTS: Final = 50_000
 MOST_BYTES: Final = 190 * 1024 * 1024
 """Of a file; OpenAI takes 50,000 requests and 200 MB."""
@@ -43,8 +41,6 @@ class BatchWritten:
     criteria: int = 0
     cached: int = 0
     """Verdicts that came from the cache and are in no request."""
-    repairs: int = 0
-    """Requests that hold an earlier reply and what is wrong with it."""
     waiting: int = 0
     """Of the requests, those that were written before and have no result yet."""
 
@@ -59,8 +55,6 @@ class BatchRead:
     that are `missing` (no result yet), and what is `open` (asked for, without verdict or answer)."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Why criteria are ungraded."""
-    strangers: Counter[str] = field(default_factory=Counter)
-    """Models that answered in place of the one asked, with the criteria that this leaves ungraded."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -74,7 +68,6 @@ class BatchLog:
     results: set[tuple[str, str]] = field(default_factory=set)
     """(custom_id, digest of the result line)."""
     answered: set[str] = field(default_factory=set)
-    submitted: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def add(self, row: Row) -> None:
@@ -87,8 +80,6 @@ class BatchLog:
             case "read":
                 self.results.add((row["custom_id"], row["digest"]))
                 self.answered.add(row["custom_id"])
-            case "submitted":
-                self.submitted.append(row)
 
     def custom_id(self, *call: object) -> str:
         """The name of a call that has no result yet: 64 hexadecimal digits."""
@@ -128,7 +119,7 @@ def write_calls(
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         for custom_id, body in calls:
-            row = {"custom_id": custom_id, "method": "POST", "url": URL, "body": body}
+            row = {"custom_id": custom_id, "method": "POST", "url": _URL, "body": body}
             # As the live client writes it: a lone surrogate has no UTF-8 form.
             line = canonical_json(row).encode("utf-8", "replace") + b"\n"
             if lines and (len(lines) >= most_requests or size + len(line) > most_bytes):
@@ -139,54 +130,6 @@ def write_calls(
         if lines:
             save(part() if files else out)
     return tuple(files), requests
-
-
-def submit_batch(
-    run_dir: Path, file: Path, api: BatchApi, api_key_env: str | None
-) -> BatchState:
-    """Hand a file of this run's calls in, and remember where. Raises UsageError if it holds other calls."""
-    with open_log(run_dir / BATCHES) as written:
-        if (kind := batch_kind(run_dir, file)) is None:
-            raise UsageError(
-                f"{file} holds no calls of {run_dir}",
-                hint="medlive eval batch write makes such files",
-            )
-        state = api.submit(file)
-        place = {"endpoint": api.base_url, "api_key_env": api_key_env}
-        written.add(
-            {
-                "kind": "submitted",
-                "batch": state.id,
-                "file": file.name,
-                "calls": kind,
-                **place,
-            }
-        )
-    return state
-
-
-def batch_kind(run_dir: Path, file: Path) -> str | None:
-    """What the calls of a file ask for: "asked" (verdicts) or "question" (answers); None: not this run's calls."""
-    try:
-        custom_id = json.loads(read_bytes(file).partition(b"\n")[0])["custom_id"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-    row = read_batch_log(run_dir).asked.get(custom_id)
-    return None if row is None else row["kind"]
-
-
-def fetch_results(
-    run_dir: Path, number: int, state: BatchState, api: BatchApi
-) -> list[Path]:
-    """Fetch the results of the run's batch of that number, once; an expired batch may have some."""
-    folder = run_dir / RESULTS
-    folder.mkdir(exist_ok=True)
-    paths = []
-    for name, file in zip(("results", "errors"), state.result_files, strict=False):
-        paths.append(path := folder / f"{number:03d}-{name}.jsonl")
-        if not path.exists():
-            write_whole(path, api.content(file))
-    return paths
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,19 +76,13 @@ class Plan:
     """What they are about, counted: `{"answers": 30, "scored": 5}`."""
     calls: int
     input_tokens: int
-    cacheable_tokens: int
-    """Of these, beginnings that the call before sent as well: what an endpoint's prefix cache can hold."""
     output_tokens: int
     usd: float | None
     """Without any prefix cache; None: the model has no price."""
-    usd_cached: float | None
-    """With all that can be cached at the price of cached tokens."""
     seconds: float | None
     """At the given concurrency and the latency measured; None: none was."""
     concurrency: int
     latency_ms: float | None
-    estimator: str
-    """How tokens were estimated."""
 
 
 def plan_calls(
@@ -100,57 +94,35 @@ def plan_calls(
     concurrency: int,
     output_tokens: float = OUTPUT_A_CRITERION,
 ) -> Plan:
-    """Sum up calls in the order they would be made, scaled by what those on record took.
+    """Sum up calls, scaled by what those on record took.
 
     `output_tokens`: of a reply, or of each verdict in one, where the record does not tell. Money is unknown
     without a `price`, of the rules as well: an endpoint may charge for them.
     """
     measured = _measure(record)
-    n = asked = cacheable = 0
+    n = asked = 0
     answered = 0.0
-    before = ""
-    scales: dict[str, str] = {}
     for call in calls:
         language = measured.get(call.language)
         tokens = estimate_tokens(call.text) * (language.scale if language else 1.0)
         n += 1
         asked += round(tokens)
-        cacheable += round(
-            tokens * common_length(before, call.text) / max(1, len(call.text))
-        )
         answered += call.replies * (language.output if language else output_tokens)
-        before = call.text
-        scales[call.language] = (
-            f"scaled by {language.scale:.2f}, as charged for {language.calls} calls on record"
-            if language
-            else "not scaled, too few calls on record"
-        )
-    latencies = [
-        latency for language in measured.values() for latency in language.latencies
-    ]
+    latencies: list[float] = []
+    for language in measured.values():
+        latencies += language.latencies
     latency_ms = median(latencies) if len(latencies) >= ENOUGH else None
     # What is made at all takes one call's time at least.
     rounds = max(n / concurrency, 1.0 if n else 0.0)
-    default = ", ".join(
-        f"{script} {size:g}" for script, size in CHARACTERS_A_TOKEN.items()
-    )
     return Plan(
         about=about,
         calls=n,
         input_tokens=asked,
-        cacheable_tokens=cacheable,
         output_tokens=round(answered),
         usd=price.cost(asked, 0, round(answered)) if price else None,
-        usd_cached=price.cost(asked, cacheable, round(answered)) if price else None,
         seconds=None if latency_ms is None else rounds * latency_ms / 1000,
         concurrency=concurrency,
         latency_ms=latency_ms,
-        estimator="; ".join(
-            [
-                f"characters a token: {default}",
-                *(f"{name}: {how}" for name, how in sorted(scales.items())),
-            ]
-        ),
     )
 
 
@@ -162,7 +134,6 @@ class _Measured:
     """Tokens charged for each token estimated."""
     output: float
     """Output tokens for each verdict."""
-    calls: int
     latencies: list[float]
 
 
@@ -173,23 +144,22 @@ def _measure(record: Iterable[Sample]) -> dict[str, _Measured]:
         # A call without tokens says nothing.
         if one.usage.get("input_tokens") and one.usage.get("output_tokens"):
             by_language.setdefault(one.call.language, []).append(one)
-    return {
-        language: _Measured(
-            # A call that was repaired was charged twice: the median does not mind.
-            scale=median(
-                s.usage["input_tokens"] / max(1, estimate_tokens(s.call.text))
-                for s in found
-            ),
-            output=sum(s.usage["output_tokens"] / s.call.replies for s in found)
-            / len(found),
-            calls=len(found),
-            latencies=[
-                latency for s in found if (latency := s.usage.get("latency_ms"))
-            ],
-        )
-        for language, found in by_language.items()
-        if len(found) >= ENOUGH
-    }
+    measured = {}
+    for language, found in by_language.items():
+        if len(found) < ENOUGH:
+            continue
+        scales: list[float] = []
+        latencies: list[float] = []
+        output = 0.0
+        for one in found:
+            estimated = max(1, estimate_tokens(one.call.text))
+            scales.append(one.usage["input_tokens"] / estimated)
+            output += one.usage["output_tokens"] / one.call.replies
+            if latency := one.usage.get("latency_ms"):
+                latencies.append(latency)
+        # A call that was repaired was charged twice: the median does not mind.
+        measured[language] = _Measured(median(scales), output / len(found), latencies)
+    return measured
 
 
 def sent_text(request: Request) -> str:
@@ -198,16 +168,3 @@ def sent_text(request: Request) -> str:
     return "\n".join(
         [canonical_json(shape), *(message["content"] for message in render(request))]
     )
-
-
-def common_length(one: str, other: str) -> int:
-    """The length of the beginning that two texts share, found by halving."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (
-            (middle, high)
-            if one[low:middle] == other[low:middle]
-            else (low, middle - 1)
-        )
-    return low

@@ -1,8 +1,7 @@
 """Grading through an endpoint's batch API: the calls as a file to hand in, and the results back into the same log.
 
-What is written is what `grade` would send, and a result counts by the same checks. What is left can be written as
-the next file: a call whose reply held no verdict with that reply and what is wrong with it, since the same words
-would often get the same reply.
+What is written is what `grade` would send first, and a result counts by the same checks. What is left can be written
+as the next file; a reply that held no verdict is returned with what is wrong with it by live grading alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -24,11 +23,11 @@ from medlive.evaluation.asking.batch import (
     write_calls,
 )
 from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.grade import find_cached, open_work, read_record
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work, name_faults
+from medlive.evaluation.grading.grade import Record, find_cached, open_work, read_record
+from medlive.evaluation.grading.judge import Judge, Verdicts, Work
 from medlive.evaluation.log import LogWriter, open_log
 from medlive.evaluation.model import Grade, Mode, Origin, kind_of
-from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
+from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import render
@@ -55,7 +54,7 @@ def write_batch(
     run = open_run(run_dir)
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     answers, _ = run.answers()
-    criteria = repairs = waiting = 0
+    criteria = waiting = 0
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         record = read_record(run_dir / GRADES, judge.digest)
         cached = list(find_cached(cache, run.cases, answers, judge, record))
@@ -71,10 +70,9 @@ def write_batch(
                     **identity.as_json(),
                 }
             )
-        unread = _unread(run_dir, judge)
 
         def calls() -> Iterator[tuple[str, Row]]:
-            nonlocal criteria, repairs, waiting
+            nonlocal criteria, waiting
             for work in open_work(run.cases, answers, judge, record):
                 keys = judge.keys(work.case, work.answer, work.criteria)
                 custom_id = known.custom_id(
@@ -93,10 +91,8 @@ def write_batch(
                             "keys": list(keys.values()),
                         }
                     )
-                repair = _repair(list(keys.values()), unread)
-                request = replace(judge.request(work), repair=repair)
+                request = judge.request(work)
                 criteria += len(keys)
-                repairs += repair is not None
                 sent = response_format(shape, request)
                 yield (
                     custom_id,
@@ -106,7 +102,7 @@ def write_batch(
                 )
 
         files, requests = write_calls(out, calls(), most_requests, most_bytes)
-    return BatchWritten(files, requests, criteria, len(cached), repairs, waiting)
+    return BatchWritten(files, requests, criteria, len(cached), waiting)
 
 
 def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
@@ -122,33 +118,6 @@ def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
                 f"{BATCHES}: calls of another version's prompt cannot be read"
             )
     return judges
-
-
-def _unread(run_dir: Path, judge: Judge) -> dict[str, Grade]:
-    """The newest reply without a verdict about each key that has none, where the asked model gave it."""
-    found: dict[str, Grade] = {}
-    for grade in read_grades(run_dir / GRADES)[0]:
-        if grade.judge == judge.digest:
-            found.pop(grade.key, None)
-            if (
-                grade.met is None
-                and grade.raw
-                and judge.identity.accepts(grade.grader, judge.allow_unpinned)
-            ):
-                found[grade.key] = grade
-    return found
-
-
-def _repair(keys: Sequence[str], unread: Mapping[str, Grade]) -> tuple[str, str] | None:
-    """The reply about all of a call's criteria that held no verdict, and why; None where there is no such one."""
-    grades = [unread[key] for key in keys if key in unread]
-    if len(grades) < len(keys) or len({grade.raw for grade in grades}) > 1:
-        return None
-    one = grades[0]
-    alone = one.mode is Mode.CRITERION
-    return one.raw, one.reason if alone else name_faults(
-        {grade.criterion_id: grade.reason for grade in grades}
-    )
 
 
 def read_batch(
@@ -175,21 +144,15 @@ def read_batch(
                 hint="medlive eval batch write makes one",
             )
         judges = _judges(known, allow_unpinned)
-        known.asked = {
-            name: row for name, row in known.asked.items() if row.get("judge") in judges
-        }
+        for name, row in list(known.asked.items()):
+            if row.get("judge") not in judges:
+                del known.asked[name]
         results = _Results(run, judges, log, cache, prices or {})
         read = read_results(
             files, "asked", known, written, results.take, results.open_of
         )
-    ungraded = results.ungraded
-    read.reasons.update(kind_of(grade.reason) for grade, _ in ungraded)
-    if not allow_unpinned:
-        read.strangers.update(
-            grade.grader
-            for grade, judge in ungraded
-            if grade.grader not in ("", judge.identity.model)
-        )
+    for grade in results.ungraded:
+        read.reasons[kind_of(grade.reason)] += 1
     if stale := read.counts["stale"]:
         read.notes.append(
             f"{stale} results are about an answer or a criterion that has changed since"
@@ -214,48 +177,36 @@ class _Results:
         self._cases = {case.case_id: case for case in run.cases}
         self._answers, _ = run.answers()
         self._judges, self._log, self._cache, self._prices = judges, log, cache, prices
-        self._records = {
-            digest: read_record(run.path / GRADES, digest) for digest in judges
-        }
-        self.ungraded: list[tuple[Grade, Judge]] = []
+        self._records: dict[str, Record] = {}
+        for digest in judges:
+            self._records[digest] = read_record(run.path / GRADES, digest)
+        self.ungraded: list[Grade] = []
 
     def _work_of(self, call: Row) -> Work | None:
         """The call as it would be made now; None if what it asked about has changed."""
-        case, answer = (
-            self._cases.get(call["case_id"]),
-            self._answers.get(call["case_id"]),
-        )
+        case = self._cases.get(call["case_id"])
+        answer = self._answers.get(call["case_id"])
         if case is None or answer is None or not answer.gradable:
             return None
-        by_id = {c.id: c for c in case.criteria}
-        criteria = tuple(by_id[cid] for cid in call["criteria"] if cid in by_id)
-        keys = self._judges[call["judge"]].keys(case, answer, criteria)
-        return (
-            Work(case, answer, criteria)
-            if list(keys.values()) == list(call["keys"])
-            else None
-        )
+        asked = [c for c in case.criteria if c.id in call["criteria"]]
+        keys = self._judges[call["judge"]].keys(case, answer, asked)
+        if list(keys.values()) != list(call["keys"]):
+            return None
+        return Work(case, answer, tuple(asked))
 
-    def open_of(self, call: Row) -> set[tuple[str, str, str]]:
-        """The criteria of a call without a settled verdict."""
-        judge, latest = self._judges[call["judge"]], self._records[call["judge"]].latest
-        keys = (
-            zip(call["criteria"], call["keys"], strict=True)
-            if self._work_of(call)
-            else ()
-        )
-        return {
-            (judge.digest, call["case_id"], cid)
-            for cid, key in keys
-            if not judge.settles(latest.get(key))
-        }
+    def open_of(self, call: Row) -> set[str]:
+        """The keys of a call's criteria without a settled verdict."""
+        if self._work_of(call) is None:
+            return set()
+        judge, record = self._judges[call["judge"]], self._records[call["judge"]]
+        return {k for k in call["keys"] if not judge.settles(record.latest.get(k))}
 
     def take(self, result: Result, call: Row, again: bool) -> list[str]:
         """Log the grades of one result; what became of each."""
         judge, work = self._judges[call["judge"]], self._work_of(call)
         if work is None:
             return ["again" if again else "stale"]
-        left = {cid for _, _, cid in self.open_of(call)}
+        left = self.open_of(call)
         grades = _grades(judge, work, result, self._prices) if left else []
         taken = _taken(grades, left, again)
         for grade in taken:
@@ -263,19 +214,18 @@ class _Results:
             self._records[judge.digest].put(grade)
             if self._cache is not None:
                 self._cache.add(work.case, work.answer, grade)
-        self.ungraded.extend((grade, judge) for grade in taken if grade.met is None)
+            if grade.met is None:
+                self.ungraded.append(grade)
         return [_KINDS[grade.met] for grade in taken] or ["again"]
 
 
 def _taken(grades: Sequence[Grade], left: Set[str], again: bool) -> list[Grade]:
     """The grades of criteria that are open, the call's usage on the first; of a second reading verdicts alone."""
-    taken = [
-        g for g in grades if g.criterion_id in left and not (again and g.met is None)
-    ]
-    return [
-        replace(grade, usage={} if place else grades[0].usage)
-        for place, grade in enumerate(taken)
-    ]
+    taken: list[Grade] = []
+    for grade in grades:
+        if grade.key in left and not (again and grade.met is None):
+            taken.append(replace(grade, usage={} if taken else grades[0].usage))
+    return taken
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}

@@ -6,7 +6,7 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import (
-    Findings,
     Question,
     QuestionsAsked,
     Source,
@@ -71,11 +70,7 @@ async def judge_direct(run_dir: Path, engine: Engine, **how: Any) -> QuestionsAs
 def plan_direct(run_dir: Path, identity: EngineIdentity, **how: Any) -> Plan:
     """What `judge_direct` would ask, if no reply had to be asked for twice. Raises UsageError for an engine that
     has no such task."""
-    plan = plan_questions(_source(run_dir, identity), run_dir / DIRECT, identity, **how)
-    return replace(
-        plan,
-        about={"answers": plan.about["questions"], "scored": plan.about["answered"]},
-    )
+    return plan_questions(_source(run_dir, identity), run_dir / DIRECT, identity, **how)
 
 
 def read_direct(run_dir: Path) -> DirectScores | None:
@@ -83,19 +78,15 @@ def read_direct(run_dir: Path) -> DirectScores | None:
     wrote last); None where there are none."""
     questions = list(_questions(run_dir))
     last, notes = read_findings(run_dir / DIRECT, allow_unpinned=True)
-    found = [
-        (of.identity.model, {q.case_id: _score(of, q) for q in questions if of.find(q)})
-        for of in (last, *last.others)
-    ]
-    model, scores = max(
-        found, key=lambda one: sum(score is not None for score in one[1].values())
-    )
-    return DirectScores(model, scores, tuple(notes)) if scores else None
-
-
-def _score(found: Findings, question: Question) -> float | None:
-    reply = found.get(question, DirectReply)
-    return None if reply is None else reply.score
+    judge = last.fullest(questions)
+    scores: dict[str, float | None] = {}
+    for question in questions:
+        if judge.find(question):
+            reply = judge.get(question, DirectReply)
+            scores[question.case_id] = reply.score if reply else None
+    if not scores:
+        return None
+    return DirectScores(judge.identity.model, scores, tuple(notes))
 
 
 def _source(run_dir: Path, identity: EngineIdentity) -> Source:

@@ -6,8 +6,9 @@ what is new, was edited, or had stayed ungraded. Beside it a `GradeCache` may ho
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,6 @@ from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
-from medlive.text.normalise import fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,6 @@ class GradeResult(CallsMade):
     """Of `reused`, those that came from the cache that runs share."""
 
 
-_SAME_QUOTE: Final = 2
-"""Criteria of an answer that one quote may serve, however few there are."""
 _NOT_ASKED: Final = Settled(None, "", "not asked yet")
 
 
@@ -68,8 +66,7 @@ class Record:
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        quote = hash(fold(grade.quote)) if grade.met and grade.quote else 0
-        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason, quote)
+        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason)
 
     def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
         """How many of these keys are met, not met and ungraded, and why they are ungraded."""
@@ -81,26 +78,6 @@ class Record:
             if verdict.met is None:
                 reasons[kind_of(verdict.reason)] += 1
         return counts, dict(reasons.most_common())
-
-    def evidence_notes(
-        self, answers: Iterable[tuple[EvaluationCase, Mapping[str, str]]]
-    ) -> Iterator[str]:
-        """What is odd about the quotes of answers, each a case with the keys of its criteria."""
-        same, bare = list[str](), 0
-        for case, keys in answers:
-            quotes = []
-            for key in keys.values():
-                verdict = self.latest.get(key)
-                if verdict and verdict.met:
-                    quotes.append(verdict.quote)
-            bare += quotes.count(0)
-            most = max(Counter(filter(None, quotes)).values(), default=0)
-            if most > max(_SAME_QUOTE, len(keys) / 2):
-                same.append(case.case_id)
-        if same:
-            yield f"one quote serves most criteria of {len(same)} answers, such as that of case {same[0]}"
-        if bare:
-            yield f"{bare} criteria are met without a quote, as about the answer as a whole"
 
 
 def read_record(path: Path, judge: str) -> Record:
@@ -183,34 +160,29 @@ async def grade_run(
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     run = open_run(run_dir)
     answers, notes = run.answers()
-    answers = {
-        case_id: answer for case_id, answer in answers.items() if answer.gradable
-    }
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
         cached = list(find_cached(cache, run.cases, answers, judge, record))
         for grade in cached:
             log.add(grade.row())
-        graded: list[tuple[EvaluationCase, Mapping[str, str]]] = []
         keys: list[str] = []
         for case, answer in gradable(run.cases, answers):
-            of_case = judge.keys(case, answer)
-            graded.append((case, of_case))
-            keys += of_case.values()
+            keys += judge.keys(case, answer).values()
+        unanswered = []
+        for case in run.cases:
+            given = answers.get(case.case_id)
+            if given is None or not given.gradable:
+                unanswered.append(case.case_id)
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
-        async def ask(work: Work) -> int:
-            verdicts = Verdicts(judge, work)
-            for grade in verdicts.grades(
-                await asker.ask(judge.request(work), verdicts.read)
-            ):
-                log.add(grade.row())
-                record.put(grade)
-                if cache:
-                    cache.add(work.case, work.answer, grade)
-            return len(work.criteria)
+        def keep(work: Work, grade: Grade) -> None:
+            log.add(grade.row())
+            record.put(grade)
+            if cache:
+                cache.add(work.case, work.answer, grade)
 
+        ask = partial(ask_work, judge, asker, keep)
         left = open_work(run.cases, answers, judge, record)
         try:
             stopped = await work_through(
@@ -228,20 +200,24 @@ async def grade_run(
         ungraded=tally[None],
         reused=reused,
         calls=asker.calls,
-        unanswered=tuple(
-            case.case_id for case in run.cases if case.case_id not in answers
-        ),
+        unanswered=tuple(unanswered),
         reasons=reasons,
-        notes=(
-            *notes,
-            *record.notes,
-            *(cache.notes if cache else ()),
-            *record.evidence_notes(graded),
-        ),
+        notes=(*notes, *record.notes, *(cache.notes if cache else ())),
         cached=len(cached),
         stopped=stopped,
         silence=asker.silence,
     )
+
+
+async def ask_work(
+    judge: Judge, asker: Asker, keep: Callable[[Work, Grade], None], work: Work
+) -> int:
+    """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
+    verdicts = Verdicts(judge, work)
+    asked = await asker.ask(judge.request(work), verdicts.read)
+    for grade in verdicts.grades(asked):
+        keep(work, grade)
+    return len(work.criteria)
 
 
 async def grade_answer(
@@ -269,16 +245,15 @@ async def grade_answer(
     left = [c for c in case.criteria if c.id not in grades]
     asker = open_asker(engine, max_retries, len(case.criteria), allow_unpinned)
 
-    async def ask(work: Work) -> list[Grade]:
-        verdicts = Verdicts(judge, work)
-        return verdicts.grades(await asker.ask(judge.request(work), verdicts.read))
+    def keep(work: Work, grade: Grade) -> None:
+        grades[grade.criterion_id] = grade
+        if cache:
+            cache.add(case, answer, grade)
 
-    calls = [ask(Work(case, answer, part)) for part in judge.parts(left)]
-    for made in await asyncio.gather(*calls):
-        for grade in made:
-            grades[grade.criterion_id] = grade
-            if cache:
-                cache.add(case, answer, grade)
+    calls = []
+    for part in judge.parts(left):
+        calls.append(ask_work(judge, asker, keep, Work(case, answer, part)))
+    await asyncio.gather(*calls)
     if cache:
         cache.flush()
     return tuple(grades[c.id] for c in case.criteria if c.id in grades)

@@ -4,6 +4,7 @@ already paid for goes on here."""
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,12 +174,15 @@ def _read_answers(
     """The answers to these cases in a responses file, and notes on the others."""
     known = {case.case_id: case for case in cases.cases}
     answers, notes = read_responses(path, model, field=field, cases=known, rows=rows)
-    strangers = [answer.case_id for answer in answers if answer.case_id not in known]
-    notes += [
-        f"{path.name}: case {case_id!r} is not in the cases; left out"
-        for case_id in strangers
-    ]
-    return [answer for answer in answers if answer.case_id in known], notes
+    kept: list[Answer] = []
+    for answer in answers:
+        if answer.case_id in known:
+            kept.append(answer)
+        else:
+            notes.append(
+                f"{path.name}: case {answer.case_id!r} is not in the cases; left out"
+            )
+    return kept, notes
 
 
 def _benchmark_of(cases: CaseSet | Path) -> Path | None:
@@ -220,25 +224,19 @@ def _read_verdicts(
     notes: list[str],
 ) -> list[Grade]:
     """The verdicts of a grades file of that name; what is irregular is noted."""
-    answered = {
-        case.case_id: (case, answer)
-        for case, answer in gradable(run.cases, run.answers()[0])
-    }
+    answered = {}
+    for case, answer in gradable(run.cases, run.answers()[0]):
+        answered[case.case_id] = case, answer
     known = {case.case_id for case in run.cases}
     found: dict[str, dict[str, Grade]] = {}
     for entry in gradings:
-        case_id, evaluations, faults = (
-            str(entry.get("case_id")),
-            entry.get("evaluations"),
-            list[str](),
-        )
-        if case_id not in known or not isinstance(evaluations, dict):
-            why = (
-                "holds no object of evaluations"
-                if case_id in known
-                else "is not in the cases"
-            )
-            faults.append(f"case {entry.get('case_id')!r} {why}; left out")
+        case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
+        faults: list[str] = []
+        if case_id not in known:
+            shown = entry.get("case_id")
+            faults.append(f"case {shown!r} is not in the cases; left out")
+        elif not isinstance(evaluations, dict):
+            faults.append(f"case {case_id!r} holds no object of evaluations; left out")
         elif case_id in answered:
             grades = _grades(*answered[case_id], evaluations, claim, faults)
             if case_id in found:
@@ -250,18 +248,17 @@ def _read_verdicts(
         elif evaluations:
             faults.append(f"case {case_id!r} is graded but unanswered; left out")
         notes += [f"{name}: {fault}" for fault in faults]
-    return [grade for grades in found.values() for grade in grades.values()]
+    return list(chain.from_iterable(grades.values() for grades in found.values()))
 
 
 def _add(run_dir: Path, grades: Iterable[Grade]) -> int:
     """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
     added = 0
     with open_log(run_dir / GRADES) as log:
-        known = {
-            grade.key: grade
-            for grade in read_grades(run_dir / GRADES)[0]
-            if grade.met is not None
-        }
+        known: dict[str, Grade] = {}
+        for grade in read_grades(run_dir / GRADES)[0]:
+            if grade.met is not None:
+                known[grade.key] = grade
         for grade in grades:
             was = known.get(grade.key)
             ours = (
@@ -357,20 +354,17 @@ def export_run(
     written.
     """
     graded = load_graded(run) if isinstance(run, Path) else run
-    cases, info = graded.run.cases, graded.run.info
+    info = graded.run.info
     stem = file_stem(info.model)
     name = info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
     benchmark, gradings = _exported(graded)
-    answered = [
-        (case, graded.answers[case.case_id])
-        for case in cases
-        if case.case_id in graded.answers
-    ]
+    responses = []
+    for case in graded.run.cases:
+        if case.case_id in graded.answers:
+            responses.append(response_entry(case, graded.answers[case.case_id]))
     files = {
         out / f"LiveMedBench_{file_stem(name)}.json": list_bytes(benchmark),
-        out / f"{stem}_results.json": list_bytes(
-            response_entry(case, answer) for case, answer in answered
-        ),
+        out / f"{stem}_results.json": list_bytes(responses),
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
     with writing(out):

@@ -66,8 +66,6 @@ class Settled(NamedTuple):
     met: bool | None
     grader: str
     reason: str
-    quote: int = 0
-    """A hash of the quote; 0 for none."""
 
 
 class Judge:
@@ -156,25 +154,21 @@ class Verdicts:
         open_ = {c.id: c for c in self._work.criteria if c.id not in self._found}
         answer = self._work.answer.response
         if self._judge.mode is Mode.RUBRIC:
-            echoes = {
-                cid: echo_of(self._work.case, criterion)
-                for cid, criterion in open_.items()
-            }
+            echoes = {}
+            for criterion in open_.values():
+                echoes[criterion.id] = echo_of(self._work.case, criterion)
             read = read_rubric(reply.text, list(open_), answer, echoes)
         else:
             (criterion,) = self._work.criteria
-            read = dict.fromkeys(
-                open_,
-                read_criterion(reply.text, answer, echo_of(self._work.case, criterion)),
-            )
-        self._found |= {
-            cid: (found, reply)
-            for cid, found in read.items()
-            if isinstance(found, Verdict)
-        }
-        if faults := {
-            cid: found for cid, found in read.items() if isinstance(found, str)
-        }:
+            echo = echo_of(self._work.case, criterion)
+            read = dict.fromkeys(open_, read_criterion(reply.text, answer, echo))
+        faults: dict[str, str] = {}
+        for criterion_id, found in read.items():
+            if isinstance(found, Verdict):
+                self._found[criterion_id] = found, reply
+            else:
+                faults[criterion_id] = found
+        if faults:
             rest = replace(self._work, criteria=tuple(open_[cid] for cid in faults))
             raise Ungraded(
                 faults, self._judge.request(rest), partial=len(faults) < len(read)

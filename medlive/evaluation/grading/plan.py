@@ -1,6 +1,7 @@
 """What grading would take, before any call is made. Nothing is sent."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -53,34 +54,34 @@ def plan_grading(
     run = None if ahead and not (run_dir / "run.json").exists() else open_run(run_dir)
     answers, known = (run.answers()[0], run.cases) if run else ({}, ahead)
     answered = {case.case_id for case, _ in gradable(known, answers)}
-    answers = answers | {
-        c.case_id: _assumed(c) for c in ahead if c.case_id not in answered
-    }
+    answers = dict(answers)
+    for case in ahead:
+        if case.case_id not in answered:
+            answers[case.case_id] = _assumed(case)
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     record = read_record(run_dir / GRADES, judge.digest)
     total = sum(len(case.criteria) for case, _ in gradable(known, answers))
-    settled = total - sum(
-        len(work.criteria) for work in open_work(known, answers, judge, record)
-    )
+    settled = total - _criteria(open_work(known, answers, judge, record))
     cached = sum(1 for _ in find_cached(cache, known, answers, judge, record))
     later = list(later_rounds(run, judge, repeats)) if run else []
-    repeated = sum(len(work.criteria) for work in later)
     cases = {case.case_id: case for case in known}
+    works = chain(open_work(known, answers, judge, record), later)
     return plan_calls(
-        (
-            _call(judge, work)
-            for work in chain(open_work(known, answers, judge, record), later)
-        ),
+        map(partial(_call, judge), works),
         _samples(cases, answers, judge, read_grades(run_dir / GRADES)[0]),
         about={
             "criteria": total,
             "settled": settled,
             "cached": cached,
-            "repeated": repeated,
+            "repeated": _criteria(later),
         },
         price=price,
         concurrency=concurrency,
     )
+
+
+def _criteria(works: Iterable[Work]) -> int:
+    return sum(len(work.criteria) for work in works)
 
 
 def _assumed(case: EvaluationCase) -> Answer:
@@ -109,11 +110,9 @@ def _samples(
         case, answer = cases.get(rows[0].case_id), answers.get(rows[0].case_id)
         if case is None or answer is None:
             continue
-        ids, keys = (
-            {row.criterion_id: row.key for row in rows},
-            judge.keys(case, answer),
-        )
-        criteria = tuple(c for c in case.criteria if ids.get(c.id) == keys[c.id])
+        asked = {row.key for row in rows}
+        keys = judge.keys(case, answer)
+        criteria = tuple(c for c in case.criteria if keys[c.id] in asked)
         if len(criteria) == len(rows):
             yield Sample(_call(judge, Work(case, answer, criteria)), rows[0].usage)
 

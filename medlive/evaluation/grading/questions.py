@@ -5,7 +5,7 @@ what is new and for what stayed ungraded.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -181,6 +181,11 @@ class Findings:
     def settled(self, question: Question) -> bool:
         """Whether a question has a reply that counts."""
         return self.get(question, question.reply) is not None
+
+    def fullest(self, questions: Collection[Question]) -> "Findings":
+        """The judge with the most replies to these questions, of equals the one that wrote last."""
+        judges = self, *self.others
+        return max(judges, key=lambda judge: sum(map(judge.settled, questions)))
 
     def unusable(self, question: Question) -> int:
         """How many replies to a question could not be used."""

@@ -6,12 +6,13 @@ never reads it (docs/method.md §3: the same response graded five times).
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.grade import open_asker
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work
+from medlive.evaluation.grading.grade import ask_work, open_asker
+from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import CallsMade, Grade, Mode, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
@@ -20,6 +21,8 @@ from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
 
 REPEATS: Final = "repeats.jsonl"
+_A_ROUND: Final = 1000
+"""A store of replies is asked past the rounds before."""
 Place = tuple[str, str]
 """(case id, criterion id)."""
 
@@ -69,22 +72,16 @@ async def repeat_run(
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     with open_log(run.path / REPEATS) as log:
         first, later, notes = _on_record(run.path, judge.digest)
-        todo = list(
-            _rounds(
-                run, judge, later, repeats, lambda key: judge.settles(first.get(key))
-            )
-        )
 
-        async def ask(item: tuple[int, Work]) -> int:
-            round_, work = item
-            verdicts = Verdicts(judge, work)
-            for grade in verdicts.grades(
-                await asker.ask(judge.request(work), verdicts.read)
-            ):
-                log.add({**grade.row(), "round": round_})
-            return len(work.criteria)
+        def counts(key: str) -> bool:
+            return judge.settles(first.get(key))
 
-        total = sum(len(work.criteria) for _, work in todo)
+        def keep(work: Work, grade: Grade) -> None:
+            log.add({**grade.row(), "round": work.round // _A_ROUND})
+
+        todo = list(_rounds(run, judge, later, repeats, counts))
+        total = sum(len(work.criteria) for work in todo)
+        ask = partial(ask_work, judge, asker, keep)
         stopped = await work_through(
             todo, ask, concurrency, done=0, total=total, progress=progress
         )
@@ -146,7 +143,7 @@ def _on_record(
 def later_rounds(run: RunFolder, judge: Judge, repeats: int) -> Iterator[Work]:
     """The calls of the rounds after the first that are left to make, once every criterion has its verdict."""
     _, later, _ = _on_record(run.path, judge.digest)
-    return (work for _, work in _rounds(run, judge, later, repeats, lambda _: True))
+    return _rounds(run, judge, later, repeats, lambda _: True)
 
 
 def _rounds(
@@ -155,9 +152,11 @@ def _rounds(
     later: Mapping[tuple[str, int], Grade],
     repeats: int,
     counts: Callable[[str], bool],
-) -> Iterator[tuple[int, Work]]:
-    """The rounds that lack a verdict, of criteria that have one that counts; a case's rounds after each other, so
-    that an endpoint's prefix cache holds what they share."""
+) -> Iterator[Work]:
+    """The calls of the rounds that lack a verdict, of criteria that have one that counts.
+
+    A case's rounds come after each other, so that an endpoint's prefix cache holds what they share.
+    """
     for case, answer in gradable(run.cases, run.answers()[0]):
         keys = judge.keys(case, answer)
         for round_ in range(2, repeats + 1):
@@ -167,5 +166,4 @@ def _rounds(
                 if counts(key) and not judge.settles(later.get((key, round_))):
                     unsettled.append(criterion)
             for part in judge.parts(unsettled):
-                # A store of replies is asked past the rounds before.
-                yield round_, Work(case, answer, part, 1000 * round_)
+                yield Work(case, answer, part, _A_ROUND * round_)

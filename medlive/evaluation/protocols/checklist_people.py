@@ -6,7 +6,6 @@ answered, and `usable` or the five dimensions, whole numbers from 0 to 5 (seed 0
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -152,12 +151,10 @@ def compare_with_people(
         by_answer.setdefault(place, []).append(rated)
     compared: list[Compared] = []
     common = tied = 0
-    pairs: list[bool] = []
     for one in judged:
         ratings = by_answer.get((one.model, one.case.case_id), [])
         labels = [rated.usable for rated in ratings]
         common += bool(ratings)
-        pairs += [a is b for a, b in combinations(labels, 2)]
         yes = labels.count(True)
         if 2 * yes != len(labels):
             compared.append(Compared(one, 2 * yes > len(labels), ratings))
@@ -176,10 +173,6 @@ def compare_with_people(
     if tied:
         notes.append(
             f"{path.name}: on {tied} answers as many people say usable as not; left out"
-        )
-    if pairs:
-        notes.append(
-            f"{sum(pairs)} of {len(pairs)} pairs of people's labels on one answer are equal"
         )
     return [_agreement(compared, draws, seed), _to_refine(compared)], notes
 
@@ -217,9 +210,6 @@ def _agreement(compared: Sequence[Compared], draws: int, seed: int) -> Table:
     )
     note = "People's label is the majority of the raters. The paper finds equal labels for 92.36 % of the answers."
     return Table("Usable by people and by the judge", columns, rows, note)
-
-
-"""What the judge gave an answer, whether people call it usable, and their ratings."""
 
 
 def _to_refine(compared: Sequence[Compared]) -> Table:

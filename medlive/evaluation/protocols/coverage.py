@@ -8,9 +8,8 @@ rests on is missing.
 
 import functools
 import math
-import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Final
 
@@ -53,8 +52,8 @@ def cacs(k: int, n: int, t: int) -> float:
 
 
 def threshold(share: float, n: int) -> int:
-    """t = ceil(share · n), at least 1."""
-    return max(1, math.ceil(share * n - 1e-9))
+    """t = ceil(share · n), at least 1 and at most n."""
+    return max(1, math.ceil(min(1.0, share) * n - 1e-9))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +72,13 @@ class Hits:
         """Rubric accuracy: k / n."""
         return self.k / self.n
 
-    def covered(self, t: int) -> float:
+    def passed(self, share: float) -> float:
+        """Pass@t."""
+        return float(self.k >= threshold(share, self.n))
+
+    def covered(self, share: float) -> float:
         """CACS@t with the veto."""
+        t = threshold(share, self.n)
         return 0.0 if self.vetoed else cacs(self.k, self.n, t)
 
 
@@ -82,18 +86,24 @@ def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
     """Case id → hits, for every answered case with a positive criterion; None where a verdict is missing."""
     hits: dict[str, Hits | None] = {}
     for case, answer in run.answered():
-        positive = [c.id for c in case.criteria if c.points > 0]
-        grave = [c.id for c in case.criteria if c.points <= veto]
+        met = run.verdicts(case.case_id)
+        positive = []
+        grave = []
+        for criterion in case.criteria:
+            verdict = met.get(criterion.id)
+            if criterion.points > 0:
+                positive.append(verdict)
+            elif criterion.points <= veto:
+                grave.append(verdict)
         if not positive:
             continue
-        met = run.verdicts(case.case_id)
         hits[case.case_id] = None
-        if all(met.get(criterion_id) is not None for criterion_id in positive + grave):
+        if None not in positive + grave:
             hits[case.case_id] = Hits(
                 case=case,
-                k=sum(map(bool, map(met.get, positive))),
+                k=positive.count(True),
                 n=len(positive),
-                vetoed=any(map(met.get, grave)),
+                vetoed=True in grave,
                 characters=len(answer.response),
             )
     return hits
@@ -101,28 +111,6 @@ def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
 
 Scored = Mapping[str, Mapping[str, Hits]]
 """Model → case id → hits, of wholly graded cases."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Threshold:
-    """From how many hits on an answer gets credit."""
-
-    share: float
-    fixed: int | None
-
-    def of(self, hits: Hits, factor: float = 1.0) -> int:
-        """The threshold of a case, or a multiple of it."""
-        if self.fixed is not None:
-            return min(hits.n, max(1, round(self.fixed * factor)))
-        return threshold(min(1.0, self.share * factor), hits.n)
-
-    def passed(self, hits: Hits) -> float:
-        """Pass@t."""
-        return float(hits.k >= self.of(hits))
-
-    def covered(self, hits: Hits, factor: float = 1.0) -> float:
-        """CACS@t, or at a multiple of it."""
-        return hits.covered(self.of(hits, factor))
 
 
 class Coverage(Protocol):
@@ -138,10 +126,6 @@ class Coverage(Protocol):
         float,
         Field(gt=0, le=1, description="threshold as a share of the positive criteria"),
     ] = 1 / 3
-    t: Annotated[
-        int | None,
-        Field(ge=1, description="one threshold for all cases, n at most, not a share"),
-    ] = None
     veto: Annotated[
         float,
         Field(lt=0, description="points from which on a met criterion leaves nothing"),
@@ -163,66 +147,62 @@ class Coverage(Protocol):
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
-        unknown = [name for name in self.people if name not in hits]
-        if unknown:
-            raise UsageError(
-                f"no run is by {unknown[0]!r}",
-                hint=f"the runs are by {', '.join(hits)}",
-            )
+        scored = {name: _graded(own) for name, own in hits.items()}
         share, notes = self.share, list[str]()
+        by_people: list[Hits] = []
+        for name in self.people:
+            if name not in scored:
+                raise UsageError(
+                    f"no run is by {name!r}", hint=f"the runs are by {', '.join(hits)}"
+                )
+            by_people += scored.pop(name).values()
         if self.people:
-            by_people: list[Hits] = []
-            for name in self.people:
-                by_people += _graded(hits[name]).values()
             share, note = calibrate(by_people)
             notes.append(note)
-        t = _Threshold(share, self.t)
-        models = [name for name in hits if name not in self.people]
-        scored = {name: _graded(hits[name]) for name in models}
-        main = _Column(scored, t.covered)
+        main = _Column(scored, lambda h: h.covered(share))
         tables = [
-            self._models(material, hits, scored, t),
+            self._models(material, hits, scored, share),
             *_slices(main),
-            _sensitivity(scored, t),
-            _length(scored, t),
+            _sensitivity(scored, share),
+            _length(scored, share),
         ]
-        return Results(tables, {name: main.mean(name) for name in models}, notes)
+        return Results(tables, main.means(), notes)
 
     def _models(
         self,
         material: Material,
         hits: Mapping[str, Mapping[str, Hits | None]],
         scored: Scored,
-        t: _Threshold,
+        share: float,
     ) -> Table:
-        columns = {
-            "accuracy": _Column(scored, lambda h: h.accuracy),
-            "Pass@t": _Column(scored, t.passed),
-            "CACS@t": _Column(scored, t.covered),
-        }
-        column = columns["CACS@t"]
-        advice = _of_advice(material, list(scored), self.veto)
-        of_advice = _Column(advice, t.covered)
+        accuracy = _Column(scored, lambda h: h.accuracy)
+        passed = _Column(scored, lambda h: h.passed(share))
+        column = _Column(scored, lambda h: h.covered(share))
+        advice = _of_advice(material, scored, self.veto)
+        of_advice = _Column(advice, lambda h: h.covered(share))
         rows: list[list[Cell]] = []
-        cases = {run.label: len(run.cases) for run in material}
-        for name, own in scored.items():
+        for run in material:
+            name = run.label
+            if name not in scored:
+                continue
+            own, answered = scored[name], len(hits[name])
             low, high = bounds_by_case(
                 column.values[name],
                 list(column.cases.values()),
                 draws=self.draws,
                 seed=self.seed,
             )
-            row: list[Cell] = [name, len(own)]
-            row += [of.mean(name) for of in columns.values()]
-            row += [low, high]
-            row.append(sum(h.vetoed for h in own.values()))
-            row += [len(hits[name]) - len(own), cases[name] - len(hits[name])]
+            row: list[Cell] = [name, len(own), accuracy.mean(name), passed.mean(name)]
+            row += [column.mean(name), low, high, sum(h.vetoed for h in own.values())]
+            row += [answered - len(own), len(run.cases) - answered]
             if advice:
                 row.append(of_advice.mean(name))
             rows.append(row)
-        at = f"t = {self.t}" if self.t is not None else "t = ceil(share · n)"
-        note = f"Means over wholly graded cases; {at}. Rubric accuracy is k / n. A veto leaves no CACS."
-        titles = ["model", "cases", *columns, "low", "high"]
+        note = (
+            "Means over wholly graded cases; t = ceil(share · n). Rubric accuracy is k / n. A veto leaves no "
+            "CACS."
+        )
+        titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
         titles += ["vetoed", "ungraded", "unanswered"]
         if advice:
             titles.append(_ADVICE_COLUMN)
@@ -235,7 +215,7 @@ def _graded(hits: Mapping[str, Hits | None]) -> dict[str, Hits]:
 
 
 def _of_advice(
-    material: Material, models: Sequence[str], veto: float
+    material: Material, models: Collection[str], veto: float
 ) -> dict[str, dict[str, Hits]]:
     """The hits among the criteria of advice, by model; none where every criterion rests on it."""
     hits: dict[str, dict[str, Hits]] = {}
@@ -244,7 +224,7 @@ def _of_advice(
         if run.label in models:
             cases = tuple(case.advice_only for case in run.cases)
             hits[run.label] = _graded(hits_of(replace(run, cases=cases), veto))
-            mixed = mixed or any(map(operator.is_not, cases, run.cases))
+            mixed = mixed or cases != run.cases
     return hits if mixed else {}
 
 
@@ -255,7 +235,10 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
         raise UsageError(
             "people's answers have no complete verdicts, so no threshold can be calibrated"
         )
-    n, k = sum(h.n for h in people), sum(h.k for h in people)
+    n = k = 0
+    for hits in people:
+        n += hits.n
+        k += hits.k
     mean_n, mean_k = n / len(people), k / len(people)
     t = max(1, round(mean_k))
     share = min(1.0, t / mean_n)
@@ -285,10 +268,15 @@ class _Column:
         counts = ~np.isnan(values)
         return mean(values[counts if chosen is None else counts & chosen])
 
-    def ranking(self) -> dict[str, float]:
-        """The means of the models that have one."""
-        means = {name: self.mean(name) for name in self.values}
-        return {name: value for name, value in means.items() if value is not None}
+    def means(self) -> dict[str, float | None]:
+        """The mean of each model."""
+        return {name: self.mean(name) for name in self.values}
+
+    def ranking(self) -> list[str]:
+        """The models that have a mean, the best first."""
+        means = self.means()
+        known = [name for name, value in means.items() if value is not None]
+        return sorted(known, key=lambda name: (-(means[name] or 0.0), name))
 
 
 def _slices(main: _Column) -> Iterator[Table]:
@@ -308,41 +296,36 @@ def _slices(main: _Column) -> Iterator[Table]:
         yield Table(f"CACS@t by {kind}", ["model", *names], rows, note)
 
 
-def _sensitivity(scored: Scored, t: _Threshold) -> Table:
+def _sensitivity(scored: Scored, share: float) -> Table:
     """How the ranking of models stands at nearby thresholds and under simpler figures (paper's Table 10)."""
-    main = _Column(scored, t.covered).ranking()
+    main = _Column(scored, lambda h: h.covered(share))
     others: dict[str, _Column] = {}
     for factor in NEARBY:
-        at_factor = functools.partial(t.covered, factor=factor)
-        others[f"CACS at {factor:g} t"] = _Column(scored, at_factor)
+        nearby = functools.partial(Hits.covered, share=share * factor)
+        others[f"CACS at {factor:g} t"] = _Column(scored, nearby)
     others["rubric accuracy"] = _Column(scored, lambda h: h.accuracy)
-    others["Pass@t"] = _Column(scored, t.passed)
+    others["Pass@t"] = _Column(scored, lambda h: h.passed(share))
+    means = np.array(list(main.means().values()), dtype=np.float64)
     rows: list[list[Cell]] = []
     for name, column in others.items():
-        ranking = column.ranking()
-        means = np.array(list(main.values()))
-        own_means = np.array([ranking.get(model, np.nan) for model in main])
-        shared = [_shared(main, ranking, top) for top in _TOPS]
-        rows.append([name, spearman(means, own_means), *shared])
+        own_means = np.array(list(column.means().values()), dtype=np.float64)
+        row: list[Cell] = [name, spearman(means, own_means)]
+        for top in _TOPS:
+            row.append(_shared(main.ranking(), column.ranking(), top))
+        rows.append(row)
     note = "Against CACS@t; the models that both have among their first three and five. NA with too few models."
     titles = ["figure", "Spearman", *(f"of the top {n}" for n in _TOPS)]
     return Table("Other thresholds", titles, rows, note)
 
 
-def _shared(
-    first: Mapping[str, float], second: Mapping[str, float], top: int
-) -> int | None:
+def _shared(first: Sequence[str], second: Sequence[str], top: int) -> int | None:
     """How many models are among the first `top` of both; None where there are not more models than that."""
     if len(first) <= top or len(second) <= top:
         return None
-    return len(_best(first, top) & _best(second, top))
+    return len(set(first[:top]) & set(second[:top]))
 
 
-def _best(means: Mapping[str, float], top: int) -> set[str]:
-    return set(sorted(means, key=lambda model: (-means[model], model))[:top])
-
-
-def _length(scored: Scored, t: _Threshold) -> Table:
+def _length(scored: Scored, share: float) -> Table:
     """Whether longer answers are paid for being long (paper's Table 11)."""
     models: list[str] = []
     hits: list[Hits] = []
@@ -352,7 +335,7 @@ def _length(scored: Scored, t: _Threshold) -> Table:
     cases = [h.case.case_id for h in hits]
     length = np.array([float(h.characters) for h in hits])
     figures = {
-        "CACS@t": np.array([t.covered(h) for h in hits]),
+        "CACS@t": np.array([h.covered(share) for h in hits]),
         "rubric accuracy": np.array([h.accuracy for h in hits]),
     }
     rows: list[list[Cell]] = []

@@ -57,10 +57,6 @@ class CrossExamine(Protocol):
     count: Annotated[
         int, Field(ge=1, le=20, description="questions made of each text, at most")
     ] = 10
-    brief: Annotated[
-        bool,
-        Field(description="the figure is the summary score, which rewards brevity"),
-    ] = False
     lowest: Annotated[
         int,
         Field(
@@ -172,7 +168,9 @@ class CrossExamine(Protocol):
                 asked += 1
                 scores = self.examined(case, answer, found)
                 if scores is not None:
-                    figure = self._figure(scores)
+                    figure = (
+                        scores.coverage + scores.conformity + scores.consistency
+                    ) / 3
                     scored.append(_Scored(run.label, case, figure, scores))
             figures[run.label] = mean([one.figure for one in scored])
             rows.append(self._row(run, asked, scored))
@@ -192,13 +190,6 @@ class CrossExamine(Protocol):
             listed = [one.row for one in lowest]
             tables.append(Table("The lowest figures", columns, listed, about))
         return Results(tables, figures)
-
-    def _figure(self, one: CrossExamination) -> float:
-        return (
-            one.summary
-            if self.brief
-            else (one.coverage + one.conformity + one.consistency) / 3
-        )
 
     def _row(self, run: Subject, asked: int, scored: Sequence["_Scored"]) -> list[Cell]:
         shares = [one.figure / 100 for one in scored]

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from medlive.errors import BadInput
 from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
     Material,
@@ -26,6 +27,8 @@ from medlive.evaluation.protocols.model import (
     Results,
     Side,
     Table,
+    cases_of,
+    mean,
 )
 from medlive.text.quantities import Quantity, measured, numbers
 
@@ -88,11 +91,7 @@ class Number(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Cases whose references are a number and its unit, and nothing else."""
-        return all(
-            _ALONE.fullmatch(case.advice.strip())
-            for run in material
-            for case in run.cases
-        )
+        return all(_ALONE.fullmatch(c.advice.strip()) for c in cases_of(material))
 
     def results(self, material: Material, found: Findings) -> Results:
         """Shares right, and answers without a number, which are wrong."""
@@ -107,10 +106,8 @@ class Number(Protocol):
                 given = final_number(answer.response)
                 silent += given is None
                 right += given is not None and close(given, reference, self.tolerance)
-            figures[run.label] = right / asked if asked else None
-            rows.append(
-                [run.label, asked, figures[run.label], silent, len(run.cases) - asked]
-            )
+            share = figures[run.label] = right / asked if asked else None
+            rows.append([run.label, asked, share, silent, len(run.cases) - asked])
         titles = ("model", "answers", "right", "no number", "left out")
         within = f"within {100 * self.tolerance:g} % of the reference"
         note = f"Right: {within}. Left out: unanswered, or no number in `advice`."
@@ -202,29 +199,17 @@ class Query(Protocol):
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
         for run in material:
-            states = [
-                self._state(case.case_id, case.advice, answer.response)
-                for case, answer in run.answered()
-            ]
-            points = [self._points(state, answerable) for state, answerable in states]
-            figures[run.label] = sum(points) / len(points) if points else None
-            counts = Counter(state for state, _ in states)
-            rows.append(
-                [
-                    run.label,
-                    len(states),
-                    figures[run.label],
-                    *(counts[s] for s in QueryState),
-                    len(run.cases) - len(states),
-                ]
-            )
-        titles = (
-            "model",
-            "answers",
-            f"RS({self.penalty:g})",
-            *QueryState,
-            "unanswered",
-        )
+            points: list[float] = []
+            counts = dict.fromkeys(QueryState, 0)
+            for case, answer in run.answered():
+                state, answerable = self._state(case, answer)
+                points.append(self._points(state, answerable))
+                counts[state] += 1
+            n, score = len(points), mean(points)
+            figures[run.label] = score
+            rows.append([run.label, n, score, *counts.values(), len(run.cases) - n])
+        scored = f"RS({self.penalty:g})"
+        titles = ["model", "answers", scored, *QueryState, "unanswered"]
         note = (
             "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."
@@ -236,13 +221,13 @@ class Query(Protocol):
             return 0.0 if answerable else 1.0
         return 1.0 if state is QueryState.RIGHT else -self.penalty
 
-    def _state(
-        self, case_id: str, reference: str, response: str
-    ) -> tuple[QueryState, bool]:
+    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[QueryState, bool]:
         """What came of an answer, and whether its case can be answered."""
-        wanted, given = query_of(reference), query_of(response)
+        wanted, given = query_of(case.advice), query_of(answer.response)
         if wanted is None:
-            raise BadInput(f"case {case_id}: the reference is neither a query nor null")
+            raise BadInput(
+                f"case {case.case_id}: the reference is neither a query nor null"
+            )
         if given == "":
             return QueryState.ABSTAINED, bool(wanted)
         if not given or not wanted:
@@ -251,7 +236,7 @@ class Query(Protocol):
             expected = run_query(self.database, wanted, seconds=self.seconds)
         except sqlite3.Error as exc:
             raise BadInput(
-                f"case {case_id}: the reference's query cannot be run: {exc}"
+                f"case {case.case_id}: the reference's query cannot be run: {exc}"
             ) from exc
         try:
             same = run_query(self.database, given, seconds=self.seconds) == expected

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import ClassVar, Self
 
 import numpy as np
@@ -45,6 +46,11 @@ class Subject:
 
 Material = Sequence[Subject]
 """What a protocol works on, in the order given."""
+
+
+def cases_of(material: Material) -> Iterator[EvaluationCase]:
+    """The cases of all runs."""
+    return chain.from_iterable(run.cases for run in material)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +134,11 @@ def is_planted(case: EvaluationCase) -> bool:
 
 def has_reference(material: Material) -> bool:
     """Whether most cases of every run have a physician's answer, and none an error planted in it."""
-    return all(
-        2 * sum(bool(case.advice.strip()) for case in run.cases) > len(run.cases)
-        and not any(map(is_planted, run.cases))
-        for run in material
-    )
+    for run in material:
+        with_advice = sum(bool(case.advice.strip()) for case in run.cases)
+        if 2 * with_advice <= len(run.cases):
+            return False
+    return not any(map(is_planted, cases_of(material)))
 
 
 def bounds_by_case(
@@ -148,10 +154,8 @@ def bounds_by_case(
     """
     if not len(values):
         return None, None
-    column, clusters = (
-        np.array(values, dtype=np.float64)[:, None],
-        cluster_numbers(cases),
-    )
+    column = np.array(values, dtype=np.float64)[:, None]
+    clusters = cluster_numbers(cases)
     drawn = bootstrap_means(column, draws=draws, seed=seed, clusters=clusters)
-    low, high = (float(end[0]) for end in bounds_of(column, drawn, clusters))
-    return (None, None) if np.isnan(low) else (low, high)
+    low, high = bounds_of(column, drawn, clusters)
+    return (None, None) if np.isnan(low[0]) else (float(low[0]), float(high[0]))

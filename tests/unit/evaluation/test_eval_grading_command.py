@@ -117,6 +117,8 @@ async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_w
         asked = (name, run, *who, "--base-url", "http://127.0.0.1:9/v1", "--dry-run")
         done = await command(*asked, "--max-calls", "1", "--max-tokens", "5", "--json")
         plan = json.loads(done.stdout)
+        if name == "audit":
+            (plan,) = plan.values()
         assert plan["usd"] is None
         assert (
             f"--max-calls 1 would end the work before all {plan['calls']} calls"

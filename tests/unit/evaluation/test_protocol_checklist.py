@@ -297,7 +297,6 @@ def test_people_and_judge_are_compared_on_what_both_labelled(tmp_path: Path) -> 
     assert notes == [
         "people.csv: 1 answers are not among those that the judge scored; left out",
         "people.csv: on 1 answers as many people say usable as not; left out",
-        "2 of 3 pairs of people's labels on one answer are equal",
     ]
     two = [*judged, Judged("n", cases[0], True, 5.0)]
     with pytest.raises(BadInput, match="line 2: expected a model, one of m, n"):
