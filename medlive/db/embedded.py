@@ -14,9 +14,11 @@ import importlib.util
 import os
 import pwd
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +43,7 @@ _ROOT_PLACE = Path("/var/lib/medlive")
 # A socket's address holds 108 bytes on Linux and 104 on macOS, the final NUL among them.
 _SOCKET_PATH_LIMIT = 103
 _START_SECONDS = 60
+LOOK_S = 1.0
 _SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
@@ -539,3 +542,38 @@ def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:
         "the embedded PostgreSQL does not start: " + "; ".join([reason, *log]),
         hint=f"its log is {place.log}; or set MEDLIVE_DATABASE_URL to a server of yours",
     )
+
+
+def serve(home: Path, ended: threading.Event) -> None:
+    """Keep the server of `home` running until `ended` is set, then stop it.
+
+    Meanwhile, and after a kill of this process, no other process starts it: it would live in that one's unit.
+
+    Args:
+        home: The instance's home.
+        ended: Ends it when set.
+
+    Raises:
+        DatabaseUnavailable: when the server does not start, or has ended: the service manager starts this again.
+    """
+    start(home, as_service=True)
+    _say_ready()
+    while not ended.wait(LOOK_S):
+        if status(home) is None:
+            raise DatabaseUnavailable(
+                "the embedded PostgreSQL has ended",
+                hint="`medlive db serve` starts it again; its log is beside its data",
+            )
+    stop(home)
+
+
+def _say_ready() -> None:
+    """Tell systemd that the server answers (sd_notify), where it wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):  # in the abstract namespace
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+        notifying.connect(address)
+        notifying.send(b"READY=1")

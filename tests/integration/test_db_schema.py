@@ -12,9 +12,9 @@ from alembic.config import Config
 from psycopg.types.json import Jsonb
 from sqlalchemy import make_url, text
 
-from medlive.db import migrate
 from medlive.db.audit_log import record, verify_log
 from medlive.db.mapping import as_dict, to_stored
+from medlive.db.schema import migrate
 from medlive.db.session import Database
 from medlive.db.studies import Rating, ratings_of, save_rating
 from medlive.db.tables import Base

@@ -146,9 +146,16 @@ async def _load(
 ) -> "Page[R]":
     from medlive.db.audit.listing import load_page
 
-    order = {"sort": view.sort, "descending": not view.ascending}
-    keys = {"after": view.after, "before": view.before, "size": view.limit}
-    return await load_page(session, listing, where, **order, **keys)
+    return await load_page(
+        session,
+        listing,
+        where,
+        sort=view.sort,
+        descending=not view.ascending,
+        after=view.after,
+        before=view.before,
+        size=view.limit,
+    )
 
 
 async def _print_csv(

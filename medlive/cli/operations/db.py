@@ -16,7 +16,7 @@ from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
-    from medlive.db.pending import Plan
+    from medlive.db.schema.pending import Plan
 
 app = typer.Typer(no_args_is_help=True)
 NoBackupOption = Annotated[
@@ -28,7 +28,7 @@ NoBackupOption = Annotated[
 @app.command()
 def start() -> None:
     """Start the embedded PostgreSQL when it is not running, make its tables, print its URL."""
-    from medlive.db.migrate import prepare
+    from medlive.db.schema.migrate import prepare
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
@@ -55,7 +55,7 @@ def serve() -> None:
 
     From then on it is started by this command alone, until `medlive db stop`.
     """
-    from medlive.db.embedded_service import serve as keep_running
+    from medlive.db.embedded import serve as keep_running
 
     settings = load_settings().settings
     if settings.database_url is not None:
@@ -137,7 +137,7 @@ def roles(no_backup: NoBackupOption = False, as_json: JsonOption = False) -> Non
 
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
-    from medlive.db.roles import grant
+    from medlive.db.schema.roles import grant
     from medlive.service.database import database_url
     from medlive.service.upgrade import upgrade_database
 
@@ -185,7 +185,7 @@ def _show_plan(plan: "Plan", home: Path) -> None:
 @app.command()
 def check(as_json: JsonOption = False) -> None:
     """Compare the schema with the model; exit status 1 when they differ."""
-    from medlive.db.migrate import check as differences
+    from medlive.db.schema.migrate import check as differences
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
@@ -207,7 +207,7 @@ def check(as_json: JsonOption = False) -> None:
 
 def _find_remedy(url: str) -> str:
     """What helps where schema and model differ: an upgrade only where one is pending."""
-    from medlive.db.migrate import is_newer, is_newest
+    from medlive.db.schema.migrate import is_newer, is_newest
 
     if is_newer(url):
         return "install the medlive that upgraded it; this one is older than the schema"

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
 from medlive.db.mapping import dump_rows, read, read_all
-from medlive.db.rights import expected_rights
+from medlive.db.schema.rights import expected_rights
 
 _QUEUES: Final = text("""
     WITH ready AS (

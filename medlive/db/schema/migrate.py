@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
-from medlive.db.rights import renew_rights
+from medlive.db.schema.rights import renew_rights
 from medlive.db.session import CONNECT_ARGUMENTS, connection_url, translated_errors
 from medlive.db.tables import Base
 from medlive.errors import (
