@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
-from sqlalchemy import and_, exists, func, or_, select, update
+from sqlalchemy import exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -348,28 +348,19 @@ async def compared_cases(
         )
         .order_by(row.case_id)
     )
-    if version is None:
-        query = query.where(is_latest_case())
-    else:
-        member = SnapshotMemberRow
-        of = and_(
-            member.case_id == row.case_id,
-            member.revision == row.revision,
-            member.version == version,
+    query = query.where(is_latest_case() if version is None else is_member(version))
+    found = []
+    for case, curation, scores in await session.execute(query):
+        texts = (curation.narrative, curation.advice)
+        compared = read(
+            ComparedCase,
+            case,
+            thread_revision=curation.revision_id,
+            text=read(CaseText, case),
+            edited=(case.narrative, case.advice) != texts,
+            scores=scores,
         )
-        query = query.join(member, of)
-    found = [
-        ComparedCase(
-            case.case_id,
-            case.revision,
-            case.language,
-            curation.revision_id,
-            read(CaseText, case),
-            (case.narrative, case.advice) != (curation.narrative, curation.advice),
-            scores,
-        )
-        for case, curation, scores in await session.execute(query)
-    ]
+        found.append(compared)
     if not found:
         raise UsageError(
             "there are no cases"
@@ -386,6 +377,17 @@ def is_latest_case() -> ColumnElement[bool]:
         later.case_id == CaseRevisionRow.case_id,
         later.revision > CaseRevisionRow.revision,
     )
+
+
+def is_member(version: str, *, shown: bool = False) -> ColumnElement[bool]:
+    """The condition that a `CaseRevisionRow` is in a snapshot; with `shown` one that is not held out."""
+    row, member = CaseRevisionRow, SnapshotMemberRow
+    found = exists().where(
+        member.version == version,
+        member.case_id == row.case_id,
+        member.revision == row.revision,
+    )
+    return found.where(member.first_release.is_not(None)) if shown else found
 
 
 async def criteria_of(
