@@ -118,7 +118,7 @@ async def insert_rows(
         return []
     statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
     statement += f" RETURNING {', '.join(returning)}" if returning else ""
-    result = await session.execute(text(statement), {"rows": dump_rows(rows)})
+    result = await session.execute(text(statement), {"rows": dump_json(rows)})
     return result.all() if returning else []
 
 
@@ -136,7 +136,7 @@ async def insert_parts(
         for name, (table, rows) in full.items()
     ]
     if steps:
-        values = {name: dump_rows(rows) for name, (_, rows) in full.items()}
+        values = {name: dump_json(rows) for name, (_, rows) in full.items()}
         await session.execute(text(f"WITH {', '.join(steps)} SELECT"), values)
 
 
@@ -152,11 +152,6 @@ def _insertion(
         f'INSERT INTO "{name}" ({names}) SELECT {names} '
         f'FROM json_populate_recordset(NULL::"{name}", CAST(:{parameter} AS json))'
     ) + (" ON CONFLICT DO NOTHING" if skip_known else "")
-
-
-def dump_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as one JSON array, for `json_populate_recordset` and its like."""
-    return dump_json(list(rows))
 
 
 def is_one_of(

@@ -8,10 +8,9 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-_THREADS = text(
-    "SELECT stage, outcome, reason, sum(n)::bigint FROM thread_counts WHERE week = :week GROUP BY 1, 2, 3"
-    " HAVING sum(n) <> 0 ORDER BY 1, 2, 3"
-)
+from medlive.db.audit.standing import sum_threads
+from medlive.db.tables.audit import ThreadCountRow
+
 _RECENT = text(
     "SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters' GROUP BY 1"
 )
@@ -49,7 +48,8 @@ async def count_stages(
     session: AsyncSession, week: str = ""
 ) -> Sequence[tuple[Any, ...]]:
     """(stage, outcome, reason, threads) of the threads that last moved in an ISO week; of all for ""."""
-    return [tuple(row) for row in await session.execute(_THREADS, {"week": week})]
+    row = ThreadCountRow
+    return await sum_threads(session, row.stage, row.outcome, row.reason, week=week)
 
 
 async def read_gauges(

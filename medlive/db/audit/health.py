@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import dump_rows, read, read_all
+from medlive.db.mapping import dump_json, read, read_all
 from medlive.db.schema.rights import expected_rights
 
 _QUEUES: Final = text("""
@@ -181,7 +181,7 @@ async def missing_rights(session: AsyncSession) -> list[MissingRight]:
                 wanted.append(
                     {"role": role, "tab": table, "privilege": privilege, "col": column}
                 )
-    rows = {"wanted": dump_rows(wanted)}
+    rows = {"wanted": dump_json(wanted)}
     missing = await read_all(session, MissingRight, _WITHOUT, rows)
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)

@@ -1,7 +1,7 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -167,7 +167,8 @@ async def _add_revisions(
         row["posted_at_assumed"] = (
             origin["posted_at_assumed"] and thread.posted_at is not None
         )
-        rows.append(row | {"messages": [_message_json(m) for m in thread.messages]})
+        row["messages"] = [{"id": m.id, **m.content()} for m in thread.messages]
+        rows.append(row)
     inserted = await insert_rows(
         session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision")
     )
@@ -425,16 +426,6 @@ def _in_utc(thread: Thread) -> Thread:
         posted_at=thread.posted_at and thread.posted_at.astimezone(UTC),
         messages=tuple(messages),
     )
-
-
-_MESSAGE_FIELDS = tuple(field.name for field in fields(Message))
-
-
-def _message_json(message: Message) -> dict[str, Any]:
-    # Not by asdict, which copies every value.
-    value = {name: getattr(message, name) for name in _MESSAGE_FIELDS}
-    value["posted_at"] = message.posted_at.isoformat() if message.posted_at else None
-    return {k: v for k, v in value.items() if k != "verified_by" or v is not None}
 
 
 def message_of(value: dict[str, Any]) -> Message:
