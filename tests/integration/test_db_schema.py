@@ -288,4 +288,4 @@ async def test_a_server_that_lets_go_of_its_clients_is_met_again(
 
 
 def test_migrations_are_found_beside_the_package() -> None:
-    assert (Path(migrate.__file__).parents[2] / "migrations" / "env.py").is_file()
+    assert (Path(migrate.__file__).parents[3] / "migrations" / "env.py").is_file()

@@ -127,14 +127,16 @@ async def save_threads(
     pks = await _lock_threads(session, threads)
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
-    origins: list[dict[str, Any]] = [
-        {"fetch_id": fetch_id, "import_run_id": import_run_id} for fetch_id in fetches
-    ]
-    origins = [
-        origin | {"posted_at_assumed": one}
-        for origin, one in zip(origins, assumed, strict=True)
-    ]
-    items = list(zip(threads, pks, origins, strict=True))
+    items = []
+    for thread, pk, fetch_id, was_assumed in zip(
+        threads, pks, fetches, assumed, strict=True
+    ):
+        origin = {
+            "fetch_id": fetch_id,
+            "import_run_id": import_run_id,
+            "posted_at_assumed": was_assumed and thread.posted_at is not None,
+        }
+        items.append((thread, pk, origin))
     return await _add_revisions(session, items, latest=fetch_ids is not None)
 
 
@@ -164,18 +166,12 @@ async def _add_revisions(
             digest=digest,
             **origin,
         )
-        row["posted_at_assumed"] = (
-            origin["posted_at_assumed"] and thread.posted_at is not None
-        )
         row["messages"] = [{"id": m.id, **m.content()} for m in thread.messages]
         rows.append(row)
     inserted = await insert_rows(
         session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision")
     )
-    added = {
-        (thread_pk, revision): revision_pk
-        for revision_pk, thread_pk, revision in inserted
-    }
+    added = {(row.thread_id, row.revision): row.id for row in inserted}
     return [
         SavedThread(pk, number or added[pk, revision], status)
         for pk, revision, number, status in plan
@@ -326,17 +322,18 @@ async def save_identifiers(
         for one, identifiers in zip(reversed(saved), reversed(found), strict=True)
         if one.status != "unchanged"
     }
-    rows = [
-        {
-            "revision_id": revision_pk,
-            "message": 0 if i.message is None else i.message + 1,
-            "start_at": i.start,
-            "end_at": i.end,
-            "kind": i.kind.value,
-        }
-        for revision_pk, identifiers in of_revision.items()
-        for i in identifiers
-    ]
+    rows = []
+    for revision_pk, identifiers in of_revision.items():
+        for found_at in identifiers:
+            message = found_at.message
+            row = {
+                "revision_id": revision_pk,
+                "message": 0 if message is None else message + 1,
+                "start_at": found_at.start,
+                "end_at": found_at.end,
+                "kind": found_at.kind,
+            }
+            rows.append(row)
     await insert_rows(session, IdentifierRow, rows, skip_known=True)
     return len(rows)
 
@@ -365,12 +362,12 @@ def is_latest() -> ColumnElement[bool]:
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
-    def stored(row: Any) -> StoredThread:
+    threads = []
+    for row in await session.execute(_STORED, {"pks": list(revision_pks)}):
         thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
-        return StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
-
-    found = await session.execute(_STORED, {"pks": list(revision_pks)})
-    return list(map(stored, found))
+        stored = StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
+        threads.append(stored)
+    return threads
 
 
 def _find_same(
@@ -384,16 +381,13 @@ async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> lis
     """The threads' numbers in their order; their rows are made where needed, and locked."""
     # As the columns hold them: a key is compared with what comes back.
     keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
+    urls = {}
+    for key, thread in zip(keys, threads, strict=True):
+        urls[key] = to_stored(thread.url)
     # In one order for everybody: who comes second waits, and sees what was added.
-    urls = sorted(
-        dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items()
-    )
-    sources, ids = zip(*(key for key, _ in urls), strict=True)
-    values = {
-        "sources": list(sources),
-        "ids": list(ids),
-        "urls": [url for _, url in urls],
-    }
+    rows = [(*key, urls[key]) for key in sorted(urls)]
+    columns = map(list, zip(*rows, strict=True))
+    values = dict(zip(("sources", "ids", "urls"), columns, strict=True))
     returned = await session.execute(_UPSERT_THREADS, values)
     pks = {(source, thread_id): pk for pk, source, thread_id in returned}
     return [pks[key] for key in keys]
