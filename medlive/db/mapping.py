@@ -26,10 +26,12 @@ from sqlalchemy import (
     inspect,
     text,
 )
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 T = TypeVar("T")
+R = TypeVar("R", bound=DeclarativeBase)
 _MARK = "\U0010fffd"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff\U0010fffd]")
 _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
@@ -74,7 +76,9 @@ async def read_all(
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    """The fields of a dataclass or a NamedTuple."""
+    named: tuple[str, ...] = getattr(kind, "_fields", ())
+    return named or tuple(field.name for field in fields(kind))
 
 
 def as_dict(row: DeclarativeBase) -> dict[str, Any]:
@@ -88,6 +92,17 @@ async def add_row(session: AsyncSession, row: T) -> T:
     session.add(row)
     await session.flush()
     return row
+
+
+async def put_row(
+    session: AsyncSession, table: type[R], key: Mapping[str, Any], **values: Any
+) -> R:
+    """Insert a row, or give the one of this key these values; return it."""
+    statement = upsert(table).values(**key, **values)
+    statement = statement.on_conflict_do_update(index_elements=list(key), set_=values)
+    returned = statement.returning(table)
+    fresh = {"populate_existing": True}
+    return (await session.scalars(returned, execution_options=fresh)).one()
 
 
 async def insert_rows(

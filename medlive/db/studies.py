@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, any_, func, insert, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -89,8 +89,7 @@ class Rating:
     comment: str
 
 
-@dataclass(frozen=True, slots=True)
-class RatedCase:
+class RatedCase(NamedTuple):
     """A revision of a case as raters read it."""
 
     language: str

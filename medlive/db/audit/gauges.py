@@ -1,9 +1,8 @@
 """Counts for a monitor: threads, jobs and replies, each by one query that a large database answers fast."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -30,8 +29,7 @@ _SPENT = text("""
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class Gauges:
+class Gauges(NamedTuple):
     """Rows of label values, each with its figures last."""
 
     # stage, outcome, reason, threads that stand there

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -79,8 +79,7 @@ MOST_DECISIONS: Final = 500
 """How many of the latest failures and decisions are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueHealth:
+class QueueHealth(NamedTuple):
     """A queue that has jobs which could be done now."""
 
     queue: str
@@ -113,8 +112,7 @@ class FailedThread:
     finished_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class MissingRight:
+class MissingRight(NamedTuple):
     """A right that a role needs and does not have."""
 
     role: str

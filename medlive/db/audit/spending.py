@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -67,8 +68,7 @@ _ENDED = text("""
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class StageSpent:
+class StageSpent(NamedTuple):
     """What a stage's replies of a time cost."""
 
     stage: str

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter
 from sqlalchemy import exists, func, or_, select, update
@@ -27,8 +27,6 @@ from medlive.db.tables.release import (
     ReviewAction,
     ReviewRow,
     SnapshotMemberRow,
-    SnapshotRow,
-    SnapshotState,
 )
 from medlive.digest import digest_json
 from medlive.errors import UsageError
@@ -49,8 +47,7 @@ _OMITTED: Final = TypeAdapter(tuple[OmittedFact, ...])
 _COMPLETION: Final = TypeAdapter(Completion | None)
 
 
-@dataclass(frozen=True, slots=True)
-class LockedCase:
+class LockedCase(NamedTuple):
     """A case whose row a transaction has locked."""
 
     case_id: str
@@ -401,17 +398,3 @@ async def criteria_of(
         .order_by(row.position)
     )
     return [read(Criterion, c, id=c.criterion_id) for c in await session.scalars(query)]
-
-
-async def shown_revisions(session: AsyncSession, case_id: str) -> list[int]:
-    """The case's revisions that frozen snapshots show, newest first."""
-    member = SnapshotMemberRow
-    query = (
-        select(member.revision)
-        .join(SnapshotRow, SnapshotRow.version == member.version)
-        .where(SnapshotRow.state == SnapshotState.FROZEN)
-        .where(member.case_id == case_id, member.first_release.is_not(None))
-    )
-    return list(
-        await session.scalars(query.distinct().order_by(member.revision.desc()))
-    )

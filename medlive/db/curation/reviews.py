@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import exists, func, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by
@@ -44,8 +45,7 @@ class HeldCase:
     held_since: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Rerun:
+class Rerun(NamedTuple):
     """A stage that a person wants run again, and with it those after it."""
 
     number: int  # Of the log's entry

@@ -1,9 +1,9 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
     ARRAY,
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from medlive.threads.prepare import FoundIdentifier
 
 
-@dataclass(frozen=True, slots=True)
-class SavedThread:
+class SavedThread(NamedTuple):
     """Where a thread lies now."""
 
     thread_pk: int
@@ -50,8 +49,7 @@ class SavedThread:
     status: Literal["new", "revised", "unchanged"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredThread:
+class StoredThread(NamedTuple):
     """A revision as it is stored."""
 
     thread_pk: int
@@ -61,8 +59,7 @@ class StoredThread:
     posted_at_assumed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRevision:
+class PendingRevision(NamedTuple):
     """A revision that waits for a filter chain."""
 
     thread_pk: int
@@ -304,11 +301,6 @@ async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]
     )
     found = (await session.scalars(query)).one()
     return found.source, found.thread_id
-
-
-async def thread_row(session: AsyncSession, thread_pk: int) -> ThreadRow:
-    """The row of an existing thread: when it was first and last seen, and whether it is gone."""
-    return await session.get_one(ThreadRow, thread_pk)
 
 
 async def save_identifiers(
