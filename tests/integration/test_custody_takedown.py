@@ -16,7 +16,7 @@ from medlive.db.curation.cases import compared_cases
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.embedded import find_program
 from medlive.db.harvest.harvests import quarantine
-from medlive.db.schema.migrate import IMMUTABLE
+from medlive.db.schema.rights import IMMUTABLE
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import Base
 from medlive.db.threads.takedowns import find_takedown
