@@ -12,7 +12,7 @@ from typer import Argument, Option
 from medlive.cli.options import JsonOption
 from medlive.cli.output import echo, print_result, print_table, say, wait_for
 from medlive.config import load_settings, mask_url
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
@@ -207,10 +207,12 @@ def check(as_json: JsonOption = False) -> None:
 
 def _find_remedy(url: str) -> str:
     """What helps where schema and model differ: an upgrade only where one is pending."""
-    from medlive.db.schema.migrate import is_newer, is_newest
+    from medlive.db.schema.pending import read_plan
 
-    if is_newer(url):
+    try:
+        plan = read_plan(url)
+    except SchemaUnsuitable:
         return "install the medlive that upgraded it; this one is older than the schema"
-    if not is_newest(url):
+    if plan.migrations:
         return "medlive db upgrade"
     return "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"

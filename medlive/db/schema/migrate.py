@@ -116,12 +116,6 @@ def prepare(url: str) -> None:
     upgrade(url)
 
 
-def is_newest(url: str) -> bool:
-    """Whether there is nothing to upgrade. Raises DatabaseUnavailable."""
-    with connect(url) as connection:
-        return _is_newest(connection)
-
-
 def head() -> str:
     """The newest revision that this program knows."""
     return max(_known_revisions())
@@ -155,13 +149,6 @@ def check(url: str) -> list[str]:
         if _queue_revision(connection) != max(_queue_migrations()):
             found.append("Procrastinate's tables are not at the installed version")
         return found
-
-
-def is_newer(url: str) -> bool:
-    """Whether the schema was upgraded by a newer program than this. Raises DatabaseUnavailable."""
-    with connect(url) as connection:
-        revision = read_revision(connection)
-        return revision is not None and revision not in _known_revisions()
 
 
 def _compare_versions(revision: str | None) -> str:
