@@ -27,7 +27,7 @@ from medlive.db import embedded
 from medlive.db.audit.listing import Filter, count_rows, load_page, week_bounds
 from medlive.db.audit.tables import LISTINGS
 from medlive.db.audit.threads import THREADS
-from medlive.db.migrate import upgrade
+from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database, Session
 
 MOST_MS = 300.0

@@ -29,7 +29,7 @@ from sqlalchemy import text
 from throwaway import throwaway_home
 
 from medlive.db import embedded
-from medlive.db.migrate import upgrade
+from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.db.threads.bands import find_candidates, save_bands
 from medlive.db.threads.threads import load_threads, save_threads

@@ -23,7 +23,7 @@ from throwaway import throwaway_home
 
 from medlive.__main__ import collect_less
 from medlive.db import embedded
-from medlive.db.migrate import upgrade
+from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.db.threads.threads import save_threads
 from medlive.filters.chain import FilterChain

@@ -36,7 +36,7 @@ from snapshot_freeze import CRITERIA, SENTENCES, freeze_week  # noqa: E402
 from throwaway import throwaway_home  # noqa: E402
 
 from medlive.db import embedded  # noqa: E402
-from medlive.db.migrate import upgrade  # noqa: E402
+from medlive.db.schema.migrate import upgrade  # noqa: E402
 from medlive.db.session import Database  # noqa: E402
 from medlive.db.threads.bands import find_candidates  # noqa: E402
 from medlive.db.threads.threads import load_threads  # noqa: E402

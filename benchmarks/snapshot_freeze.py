@@ -136,7 +136,7 @@ def run(cases: int, *, with_limit: bool) -> tuple[Measured, Measured | None]:
     from throwaway import throwaway_home
 
     from medlive.db import embedded
-    from medlive.db.migrate import upgrade
+    from medlive.db.schema.migrate import upgrade
     from medlive.snapshot.gates import gates_digest
 
     fill = import_module("support.release").fill

@@ -23,7 +23,7 @@ from downloads import memory_mb
 
 from medlive.config import Settings
 from medlive.db import embedded
-from medlive.db.migrate import upgrade
+from medlive.db.schema.migrate import upgrade
 from medlive.demo.samples import sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus

@@ -1,9 +1,9 @@
-"""Runs migrations on the connection that `medlive.db.migrate` hands over, holding its advisory lock."""
+"""Runs migrations on the connection that `medlive.db.schema.migrate` hands over, holding its advisory lock."""
 
 from alembic import context
 from sqlalchemy import text
 
-from medlive.db.migrate import LOCK_TIMEOUT, include_name
+from medlive.db.schema.migrate import LOCK_TIMEOUT, include_name
 from medlive.db.tables import Base
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import settings
 
 from medlive.db import embedded
-from medlive.db.migrate import upgrade
-from medlive.db.roles import grant
+from medlive.db.schema.migrate import upgrade
+from medlive.db.schema.roles import grant
 from tests.support.server import PRISTINE, named, plain
 
 # What is imported and collected stays: nothing is gained by looking through it for garbage again and again.

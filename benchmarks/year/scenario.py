@@ -22,7 +22,7 @@ from medlive.config import (
     Settings,
 )
 from medlive.db import embedded
-from medlive.db.migrate import upgrade
+from medlive.db.schema.migrate import upgrade
 from medlive.demo.samples import SITES, SampleThread, Site, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus

@@ -76,13 +76,7 @@ async def invite(
         )
     token = secrets.token_urlsafe(32)
     values = {"name": spelled, "role": role, **_link(token)}
-    made = (
-        upsert(AccountRow)
-        .values(values)
-        .on_conflict_do_nothing()
-        .returning(AccountRow.id)
-    )
-    if await session.scalar(made) is None:
+    if await _add(session, values) is None:
         raise UsageError(
             f"account {spelled} exists",
             hint=f"medlive user reset {spelled} makes a new link",
@@ -135,10 +129,8 @@ async def disable(session: Session, name: str, *, by: str | None = None) -> None
 
 async def list_accounts(session: Session) -> list[Account]:
     """Every account, by name."""
-    return [
-        read(Account, row)
-        for row in await session.scalars(select(AccountRow).order_by(AccountRow.name))
-    ]
+    rows = await session.scalars(select(AccountRow).order_by(AccountRow.name))
+    return [read(Account, row) for row in rows]
 
 
 async def has_accounts(session: Session) -> bool:
@@ -148,19 +140,13 @@ async def has_accounts(session: Session) -> bool:
         | AccountRow.subject.is_not(None)
         | _link_is_open()
     )
-    query = (
-        select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable).limit(1)
-    )
-    return await session.scalar(query) is not None
+    query = select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable)
+    return await session.scalar(query.limit(1)) is not None
 
 
 async def find_invited(session: Session, token: str) -> Account | None:
     """The account that a one-time link is for; None for a link that is used, expired or unknown."""
-    row = await session.scalar(
-        select(AccountRow).where(
-            AccountRow.link_digest == digest_text(token), _link_is_open()
-        )
-    )
+    row = await session.scalar(select(AccountRow).where(_has_link(token)))
     return None if row is None else read(Account, row)
 
 
@@ -168,13 +154,14 @@ async def use_link(session: Session, token: str, password_hash: str) -> Account 
     """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
     row = await session.scalar(
         update(AccountRow)
-        .where(AccountRow.link_digest == digest_text(token), _link_is_open())
+        .where(_has_link(token))
         .values(password_hash=password_hash, link_digest=None, link_expires_at=None)
         .returning(AccountRow)
     )
-    if row is not None:
-        await record(session, Act.SET_PASSWORD, f"account:{row.name}", by=row.name)
-    return None if row is None else read(Account, row)
+    if row is None:
+        return None
+    await record(session, Act.SET_PASSWORD, f"account:{row.name}", by=row.name)
+    return read(Account, row)
 
 
 async def find_password(session: Session, name: str) -> tuple[Account, str] | None:
@@ -183,11 +170,9 @@ async def find_password(session: Session, name: str) -> tuple[Account, str] | No
         AccountRow.name == name, AccountRow.disabled_at.is_(None)
     )
     row = await session.scalar(query)
-    return (
-        None
-        if row is None or row.password_hash is None
-        else (read(Account, row), row.password_hash)
-    )
+    if row is None or row.password_hash is None:
+        return None
+    return read(Account, row), row.password_hash
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
@@ -214,13 +199,7 @@ async def save_external(
         values = {"name": account_name(name), "subject": subject, "role": role}
         if values["name"] is None:
             raise CheckFailed(f"{name!r} cannot be an account's name")
-        statement = (
-            upsert(AccountRow)
-            .values(values)
-            .on_conflict_do_nothing()
-            .returning(AccountRow)
-        )
-        if (row := await session.scalar(statement)) is None:
+        if (row := await _add(session, values)) is None:
             raise CheckFailed(f"the name {name} belongs to another account")
         act = Act.INVITE
     if act is not None:
@@ -325,6 +304,12 @@ async def _find(session: Session, name: str) -> Account:
     return read(Account, row)
 
 
+async def _add(session: Session, values: dict[str, Any]) -> AccountRow | None:
+    """Make an account; None where one has its name."""
+    statement = upsert(AccountRow).values(values).on_conflict_do_nothing()
+    return await session.scalar(statement.returning(AccountRow))
+
+
 async def _change(session: Session, account: Account, **values: Any) -> None:
     await session.execute(
         update(AccountRow).where(AccountRow.id == account.id).values(**values)
@@ -348,6 +333,10 @@ def _link(token: str) -> dict[str, Any]:
 
 def _link_is_open() -> ColumnElement[bool]:
     return AccountRow.link_expires_at > func.now()
+
+
+def _has_link(token: str) -> ColumnElement[bool]:
+    return (AccountRow.link_digest == digest_text(token)) & _link_is_open()
 
 
 def _is_current() -> ColumnElement[bool]:

@@ -7,8 +7,7 @@ entries with the digest of the last, that was noted outside the database, as eac
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Label, Text, case, cast, func, insert, literal, select, update
 
@@ -19,8 +18,7 @@ from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 
 
-@dataclass(frozen=True, slots=True)
-class LogCheck:
+class LogCheck(NamedTuple):
     """The log as it was found."""
 
     entries: int
@@ -28,8 +26,7 @@ class LogCheck:
     faults: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(NamedTuple):
     """The log as somebody noted it: with so many entries, the last one's digest was `head`."""
 
     source: str  # Where it was noted, for a message

@@ -14,9 +14,11 @@ import importlib.util
 import os
 import pwd
 import shutil
+import socket
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -41,6 +43,7 @@ _ROOT_PLACE = Path("/var/lib/medlive")
 # A socket's address holds 108 bytes on Linux and 104 on macOS, the final NUL among them.
 _SOCKET_PATH_LIMIT = 103
 _START_SECONDS = 60
+LOOK_S = 1.0
 _SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
@@ -141,8 +144,8 @@ def stop(home: Path) -> bool:
 
 def _stop_server(place: _Place, server: EmbeddedServer) -> None:
     binaries = _find_binaries(place)
-    command: list[str | Path] = [binaries / "pg_ctl", "stop", "-w", "-m", "fast"]
-    _run(place, "did not stop", [*command, "-D", place.data])
+    command = (binaries / "pg_ctl", "stop", "-w", "-m", "fast", "-D", place.data)
+    _run(place, "did not stop", command)
     if server.socket_folder != place.data:
         with suppress(OSError):  # not empty: something else was put there
             server.socket_folder.rmdir()
@@ -159,19 +162,13 @@ def find_program(name: str, server: int) -> Path:
     An older pg_dump refuses the server, and a newer pg_restore sets what the server does not know. Raises
     MissingExtra.
     """
-    spec = importlib.util.find_spec(_WHEEL)
-    for package in spec.submodule_search_locations or () if spec else ():
-        programs = {
-            version: folder / "bin" / name
-            for version, folder in _versions(Path(package)).items()
-        }
-        found = [
-            v
-            for v, path in programs.items()
-            if v >= server and os.access(path, os.X_OK)
-        ]
-        if found:
-            return programs[min(found)]
+    package, fitting = _wheel(), {}
+    for version, folder in (_versions(package) if package else {}).items():
+        program = folder / "bin" / name
+        if version >= server and os.access(program, os.X_OK):
+            fitting[version] = program
+    if fitting:
+        return fitting[min(fitting)]
     if path := shutil.which(name):
         return Path(path)
     raise MissingExtra(
@@ -200,16 +197,12 @@ def _server_user() -> pwd.struct_passwd:
     """The unprivileged user for root's server, created once, as a distribution's package would."""
     if useradd := shutil.which("useradd"):
         # Where it fails (it exists already, a read-only system) the look-up decides.
-        command = [
-            useradd,
-            "--system",
-            "--no-create-home",
-            "--shell",
-            "/usr/sbin/nologin",
-            SYSTEM_USER,
-        ]
+        options = ("--system", "--no-create-home", "--shell=/usr/sbin/nologin")
         subprocess.run(
-            command, capture_output=True, check=False, env=child_environment()
+            [useradd, *options, SYSTEM_USER],
+            capture_output=True,
+            check=False,
+            env=child_environment(),
         )
     for name in (SYSTEM_USER, "nobody"):
         with suppress(KeyError):
@@ -264,6 +257,13 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
         lock.release()
 
 
+def _wheel() -> Path | None:
+    """The wheel's folder; None where it is not installed."""
+    spec = importlib.util.find_spec(_WHEEL)
+    found = spec and spec.submodule_search_locations
+    return Path(found[0]) if found else None
+
+
 def _versions(package: Path) -> dict[int, Path]:
     """The wheel's servers: `pginstall18` is version 18; the folder without a number is 16."""
     return {
@@ -274,13 +274,11 @@ def _versions(package: Path) -> dict[int, Path]:
 
 def _find_binaries(place: _Place) -> Path:
     """The folder of `postgres` in the version that made the data, or the newest, readable by its user."""
-    spec = importlib.util.find_spec(_WHEEL)
-    if spec is None or not spec.submodule_search_locations:
+    if (package := _wheel()) is None:
         raise MissingExtra(
             "the embedded PostgreSQL is not installed",
             hint="pip install 'medlive[service]', or set MEDLIVE_DATABASE_URL to a server of yours",
         )
-    package = Path(next(iter(spec.submodule_search_locations)))
     versions = _versions(package)
     try:
         version = int((place.data / "PG_VERSION").read_text())
@@ -407,24 +405,20 @@ def _create_cluster(place: _Place, binaries: Path) -> None:
     building.mkdir(mode=0o700)
     if place.user is not None:
         os.chown(building, place.user.pw_uid, place.user.pw_gid)
-    options: list[str | Path] = [
-        f"--pgdata={building}",
-        f"--username={_SUPERUSER}",
-        "--auth=trust",
-        "--encoding=UTF8",
-    ]
     # The same order of text on every system.
-    options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-    options += [f"--set={name}={value}" for name, value in _SETTINGS.items()]
+    locale = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
+    own = (f"--username={_SUPERUSER}", "--auth=trust", "--encoding=UTF8")
+    settings = [f"--set={name}={value}" for name, value in _SETTINGS.items()]
     failure = "could not be created"
-    _run(place, failure, [binaries / "initdb", *options])
-    single: list[str | Path] = [
-        binaries / "postgres",
-        "--single",
-        "-D",
-        building,
-        "postgres",
-    ]
+    initdb: Sequence[str | Path] = (
+        binaries / "initdb",
+        f"--pgdata={building}",
+        *own,
+        *locale,
+        *settings,
+    )
+    _run(place, failure, initdb)
+    single = (binaries / "postgres", "--single", "-D", building, "postgres")
     _run(place, failure, single, f"CREATE DATABASE {DATABASE}\n")
     building.rename(place.data)
 
@@ -457,14 +451,9 @@ def _run_server(place: _Place, binaries: Path) -> None:
     sockets = _socket_folder(place)
     options = f"-c unix_socket_directories='{sockets}' -c unix_socket_permissions=0700 -p {_PORT}"
     options += f" -c shared_buffers={_buffers_mb()}MB"
-    command: list[str | Path] = [
-        binaries / "pg_ctl",
-        "start",
-        "-w",
-        "-t",
-        str(_START_SECONDS),
-    ]
-    command += ["-D", place.data, "-l", place.log, "-o", options]
+    wait = ("-w", "-t", str(_START_SECONDS))
+    where = ("-D", place.data, "-l", place.log)
+    command = (binaries / "pg_ctl", "start", *wait, *where, "-o", options)
     try:
         _run(place, "did not start", command)
     except DatabaseUnavailable as exc:
@@ -530,12 +519,45 @@ def _buffers_mb() -> int:
 
 
 def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:
-    log = (
-        place.log.read_text(errors="replace").strip().splitlines()[-3:]
-        if place.log.exists()
-        else []
-    )
+    log: list[str] = []
+    if place.log.exists():
+        log = place.log.read_text(errors="replace").strip().splitlines()[-3:]
     return DatabaseUnavailable(
         "the embedded PostgreSQL does not start: " + "; ".join([reason, *log]),
         hint=f"its log is {place.log}; or set MEDLIVE_DATABASE_URL to a server of yours",
     )
+
+
+def serve(home: Path, ended: threading.Event) -> None:
+    """Keep the server of `home` running until `ended` is set, then stop it.
+
+    Meanwhile, and after a kill of this process, no other process starts it: it would live in that one's unit.
+
+    Args:
+        home: The instance's home.
+        ended: Ends it when set.
+
+    Raises:
+        DatabaseUnavailable: when the server does not start, or has ended: the service manager starts this again.
+    """
+    start(home, as_service=True)
+    _say_ready()
+    while not ended.wait(LOOK_S):
+        if status(home) is None:
+            raise DatabaseUnavailable(
+                "the embedded PostgreSQL has ended",
+                hint="`medlive db serve` starts it again; its log is beside its data",
+            )
+    stop(home)
+
+
+def _say_ready() -> None:
+    """Tell systemd that the server answers (sd_notify), where it wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):  # in the abstract namespace
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
+        notifying.connect(address)
+        notifying.send(b"READY=1")

@@ -56,7 +56,6 @@ UNCOUNT_ATTEMPT = (
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
 
-_READY = "(status = 'doing' OR (status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())))"
 _SERVERS = text(
     "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
     " WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted"
@@ -76,12 +75,6 @@ async def announce_serving(connection: Connection, queues: Sequence[str]) -> Non
 async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
     """How many processes serve a queue now."""
     return await session.scalar(_SERVERS, {"queue": queue}) or 0
-
-
-async def count_ready(session: AsyncSession, queue: str) -> int:
-    """How many jobs of a queue are being done or could be; without those that wait after a failure."""
-    query = f"SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND {_READY}"
-    return await session.scalar(text(query), {"queue": queue}) or 0
 
 
 async def count_open(session: AsyncSession, queue: str) -> int:

@@ -26,11 +26,12 @@ from sqlalchemy import (
     inspect,
     text,
 )
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 T = TypeVar("T")
-_NO_MAPPING = frozenset({str, int, float, bool, type(None), dict})
+R = TypeVar("R", bound=DeclarativeBase)
 _MARK = "\U0010fffd"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff\U0010fffd]")
 _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
@@ -38,12 +39,8 @@ _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
     """A dataclass as a row, by columns: the fields that the table has, and `more`, which prevails."""
-    row = {}
-    shared = _shared_columns(table, type(value))  # type: ignore[arg-type]
-    for name, column in shared:
-        held = getattr(value, name)
-        row[column] = dict(held) if _is_mapping(held) else held
-    return row | more
+    columns = _shared_columns(table, type(value))  # type: ignore[arg-type]
+    return {column: getattr(value, name) for name, column in columns} | more
 
 
 @cache
@@ -53,11 +50,6 @@ def _shared_columns(
     """A field's name and the column's, for each field that is an attribute of the table."""
     columns = inspect(table).columns
     return tuple((name, columns[name].name) for name in _names(kind) if name in columns)
-
-
-def _is_mapping(value: Any) -> bool:
-    # Asking the abstract class takes longer than all the rest of a row.
-    return type(value) not in _NO_MAPPING and isinstance(value, Mapping)
 
 
 def read(kind: type[T], row: Any, /, **more: Any) -> T:
@@ -84,7 +76,9 @@ async def read_all(
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    """The fields of a dataclass or a NamedTuple."""
+    named: tuple[str, ...] = getattr(kind, "_fields", ())
+    return named or tuple(field.name for field in fields(kind))
 
 
 def as_dict(row: DeclarativeBase) -> dict[str, Any]:
@@ -98,6 +92,17 @@ async def add_row(session: AsyncSession, row: T) -> T:
     session.add(row)
     await session.flush()
     return row
+
+
+async def put_row(
+    session: AsyncSession, table: type[R], key: Mapping[str, Any], **values: Any
+) -> R:
+    """Insert a row, or give the one of this key these values; return it."""
+    statement = upsert(table).values(**key, **values)
+    statement = statement.on_conflict_do_update(index_elements=list(key), set_=values)
+    returned = statement.returning(table)
+    fresh = {"populate_existing": True}
+    return (await session.scalars(returned, execution_options=fresh)).one()
 
 
 async def insert_rows(
@@ -118,7 +123,7 @@ async def insert_rows(
         return []
     statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
     statement += f" RETURNING {', '.join(returning)}" if returning else ""
-    result = await session.execute(text(statement), {"rows": dump_rows(rows)})
+    result = await session.execute(text(statement), {"rows": dump_json(rows)})
     return result.all() if returning else []
 
 
@@ -136,7 +141,7 @@ async def insert_parts(
         for name, (table, rows) in full.items()
     ]
     if steps:
-        values = {name: dump_rows(rows) for name, (_, rows) in full.items()}
+        values = {name: dump_json(rows) for name, (_, rows) in full.items()}
         await session.execute(text(f"WITH {', '.join(steps)} SELECT"), values)
 
 
@@ -154,11 +159,6 @@ def _insertion(
     ) + (" ON CONFLICT DO NOTHING" if skip_known else "")
 
 
-def dump_rows(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as one JSON array, for `json_populate_recordset` and its like."""
-    return dump_json(list(rows))
-
-
 def is_one_of(
     column: InstrumentedAttribute[str], values: Iterable[str]
 ) -> ColumnElement[bool]:
@@ -171,6 +171,8 @@ def _plain(value: Any) -> Any:
     """A value that JSON does not know; PostgreSQL reads numbers and dates from text without loss."""
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, Mapping):
+        return dict(value)
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):
@@ -220,7 +222,7 @@ def load_json(stored: str | bytes) -> Any:
 def _walk(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {_walk(k, change): _walk(v, change) for k, v in value.items()}
     return (
         [_walk(v, change) for v in value] if isinstance(value, list | tuple) else value

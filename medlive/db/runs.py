@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -18,12 +18,11 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import distinct_on
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import add_row, insert_rows, read, row_of
+from medlive.db.mapping import add_row, insert_rows, put_row, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.intake import (
     HarvestRunRow,
@@ -142,19 +141,17 @@ async def record_evaluation(
     scores: Mapping[str, Any],
 ) -> int:
     """Record an evaluation's run folder, or bring its record up to date; return its number."""
-    values: dict[str, Any] = {
-        "snapshot_version": snapshot_version,
-        "model": model,
-        "grader": grader,
-    }
-    values |= {"path": path, "scores": dict(scores)}
-    statement = upsert(EvaluationRunRow).values(run_digest=run_digest, **values)
-    statement = statement.on_conflict_do_update(
-        index_elements=["run_digest"], set_=values
+    run = await put_row(
+        session,
+        EvaluationRunRow,
+        {"run_digest": run_digest},
+        snapshot_version=snapshot_version,
+        model=model,
+        grader=grader,
+        path=path,
+        scores=dict(scores),
     )
-    return (
-        await session.execute(statement.returning(EvaluationRunRow.id))
-    ).scalar_one()
+    return run.id
 
 
 async def list_evaluations(session: AsyncSession) -> list[EvaluationRunRow]:
@@ -175,14 +172,6 @@ class Run:
     finished_at: datetime | None
     counts: Mapping[str, Any]
     log: Sequence[str] = ()  # The last lines that it logged, without secrets
-
-
-async def latest_run(session: AsyncSession, command: str, week: str) -> Run | None:
-    """The latest run of a command for an ISO week; None before the first."""
-    run = PipelineRunRow
-    query = select(run).where(run.command == command, run.week == week)
-    row = await session.scalar(query.order_by(run.id.desc()).limit(1))
-    return None if row is None else read(Run, row)
 
 
 async def runs_of_week(
@@ -232,8 +221,7 @@ _FORGET_AHEAD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HarvestHistory:
+class HarvestHistory(NamedTuple):
     """What is known of one source's harvests."""
 
     first_at: datetime  # When its first one began

@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import any_, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy import Select, any_, func, insert, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.curation.model import CaseText
-from medlive.db.curation.cases import is_latest_case
+from medlive.db.curation.cases import is_latest_case, is_member
 from medlive.db.mapping import insert_rows, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.people import (
@@ -89,8 +89,7 @@ class Rating:
     comment: str
 
 
-@dataclass(frozen=True, slots=True)
-class RatedCase:
+class RatedCase(NamedTuple):
     """A revision of a case as raters read it."""
 
     language: str
@@ -100,46 +99,31 @@ class RatedCase:
 
 async def list_candidates(session: Session, version: str | None) -> list[Candidate]:
     """The cases that a frozen snapshot shows, or the ready ones, by id."""
-    row, member = CaseRevisionRow, SnapshotMemberRow
+    row = CaseRevisionRow
     query = select(row).order_by(row.case_id)
     if version is None:
         query = query.join(CaseRow, CaseRow.id == row.case_id)
         query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
     else:
-        query = query.join(
-            member, (member.case_id == row.case_id) & (member.revision == row.revision)
-        )
-        query = query.where(
-            member.version == version, member.first_release.is_not(None)
-        )
+        query = query.where(is_member(version, shown=True))
     return [read(Candidate, found) for found in await session.scalars(query)]
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
     """Store a study with its items. Raises UsageError for a name that is taken."""
     values = row_of(StudyRow, study, raters=list(study.raters), created_at=func.now())
-    made = (
-        upsert(StudyRow)
-        .values(values)
-        .on_conflict_do_nothing()
-        .returning(StudyRow.name)
-    )
-    if await session.scalar(made) is None:
+    made = upsert(StudyRow).values(values).on_conflict_do_nothing()
+    if await session.scalar(made.returning(StudyRow.name)) is None:
         raise UsageError(f"there is a study {study.name} already")
-    await insert_rows(
-        session,
-        StudyItemRow,
-        [row_of(StudyItemRow, item, study=study.name) for item in items],
-    )
+    rows = [row_of(StudyItemRow, item, study=study.name) for item in items]
+    await insert_rows(session, StudyItemRow, rows)
 
 
 async def find_study(session: Session, name: str, *, lock: bool = False) -> Study:
     """A study by its name, which with `lock` nobody closes before the session's end. Raises UsageError."""
-    if (
-        row := await session.get(
-            StudyRow, name, with_for_update={"read": True} if lock else None
-        )
-    ) is None:
+    locked = {"read": True} if lock else None
+    row = await session.get(StudyRow, name, with_for_update=locked)
+    if row is None:
         raise UsageError(f"unknown study {name[:80]!r}")
     return read(Study, row)
 
@@ -154,30 +138,21 @@ async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
     row = StudyRow
     taking_part = or_(any_(row.raters) == account, row.adjudicator == account)
-    return bool(
-        await session.scalar(
-            select(exists().where(row.closed_at.is_(None), taking_part))
-        )
-    )
+    query = select(row.name).where(row.closed_at.is_(None), taking_part).limit(1)
+    return await session.scalar(query) is not None
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
     """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
-    member, item = SnapshotMemberRow, StudyItemRow
-    held = select(member.version).where(
-        member.case_id.in_(select(item.case_id).where(item.study.in_(_blind())))
-    )
-    return frozenset(await session.scalars(held.distinct()))
+    items = select(StudyItemRow.case_id).where(StudyItemRow.study.in_(_blind()))
+    return await versions_of(session, items)
 
 
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
     row = StudyItemRow
-    return bool(
-        await session.scalar(
-            select(exists().where(row.case_id == case_id, row.study.in_(_blind())))
-        )
-    )
+    query = select(row.item).where(row.case_id == case_id, row.study.in_(_blind()))
+    return await session.scalar(query.limit(1)) is not None
 
 
 def _blind() -> Any:
@@ -189,14 +164,13 @@ def _blind() -> Any:
     )
 
 
-async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
+async def versions_of(
+    session: Session, case_ids: Collection[str] | Select[str]
+) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
     member = SnapshotMemberRow
-    return frozenset(
-        await session.scalars(
-            select(member.version).where(member.case_id.in_(case_ids)).distinct()
-        )
-    )
+    query = select(member.version).where(member.case_id.in_(case_ids))
+    return frozenset(await session.scalars(query.distinct()))
 
 
 async def close_study(session: Session, name: str) -> bool:
@@ -211,12 +185,8 @@ async def close_study(session: Session, name: str) -> bool:
 async def items_of(session: Session, study: str) -> list[StudyItem]:
     """A study's items in their order; those of a thread that was taken down are gone."""
     row = StudyItemRow
-    return [
-        read(StudyItem, found)
-        for found in await session.scalars(
-            select(row).where(row.study == study).order_by(row.position)
-        )
-    ]
+    query = select(row).where(row.study == study).order_by(row.position)
+    return [read(StudyItem, found) for found in await session.scalars(query)]
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:

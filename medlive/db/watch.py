@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.db.audit_log import record
+from medlive.db.mapping import put_row
 from medlive.db.session import Session
 from medlive.db.tables.people import Act
 from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
@@ -29,12 +29,9 @@ async def save_seen(session: Session, problems: Sequence[dict[str, Any]]) -> Non
     Each has `code`, `subject`, `severity`, `text` and `next_step`.
     """
     for problem in sorted(problems, key=lambda one: (one["code"], one["subject"])):
+        key = {name: problem[name] for name in ("code", "subject")}
         changed = {name: problem[name] for name in ("severity", "text", "next_step")}
-        statement = upsert(OpenProblemRow).values(problem)
-        statement = statement.on_conflict_do_update(
-            index_elements=["code", "subject"], set_=changed | {"seen_at": func.now()}
-        )
-        await session.execute(statement)
+        await put_row(session, OpenProblemRow, key, **changed, seen_at=func.now())
 
 
 async def end_unseen(
@@ -144,10 +141,7 @@ async def observe(
 ) -> None:
     """Note what is seen under a name now, by the database's clock."""
     seen = {"at": func.now(), "value": value or {}}
-    statement = upsert(ObservationRow).values(name=name, **seen)
-    await session.execute(
-        statement.on_conflict_do_update(index_elements=["name"], set_=seen)
-    )
+    await put_row(session, ObservationRow, {"name": name}, **seen)
 
 
 async def observations(session: Session) -> dict[str, ObservationRow]:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from medlive.config import Settings
 from medlive.db import embedded
-from medlive.db.migrate import prepare
+from medlive.db.schema.migrate import prepare
 from medlive.db.session import Database, check_room, parse_url, ping
 from medlive.errors import (
     ConfigError,

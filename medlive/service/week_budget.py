@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from medlive.clock import iso_week, now
 from medlive.config import BudgetSection
+from medlive.curation.model import Outcome
 from medlive.db.audit.listing import week_bounds
-from medlive.db.audit.spending import count_kept, stage_spending
+from medlive.db.audit.spending import count_ended, stage_spending
 from medlive.db.session import Database, Session
 from medlive.llm.budget import BudgetSpent
 
@@ -66,7 +67,7 @@ async def read_week(
     week = iso_week(now())
     since, until = week_bounds(week)
     stages = await stage_spending(session, since, until)
-    kept = await count_kept(session, since, until)
+    kept = await count_ended(session, Outcome.KEPT, since, until)
     known = sum(stage.known_usd for stage in stages)
     unpriced = sum(stage.unpriced for stage in stages)
     total = None if unpriced else known

@@ -41,6 +41,21 @@ class Message:
         """Whether advice may be taken from this message (LiveMedBench §3.2.1: verified physicians only)."""
         return self.verified and self.role is Role.PHYSICIAN
 
+    def content(self) -> dict[str, Any]:
+        """What of a message makes a revision of its thread."""
+        values = {
+            "author": self.author,
+            "role": self.role.value,
+            "verified": self.verified,
+            "text": self.text,
+            "posted_at": self.posted_at.isoformat() if self.posted_at else None,
+            "media": list(self.media),
+        }
+        # Left out when absent, so that revisions from before it was kept have the digest they had.
+        if self.verified_by is not None:
+            values["verified_by"] = self.verified_by
+        return values
+
 
 @dataclass(frozen=True, slots=True)
 class Thread:
@@ -71,23 +86,7 @@ class Thread:
             "title": self.title,
             "tags": list(self.tags),
             "posted_at": self.posted_at.isoformat() if self.posted_at else None,
-            "messages": [
-                {
-                    "author": m.author,
-                    "role": m.role.value,
-                    "verified": m.verified,
-                    "text": m.text,
-                    "posted_at": m.posted_at.isoformat() if m.posted_at else None,
-                    "media": list(m.media),
-                    # Left out when absent, so that revisions from before it was kept have the digest they had.
-                    **(
-                        {"verified_by": m.verified_by}
-                        if m.verified_by is not None
-                        else {}
-                    ),
-                }
-                for m in self.messages
-            ],
+            "messages": [message.content() for message in self.messages],
         }
 
     @property

@@ -174,12 +174,6 @@ class DuplicateIndex:
         self._sketches: dict[str, Sketch] = {}
         self._keys_of: dict[int, tuple[str, ...]] = {}
 
-    def __len__(self) -> int:
-        return len(self._sketches)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._sketches
-
     def add(self, key: str, sketch_held: Sketch) -> None:
         """Add a text's sketch, or replace the one of that key."""
         if (before := self._sketches.get(key)) is not None:
@@ -194,16 +188,11 @@ class DuplicateIndex:
         near: set[str] = set()
         for band in queried.bands:
             near.update(self._keys_of.get(band, ()))
-        found = [
-            match
-            for key in near
-            if key != ignore and (match := self._compare(queried, key)) is not None
-        ]
-        return min(
-            found,
-            key=lambda m: (not m.exact, -m.similarity, _ordered(m.key)),
-            default=None,
-        )
+        found = []
+        for key in near - {ignore}:
+            if (match := self._compare(queried, key)) is not None:
+                found.append(match)
+        return min(found, key=_rank, default=None)
 
     def _compare(self, queried: Sketch, key: str) -> Match | None:
         sketch_held = self._sketches[key]
@@ -217,6 +206,8 @@ class DuplicateIndex:
         return Match(key, similarity, False) if similarity >= self._threshold else None
 
 
-def _ordered(key: str) -> tuple[int, str]:
-    """Sort digits by their value, so that 9 comes before 10."""
-    return len(key) if key.isdecimal() else 0, key
+def _rank(match: Match) -> tuple[bool, float, int, str]:
+    """Exact matches first, then by similarity; numbers by their value, so that 9 comes before 10."""
+    key = match.key
+    length = len(key) if key.isdecimal() else 0
+    return not match.exact, -match.similarity, length, key

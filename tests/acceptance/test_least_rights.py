@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from sqlalchemy import make_url
 
-from medlive.db.rights import WEB, WORKER
+from medlive.db.schema.rights import WEB, WORKER
 from medlive.demo.samples import load_sample_threads
 from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import

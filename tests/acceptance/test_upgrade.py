@@ -8,7 +8,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 
-from medlive.db import migrate
+from medlive.db.schema import migrate
 from tests.support.instance import Instance
 from tests.support.server import plain
 

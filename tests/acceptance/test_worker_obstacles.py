@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from medlive.config import load_settings
-from medlive.db import migrate
 from medlive.db.jobs import Queue
+from medlive.db.schema import migrate
 from medlive.demo.samples import load_sample_threads
 from medlive.errors import SchemaUnsuitable
 from medlive.llm.rules.engine import RulesEngine

@@ -19,7 +19,7 @@ import psycopg
 from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db import embedded
-from medlive.db.migrate import upgrade
+from medlive.db.schema.migrate import upgrade
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus

@@ -10,7 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import make_url
 
-from medlive.db.rights import WEB, WORKER
+from medlive.db.schema.rights import WEB, WORKER
 from medlive.db.session import Database
 from medlive.web.accounts import passwords
 from tests.support.reviewing import held, rejected, settings  # noqa: F401 - fixtures

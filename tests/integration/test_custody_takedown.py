@@ -15,7 +15,7 @@ from medlive.config import Settings
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.embedded import find_program
 from medlive.db.harvest.harvests import quarantine
-from medlive.db.migrate import IMMUTABLE
+from medlive.db.schema.rights import IMMUTABLE
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import Base
 from medlive.db.threads.takedowns import find_takedown

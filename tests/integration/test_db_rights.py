@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from medlive.db.rights import WEB, WORKER
+from medlive.db.schema.rights import WEB, WORKER
 from tests.support.server import plain
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"

@@ -12,9 +12,9 @@ from alembic.config import Config
 from psycopg.types.json import Jsonb
 from sqlalchemy import make_url, text
 
-from medlive.db import migrate
 from medlive.db.audit_log import record, verify_log
 from medlive.db.mapping import as_dict, to_stored
+from medlive.db.schema import migrate
 from medlive.db.session import Database
 from medlive.db.studies import Rating, ratings_of, save_rating
 from medlive.db.tables import Base
@@ -288,4 +288,4 @@ async def test_a_server_that_lets_go_of_its_clients_is_met_again(
 
 
 def test_migrations_are_found_beside_the_package() -> None:
-    assert (Path(migrate.__file__).parents[2] / "migrations" / "env.py").is_file()
+    assert (Path(migrate.__file__).parents[3] / "migrations" / "env.py").is_file()

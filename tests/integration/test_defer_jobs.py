@@ -17,8 +17,9 @@ from psycopg import OperationalError
 from sqlalchemy import text
 
 from medlive.clock import now
-from medlive.db.jobs import STALLED_AFTER_S, Queue, count_ready, count_servers, hurry
+from medlive.db.jobs import STALLED_AFTER_S, Queue, count_open, count_servers, hurry
 from medlive.db.session import Database
+from medlive.db.waits import count_waiting
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.work.jobs import (
     CURATE,
@@ -136,7 +137,7 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(
             assert begun < job.scheduled_at - timedelta(seconds=wait) < now()
             async with database.begin() as session:
                 # It waits, so a freeze does not wait for it; nor is it queued twice.
-                assert await count_ready(session, Queue.CURATE) == 0
+                assert (await count_waiting(session, Queue.CURATE)).ready == 0
                 assert await defer_revisions(app, session, [1]) == 0
                 await hurry(session, Queue.CURATE)
         await _serve_until(
@@ -248,7 +249,7 @@ async def test_what_was_broken_off_waits_for_no_clock(
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             async with database.begin() as session:
-                assert await count_ready(session, Queue.RELEASE) == 1
+                assert await count_open(session, Queue.RELEASE) == 1
                 await session.execute(
                     text(
                         f"UPDATE procrastinate_jobs SET status = '{leave_as}', worker_id = NULL"

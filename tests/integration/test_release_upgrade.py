@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from alembic.script import ScriptDirectory
 
-from medlive.db import migrate
-from medlive.db.roles import grant
+from medlive.db.schema import migrate
+from medlive.db.schema.roles import grant
 from tests.support.instance import Instance
 from tests.support.release_0_1_0 import (
     FIRST,

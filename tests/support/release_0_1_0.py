@@ -11,7 +11,7 @@ from alembic import command
 from alembic.config import Config
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
-from medlive.db import migrate
+from medlive.db.schema import migrate
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "release_0_1_0"

@@ -30,8 +30,9 @@ def cost(
     ] = None,
 ) -> Result:
     """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price."""
+    from medlive.curation.model import Outcome
     from medlive.db.audit.listing import week_bounds
-    from medlive.db.audit.spending import count_kept, count_parked, spending
+    from medlive.db.audit.spending import count_ended, spending
     from medlive.service.audit import parse_week
 
     chosen = week and parse_week(week)
@@ -41,8 +42,12 @@ def cost(
         else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
     )
     found = with_session(lambda session: spending(session, since, until))
-    kept = with_session(lambda session: count_kept(session, since, until))
-    parked = with_session(lambda session: count_parked(session, since, until))
+    kept = with_session(
+        lambda session: count_ended(session, Outcome.KEPT, since, until)
+    )
+    parked = with_session(
+        lambda session: count_ended(session, Outcome.PARKED, since, until)
+    )
     total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
     spent = []

@@ -12,10 +12,10 @@ from typer import Argument, Option
 from medlive.cli.options import Commands, DryRunOption
 from medlive.cli.output import Grid, Result, echo, say, wait_for
 from medlive.config import load_settings, mask_url
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 
 if TYPE_CHECKING:
-    from medlive.db.pending import Plan
+    from medlive.db.schema.pending import Plan
 
 app = Commands()
 NoBackupOption = Annotated[
@@ -27,7 +27,7 @@ NoBackupOption = Annotated[
 @app.command()
 def start() -> None:
     """Start the embedded PostgreSQL when it is not running, make its tables, print its URL."""
-    from medlive.db.migrate import prepare
+    from medlive.db.schema.migrate import prepare
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
@@ -54,7 +54,7 @@ def serve() -> None:
 
     From then on it is started by this command alone, until `medlive db stop`.
     """
-    from medlive.db.embedded_service import serve as keep_running
+    from medlive.db.embedded import serve as keep_running
 
     settings = load_settings().settings
     if settings.database_url is not None:
@@ -132,7 +132,7 @@ def roles(no_backup: NoBackupOption = False) -> Result:
 
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
-    from medlive.db.roles import grant
+    from medlive.db.schema.roles import grant
     from medlive.service.backup.upgrade import upgrade_database
     from medlive.service.database import database_url
 
@@ -166,7 +166,7 @@ def _describe_plan(plan: "Plan", home: Path) -> Iterator[Grid | str]:
 @app.command()
 def check() -> Result:
     """Compare the schema with the model; exit status 1 when they differ."""
-    from medlive.db.migrate import check as differences
+    from medlive.db.schema.migrate import check as differences
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
@@ -182,10 +182,12 @@ def check() -> Result:
 
 def _find_remedy(url: str) -> str:
     """What helps where schema and model differ: an upgrade only where one is pending."""
-    from medlive.db.migrate import is_newer, is_newest
+    from medlive.db.schema.pending import read_plan
 
-    if is_newer(url):
+    try:
+        plan = read_plan(url)
+    except SchemaUnsuitable:
         return "install the medlive that upgraded it; this one is older than the schema"
-    if not is_newest(url):
+    if plan.migrations:
         return "medlive db upgrade"
     return "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"

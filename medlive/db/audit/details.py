@@ -1,7 +1,6 @@
 """What the page of a thread or case shows besides its decisions: replies, revisions, snapshots."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -22,8 +21,7 @@ class CaseRevision(NamedTuple):
     criteria: Sequence[Criterion]
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(NamedTuple):
     """A revision of a case in a snapshot."""
 
     version: str

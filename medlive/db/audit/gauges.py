@@ -1,17 +1,15 @@
 """Counts for a monitor: threads, jobs and replies, each by one query that a large database answers fast."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-_THREADS = text(
-    "SELECT stage, outcome, reason, sum(n)::bigint FROM thread_counts WHERE week = :week GROUP BY 1, 2, 3"
-    " HAVING sum(n) <> 0 ORDER BY 1, 2, 3"
-)
+from medlive.db.audit.standing import sum_threads
+from medlive.db.tables.audit import ThreadCountRow
+
 _RECENT = text(
     "SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters' GROUP BY 1"
 )
@@ -31,8 +29,7 @@ _SPENT = text("""
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class Gauges:
+class Gauges(NamedTuple):
     """Rows of label values, each with its figures last."""
 
     # stage, outcome, reason, threads that stand there
@@ -49,7 +46,8 @@ async def count_stages(
     session: AsyncSession, week: str = ""
 ) -> Sequence[tuple[Any, ...]]:
     """(stage, outcome, reason, threads) of the threads that last moved in an ISO week; of all for ""."""
-    return [tuple(row) for row in await session.execute(_THREADS, {"week": week})]
+    row = ThreadCountRow
+    return await sum_threads(session, row.stage, row.outcome, row.reason, week=week)
 
 
 async def read_gauges(

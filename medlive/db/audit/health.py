@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import dump_rows, read, read_all
-from medlive.db.rights import expected_rights
+from medlive.db.mapping import dump_json, read, read_all
+from medlive.db.schema.rights import expected_rights
 
 _QUEUES: Final = text("""
     WITH ready AS (
@@ -79,8 +79,7 @@ MOST_DECISIONS: Final = 500
 """How many of the latest failures and decisions are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueueHealth:
+class QueueHealth(NamedTuple):
     """A queue that has jobs which could be done now."""
 
     queue: str
@@ -113,8 +112,7 @@ class FailedThread:
     finished_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class MissingRight:
+class MissingRight(NamedTuple):
     """A right that a role needs and does not have."""
 
     role: str
@@ -181,7 +179,7 @@ async def missing_rights(session: AsyncSession) -> list[MissingRight]:
                 wanted.append(
                     {"role": role, "tab": table, "privilege": privilege, "col": column}
                 )
-    rows = {"wanted": dump_rows(wanted)}
+    rows = {"wanted": dump_json(wanted)}
     missing = await read_all(session, MissingRight, _WITHOUT, rows)
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)

@@ -71,8 +71,7 @@ class Filter:
     text: str = ""  # Words that all occur; of Chinese, characters that stand together
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
+class Matching(NamedTuple):
     """Which rows have the words of a filter."""
 
     condition: ColumnElement[bool]

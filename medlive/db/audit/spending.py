@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -69,8 +70,7 @@ _ENDED = text("""
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class StageSpent:
+class StageSpent(NamedTuple):
     """What a stage's replies of a time cost."""
 
     stage: str
@@ -87,15 +87,11 @@ async def stage_spending(
     return await read_all(session, StageSpent, _WEEK, of_time)
 
 
-async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:
-    """The threads that were kept in that time."""
-    values = {"outcome": Outcome.KEPT.value, "since": since, "until": until}
-    return await session.scalar(_ENDED, values) or 0
-
-
-async def count_parked(session: AsyncSession, since: datetime, until: datetime) -> int:
-    """The threads that were parked in that time, also those that have gone on since."""
-    values = {"outcome": Outcome.PARKED.value, "since": since, "until": until}
+async def count_ended(
+    session: AsyncSession, outcome: Outcome, since: datetime, until: datetime
+) -> int:
+    """The threads that came to an outcome in that time, also those that have gone on since."""
+    values = {"outcome": outcome.value, "since": since, "until": until}
     return await session.scalar(_ENDED, values) or 0
 
 

@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
+from typing import Any, Final
 
 from sqlalchemy import case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import iso_week, now
 from medlive.db.audit.listing import WEEKS_COUNTED
-from medlive.db.mapping import read
 from medlive.db.tables.audit import ThreadCountRow
+
+_DECIDED: Final = ("kept", "held", "parked", "rejected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,32 +25,35 @@ class Standing:
     n: int
 
 
+async def sum_threads(
+    session: AsyncSession, *columns: Any, week: str | None = ""
+) -> list[tuple[Any, ...]]:
+    """Values of these columns and how many threads have them, in a week, or in all weeks ("").
+
+    None stands for all weeks and each of the last `WEEKS_COUNTED`.
+    """
+    row, n = ThreadCountRow, func.sum(ThreadCountRow.n)
+    first = iso_week(now() - timedelta(weeks=WEEKS_COUNTED))
+    recent = or_(row.week == "", row.week > first)
+    query = select(*columns, n).where(recent if week is None else row.week == week)
+    rows = await session.execute(
+        query.group_by(*columns).having(n != 0).order_by(*columns)
+    )
+    return list(map(tuple, rows))
+
+
 async def list_decided(session: AsyncSession) -> list[Standing]:
     """Sums of each of the last `WEEKS_COUNTED` weeks, by the week in which threads came to stand where they do."""
-    row, n = ThreadCountRow, func.sum(ThreadCountRow.n).label("n")
-    what = case((row.outcome == "rejected", row.reason), else_=row.outcome).label(
-        "what"
-    )
-    query = select(row.week, row.source, what, n).where(
-        row.week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)),
-        row.outcome.in_(("kept", "held", "parked", "rejected")),
-    )
-    found = await session.execute(
-        query.group_by(row.week, row.source, what).having(n > 0)
-    )
-    return [read(Standing, one) for one in found]
+    row = ThreadCountRow
+    what = case((row.outcome == "rejected", row.reason), else_=row.outcome)
+    decided = case((row.outcome.in_(_DECIDED), what), else_="")
+    sums = await sum_threads(session, row.week, row.source, decided, week=None)
+    return [Standing(*found) for found in sums if found[0] and found[2]]
 
 
 async def list_standings(session: AsyncSession) -> list[Standing]:
     """Sums over all weeks, and of each of the last `WEEKS_COUNTED`; the newest week first."""
     row = ThreadCountRow
-    first = iso_week(now() - timedelta(weeks=WEEKS_COUNTED))
-    n = func.sum(row.n).label("n")
-    query = select(row.week, row.source, row.outcome.label("what"), n).where(
-        or_(row.week == "", row.week > first)
-    )
-    query = query.group_by(row.week, row.source, row.outcome).having(n != 0)
-    return [
-        read(Standing, found)
-        for found in await session.execute(query.order_by(row.week.desc(), row.source))
-    ]
+    sums = await sum_threads(session, row.week, row.source, row.outcome, week=None)
+    standings = [Standing(*found) for found in sums]
+    return sorted(standings, key=attrgetter("week"), reverse=True)

@@ -1,4 +1,4 @@
-"""Calls with their replies, claims with their evidence, harvests, pages, jobs, snapshots and errata, as listed."""
+"""Calls with their replies, claims with their evidence, harvests and pages, as listed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,18 +6,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import (
-    BigInteger,
-    DateTime,
-    Integer,
     Text,
     case,
     cast,
-    column,
     func,
     select,
-    table,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 
 from medlive.curation.model import Alignment
 from medlive.db.audit.listing import Listing, contains, define_listing
@@ -30,7 +24,6 @@ from medlive.db.tables.decisions import (
     ReplyRow,
 )
 from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
-from medlive.db.tables.release import SnapshotRow, WithdrawalRow
 
 _S = ThreadStandingRow
 
@@ -191,112 +184,6 @@ PAGES = define_listing(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobItem:
-    """A job of the queue."""
-
-    id: int
-    queue: str
-    task: str
-    status: str
-    attempts: int
-    args: dict[str, Any]
-    queued_at: datetime
-
-
-_J = table(
-    "procrastinate_jobs",
-    column("id", BigInteger),
-    column("queue_name", Text),
-    column("task_name", Text),
-    column("status", Text),
-    column("attempts", Integer),
-    column("args", JSONB),
-)
-_EVENT = table(
-    "procrastinate_events",
-    column("job_id", BigInteger),
-    column("at", DateTime(timezone=True)),
-)
-_QUEUED = (
-    select(func.min(_EVENT.c.at, type_=DateTime(timezone=True)))
-    .where(_EVENT.c.job_id == _J.c.id)
-    .scalar_subquery()
-)
-
-JOBS = define_listing(
-    JobItem,
-    _J.c,
-    columns={
-        "queue": _J.c.queue_name,
-        "task": _J.c.task_name,
-        "status": cast(_J.c.status, Text),
-        "queued_at": _QUEUED,
-    },
-    joined=select().select_from(_J),
-    facets=("status", "queue", "task"),
-    sorts={"queued": _J.c.id},
-    key=(),
-    moment=_QUEUED,
-    search=contains(cast(_J.c.args, Text)),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotItem:
-    """A snapshot."""
-
-    version: str
-    parent: str | None
-    state: str
-    created_at: datetime
-    frozen_at: datetime | None
-    cases: int | None
-    criteria: int | None
-    publishable: bool | None
-    why_not: list[Any] | None
-
-
-SNAPSHOTS = define_listing(
-    SnapshotItem,
-    SnapshotRow,
-    facets=("state",),
-    further={"publishable": func.coalesce(cast(SnapshotRow.publishable, Text), "")},
-    sorts={"version": SnapshotRow.version},
-    key=(),
-    moment=SnapshotRow.created_at,
-    search=contains(SnapshotRow.version, cast(SnapshotRow.why_not, Text)),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ErratumItem:
-    """A case, or a criterion of one, that was withdrawn."""
-
-    id: int
-    case_id: str
-    criterion_id: str | None
-    revision: int
-    new_revision: int | None
-    kind: str
-    reason: str
-    withdrawn_by: str | None
-    withdrawn_at: datetime
-
-
-ERRATA = define_listing(
-    ErratumItem,
-    WithdrawalRow,
-    facets=("kind",),
-    further={
-        "whole": case((WithdrawalRow.criterion_id.is_(None), "case"), else_="criterion")
-    },
-    sorts={"withdrawn": WithdrawalRow.id},
-    key=(),
-    moment=WithdrawalRow.withdrawn_at,
-    search=contains(WithdrawalRow.case_id, WithdrawalRow.reason),
-)
-
 LISTINGS: Final[Mapping[str, Listing[Any]]] = {
     "threads": THREADS,
     "cases": CASES,
@@ -304,8 +191,5 @@ LISTINGS: Final[Mapping[str, Listing[Any]]] = {
     "claims": CLAIMS,
     "runs": RUNS,
     "pages": PAGES,
-    "jobs": JOBS,
-    "snapshots": SNAPSHOTS,
-    "errata": ERRATA,
 }
 """Every table that is listed."""

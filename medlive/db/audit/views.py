@@ -1,11 +1,10 @@
 """Saved views: table pages that an account goes back to."""
 
 from sqlalchemy import delete, func, select
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.bounds import VIEW_CHARS, VIEW_TITLE_CHARS, VIEWS
-from medlive.db.mapping import to_stored
+from medlive.db.mapping import put_row, to_stored
 from medlive.db.tables.audit import SavedViewRow
 from medlive.errors import UsageError
 
@@ -37,18 +36,8 @@ async def save_view(
     )
     if kept is not None and kept >= VIEWS:
         raise UsageError(f"an account keeps {VIEWS} views at most")
-    statement = upsert(row).values(
-        account_id=account_id, title=title, table_name=table, query=to_stored(query)
-    )
-    changed = {
-        "table_name": statement.excluded.table_name,
-        "query": statement.excluded.query,
-    }
-    await session.execute(
-        statement.on_conflict_do_update(
-            index_elements=["account_id", "title"], set_=changed
-        )
-    )
+    key = {"account_id": account_id, "title": title}
+    await put_row(session, row, key, table_name=table, query=to_stored(query))
 
 
 async def forget_view(session: AsyncSession, account_id: int, view_id: int) -> None:

@@ -5,11 +5,10 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from difflib import get_close_matches
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import exists, func, or_, select, update
+from sqlalchemy import exists, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -26,8 +25,6 @@ from medlive.db.tables.release import (
     ReviewAction,
     ReviewRow,
     SnapshotMemberRow,
-    SnapshotRow,
-    SnapshotState,
 )
 from medlive.digest import digest_json
 from medlive.errors import UsageError
@@ -48,8 +45,7 @@ _OMITTED: Final = TypeAdapter(tuple[OmittedFact, ...])
 _COMPLETION: Final = TypeAdapter(Completion | None)
 
 
-@dataclass(frozen=True, slots=True)
-class LockedCase:
+class LockedCase(NamedTuple):
     """A case whose row a transaction has locked."""
 
     case_id: str
@@ -247,33 +243,22 @@ async def apply_review(
 
 
 async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
-    """A case's status, its row locked until the transaction ends. Raises UsageError with near ids."""
+    """A case's status, its row locked until the transaction ends. Raises UsageError for an unknown id."""
     return (await find_case(session, case_id, lock=True)).status
 
 
 async def find_case(
     session: AsyncSession, case_id: str, *, lock: bool = False
 ) -> CaseRow:
-    """A case's row. Raises UsageError with near ids."""
+    """A case's row. Raises UsageError for an unknown id."""
     found = await session.get(
         CaseRow, case_id, with_for_update=lock, populate_existing=True
     )
-    if found is not None:
-        return found
-    # A wrong character leaves either the beginning or the end as it was.
-    is_near = or_(
-        func.left(CaseRow.id, 8) == case_id[:8],
-        func.right(CaseRow.id, 5) == case_id[-5:],
-    )
-    ids = select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(2_000)
-    known = list(await session.scalars(ids))
-    near = get_close_matches(case_id[:200], known, n=3, cutoff=0.7)
-    raise UsageError(
-        f"unknown case {case_id[:100]!r}",
-        hint=f"did you mean {' or '.join(near)}?"
-        if near
-        else "medlive case list shows them",
-    )
+    if found is None:
+        raise UsageError(
+            f"unknown case {case_id[:100]!r}", hint="medlive case list shows them"
+        )
+    return found
 
 
 async def _latest_revision(
@@ -327,6 +312,17 @@ def is_latest_case() -> ColumnElement[bool]:
     )
 
 
+def is_member(version: str, *, shown: bool = False) -> ColumnElement[bool]:
+    """The condition that a `CaseRevisionRow` is in a snapshot; with `shown` one that is not held out."""
+    row, member = CaseRevisionRow, SnapshotMemberRow
+    found = exists().where(
+        member.version == version,
+        member.case_id == row.case_id,
+        member.revision == row.revision,
+    )
+    return found.where(member.first_release.is_not(None)) if shown else found
+
+
 async def criteria_of(
     session: AsyncSession, case_id: str, revision: int
 ) -> list[Criterion]:
@@ -338,17 +334,3 @@ async def criteria_of(
         .order_by(row.position)
     )
     return [read(Criterion, c, id=c.criterion_id) for c in await session.scalars(query)]
-
-
-async def shown_revisions(session: AsyncSession, case_id: str) -> list[int]:
-    """The case's revisions that frozen snapshots show, newest first."""
-    member = SnapshotMemberRow
-    query = (
-        select(member.revision)
-        .join(SnapshotRow, SnapshotRow.version == member.version)
-        .where(SnapshotRow.state == SnapshotState.FROZEN)
-        .where(member.case_id == case_id, member.first_release.is_not(None))
-    )
-    return list(
-        await session.scalars(query.distinct().order_by(member.revision.desc()))
-    )

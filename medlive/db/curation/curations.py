@@ -101,11 +101,6 @@ async def list_curations(
     return list(await session.scalars(query.order_by(tables.CurationRow.id.desc())))
 
 
-async def revision_of(session: AsyncSession, curation_id: int) -> int:
-    """The number of the thread revision that an existing curation is about."""
-    return (await session.get_one(tables.CurationRow, curation_id)).revision_id
-
-
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
     await session.execute(

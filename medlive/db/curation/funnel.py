@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, text
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import insert_rows, read_all
+from medlive.db.audit.gauges import count_stages
+from medlive.db.mapping import insert_rows
 from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
@@ -88,18 +89,14 @@ class FunnelRow:
         return [self.stage, self.outcome, self.reason, self.count]
 
 
-_FUNNEL = text(
-    "SELECT stage, outcome, nullif(reason, '') AS reason, sum(n)::int AS count FROM thread_counts WHERE week = ''"
-    " GROUP BY stage, outcome, reason HAVING sum(n) <> 0"
-)
-
-
 async def funnel(session: AsyncSession) -> list[FunnelRow]:
     """The places where threads stand, in the order of the stages, largest first.
 
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
-    rows = await read_all(session, FunnelRow, _FUNNEL)
+    rows = []
+    for stage, outcome, reason, count in await count_stages(session):
+        rows.append(FunnelRow(stage, outcome, reason or None, count))
     return sorted(
         rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or "")
     )

@@ -1,8 +1,8 @@
 """WARC files: how much of each is committed, which pages are in them, and what retention and takedowns remove."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -19,8 +19,7 @@ _MOVE = text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Archive:
+class Archive(NamedTuple):
     """A WARC file."""
 
     archive_id: int
@@ -30,8 +29,7 @@ class Archive:
     bytes: int  # How much of it is committed
 
 
-@dataclass(frozen=True, slots=True)
-class KeptFetch:
+class KeptFetch(NamedTuple):
     """A page in a file."""
 
     fetch_id: int

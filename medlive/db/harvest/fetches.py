@@ -1,7 +1,7 @@
 """Fetched pages, each with its place in a WARC file, and the pages that a thread was last read from."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import text
@@ -50,11 +50,11 @@ class Reading:
     thread_id: str
     # From its first; empty while the thread waits for its first reading
     pages: tuple[KeptPage, ...]
-    state: FrontierState | None  # None: no list shows it
-    reason: str | None
-    run_id: int | None
-    fields: Mapping[str, Any] | None  # What its last reading had
-    stored: bool  # Whether it has become a thread
+    state: FrontierState | None = None  # None: no list shows it
+    reason: str | None = None
+    run_id: int | None = None
+    fields: Mapping[str, Any] | None = None  # What its last reading had
+    stored: bool = False  # Whether it has become a thread
 
 
 async def save_pages(
@@ -161,17 +161,17 @@ async def latest_readings(
             rows[row.thread_id].append(row)
     readings = []
     for thread_id, found in rows.items():
-        pages, state = tuple(_latest_pages(found)), known.get(thread_id)
-        known_as: tuple[Any, ...] = (None, None, None, None, False)
-        if state is not None:
-            known_as = (
-                FrontierState(state.state),
-                state.reason,
-                state.run_id,
-                state.fields,
-                state.stored,
+        reading = Reading(thread_id, tuple(_latest_pages(found)))
+        if (state := known.get(thread_id)) is not None:
+            reading = replace(
+                reading,
+                state=FrontierState(state.state),
+                reason=state.reason,
+                run_id=state.run_id,
+                fields=state.fields,
+                stored=state.stored,
             )
-        readings.append(Reading(thread_id, pages, *known_as))
+        readings.append(reading)
     return readings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import and_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_rows, is_one_of, read, row_of
+from medlive.db.mapping import dump_json, is_one_of, read, row_of
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread
@@ -122,7 +122,7 @@ async def save_listed(
             "source": source,
             "run_id": run_id,
             "list_key": list_key,
-            "rows": dump_rows(rows),
+            "rows": dump_json(rows),
         }
         await session.execute(_LIST, named)
 
@@ -132,7 +132,7 @@ async def settle(
 ) -> None:
     """What became of threads that were asked for."""
     if settled:
-        rows = dump_rows([row_of(FrontierRow, s) for s in settled])
+        rows = dump_json([row_of(FrontierRow, s) for s in settled])
         await session.execute(
             _SETTLE, {"source": source, "run_id": run_id, "rows": rows}
         )

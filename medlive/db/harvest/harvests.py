@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -64,8 +64,7 @@ class SourceInfo:
     last_outcome: RunOutcome | None
 
 
-@dataclass(frozen=True, slots=True)
-class StartedRun:
+class StartedRun(NamedTuple):
     """A run of this week that is now this process's."""
 
     run_id: int

@@ -8,6 +8,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
+from medlive.db.curation.cases import is_member
 from medlive.db.mapping import add_row, is_one_of
 from medlive.db.tables.decisions import AgentCallRow, CurationRow, EvidenceIndexRow
 from medlive.db.tables.release import (
@@ -135,17 +136,9 @@ async def freeze_snapshot(
             f"the manifest counts {listed[0]} cases and {listed[1]} criteria, "
             f"snapshot {version} has {numbers.cases} and {numbers.criteria}"
         )
-    row.manifest, row.manifest_digest, row.sums_digest = (
-        dict(manifest),
-        manifest_digest,
-        sums_digest,
-    )
-    row.cases, row.criteria, row.path, row.signature = (
-        numbers.cases,
-        numbers.criteria,
-        path,
-        signature,
-    )
+    row.manifest, row.manifest_digest = dict(manifest), manifest_digest
+    row.sums_digest, row.signature, row.path = sums_digest, signature, path
+    row.cases, row.criteria = numbers.cases, numbers.criteria
     row.publishable, row.why_not = publishable, list(why_not)
     row.state, row.frozen_at = SnapshotState.FROZEN, now()
     await session.flush()
@@ -201,11 +194,11 @@ async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
     member = SnapshotMemberRow
     query = select(member.held_since).where(
-        member.version == version, member.first_release.is_(None)
+        member.version == version,
+        member.first_release.is_(None),
+        member.held_since.is_not(None),
     )
-    return sorted(
-        {week for week in await session.scalars(query.distinct()) if week is not None}
-    )
+    return sorted(await session.scalars(query.distinct()))
 
 
 async def count_members(session: AsyncSession, version: str) -> Numbers:
@@ -247,29 +240,20 @@ async def thread_revisions_of(
     session: AsyncSession, version: str, case_ids: Iterable[str]
 ) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
-    member, case = SnapshotMemberRow, CaseRevisionRow
+    case = CaseRevisionRow
     query = (
-        select(member.case_id, CurationRow.revision_id)
-        .join(
-            case, (case.case_id == member.case_id) & (case.revision == member.revision)
-        )
+        select(case.case_id, CurationRow.revision_id)
         .join(CurationRow, CurationRow.id == case.curation_id)
-        .where(member.version == version, is_one_of(member.case_id, case_ids))
+        .where(is_member(version), is_one_of(case.case_id, case_ids))
     )
     return {case_id: revision for case_id, revision in await session.execute(query)}  # noqa: C416
 
 
 async def count_languages(session: AsyncSession, version: str) -> dict[str, int]:
     """Language → how many cases a snapshot shows in it."""
-    member, row = SnapshotMemberRow, CaseRevisionRow
-    query = (
-        select(row.language, func.count())
-        .join(
-            member, (member.case_id == row.case_id) & (member.revision == row.revision)
-        )
-        .where(member.version == version, member.first_release.is_not(None))
-        .group_by(row.language)
-    )
+    language = CaseRevisionRow.language
+    query = select(language, func.count()).where(is_member(version, shown=True))
+    query = query.group_by(language)
     return {language: count for language, count in await session.execute(query)}  # noqa: C416
 
 
@@ -280,61 +264,43 @@ async def load_provenance(
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
-    member, case, curation, call = (
-        SnapshotMemberRow,
-        CaseRevisionRow,
-        CurationRow,
-        AgentCallRow,
-    )
-    ours = (
-        select(case.curation_id)
-        .join(
-            member,
-            (member.case_id == case.case_id) & (member.revision == case.revision),
-        )
-        .where(member.version == version, member.first_release.is_not(None))
-    )
+    curation, call = CurationRow, AgentCallRow
+    ours = select(CaseRevisionRow.curation_id).where(is_member(version, shown=True))
+    is_ours = curation.id.in_(ours)
     engines: set[tuple[str, str, str]] = set()
     for used in await session.scalars(
-        select(curation.engines).where(curation.id.in_(ours)).distinct()
+        select(curation.engines).where(is_ours).distinct()
     ):
-        engines |= {
-            (role, engine["engine"], engine["model"]) for role, engine in used.items()
-        }
-    prompts = (
-        select(call.task, call.prompt_digest)
-        .where(call.curation_id.in_(ours))
-        .distinct()
-    )
-    prompts = prompts.order_by(call.task, call.prompt_digest)
+        for role, engine in used.items():
+            engines.add((role, engine["engine"], engine["model"]))
+    prompt = (call.task, call.prompt_digest)
+    prompts = select(*prompt).where(call.curation_id.in_(ours)).distinct()
+    rows = await session.execute(prompts.order_by(*prompt))
     columns = (curation.threshold_sufficiency, curation.threshold_alignment)
-    thresholds = (
-        select(*columns).where(curation.id.in_(ours)).distinct().order_by(*columns)
-    )
+    thresholds = select(*columns).where(is_ours).distinct().order_by(*columns)
     pairs: list[tuple[str, float]] = []
     for sufficiency, alignment in await session.execute(thresholds):
         pairs += [("sufficiency", sufficiency), ("alignment", alignment)]
     index = EvidenceIndexRow
-    used_indexes = select(curation.index_digest).where(curation.id.in_(ours))
+    used_indexes = select(curation.index_digest).where(is_ours)
     indexes = select(index).where(index.index_digest.in_(used_indexes))
     indexes = indexes.order_by(index.index_digest)
+    evidence = []
+    for found in await session.scalars(indexes):
+        use = EvidenceUse(
+            retriever=found.retriever,
+            index_digest=found.index_digest,
+            corpora=dict(sorted(found.corpora.items())),
+            passages=found.passages,
+        )
+        evidence.append(use)
     return Provenance(
         code_version=code_version,
         engines=tuple(
             EngineUse(role=r, engine=e, model=m) for r, e, m in sorted(engines)
         ),
-        prompts=_numbered(
-            (task, digest) for task, digest in await session.execute(prompts)
-        ),
-        evidence=tuple(
-            EvidenceUse(
-                retriever=i.retriever,
-                index_digest=i.index_digest,
-                corpora=dict(sorted(i.corpora.items())),
-                passages=i.passages,
-            )
-            for i in await session.scalars(indexes)
-        ),
+        prompts=_numbered((task, digest) for task, digest in rows),
+        evidence=tuple(evidence),
         thresholds=_numbered(pairs),
     )
 

@@ -1,7 +1,7 @@
 """A part of a thread: some of its messages, and of each some characters, however long the thread is."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Integer, text
 from sqlalchemy.dialects.postgresql import JSONB
@@ -30,8 +30,7 @@ class Window:
     chars: int = 0  # Characters of each message, at most
 
 
-@dataclass(frozen=True, slots=True)
-class ExcerptMessage:
+class ExcerptMessage(NamedTuple):
     """A part of a message."""
 
     place: int  # Its number in the thread, from 0
@@ -42,8 +41,7 @@ class ExcerptMessage:
     length: int  # Characters of the whole text
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(NamedTuple):
     """A part of a thread as it is stored."""
 
     thread_pk: int

@@ -6,9 +6,8 @@ snapshot holds stays, and with it empty rows of the decision and the revision th
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from json import JSONDecodeError
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -224,8 +223,7 @@ async def take_down_alone(session: AsyncSession) -> None:
     await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
-@dataclass(frozen=True, slots=True)
-class Traces:
+class Traces(NamedTuple):
     """What a thread is known by in pages of its source."""
 
     urls: frozenset[str]

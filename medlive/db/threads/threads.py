@@ -1,9 +1,9 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
     ARRAY,
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from medlive.threads.prepare import FoundIdentifier
 
 
-@dataclass(frozen=True, slots=True)
-class SavedThread:
+class SavedThread(NamedTuple):
     """Where a thread lies now."""
 
     thread_pk: int
@@ -50,8 +49,7 @@ class SavedThread:
     status: Literal["new", "revised", "unchanged"]
 
 
-@dataclass(frozen=True, slots=True)
-class StoredThread:
+class StoredThread(NamedTuple):
     """A revision as it is stored."""
 
     thread_pk: int
@@ -61,8 +59,7 @@ class StoredThread:
     posted_at_assumed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRevision:
+class PendingRevision(NamedTuple):
     """A revision that waits for a filter chain."""
 
     thread_pk: int
@@ -127,14 +124,16 @@ async def save_threads(
     pks = await _lock_threads(session, threads)
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
-    origins: list[dict[str, Any]] = [
-        {"fetch_id": fetch_id, "import_run_id": import_run_id} for fetch_id in fetches
-    ]
-    origins = [
-        origin | {"posted_at_assumed": one}
-        for origin, one in zip(origins, assumed, strict=True)
-    ]
-    items = list(zip(threads, pks, origins, strict=True))
+    items = []
+    for thread, pk, fetch_id, was_assumed in zip(
+        threads, pks, fetches, assumed, strict=True
+    ):
+        origin = {
+            "fetch_id": fetch_id,
+            "import_run_id": import_run_id,
+            "posted_at_assumed": was_assumed and thread.posted_at is not None,
+        }
+        items.append((thread, pk, origin))
     return await _add_revisions(session, items, latest=fetch_ids is not None)
 
 
@@ -164,17 +163,12 @@ async def _add_revisions(
             digest=digest,
             **origin,
         )
-        row["posted_at_assumed"] = (
-            origin["posted_at_assumed"] and thread.posted_at is not None
-        )
-        rows.append(row | {"messages": [_message_json(m) for m in thread.messages]})
+        row["messages"] = [{"id": m.id, **m.content()} for m in thread.messages]
+        rows.append(row)
     inserted = await insert_rows(
         session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision")
     )
-    added = {
-        (thread_pk, revision): revision_pk
-        for revision_pk, thread_pk, revision in inserted
-    }
+    added = {(row.thread_id, row.revision): row.id for row in inserted}
     return [
         SavedThread(pk, number or added[pk, revision], status)
         for pk, revision, number, status in plan
@@ -309,11 +303,6 @@ async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]
     return found.source, found.thread_id
 
 
-async def thread_row(session: AsyncSession, thread_pk: int) -> ThreadRow:
-    """The row of an existing thread: when it was first and last seen, and whether it is gone."""
-    return await session.get_one(ThreadRow, thread_pk)
-
-
 async def save_identifiers(
     session: AsyncSession,
     saved: Sequence[SavedThread],
@@ -325,17 +314,18 @@ async def save_identifiers(
         for one, identifiers in zip(reversed(saved), reversed(found), strict=True)
         if one.status != "unchanged"
     }
-    rows = [
-        {
-            "revision_id": revision_pk,
-            "message": 0 if i.message is None else i.message + 1,
-            "start_at": i.start,
-            "end_at": i.end,
-            "kind": i.kind.value,
-        }
-        for revision_pk, identifiers in of_revision.items()
-        for i in identifiers
-    ]
+    rows = []
+    for revision_pk, identifiers in of_revision.items():
+        for found_at in identifiers:
+            message = found_at.message
+            row = {
+                "revision_id": revision_pk,
+                "message": 0 if message is None else message + 1,
+                "start_at": found_at.start,
+                "end_at": found_at.end,
+                "kind": found_at.kind,
+            }
+            rows.append(row)
     await insert_rows(session, IdentifierRow, rows, skip_known=True)
     return len(rows)
 
@@ -364,12 +354,12 @@ def is_latest() -> ColumnElement[bool]:
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
-    def stored(row: Any) -> StoredThread:
+    threads = []
+    for row in await session.execute(_STORED, {"pks": list(revision_pks)}):
         thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
-        return StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
-
-    found = await session.execute(_STORED, {"pks": list(revision_pks)})
-    return list(map(stored, found))
+        stored = StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
+        threads.append(stored)
+    return threads
 
 
 def _find_same(
@@ -383,16 +373,13 @@ async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> lis
     """The threads' numbers in their order; their rows are made where needed, and locked."""
     # As the columns hold them: a key is compared with what comes back.
     keys = [(to_stored(t.source), to_stored(t.thread_id)) for t in threads]
+    urls = {}
+    for key, thread in zip(keys, threads, strict=True):
+        urls[key] = to_stored(thread.url)
     # In one order for everybody: who comes second waits, and sees what was added.
-    urls = sorted(
-        dict(zip(keys, (to_stored(t.url) for t in threads), strict=True)).items()
-    )
-    sources, ids = zip(*(key for key, _ in urls), strict=True)
-    values = {
-        "sources": list(sources),
-        "ids": list(ids),
-        "urls": [url for _, url in urls],
-    }
+    rows = [(*key, urls[key]) for key in sorted(urls)]
+    columns = map(list, zip(*rows, strict=True))
+    values = dict(zip(("sources", "ids", "urls"), columns, strict=True))
     returned = await session.execute(_UPSERT_THREADS, values)
     pks = {(source, thread_id): pk for pk, source, thread_id in returned}
     return [pks[key] for key in keys]
@@ -425,16 +412,6 @@ def _in_utc(thread: Thread) -> Thread:
         posted_at=thread.posted_at and thread.posted_at.astimezone(UTC),
         messages=tuple(messages),
     )
-
-
-_MESSAGE_FIELDS = tuple(field.name for field in fields(Message))
-
-
-def _message_json(message: Message) -> dict[str, Any]:
-    # Not by asdict, which copies every value.
-    value = {name: getattr(message, name) for name in _MESSAGE_FIELDS}
-    value["posted_at"] = message.posted_at.isoformat() if message.posted_at else None
-    return {k: v for k, v in value.items() if k != "verified_by" or v is not None}
 
 
 def message_of(value: dict[str, Any]) -> Message:

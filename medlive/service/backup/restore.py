@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from medlive.config import Settings
 from medlive.db.backups import count_rows, list_takedowns, server_version
-from medlive.db.migrate import upgrade
+from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.errors import BadInput, MedliveError, UsageError, first_fault
 from medlive.integrity.folder import writing_to

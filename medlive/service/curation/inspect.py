@@ -18,7 +18,7 @@ from medlive.db.harvest.fetches import kept_pages
 from medlive.db.mapping import as_dict
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
-from medlive.db.tables.intake import TakedownRow
+from medlive.db.tables.intake import TakedownRow, ThreadRow
 from medlive.db.threads.excerpts import Excerpt, Window, load_excerpt
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
@@ -26,7 +26,6 @@ from medlive.db.threads.threads import (
     load_thread,
     revisions_of,
     thread_of_case,
-    thread_row,
 )
 from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
@@ -94,7 +93,7 @@ async def inspect_thread(
         raise UsageError(f"unknown thread {source}/{thread_id}")
     revision = revisions[-1]
     content = await _read_content(session, revision, window)
-    row = await thread_row(session, content.thread_pk)
+    row = await session.get_one(ThreadRow, content.thread_pk)
     pages = await kept_pages(session, source, thread_id)
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),

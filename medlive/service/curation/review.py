@@ -27,7 +27,6 @@ from medlive.db.curation.curations import (
     latest_curation,
     load_curation,
     lock_revision,
-    revision_of,
 )
 from medlive.db.curation.funnel import filter_reason_of
 from medlive.db.curation.reviews import (
@@ -39,7 +38,7 @@ from medlive.db.curation.reviews import (
 )
 from medlive.db.release.withdrawals import text_digest, withdrawn_criteria
 from medlive.db.session import Database, Session
-from medlive.db.tables.decisions import OverruleRow
+from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
 from medlive.db.threads.threads import load_thread, revisions_of
@@ -258,9 +257,8 @@ async def drop_element(
         _check_held(case_id, await lock_case(session, case_id))
         case = await load_latest_case(session, case_id)
         decided = await load_curation(session, case.curation_id)
-        stored = await load_thread(
-            session, await revision_of(session, case.curation_id)
-        )
+        made = await session.get_one(CurationRow, case.curation_id)
+        stored = await load_thread(session, made.revision_id)
     started = now()
     raw = normalised(stored.thread)
     language = thread_language(raw)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.curation.identified import ids_of
+from medlive.db.audit.details import list_memberships
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
 from medlive.db.session import Database, Session
@@ -257,7 +258,9 @@ async def find_criterion(
     latest = await load_latest_case(session, case_id)
     places = [revision] if revision is not None else [latest.revision]
     if revision is None:
-        places += await cases.shown_revisions(session, case_id)
+        for member in await list_memberships(session, case_id):
+            if member.first_release is not None and member.frozen_at is not None:
+                places.append(member.revision)
         places += await withdrawals.withdrawn_from(session, case_id, number)
     known: set[str] = set()
     found: dict[str, tuple[int, Criterion]] = {}

@@ -7,7 +7,7 @@ from medlive.db.audit_log import record
 from medlive.db.jobs import queued_locks
 from medlive.db.release.snapshots import find_snapshot
 from medlive.db.release.weeks import end_wait
-from medlive.db.runs import Run, clear_harvest, clear_runs, latest_run
+from medlive.db.runs import Run, clear_harvest, clear_runs, runs_of_week
 from medlive.db.session import Database, Session
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
@@ -45,7 +45,8 @@ async def run_again(
     async with open_app(database).open_async() as app:
         await run_step_job(app, database, works, state.queue, step, week)
     async with database.begin() as session:
-        return await latest_run(session, state.command, week)
+        _, steps = await runs_of_week(session, week)
+        return steps.get(state.command)
 
 
 async def clear_step(

@@ -23,7 +23,13 @@ from medlive.db.audit_log import latest_act
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.jobs import Queue, count_open, count_servers
 from medlive.db.release.weeks import load_waits
-from medlive.db.runs import SCHEDULER_LOCK, Run, forget_ahead, latest_run, recorded_run
+from medlive.db.runs import (
+    SCHEDULER_LOCK,
+    Run,
+    forget_ahead,
+    recorded_run,
+    runs_of_week,
+)
 from medlive.db.session import (
     Connection,
     Database,
@@ -311,7 +317,8 @@ class _Runner:
             self.app, self.database, works, step.queue, step.name, step.week
         )
         async with self.database.begin() as session:
-            return _result(step, await latest_run(session, step.command, step.week))
+            _, steps = await runs_of_week(session, step.week)
+        return _result(step, steps.get(step.command))
 
     def _report_blocked(self, state: StepState) -> None:
         skipped = StepResult(

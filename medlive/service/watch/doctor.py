@@ -19,8 +19,8 @@ from pydantic import BaseModel
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
-from medlive.db.migrate import check as schema_differences
 from medlive.db.runs import load_history
+from medlive.db.schema.migrate import check as schema_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key

@@ -11,7 +11,7 @@ from medlive.db.audit.health import failed_threads
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
-from medlive.db.jobs import Queue, count_ready
+from medlive.db.jobs import Queue, count_open
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.waits import count_waiting
@@ -104,7 +104,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
                 await count_waiting(session, Queue.CURATE),
                 spent.total.cost_usd,
             )
-            waiting = await count_ready(session, Queue.CURATE) + queued.delayed
+            waiting = await count_open(session, Queue.CURATE)
             mean = usd / spent.curated if usd is not None and spent.curated else None
             week = await read_week(
                 session, settings.budget, waiting=waiting, usd_a_thread=mean

@@ -100,37 +100,5 @@ TABLES: Final[Mapping[str, Table]] = {
         _thread,
         "medlive harvest",
     ),
-    "jobs": Table(
-        "Jobs",
-        "What waits for a worker, runs, or is done.",
-        ("task", "status", "queue", "attempts", "queued_at"),
-        ("args",),
-        lambda row: None,
-        "medlive harvest",
-    ),
-    "snapshots": Table(
-        "Snapshots",
-        "What was frozen, and why it may not be published.",
-        ("version", "state", "publishable", "cases", "criteria", "frozen_at", "parent"),
-        ("why_not",),
-        lambda row: f"/medlive-{row.version}/",
-        "medlive snapshot freeze",
-    ),
-    "errata": Table(
-        "Errata",
-        "Cases and criteria that were withdrawn.",
-        (
-            "case_id",
-            "criterion_id",
-            "kind",
-            "revision",
-            "new_revision",
-            "withdrawn_by",
-            "withdrawn_at",
-        ),
-        ("reason",),
-        _case,
-        "medlive snapshot withdraw CASE",
-    ),
 }
 """Every table, by its name in addresses."""

@@ -311,7 +311,7 @@ def test_what_began_within_six_hours_and_is_under_way(
     history = replace(
         history,
         harvests={
-            n: replace(h, done_week="2026.W47") for n, h in history.harvests.items()
+            n: h._replace(done_week="2026.W47") for n, h in history.harvests.items()
         },
     )
     if outcome is not None:

@@ -12,6 +12,33 @@ from sqlalchemy import Connection, text
 WEB: Final = "medlive_web"
 WORKER: Final = "medlive_worker"
 
+IMMUTABLE: Final = (
+    "thread_revisions",
+    "prompts",
+    "replies",
+    "curations",
+    "overrules",
+    "agent_calls",
+    "elements",
+    "requirements",
+    "passages",
+    "claim_verdicts",
+    "claim_evidence",
+    "controller_checks",
+    "cross_examinations",
+    "cross_questions",
+    "second_readings",
+    "rubric_proofs",
+    "rubric_probes",
+    "holds",
+    "case_revisions",
+    "criteria",
+    "withdrawals",
+    "reinstatements",
+    "reviews",
+    "identifier_scans",
+)
+"""Tables whose rows are only ever added; triggers refuse the rest."""
 _ADDED: Final = "INSERT"
 _LOCKED: Final = "UPDATE (id)"
 """To lock a row takes the right to change a column; the trigger refuses the change."""
@@ -54,29 +81,13 @@ _WEB: Final = _ACTS | {
     "thread_revisions": _LOCKED,
 }
 _ADDED_BY_WORKER: Final = (
-    "agent_calls",
+    *IMMUTABLE,
     "case_gates",
-    "claim_evidence",
-    "claim_verdicts",
-    "controller_checks",
-    "cross_examinations",
-    "cross_questions",
-    "curations",
-    "elements",
     "evidence_indexes",
     "filter_results",
     "harvest_robots",
-    "holds",
-    "identifier_scans",
     "identifiers",
     "import_problems",
-    "passages",
-    "prompts",
-    "replies",
-    "requirements",
-    "rubric_probes",
-    "rubric_proofs",
-    "second_readings",
 )
 _CHANGED_BY_WORKER: Final = (
     "archives",

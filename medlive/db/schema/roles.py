@@ -3,13 +3,13 @@
 The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
 `medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies, counts of
 downloads. Neither owns a table, so neither can alter one, switch off the triggers that keep frozen rows, or empty
-one; where rows are only added, neither may change a row. `medlive/db/rights.py` lists the rights.
+one; where rows are only added, neither may change a row. `medlive/db/schema/rights.py` lists the rights.
 """
 
 from sqlalchemy import Connection, text
 
-from medlive.db.migrate import connect
-from medlive.db.rights import WEB, WORKER, replace_rights
+from medlive.db.schema.migrate import connect
+from medlive.db.schema.rights import WEB, WORKER, replace_rights
 
 
 def grant(url: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
-from medlive.db.rights import renew_rights
+from medlive.db.schema.rights import IMMUTABLE, renew_rights
 from medlive.db.session import CONNECT_ARGUMENTS, connection_url, translated_errors
 from medlive.db.tables import Base
 from medlive.errors import (
@@ -34,33 +34,6 @@ _RECORD = text(
     "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
 )
 
-IMMUTABLE = (
-    "thread_revisions",
-    "prompts",
-    "replies",
-    "curations",
-    "overrules",
-    "agent_calls",
-    "elements",
-    "requirements",
-    "passages",
-    "claim_verdicts",
-    "claim_evidence",
-    "controller_checks",
-    "cross_examinations",
-    "cross_questions",
-    "second_readings",
-    "rubric_proofs",
-    "rubric_probes",
-    "holds",
-    "case_revisions",
-    "criteria",
-    "withdrawals",
-    "reinstatements",
-    "reviews",
-    "identifier_scans",
-)
-"""Tables whose rows are only ever added; triggers refuse the rest."""
 _OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
 _TRIGGERS = {
     **dict.fromkeys(IMMUTABLE, ("immutable", "not_truncated")),
@@ -143,12 +116,6 @@ def prepare(url: str) -> None:
     upgrade(url)
 
 
-def is_newest(url: str) -> bool:
-    """Whether there is nothing to upgrade. Raises DatabaseUnavailable."""
-    with connect(url) as connection:
-        return _is_newest(connection)
-
-
 def head() -> str:
     """The newest revision that this program knows."""
     return max(_known_revisions())
@@ -182,13 +149,6 @@ def check(url: str) -> list[str]:
         if _queue_revision(connection) != max(_queue_migrations()):
             found.append("Procrastinate's tables are not at the installed version")
         return found
-
-
-def is_newer(url: str) -> bool:
-    """Whether the schema was upgraded by a newer program than this. Raises DatabaseUnavailable."""
-    with connect(url) as connection:
-        revision = read_revision(connection)
-        return revision is not None and revision not in _known_revisions()
 
 
 def _compare_versions(revision: str | None) -> str:

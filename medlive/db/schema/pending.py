@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db import migrate
+from medlive.db.schema import migrate
 
 _SIZE = text("SELECT pg_database_size(current_database())")
 _OTHERS = text(
