@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
-PROOF_ROLES = ("prober", "grader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),
     "reader": ("screener", "controller", "rubric"),

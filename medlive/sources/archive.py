@@ -47,9 +47,6 @@ _NOT_STORED = frozenset({"content-encoding", "transfer-encoding", "content-lengt
 _PRINTABLE = "".join(
     chr(code) for code in range(0x21, 0x7F) if chr(code) not in '<>"\\^`{|}'
 )
-_WWW = re.compile(r"^www\d*\.")
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_URL_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
 
 
 class ArchiveDamaged(MedliveError):

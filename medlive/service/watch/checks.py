@@ -214,12 +214,10 @@ def jobs_failed(facts: Facts) -> Iterator[Finding]:
 def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
     """Several threads failed for the same cause."""
     least = max(ALIKE, ALIKE_SHARE * facts.decided)
-    groups = [
-        group
-        for group in group_failures(facts.failed_threads)
-        if group.threads >= least
-    ]
+    groups = group_failures(facts.failed_threads)
     for group in groups[:MOST_GROUPS]:
+        if group.threads < least:
+            return
         yield Finding(
             f"{group.threads} threads failed alike in {', '.join(group.stages)}, {group.reason}: {group.cause}",
             f"look at one: `medlive thread show {group.example}`; then `medlive curate --retry-failed`",
@@ -300,7 +298,7 @@ def circuit_open(facts: Facts) -> Iterator[Finding]:
 def budget_spent(facts: Facts) -> Iterator[Finding]:
     """A limit of the week is reached: no thread is begun before the next week."""
     for limit in week_limits(dict(facts.week)):
-        if limit.usd >= limit.limit:
+        if limit.is_spent:
             yield Finding(
                 f"{limit.name} for {facts.week['week']} is spent ({limit.usd:.2f})",
                 "the next week goes on, or raise [budget] in medlive.toml",
