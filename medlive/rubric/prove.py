@@ -149,7 +149,9 @@ def _shown(
     failures: Sequence[ProofFinding], doubts: Sequence[ProofFinding], rubric: Rubric
 ) -> list[dict[str, str]]:
     """What the writer is shown: the failures, and the rulings on criteria that are still there."""
-    shown = [{"criterion": "", "finding": _words(failure)} for failure in failures]
+    shown = []
+    for failure in failures:
+        shown.append({"criterion": "", "finding": _words(failure)})
     ids = {c.criterion: c.id for c in rubric.criteria}
     for doubt in doubts:
         if doubt.text in ids:
