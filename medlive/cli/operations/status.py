@@ -131,22 +131,6 @@ def _print(status: dict[str, Any]) -> None:
     for problem in status["problems"]:
         if problem["acknowledged"]:
             say(f"acknowledged: {_line(problem)}")
-    paid = ["replies", "tokens in", "cached", "tokens out", "USD"]
-    rates, latencies = ["a curated thread", "a kept case"], ["p50 ms", "p95 ms"]
-    rows = [
-        [
-            *_paid(c),
-            _money(c["usd_a_curated_thread"], c),
-            _money(c["usd_a_kept_case"], c),
-            *_latencies(c),
-        ]
-        for c in status["stages"]
-    ]
-    print_table(
-        ["stage", *paid, *rates, *latencies],
-        rows,
-        title="Engines: what stored replies cost",
-    )
     print_table(
         [
             "stage",
@@ -175,8 +159,6 @@ def _print(status: dict[str, Any]) -> None:
         ],
         title="Engines: how calls ended",
     )
-    rows = [[*_paid(c), *_latencies(c)] for c in status["costs"]]
-    print_table(["task", *paid, *latencies], rows, title="Engines: by task")
     if status["failures"]:
         rows = []
         for failure in status["failures"]:
@@ -186,7 +168,7 @@ def _print(status: dict[str, Any]) -> None:
         columns = ["thread", "stage", "reason", "detail", "attempts"]
         print_table(columns, rows, title="Failed, and to be retried")
     _say_parked(status["parked"])
-    _say_cost(status)
+    say(f"{status['kept']} cases kept; medlive cost says what engines cost")
     _say_week(status["week"])
 
 
@@ -209,15 +191,6 @@ def _say_week(week: dict[str, Any]) -> None:
     say(text)
 
 
-def _paid(cost: dict[str, Any]) -> list[Any]:
-    tokens = [cost["input_tokens"], _share(cost["cached_share"]), cost["output_tokens"]]
-    return [cost["name"], cost["replies"], *tokens, _money(cost["cost_usd"])]
-
-
-def _latencies(cost: dict[str, Any]) -> list[float]:
-    return [round(cost["latency_p50_ms"], 1), round(cost["latency_p95_ms"], 1)]
-
-
 def _say_parked(parked: dict[str, Any]) -> None:
     if parked["threads"]:
         since = f"{parked['since']:%Y-%m-%d}"
@@ -225,33 +198,6 @@ def _say_parked(parked: dict[str, Any]) -> None:
             f"{parked['threads']} threads are parked for want of evidence, the first since {since}; "
             "medlive evidence gaps lists what the library lacks"
         )
-
-
-def _say_cost(status: dict[str, Any]) -> None:
-    whole = status["stages"][-1]
-    text = "cost unknown"
-    if whole["cost_usd"] is not None:
-        text = f"cost {whole['cost_usd']:.4f} USD"
-        for key, of in (
-            ("usd_a_curated_thread", "a curated thread"),
-            ("usd_a_kept_case", "a kept case"),
-        ):
-            if whole[key] is not None:
-                text += f", {whole[key]:.4f} {of}"
-    elif whole["known_usd"]:
-        text += f": {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
-    else:
-        text += f": {whole['unpriced']} replies without a price"
-    if whole["estimated"]:
-        text += f"; {whole['estimated']} replies counted by an upper bound: their endpoint reports no usage"
-    say(f"{status['kept']} cases kept; {text}")
-
-
-def _money(usd: float | None, of: dict[str, Any] | None = None) -> str | None:
-    """Dollars; "unknown" for want of a price, nothing for want of threads to divide by."""
-    if usd is None:
-        return "unknown" if of is None or of["cost_usd"] is None else None
-    return f"{usd:.4f}"
 
 
 def _share(share: float | None) -> str | None:

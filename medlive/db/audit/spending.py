@@ -1,7 +1,7 @@
 """What engines cost in a time, by task, engine and source."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -63,6 +63,11 @@ _ENDED = text("""
     SELECT count(DISTINCT revision_id) FROM curations
     WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
 """)
+_CURATED = text("""
+    SELECT count(DISTINCT thread_id) FROM curations
+    JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+    WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,18 @@ async def stage_spending(
         read(StageSpent, row)
         for row in await session.execute(_WEEK, {"since": since, "until": until})
     ]
+
+
+async def mean_thread_cost(session: AsyncSession) -> float | None:
+    """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
+    curated = await session.scalar(_CURATED)
+    always = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    known = 0.0
+    for stage in await stage_spending(session, *always):
+        if stage.unpriced:
+            return None
+        known += stage.known_usd
+    return known / curated if curated else None
 
 
 async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.curation.model import Outcome
 from medlive.db.batching import Batcher
 from medlive.db.mapping import insert_rows, is_one_of, read, row_of
 from medlive.db.session import Database
@@ -161,32 +160,6 @@ async def find_request(
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What stored replies of one task, one stage or all cost, those that were paid for and never used included."""
-
-    name: str  # `<stage>.<what>`, the stage alone, or "all"
-    replies: int
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    unpriced: int  # Replies whose price is unknown
-    estimated: int  # Replies whose endpoint reported no usage: their tokens and cost are an upper bound
-    known_usd: float  # What those with a price cost
-    latency_p50_ms: float
-    latency_p95_ms: float
-
-    @property
-    def cost_usd(self) -> float | None:
-        """None when a reply's price is unknown."""
-        return None if self.unpriced else self.known_usd
-
-    @property
-    def cached_share(self) -> float | None:
-        """The share of input tokens that endpoints had in their prefix cache; None when nothing was read."""
-        return self.cached_tokens / self.input_tokens if self.input_tokens else None
-
-
-@dataclass(frozen=True, slots=True)
 class Answers:
     """How one stage's calls ended. `calls` are those with a reply that was not replayed."""
 
@@ -205,30 +178,6 @@ class Answers:
         return count / self.calls if self.calls else None
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Everything that `medlive status` shows about engines; a reply that was replayed counts once."""
-
-    tasks: tuple[Cost, ...]
-    stages: tuple[Cost, ...]
-    total: Cost
-    answers: tuple[Answers, ...]
-    curated: int  # Threads that an attempt asked engines about
-    kept: int  # Of these, threads that an attempt kept
-
-
-_COSTS = text("""
-    SELECT grouping(task) AS of_all_tasks, grouping(stage) AS of_all_stages, coalesce(task, stage, 'all') AS name,
-        count(*) AS replies, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
-        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
-        coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
-        count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated,
-        coalesce(sum(cost_usd), 0)::float AS known_usd,
-        coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p50_ms,
-        coalesce(percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p95_ms
-    FROM (SELECT *, split_part(task, '.', 1) AS stage FROM replies) AS paid
-    GROUP BY GROUPING SETS ((task), (stage), ()) ORDER BY name
-""")
 _ANSWERS = text("""
     SELECT coalesce(stage, 'all') AS name, count(*) FILTER (WHERE replayed) AS replayed,
         count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget')) AS calls,
@@ -241,25 +190,8 @@ _ANSWERS = text("""
     FROM (SELECT *, split_part(task, '.', 1) AS stage, NOT replayed AS asked FROM agent_calls) AS calls
     GROUP BY ROLLUP (stage) HAVING count(*) > 0 ORDER BY stage NULLS LAST
 """)
-_THREADS = text("""
-    SELECT count(DISTINCT thread_id) AS curated, count(DISTINCT thread_id) FILTER (WHERE outcome = :kept) AS kept
-    FROM curations JOIN thread_revisions ON thread_revisions.id = curations.revision_id
-    WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
-""")
 
 
-async def costs(session: AsyncSession) -> Costs:
-    """What engines have cost and how well they answered; stages and tasks in alphabetical order."""
-    rows = (await session.execute(_COSTS)).all()
-    answers = [read(Answers, row) for row in await session.execute(_ANSWERS)]
-    threads = (await session.execute(_THREADS, {"kept": Outcome.KEPT.value})).one()
-    return Costs(
-        tasks=tuple(read(Cost, row) for row in rows if not row.of_all_tasks),
-        stages=tuple(read(Cost, row) for row in rows if not row.of_all_stages),
-        total=next(
-            read(Cost, row) for row in rows if row.of_all_tasks and row.of_all_stages
-        ),
-        answers=tuple(answers),
-        curated=threads.curated,
-        kept=threads.kept,
-    )
+async def count_answers(session: AsyncSession) -> list[Answers]:
+    """How well engines answered, by stage in alphabetical order, and in all."""
+    return [read(Answers, row) for row in await session.execute(_ANSWERS)]

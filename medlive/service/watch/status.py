@@ -7,9 +7,10 @@ from typing import Any
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
+from medlive.db.audit.spending import mean_thread_cost
 from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.parking import count_parked
-from medlive.db.curation.replies import Answers, Cost, Costs, costs
+from medlive.db.curation.replies import Answers, count_answers
 from medlive.db.jobs import Queue, count_ready
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
@@ -92,19 +93,16 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
 
 
 async def read_status(settings: Settings) -> dict[str, Any]:
-    """Everything `medlive status` prints, as JSON values: `read_health`, costs, and what the week will cost."""
+    """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week will cost."""
     async with open_database(settings) as database:
         async with database.begin() as session:
             rows = await funnel(session)
-            spent = await costs(session)
+            answers = await count_answers(session)
             failures = await recent_failures(session)
             parked = await count_parked(session)
-            queued, usd = (
-                await count_waiting(session, Queue.CURATE),
-                spent.total.cost_usd,
-            )
+            queued = await count_waiting(session, Queue.CURATE)
             waiting = await count_ready(session, Queue.CURATE) + queued.delayed
-            mean = usd / spent.curated if usd is not None and spent.curated else None
+            mean = await mean_thread_cost(session)
             week = await read_week(
                 session, settings.budget, waiting=waiting, usd_a_thread=mean
             )
@@ -113,14 +111,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
         {
             "funnel": [row.cells for row in rows],
             "kept": sum(r.count for r in rows if r.outcome == "kept"),
-            "ever_kept": spent.kept,
-            "cost_usd": spent.total.cost_usd,
-            "costs": [cost_as_json(cost, spent) for cost in spent.tasks],
-            "stages": [
-                cost_as_json(cost, spent) for cost in (*spent.stages, spent.total)
-            ],
-            "answers": [answers_as_json(answers) for answers in spent.answers],
-            "curated": spent.curated,
+            "answers": list(map(answers_as_json, answers)),
             "parked": asdict(parked),
             "failures": [asdict(failure) for failure in failures],
             "retriever": _describe_evidence(settings),
@@ -141,20 +132,6 @@ def _describe_evidence(settings: Settings) -> str:
         return f"{services}, no local index"
     local = describe_retriever(index, encoder_settings(settings), section.retriever)
     return f"{services}; {local}" if section.online else local
-
-
-def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
-    """The cost of a task or stage, in all and per curated thread and kept case; None if unknown."""
-    usd = cost.cost_usd
-    return {
-        **asdict(cost),
-        "cost_usd": usd,
-        "usd_a_curated_thread": usd / spent.curated
-        if usd is not None and spent.curated
-        else None,
-        "usd_a_kept_case": usd / spent.kept if usd is not None and spent.kept else None,
-        "cached_share": cost.cached_share,
-    }
 
 
 def answers_as_json(answers: Answers) -> dict[str, Any]:
