@@ -86,7 +86,7 @@ def run(
             f"the job of {step} ended without a result",
             hint="medlive jobs list shows the jobs",
         )
-    value = run_as_json(step, done)
+    value = {"name": step} | run_as_json(done)
     failure = (
         CheckFailed(f"{step} failed: {value['in_short']}")
         if value["outcome"] == "failed"
@@ -142,21 +142,11 @@ def _print(value: dict[str, Any]) -> None:
             rows,
             title="What became of the threads",
         )
-    cost = []
-    for spent in value["cost"]:
-        if spent["by"] != "task":
-            counted = [
-                spent["replies"],
-                _money(spent["cost_usd"]),
-                spent["unpriced"],
-                spent["estimated"],
-            ]
-            cost.append([spent["by"], spent["name"], *counted])
-    print_table(
-        ["by", "what", "replies", "USD", "without a price", "by upper bound"],
-        cost,
-        title="What it cost (by task: medlive cost)",
-    )
+    if (cost := value["cost"]) is not None:
+        text = f"cost: {_money(cost['cost_usd'])} USD for {cost['replies']} replies"
+        if cost["estimated"]:
+            text += f", {cost['estimated']} of them by an upper bound of their tokens"
+        echo(f"{text}; medlive cost --week {value['week']} says for what")
     for line in _proofs(value["proofs"]):
         echo(line)
     echo(_shipped(value["snapshot"]))
@@ -185,7 +175,7 @@ def _print_beside(weeks: list[dict[str, Any]]) -> None:
     steps: dict[str, dict[str, str]] = {}
     for week in weeks:
         for step in week["steps"]:
-            began, took = f"{step['started_at']:%a %H:%M}", _duration(step["seconds"])
+            began, took = f"{step['started_at']:%a %H:%M}", step["took"] or "not ended"
             cost = f", {_cost(step)} USD" if _cost(step) else ""
             cell = f"{step['outcome']} {began}, {took}{cost}"
             steps.setdefault(_short_name(step["name"]), {})[week["week"]] = cell
@@ -202,27 +192,13 @@ def _run(run: dict[str, Any]) -> list[Any]:
         _short_name(run["name"]),
         run["outcome"],
         f"{run['started_at']:%a %H:%M}",
-        _duration(run["seconds"]),
+        run["took"] or "not ended",
         _DIGEST.sub(r"\1…", run["in_short"]),
     ]
 
 
 def _short_name(command: str) -> str:
     return command.removeprefix("scheduler ")
-
-
-def _duration(seconds: float | None) -> str:
-    """Such as 2 h 5 min; "not ended" where it is not known."""
-    if seconds is None:
-        return "not ended"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return (
-        f"{hours} h {minutes} min"
-        if hours
-        else f"{minutes} min"
-        if minutes
-        else f"{seconds:.0f} s"
-    )
 
 
 def _cost(step: dict[str, Any]) -> str | None:

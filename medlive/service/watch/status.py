@@ -18,9 +18,10 @@ from medlive.db.waits import count_waiting
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
-from medlive.service.schedule.steps import StepState, read_states, summarize_counts
+from medlive.service.schedule.steps import StepState, read_states
 from medlive.service.watch import problems as watched
 from medlive.service.watch.facts import read_facts
+from medlive.service.watch.week import run_as_json
 from medlive.service.week_budget import read_week
 
 
@@ -145,19 +146,6 @@ def answers_as_json(answers: Answers) -> dict[str, Any]:
 
 def step_as_json(state: StepState) -> dict[str, Any]:
     """A step as `medlive status` and `medlive scheduler --dry-run` show it; times in UTC."""
-    last = None
-    if (run := state.latest) is not None:
-        last = {
-            "week": run.week,
-            "outcome": run.outcome.value,
-            "started_at": run.started_at,
-            "finished_at": run.finished_at,
-            "counts": dict(run.counts),
-            "in_short": summarize_counts(run.counts),
-            "took": None
-            if run.finished_at is None
-            else format_duration(run.finished_at - run.started_at),
-        }
     return {
         "step": state.name,
         "week": state.week,
@@ -166,14 +154,5 @@ def step_as_json(state: StepState) -> dict[str, Any]:
         "due": state.next_at,
         "retry_at": state.retry_at,
         "overdue": state.overdue,
-        "last": last,
+        "last": state.latest and run_as_json(state.latest),
     }
-
-
-def format_duration(span: timedelta) -> str:
-    """A duration for people, such as 3 h 20 min."""
-    minutes, seconds = divmod(max(0, round(span.total_seconds())), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
