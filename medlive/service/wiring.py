@@ -358,7 +358,11 @@ async def serve_rules(
 
     found = search if retriever else None
     async with serve(
-        RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found
+        RulesEngine,
+        host=host,
+        port=port,
+        latency_ms=latency_ms,
+        search=found,
     ) as url:
         yield url
 
@@ -441,11 +445,24 @@ def open_online(
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
             services.append(
-                PubMed(client.post, store, gates[name], contact=contact, key=key, **at)
+                PubMed(
+                    client.post,
+                    store,
+                    gates[name],
+                    contact=contact,
+                    key=key,
+                    **at,
+                )
             )
         else:
             services.append(
-                EuropePMC(client.post, store, gates[name], contact=contact, **at)
+                EuropePMC(
+                    client.post,
+                    store,
+                    gates[name],
+                    contact=contact,
+                    **at,
+                )
             )
     local = None
     with suppress(IndexMissing):

@@ -123,7 +123,13 @@ async def go_back(
         async with private_dump(settings, folder, checked) as dump:
             async with database.begin() as session:
                 await empty_schema(session)
-            await run_program(settings, "pg_restore", version, *WHOLE, dump)
+            await run_program(
+                settings,
+                "pg_restore",
+                version,
+                *WHOLE,
+                dump,
+            )
         async with database.begin() as session:
             rows = await count_rows(session)
             back = erased - await _erased(session)

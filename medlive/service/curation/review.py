@@ -220,7 +220,12 @@ async def decide_case(
         case = await load_latest_case(session, case_id)
         _check_unchanged(case, of)
         review = await add_review(
-            session, case_id, case.revision, action, reason, decided_by=by
+            session,
+            case_id,
+            case.revision,
+            action,
+            reason,
+            decided_by=by,
         )
         await apply_review(session, case_id, action, reason)
         return review
@@ -340,7 +345,11 @@ async def edit_case(
         advice = decided.side(Side.ADVICE)
         faults = []
         for fault in lint_case(
-            case.language, rubric.criteria, text, advice, rubric.no_negative
+            case.language,
+            rubric.criteria,
+            text,
+            advice,
+            rubric.no_negative,
         ):
             faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
         gone = await withdrawn_criteria(session, case_id)
@@ -392,7 +401,13 @@ async def overrule_rejection(
                 f"{name} was rejected for {rejected_for}: it lacks what a case is made of"
             )
         done = await add_overrule(
-            session, name, revision, curation_id, rejected_for, reason, by
+            session,
+            name,
+            revision,
+            curation_id,
+            rejected_for,
+            reason,
+            by,
         )
         await defer_revisions(app, session, [revision])
     return done
@@ -440,7 +455,14 @@ async def redact_case(
     edit = _without(words, case, _TEXTS).model_copy(
         update={"criteria": tuple(criteria)}
     )
-    return await edit_case(database, case_id, edit, reason, by=by, act=Act.REDACT)
+    return await edit_case(
+        database,
+        case_id,
+        edit,
+        reason,
+        by=by,
+        act=Act.REDACT,
+    )
 
 
 def _without(words: str, edit: E, names: Iterable[str]) -> E:
@@ -480,7 +502,11 @@ async def dispute_case(
         if criterion_id is not None:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
         return await open_dispute(
-            session, case_id, reason, criterion_id=number, opened_by=by
+            session,
+            case_id,
+            reason,
+            criterion_id=number,
+            opened_by=by,
         )
 
 

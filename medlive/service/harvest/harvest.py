@@ -103,7 +103,11 @@ async def harvest_source(
                 done.quarantined = info.quarantine_reason
                 return done
             run = await harvests.start_harvest(
-                session, source, done.iso_week, again=again, restart=restart
+                session,
+                source,
+                done.iso_week,
+                again=again,
+                restart=restart,
             )
         if run is None:
             done.already_done = True
@@ -181,7 +185,11 @@ async def lift_source_quarantine(
                 f"{source} was never harvested, so it has no quarantine to lift"
             )
         await harvests.lift_quarantine(
-            session, source, compare_anew=compare_anew, reason=reason, by=by
+            session,
+            source,
+            compare_anew=compare_anew,
+            reason=reason,
+            by=by,
         )
         return info.quarantine_reason
 
@@ -222,7 +230,11 @@ async def _finish(
             await harvests.quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
         await harvests.finish_harvest(
-            session, run, {}, problem=problem, partial=done.limited
+            session,
+            run,
+            {},
+            problem=problem,
+            partial=done.limited,
         )
 
 

@@ -94,7 +94,12 @@ async def reparse_sources(
             with progress(source) as tick:
                 done.append(
                     await reparse_source(
-                        database, settings, source, thread_ids, dry_run, tick
+                        database,
+                        settings,
+                        source,
+                        thread_ids,
+                        dry_run,
+                        tick,
                     )
                 )
         run.counts = {one.source: dict(one.counts) for one in done}
@@ -121,11 +126,21 @@ async def reparse_source(
         if not acquired:
             done.busy = True
         elif not dry_run:
-            await _reparse(done, settings, database.begin, thread_ids, tick)
+            await _reparse(
+                done,
+                settings,
+                database.begin,
+                thread_ids,
+                tick,
+            )
         else:
             async with database.begin() as session:
                 await _reparse(
-                    done, settings, lambda: nullcontext(session), thread_ids, tick
+                    done,
+                    settings,
+                    lambda: nullcontext(session),
+                    thread_ids,
+                    tick,
                 )
                 await session.rollback()
     return done
@@ -144,7 +159,16 @@ async def _reparse(
     named = sorted(set(thread_ids))
 
     def parse_all(batch: Sequence[Reading]) -> list[_Reread]:
-        return [_reread(done, site, folder, key, one) for one in batch]
+        return [
+            _reread(
+                done,
+                site,
+                folder,
+                key,
+                one,
+            )
+            for one in batch
+        ]
 
     while True:
         async with begin() as session:

@@ -106,7 +106,12 @@ async def take_down(
             else None
         )
         showing, damaged = await _find_showing_fetches(
-            database, folder, source, thread_id, site, traces
+            database,
+            folder,
+            source,
+            thread_id,
+            site,
+            traces,
         )
         done.damaged += damaged
         async with database.begin() as session:
@@ -156,7 +161,13 @@ async def allow_return(
     if not 1 <= len(reason) <= 2000:
         raise UsageError("lifting a takedown needs a reason of 1 to 2,000 characters")
     async with database.begin() as session:
-        await lift_takedown(session, source, thread_id, reason, by=by)
+        await lift_takedown(
+            session,
+            source,
+            thread_id,
+            reason,
+            by=by,
+        )
 
 
 def _forget_verdicts(settings: Settings, case_id: str, dry_run: bool) -> int:

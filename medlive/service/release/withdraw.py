@@ -80,7 +80,12 @@ async def withdraw(
         if criterion_id is not None:
             part = await find_criterion(session, case_id, criterion_id, revision)
         found, already = await _withdraw(
-            session, case_id, kind, reason, by=by, part=part
+            session,
+            case_id,
+            kind,
+            reason,
+            by=by,
+            part=part,
         )
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
@@ -129,7 +134,13 @@ async def reinstate(
                 f"{'/'.join(thread)}, the thread of {case_id}, is taken down",
                 hint="medlive thread lift-takedown comes first",
             )
-        found = await withdrawals.reinstate(session, case_id, part, reason, by=by)
+        found = await withdrawals.reinstate(
+            session,
+            case_id,
+            part,
+            reason,
+            by=by,
+        )
         if not found:
             raise CheckFailed(
                 f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn"
@@ -189,7 +200,11 @@ async def write_errata(
         # Written under the lock that reading took, so that the latest state is written last.
         folder = snapshots_path(settings)
         await asyncio.to_thread(
-            write_errata_file, folder, public, _signer(public, key), PUBLIC_ERRATA
+            write_errata_file,
+            folder,
+            public,
+            _signer(public, key),
+            PUBLIC_ERRATA,
         )
         return await asyncio.to_thread(
             write_errata_file, folder, errata, _signer(errata, key)

@@ -121,7 +121,13 @@ async def run_scheduler(
         open_app(database).open_async() as app,
     ):
         runner = _Runner(
-            app, database, settings, notify, clock, once, health or Health()
+            app,
+            database,
+            settings,
+            notify,
+            clock,
+            once,
+            health or Health(),
         )
         working = asyncio.create_task(runner.work(connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
@@ -271,7 +277,11 @@ class _Runner:
             moment = await self._moment()
             await self._forget_ahead(moment)
             states = await steps.read_states(
-                self.database, self.settings, moment, again=self.again, keep=True
+                self.database,
+                self.settings,
+                moment,
+                again=self.again,
+                keep=True,
             )
             states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
@@ -294,7 +304,12 @@ class _Runner:
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings)}
         await run_step_job(
-            self.app, self.database, works, step.queue, step.name, step.week
+            self.app,
+            self.database,
+            works,
+            step.queue,
+            step.name,
+            step.week,
         )
         async with self.database.begin() as session:
             return _result(step, await latest_run(session, step.command, step.week))
@@ -428,7 +443,11 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
         )
     try:
         done = await freeze(
-            database, settings, week, key=load_signing_key(os.environ), partial=word
+            database,
+            settings,
+            week,
+            key=load_signing_key(os.environ),
+            partial=word,
         )
     except WeekIncomplete as error:
         return {steps.AGAIN: error.message}

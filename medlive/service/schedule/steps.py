@@ -170,7 +170,11 @@ async def read_states(
         stored = await load_waits(session)
         blocked = _obstacles(settings, history)
         states = step_states(
-            times, history, moment, blocked=blocked, ignore_retry=again
+            times,
+            history,
+            moment,
+            blocked=blocked,
+            ignore_retry=again,
         )
         standing = None
         for state in states:
@@ -333,7 +337,13 @@ def step_states(
         slot_week, present = iso_week(slot), iso_week(moment)
         # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
         week = present if name.startswith(_HARVEST) else slot_week
-        record = _read_record(name, time, slot_week, present, history)
+        record = _read_record(
+            name,
+            time,
+            slot_week,
+            present,
+            history,
+        )
         status, retry_at, why = StepStatus.DONE, None, None
         if record.expected and not record.is_done(slot_week):
             retry_at = _retry_time(history, command_of(name), week, moment)
@@ -431,7 +441,13 @@ def _read_record(
         if at is not None and (
             latest is None or (latest.finished_at or latest.started_at) < at
         ):
-            latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
+            latest = runs.Run(
+                history.frozen_week,
+                RunOutcome.DONE,
+                at,
+                at,
+                {},
+            )
         return _StepRecord(history.frozen_week, expected, latest, since)
     if name in AFTER:
         first = (

@@ -62,7 +62,11 @@ async def acknowledge(
             await watched.store_problems(database, settings)
         async with database.begin() as session:
             problems = await db_watch.acknowledge(
-                session, code, lasts=lasts, why=why, by=by
+                session,
+                code,
+                lasts=lasts,
+                why=why,
+                by=by,
             )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 

@@ -98,7 +98,12 @@ async def _store(
         if stored.send_at <= moment and not stored.is_acknowledged(moment):
             event: Event = "problem_again" if stored.sent else "problem"
             await write_message(
-                session, settings.notify, event, week, _text(stored), code=stored.code
+                session,
+                settings.notify,
+                event,
+                week,
+                _text(stored),
+                code=stored.code,
             )
             wait = (
                 RESENT_AFTER[stored.sent]
@@ -111,7 +116,12 @@ async def _store(
         if gone.sent:
             text = f"ended: {gone.text}\nIt began {gone.began_at:%Y-%m-%d %H:%M} UTC."
             await write_message(
-                session, settings.notify, "problem_ended", week, text, code=gone.code
+                session,
+                settings.notify,
+                "problem_ended",
+                week,
+                text,
+                code=gone.code,
             )
             _log.info("ended: %s: %s", gone.code, gone.text)
 

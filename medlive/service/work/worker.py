@@ -166,7 +166,12 @@ def embed_work(
             if encoder not in opened:
                 opened[encoder] = opening(encoder)
             done = embed_shard(
-                folder, folder / data, opened[encoder], first, end, go_on
+                folder,
+                folder / data,
+                opened[encoder],
+                first,
+                end,
+                go_on,
             )
             _log.info("embedded %d passages from number %d on", done, first)
 
