@@ -14,7 +14,14 @@ from rich.text import Text
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, progress, say, wait_for
+from medlive.cli.output import (
+    print_result,
+    print_table,
+    progress,
+    say,
+    wait_for,
+    with_database,
+)
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -91,7 +98,7 @@ def scheduler(
 
     settings = load_settings().settings
     if dry_run:
-        steps = wait_for(read_steps(settings))
+        steps = with_database(read_steps)
         print_result(steps, as_json, lambda: print_steps(steps))
         return
 

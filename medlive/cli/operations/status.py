@@ -9,8 +9,7 @@ from typer import Argument, Context, Option
 
 from medlive.cli.operations.schedule import print_steps
 from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, print_result, print_table, say, wait_for
-from medlive.config import load_settings
+from medlive.cli.output import echo, print_result, print_table, say, with_database
 from medlive.errors import CheckFailed, UsageError
 
 app = typer.Typer(invoke_without_command=True)
@@ -29,7 +28,7 @@ def status(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Where the threads are, what failed, what it cost, and when each weekly step last ran and is due next.
+    """Where the threads are, what failed, what the week cost, when each step last ran and is due next.
 
     Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
     With --check it is silent when all is well, so that cron writes to nobody.
@@ -39,10 +38,10 @@ def status(
     from medlive.service.watch.status import read_problems, read_status
 
     if check:
-        problems = _unacknowledged(wait_for(read_problems(load_settings().settings)))
+        problems = _unacknowledged(with_database(read_problems))
         print_result(problems, as_json, lambda: _print_lines(problems))
         raise typer.Exit(1 if problems else 0)
-    value: dict[str, Any] = wait_for(read_status(load_settings().settings))
+    value: dict[str, Any] = with_database(read_status)
     lines = [_line(problem) for problem in _unacknowledged(value["problems"])]
     failure = CheckFailed("; ".join(lines)) if lines else None
     print_result(value, as_json, lambda: _print(value), failure=failure)
@@ -69,8 +68,11 @@ def ack(
     from medlive.service.watch.status import acknowledge
 
     span = None if lasts is None else _parse_span(lasts)
-    settings = load_settings().settings
-    problems = wait_for(acknowledge(settings, code, lasts=span, why=why, by=by))
+    problems = with_database(
+        lambda database, settings: acknowledge(
+            database, settings, code, lasts=span, why=why, by=by
+        )
+    )
     until = "until it ends" if lasts is None else f"for {lasts}"
     print_result(
         problems,

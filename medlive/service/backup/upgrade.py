@@ -46,11 +46,6 @@ class WentBack(NamedTuple):
     """Threads that were taken down since the copy, and are there again."""
 
 
-def copies_path(settings: Settings) -> Path:
-    """The folder of the copies that upgrades leave."""
-    return settings.home / "upgrades"
-
-
 def plan_upgrade(settings: Settings) -> Plan:
     """What an upgrade would do; nothing is changed.
 
@@ -79,7 +74,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> Upgraded:
     out = None
     if plan.migrations and plan.revision is not None and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
-        out = copies_path(settings) / name
+        out = settings.home / "upgrades" / name
         with writing_to(out):
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         await copy_database(settings, plan.revision, out)

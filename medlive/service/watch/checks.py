@@ -164,7 +164,7 @@ def no_progress(facts: Facts) -> Iterator[Finding]:
         if facts.moment - since > limit and not facts.circuits:
             yield Finding(
                 f"{queue.ready} threads wait and none was decided since {_minute(since)}; "
-                f"by its history it takes {_minutes(limit)} at most",
+                f"by its history it takes {limit.total_seconds() / 60:.0f} minutes at most",
                 "look at the workers' logs, then restart them",
                 queue.queue,
             )
@@ -557,7 +557,3 @@ def _last(step: StepState) -> str:
 
 def _minute(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def _minutes(span: timedelta) -> str:
-    return f"{span.total_seconds() / 60:.0f} minutes"

@@ -15,7 +15,6 @@ from medlive.db.jobs import Queue, count_ready
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.waits import count_waiting
-from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, read_states
@@ -25,25 +24,20 @@ from medlive.service.watch.week import run_as_json
 from medlive.service.week_budget import read_week
 
 
-async def read_steps(settings: Settings) -> list[dict[str, Any]]:
+async def read_steps(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """Every weekly step as JSON values, without running any. Raises ConfigError and DatabaseUnavailable."""
-    async with open_database(settings) as database:
-        return [
-            step_as_json(state)
-            for state in await read_states(database, settings, now())
-        ]
+    states = await read_states(database, settings, now())
+    return list(map(step_as_json, states))
 
 
-async def read_problems(settings: Settings) -> list[dict[str, Any]]:
+async def read_problems(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
-    async with open_database(settings) as database:
-        return [
-            problem.as_json()
-            for problem in await watched.read_problems(database, settings)
-        ]
+    problems = await watched.read_problems(database, settings)
+    return [problem.as_json() for problem in problems]
 
 
 async def acknowledge(
+    database: Database,
     settings: Settings,
     code: str,
     *,
@@ -55,19 +49,14 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
-    async with open_database(settings) as database:
-        async with database.begin() as session:
-            active = await is_scheduler_active(session)
-        if not active:
-            await watched.store_problems(database, settings)
-        async with database.begin() as session:
-            problems = await db_watch.acknowledge(
-                session,
-                code,
-                lasts=lasts,
-                why=why,
-                by=by,
-            )
+    async with database.begin() as session:
+        active = await is_scheduler_active(session)
+    if not active:
+        await watched.store_problems(database, settings)
+    async with database.begin() as session:
+        problems = await db_watch.acknowledge(
+            session, code, lasts=lasts, why=why, by=by
+        )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 
 
@@ -97,21 +86,20 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     }
 
 
-async def read_status(settings: Settings) -> dict[str, Any]:
+async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week will cost."""
-    async with open_database(settings) as database:
-        async with database.begin() as session:
-            rows = await funnel(session)
-            answers = await count_answers(session)
-            failures = await recent_failures(session)
-            parked = await count_parked(session)
-            queued = await count_waiting(session, Queue.CURATE)
-            waiting = await count_ready(session, Queue.CURATE) + queued.delayed
-            mean = await mean_thread_cost(session)
-            week = await read_week(
-                session, settings.budget, waiting=waiting, usd_a_thread=mean
-            )
-        health = await read_health(database, settings)
+    async with database.begin() as session:
+        rows = await funnel(session)
+        answers = await count_answers(session)
+        failures = await recent_failures(session)
+        parked = await count_parked(session)
+        queued = await count_waiting(session, Queue.CURATE)
+        waiting = await count_ready(session, Queue.CURATE) + queued.delayed
+        mean = await mean_thread_cost(session)
+        week = await read_week(
+            session, settings.budget, waiting=waiting, usd_a_thread=mean
+        )
+    health = await read_health(database, settings)
     return (
         {
             "funnel": [row.cells for row in rows],
