@@ -125,7 +125,9 @@ class Completing:
         named = await self._ask(self.first)
         if not named:
             return replace(self.rubric, completion=Completion())
-        items = {f"p{number}": item for number, item in enumerate(named, 1)}
+        items = {}
+        for number, item in enumerate(named, start=1):
+            items[f"p{number}"] = item
         judged = await self._judge(items)
         shared, note = await self._shared(items, judged)
         points: dict[str, CompletedPoint] = {}

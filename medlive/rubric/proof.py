@@ -197,8 +197,10 @@ def _failures(
     rewards = _rewards(criteria)
     named, has, lacks = dict[Probe, str](), dict[Probe, str](), dict[Probe, str]()
     for kind, probe in probes.items():
-        met = _met(probe, rewards)
-        missed = [c.id for c in rewards if c.id not in met]
+        met, missed = list[str](), list[str]()
+        for criterion in rewards:
+            is_met = probe.verdicts[criterion.id].met
+            (met if is_met else missed).append(criterion.id)
         named[kind] = f"{kind.value} ({float(scores[kind]):.2f})"
         has[kind] = f"; {kind.value} meets {', '.join(met)}" if met else ""
         lacks[kind] = f"; {kind.value} misses {', '.join(missed)}" if missed else ""
@@ -233,16 +235,16 @@ def _doubts(
 ) -> Iterator[ProofFinding]:
     """The criteria on which answers of known quality speak against the rubric."""
     for criterion in criteria:
-        met = {kind: probe.verdicts[criterion.id].met for kind, probe in probes.items()}
+        good = [probes[kind].verdicts[criterion.id].met for kind in GOOD]
         faults: list[tuple[ProofFault, str]] = []
         if criterion.points < 0:
-            if met[Probe.SHORT] and met[Probe.LONG]:
+            if all(good):
                 detail = "both excellent answers commit this error"
                 faults.append((ProofFault.PENALISES_GOOD, detail))
         else:
-            if not (met[Probe.SHORT] or met[Probe.LONG]):
+            if not any(good):
                 faults.append((ProofFault.MISSED, "both excellent answers miss it"))
-            if met[Probe.WRONG]:
+            if probes[Probe.WRONG].verdicts[criterion.id].met:
                 detail = "the plausibly wrong answer meets it"
                 faults.append((ProofFault.REWARDS_WRONG, detail))
         for fault, detail in faults:

@@ -293,9 +293,12 @@ def _fault_of(reply: RubricReply) -> str | None:
     facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    if 0 in [item.points for item in reply.criteria]:
-        return "points are never 0"
-    return check_known({item.fact_id for item in reply.criteria}, facts, "a fact")
+    asked = set()
+    for item in reply.criteria:
+        if item.points == 0:
+            return "points are never 0"
+        asked.add(item.fact_id)
+    return check_known(asked, facts, "a fact")
 
 
 def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
