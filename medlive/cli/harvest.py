@@ -62,10 +62,6 @@ def harvest(
     again: Annotated[
         bool, Option("--again", help="Harvest again although this week's is done.")
     ] = False,
-    restart: Annotated[
-        bool,
-        Option("--restart", help="Forget how far this week's came, and begin again."),
-    ] = False,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")
     ] = False,
@@ -85,7 +81,7 @@ def harvest(
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if dry_run:
-        _print_plan(settings, wanted, again or restart, as_json)
+        _print_plan(settings, wanted, again, as_json)
         return
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
@@ -101,7 +97,6 @@ def harvest(
             since=moment,
             limit=limit,
             again=again,
-            restart=restart,
         )
     )
     if len(broken) == len(wanted):

@@ -73,13 +73,12 @@ async def harvest_source(
     since: datetime | None = None,
     limit: int | None = None,
     again: bool = False,
-    restart: bool = False,
     tick: Callable[[int], None] = lambda _: None,
 ) -> HarvestResult:
     """Harvest one source for an ISO week; None for the current one.
 
     A page or thread that fails is a problem and does not end the harvest. A week that is done is harvested again
-    only with `again`; `restart` forgets how far it came. Raises DatabaseUnavailable and ArchiveDamaged; the next
+    only with `again`. Raises DatabaseUnavailable and ArchiveDamaged; the next
     call resumes the run. Raises also ConfigError, and UsageError for a source that is switched off.
     """
     done = HarvestResult(source, week or iso_week(now()))
@@ -107,7 +106,6 @@ async def harvest_source(
                 source,
                 done.iso_week,
                 again=again,
-                restart=restart,
             )
         if run is None:
             done.already_done = True
