@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select, update
@@ -20,14 +21,25 @@ DROPPED_AFTER: Final = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
-class OpenProblem:
-    """A problem that was seen and has not ended."""
+class SeenProblem:
+    """A thing that a person must look at."""
 
     code: str
-    subject: str
+    subject: str  # "" where it is about the whole
     severity: Severity
     text: str
     next_step: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from other problems."""
+        return self.code, self.subject
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProblem(SeenProblem):
+    """A problem that was seen and has not ended."""
+
     began_at: datetime
     seen_at: datetime
     sent: int
@@ -36,11 +48,6 @@ class OpenProblem:
     acknowledged_by: str | None
     acknowledged_until: datetime | None
     acknowledged_why: str | None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells it from other problems."""
-        return self.code, self.subject
 
     def is_acknowledged(self, moment: datetime) -> bool:
         """Whether somebody has taken it on, for as long as they said."""
@@ -79,14 +86,16 @@ async def list_open(session: Session) -> list[OpenProblem]:
     ]
 
 
-async def save_seen(session: Session, problems: Sequence[dict[str, Any]]) -> None:
-    """Add problems that are new, and bring the others' text and `seen_at` up to date.
-
-    Each has `code`, `subject`, `severity`, `text` and `next_step`.
-    """
-    for problem in sorted(problems, key=lambda one: (one["code"], one["subject"])):
-        changed = {name: problem[name] for name in ("severity", "text", "next_step")}
-        statement = upsert(OpenProblemRow).values(problem)
+async def save_seen(session: Session, problems: Sequence[SeenProblem]) -> None:
+    """Add problems that are new, and bring the others' text and `seen_at` up to date."""
+    for problem in sorted(problems, key=attrgetter("key")):
+        changed = {
+            "severity": problem.severity,
+            "text": problem.text,
+            "next_step": problem.next_step,
+        }
+        key = {"code": problem.code, "subject": problem.subject}
+        statement = upsert(OpenProblemRow).values(key | changed)
         statement = statement.on_conflict_do_update(
             index_elements=["code", "subject"], set_=changed | {"seen_at": func.now()}
         )

@@ -9,8 +9,7 @@ from medlive.config import Settings
 from medlive.db.audit.health import FailedJobs, FailedThread, MissingRight, QueueHealth
 from medlive.db.harvest.harvests import SourceInfo
 from medlive.db.runs import History
-from medlive.db.tables.watch import Severity
-from medlive.db.watch import Message, Observation
+from medlive.db.watch import Message, Observation, SeenProblem
 from medlive.db.workers import WorkerInfo
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import StepState
@@ -88,20 +87,10 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A thing that a person must look at."""
+class Problem(SeenProblem):
+    """A problem as a check finds it now."""
 
-    code: str
-    subject: str  # "" where it is about the whole
-    severity: Severity
-    text: str
-    next_step: str
     is_acknowledged: bool = False
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells it from other problems."""
-        return self.code, self.subject
 
     def as_json(self) -> dict[str, Any]:
         """The problem as JSON values."""

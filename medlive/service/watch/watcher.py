@@ -27,7 +27,7 @@ from medlive.service.watch.model import (
 )
 from medlive.service.watch.notify import Event, beat
 from medlive.service.watch.outbox import deliver, write_message
-from medlive.service.watch.problems import ENDS_AFTER, as_rows
+from medlive.service.watch.problems import ENDS_AFTER
 
 _log = logging.getLogger(__name__)
 LOOK_S: Final = 60.0
@@ -89,7 +89,7 @@ async def _store(
     session: Session, settings: Settings, problems: Sequence[Problem], week: str
 ) -> None:
     """Bring the stored problems up to date, and write the messages that are due."""
-    await watch.save_seen(session, as_rows(problems))
+    await watch.save_seen(session, problems)
     ended = await watch.end_unseen(
         session, {problem.key for problem in problems}, ENDS_AFTER
     )
