@@ -100,11 +100,8 @@ async def take_down(
                 await seal_archives(database, folder, source)
             except ArchiveDamaged as error:
                 done.damaged.append(error)
-        site = (
-            build_site(source, settings.sources.get(source, {}))
-            if source in SITES
-            else None
-        )
+        own = settings.sources.get(source, {})
+        site = build_site(source, own) if source in SITES else None
         showing, damaged = await _find_showing_fetches(
             database,
             folder,
@@ -190,10 +187,8 @@ async def _find_showing_fetches(
     pattern = _pattern(traces)
 
     def search(archive: Archive, kept: Collection[KeptFetch]) -> list[int]:
-        found, fetches = (
-            [],
-            {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id},
-        )
+        found = []
+        fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
             if (fetch := fetches.get(place)) is None:
                 continue
@@ -239,42 +234,32 @@ def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
             parts = urlsplit(url)
         except ValueError:
             continue
-        address = (
-            parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")
-        ).lstrip("/")
+        query = f"?{parts.query}" if parts.query else ""
+        address = (parts.path.rstrip("/") + query).lstrip("/")
         if len(address) >= 8:
-            words |= {
-                w + rb"(?![0-9A-Za-z_-])"
-                for w in map(re.escape, _encodings({address, unquote(address)}))
-            }
+            for word in _encodings({address, unquote(address)}):
+                words.add(re.escape(word) + rb"(?![0-9A-Za-z_-])")
     titles = {title.strip() for title in traces.titles}
-    distinctive = {
-        title
-        for title in titles
-        if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES
-    }
-    words |= {re.escape(w) for w in _encodings(distinctive)}
+    for title in titles:
+        if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES:
+            words.update(map(re.escape, _encodings([title])))
     return re.compile(b"|".join(sorted(words, reverse=True))) if words else None
 
 
 def _encodings(texts: Iterable[str]) -> set[bytes]:
     """Encode texts as pages may contain them: in markup, in scripts, in the encodings of Chinese pages."""
-    spelt = {
-        spelling
-        for text in texts
-        for spelling in (text, html.escape(text, quote=False), html.escape(text))
-    }
-    spelt |= {
-        text.replace("&#x27;", decimal)
-        for text in spelt
-        for decimal in ("&#039;", "&#39;")
-    }
-    spelt |= {json.dumps(text)[1:-1] for text in texts}
-    return {
-        text.encode(encoding, "surrogatepass" if encoding == "utf-8" else "replace")
-        for text in spelt
-        for encoding in ("utf-8", "gb18030")
-    }
+    spelt: set[str] = set()
+    for text in texts:
+        for spelling in (text, html.escape(text, quote=False), html.escape(text)):
+            spelt.add(spelling)
+            for decimal in ("&#039;", "&#39;"):
+                spelt.add(spelling.replace("&#x27;", decimal))
+        spelt.add(json.dumps(text)[1:-1])
+    encoded = set()
+    for text in spelt:
+        encoded.add(text.encode("utf-8", "surrogatepass"))
+        encoded.add(text.encode("gb18030", "replace"))
+    return encoded
 
 
 def _texts(threads: Iterable[Thread]) -> set[str]:
