@@ -228,10 +228,10 @@ def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
 def disk(facts: Facts) -> Iterator[Finding]:
     """A file system that medlive writes to is nearly full."""
     limits = facts.settings.watch
-    for found in facts.local.disks if facts.local else ():
-        if found.free < max(
-            limits.disk_free_gb * 1e9, limits.disk_free_share * found.size
-        ):
+    assert facts.local is not None
+    for found in facts.local.disks:
+        least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * found.size)
+        if found.free < least:
             yield Finding(
                 f"{found.free / 1e9:.1f} of {found.size / 1e9:.0f} GB are free at {found.path} ({found.place})",
                 "make room, or move it to a larger disk",
@@ -241,29 +241,20 @@ def disk(facts: Facts) -> Iterator[Finding]:
 
 def evidence_missing(facts: Facts) -> Iterator[Finding]:
     """There is neither an evidence index nor a literature service, so that no thread can be curated."""
-    if facts.settings.evidence.online:
-        return
-    if (
-        facts.in_use
-        and facts.local is not None
-        and facts.local.evidence_missing is not None
-    ):
-        yield Finding(
-            facts.local.evidence_missing,
-            "`medlive evidence build CORPUS...`, or restore it",
-        )
+    assert facts.local is not None
+    missing = facts.local.evidence_missing
+    if missing is not None and facts.in_use and not facts.settings.evidence.online:
+        yield Finding(missing, "`medlive evidence build CORPUS...`, or restore it")
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
     """A file of the evidence index is not as it was built."""
-    noted = facts.observations.get(EVIDENCE)
-    wrong = facts.local.evidence_corrupt if facts.local is not None else None
-    if wrong is None and noted is not None and facts.local is not None:
-        wrong = (
-            noted.value["problem"]
-            if noted.value["state"] == facts.local.evidence_state
-            else None
-        )
+    local, noted = facts.local, facts.observations.get(EVIDENCE)
+    assert local is not None
+    wrong = local.evidence_corrupt
+    if wrong is None and noted is not None:
+        is_same = noted.value["state"] == local.evidence_state
+        wrong = noted.value["problem"] if is_same else None
     if wrong is not None:
         yield Finding(
             wrong,
