@@ -64,6 +64,7 @@ from medlive.service.curation.complete import CompletedCase
 from medlive.service.curation.curate import complete_in, save_decision
 from medlive.service.release.withdraw import (
     check_person_name,
+    check_reason,
     find_criterion,
     load_latest_case,
 )
@@ -71,7 +72,6 @@ from medlive.service.wiring import Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
-_MOST_TEXT = 2_000
 REDACTED = "[redacted]"
 _INDISPENSABLE = frozenset(
     {
@@ -209,7 +209,7 @@ async def decide_case(
     Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
     was seen.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         other = (
@@ -260,7 +260,7 @@ async def drop_element(
     The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
     case cannot do without the element, CheckFailed if it is not held, EndpointUnavailable without usable replies.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
         _check_held(case_id, await lock_case(session, case_id))
         case = await load_latest_case(session, case_id)
@@ -333,7 +333,7 @@ async def edit_case(
     changed or the linter finds a fault, and CheckFailed for a withdrawn case, or one with a later revision than
     `of`, which the edit was made of.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         if status is CaseStatus.WITHDRAWN:
@@ -391,7 +391,7 @@ async def overrule_rejection(
     Raises UsageError for an unknown thread, and CheckFailed for one that is not rejected, that waits already, or
     that lacks what a case is made of.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
         revision = await _latest_revision(session, source, thread_id)
@@ -495,7 +495,7 @@ async def dispute_case(
     The reason is not published. Raises UsageError for an unknown id, or a reason that is empty or longer than
     2,000 characters.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         await lock_case(session, case_id)
         number = None
@@ -514,14 +514,6 @@ async def resolve_dispute(
     database: Database, number: int, resolution: str, *, by: str | None = None
 ) -> Dispute:
     """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
-    resolution, by = _check_word(resolution), check_person_name(by)
+    resolution, by = check_reason(resolution), check_person_name(by)
     async with database.begin() as session:
         return await close_dispute(session, number, resolution, closed_by=by)
-
-
-def _check_word(text: str) -> str:
-    """What a person says of a decision, stripped. Raises UsageError for none, or a long one."""
-    text = text.strip()
-    if not 1 <= len(text) <= _MOST_TEXT:
-        raise UsageError(f"expected a reason of 1 to {_MOST_TEXT:,} characters")
-    return text

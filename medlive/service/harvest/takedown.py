@@ -31,6 +31,7 @@ from medlive.service.harvest.raw_files import clear_removed, seal_archives, swee
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import (
     check_person_name,
+    check_reason,
     record_takedown,
     write_errata,
 )
@@ -75,9 +76,7 @@ async def take_down(
     finishes what a kill interrupted. `dry_run` counts without changing anything. Raises UsageError for an unknown
     source and an invalid reason or id, CheckFailed while the source is harvested or the thread curated.
     """
-    reason = reason.strip()
-    if not 1 <= len(reason) <= 2000:
-        raise UsageError("a takedown needs a reason of 1 to 2,000 characters")
+    reason = check_reason(reason)
     if not 1 <= len(thread_id) <= 500:
         raise UsageError("a thread id must have 1 to 500 characters")
     done = TakedownResult()
@@ -154,9 +153,7 @@ async def allow_return(
     What was erased stays so. A case that frozen snapshots hold stays withdrawn until `reinstate`. Raises
     UsageError for an invalid reason, and CheckFailed for a thread that is not taken down.
     """
-    reason, by = reason.strip(), check_person_name(by)
-    if not 1 <= len(reason) <= 2000:
-        raise UsageError("lifting a takedown needs a reason of 1 to 2,000 characters")
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         await lift_takedown(
             session,

@@ -120,10 +120,7 @@ async def reinstate(
     when each was undone; the reason stays in the log. Raises UsageError for an unknown case, and CheckFailed for
     what is not withdrawn or whose thread is taken down.
     """
-    if not 1 <= len(reason := reason.strip()) <= MOST_LOGGED:
-        raise UsageError(
-            f"a reinstatement needs a reason of 1 to {MOST_LOGGED:,} characters"
-        )
+    reason = check_reason(reason)
     by, key = check_person_name(by), load_signing_key(os.environ, key_file)
     part = None if criterion_id is None else criterion_id.removeprefix(f"{case_id}-")
     async with database.begin() as session:
@@ -245,6 +242,14 @@ def check_public_reason(reason: str) -> str:
             f"the reason is published and contains an identifier: {', '.join(sorted(kinds))}",
             hint="describe the error without naming a person",
         )
+    return reason
+
+
+def check_reason(reason: str) -> str:
+    """Return a reason that is logged and not published, stripped. Raises UsageError for none, or a long one."""
+    reason = reason.strip()
+    if not 1 <= len(reason) <= MOST_LOGGED:
+        raise UsageError(f"expected a reason of 1 to {MOST_LOGGED:,} characters")
     return reason
 
 
