@@ -62,10 +62,6 @@ def harvest(
     again: Annotated[
         bool, Option("--again", help="Harvest again although this week's is done.")
     ] = False,
-    restart: Annotated[
-        bool,
-        Option("--restart", help="Forget how far this week's came, and begin again."),
-    ] = False,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Fetch new and changed threads of the communities, politely, and store them.
@@ -82,7 +78,7 @@ def harvest(
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if dry_run:
-        return _describe_plan(settings, wanted, again or restart)
+        return _describe_plan(settings, wanted, again)
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
         hint = "MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml"
@@ -97,7 +93,6 @@ def harvest(
             since=moment,
             limit=limit,
             again=again,
-            restart=restart,
         )
     )
     if len(broken) == len(wanted):

@@ -107,16 +107,15 @@ class Agent:
             except BudgetSpent as exc:
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
                 asked = Asked(attempts=[Attempt(request, None, fault)])
-            self._journal += [
-                self._call(number, one)
-                for number, one in enumerate(asked.attempts, start=1)
-            ]
+            is_replayed = True
+            for number, attempt in enumerate(asked.attempts, start=1):
+                self._journal.append(self._call(number, attempt))
+                reply = attempt.reply
+                is_replayed = is_replayed and reply is not None and reply.replayed
             if asked.value is not None:
                 return asked.value
             last = asked.attempts[-1].fault
-            if last and not all(
-                one.reply and one.reply.replayed for one in asked.attempts
-            ):
+            if last and not is_replayed:
                 # Another model is the endpoint's fault, and is tried again within the day.
                 away = (
                     Reason.ENDPOINT_UNAVAILABLE

@@ -427,9 +427,14 @@ class _Chain:
         self, stated: tuple[validator.Claim, ...]
     ) -> tuple[validator.Claim, ...]:
         """The claims without those of advertising, which leaves A."""
-        offers = {c.element_id for c in stated if c.advertising}
-        self._leave_out(dict.fromkeys(offers, LeftOut.ADVERTISING))
-        return tuple(c for c in stated if c.element_id not in offers)
+        offers, advice = dict[str, LeftOut](), list[validator.Claim]()
+        for claim in stated:
+            if claim.advertising:
+                offers[claim.element_id] = LeftOut.ADVERTISING
+            else:
+                advice.append(claim)
+        self._leave_out(offers)
+        return tuple(advice)
 
     def _leave_out_unsound(self, claims: tuple[ClaimVerdict, ...]) -> None:
         """Take what no clinician would sign out of A, where a supported advice remains to carry the case."""

@@ -5,7 +5,7 @@ Source: docs/method.md §1, Controller. What a statement means, an engine judges
 
 from collections.abc import Sequence
 
-from medlive.curation.elements import message_text, visible_messages
+from medlive.curation.elements import message_text, visible_texts
 from medlive.curation.model import Check, ControllerCheck, Element
 from medlive.text.normalise import contains_quote
 from medlive.text.quantities import doses_exchanged, numbers_missing
@@ -21,7 +21,7 @@ def exact_checks(
     the message does not state this one.
     """
     source = message_text(thread, element.message_id)
-    whole = "\n".join([thread.title, *(m.text for m in visible_messages(thread))])
+    whole = "\n".join(visible_texts(thread))
     missing = numbers_missing(element.statement, whole)
     missing = missing or doses_exchanged(element.statement, element.quote, source)
     quoted = contains_quote(element.quote, source)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from medlive.curation.agent import Agent, AgentFailure, check_ids
-from medlive.curation.elements import visible_messages
+from medlive.curation.elements import visible_texts
 from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Answer,
@@ -61,8 +61,9 @@ async def cross_examine(
 
 def texts_of(thread: Thread, case: CaseText) -> tuple[str, str]:
     """What is compared: the thread as an engine sees it, and N with A."""
-    shown = [thread.title, *(m.text for m in visible_messages(thread))]
-    return "\n\n".join(shown).strip(), f"{case.narrative}\n{case.advice}"
+    return "\n\n".join(
+        visible_texts(thread)
+    ).strip(), f"{case.narrative}\n{case.advice}"
 
 
 def number_questions(made: Sequence[QuestionsReply]) -> list[dict[str, str]]:
@@ -120,8 +121,11 @@ def score(
     questions: Sequence[CrossQuestion], *, thread_words: int, case_words: int
 ) -> CrossExamination:
     """Score answered questions, at least one from each text (docs/method.md §5)."""
-    of_thread = [q.other for q in questions if q.made_from is Origin.THREAD]
-    of_case = [q.other for q in questions if q.made_from is Origin.CASE]
+    of_thread: list[Answer] = []
+    of_case: list[Answer] = []
+    for question in questions:
+        own = of_thread if question.made_from is Origin.THREAD else of_case
+        own.append(question.other)
     coverage = 100.0 - _share(of_thread, Answer.UNKNOWN)
     conformity = 100.0 - _share(of_thread, Answer.NO)
     consistency = 100.0 - _share(of_case, Answer.UNKNOWN)

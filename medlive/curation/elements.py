@@ -18,9 +18,11 @@ TITLE: Final = "title"  # Stands for a message id where the title is quoted
 
 def visible_messages(thread: Thread) -> tuple[Message, ...]:
     """The messages of patients and verified physicians."""
-    return tuple(
-        m for m in thread.messages if m.role is Role.PATIENT or m.is_advice_source
-    )
+    visible = []
+    for message in thread.messages:
+        if message.role is Role.PATIENT or message.is_advice_source:
+            visible.append(message)
+    return tuple(visible)
 
 
 def message_text(thread: Thread, message_id: str) -> str:
@@ -33,11 +35,16 @@ def message_text(thread: Thread, message_id: str) -> str:
 
 def thread_inputs(thread: Thread) -> dict[str, Any]:
     """A thread as a task's inputs."""
-    messages = [
-        {"id": m.id, "role": m.role.value, "text": m.text}
-        for m in visible_messages(thread)
-    ]
+    messages = []
+    for message in visible_messages(thread):
+        shown = {"id": message.id, "role": message.role.value, "text": message.text}
+        messages.append(shown)
     return {"title": thread.title, "messages": messages}
+
+
+def visible_texts(thread: Thread) -> list[str]:
+    """Title and texts of what an engine sees."""
+    return [thread.title, *(m.text for m in visible_messages(thread))]
 
 
 def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, Any]]:

@@ -375,14 +375,15 @@ class Curation:
     @property
     def publishable(self) -> bool:
         """Whether every agent was a model: neither the rules engine nor a recording."""
-        return bool(self.engines) and not any(
-            e["engine"] in UNPUBLISHABLE_ENGINES for e in self.engines.values()
-        )
+        for engine in self.engines.values():
+            if engine["engine"] in UNPUBLISHABLE_ENGINES:
+                return False
+        return bool(self.engines)
 
     def side(self, side: Side) -> tuple[Element, ...]:
         """The elements of one side that were not dropped, in order."""
-        return tuple(
-            e
-            for e in self.elements
-            if e.side is side and e.status is not ElementStatus.DROPPED
-        )
+        elements = []
+        for element in self.elements:
+            if element.side is side and element.status is not ElementStatus.DROPPED:
+                elements.append(element)
+        return tuple(elements)

@@ -76,8 +76,8 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
         (AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL),
         (AdviceFault.FALSE, Reason.ADVICE_WRONG),
     ):
-        wrong = [faulty for faulty in reading.wrong if faulty.kind is kind]
-        holds += hold_on(reason, {faulty.element_id: faulty.reason for faulty in wrong})
+        wrong = {w.element_id: w.reason for w in reading.wrong if w.kind is kind}
+        holds += hold_on(reason, wrong)
     if reading.danger:
         holds.append(Hold(Reason.DANGER_UNANSWERED, reading.danger))
     if not reading.enough:

@@ -1,7 +1,9 @@
 """Open problems, acknowledgements, the outbox and observations, as the scheduler keeps them."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import delete, func, select, update
@@ -10,11 +12,27 @@ from medlive.db.audit_log import record
 from medlive.db.mapping import put_row
 from medlive.db.session import Session
 from medlive.db.tables.people import Act
-from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
+from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow, Severity
 from medlive.errors import UsageError
 
 DROPPED_AFTER: Final = timedelta(days=14)
 """A message that could not be delivered for so long is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProblem:
+    """A thing that a person must look at."""
+
+    code: str
+    subject: str  # "" where it is about the whole
+    severity: Severity
+    text: str
+    next_step: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from other problems."""
+        return self.code, self.subject
 
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
@@ -23,15 +41,19 @@ async def list_open(session: Session) -> list[OpenProblemRow]:
     return list(await session.scalars(select(row).order_by(row.began_at, row.code)))
 
 
-async def save_seen(session: Session, problems: Sequence[dict[str, Any]]) -> None:
-    """Add problems that are new, and bring the others' text and `seen_at` up to date.
-
-    Each has `code`, `subject`, `severity`, `text` and `next_step`.
-    """
-    for problem in sorted(problems, key=lambda one: (one["code"], one["subject"])):
-        key = {name: problem[name] for name in ("code", "subject")}
-        changed = {name: problem[name] for name in ("severity", "text", "next_step")}
-        await put_row(session, OpenProblemRow, key, **changed, seen_at=func.now())
+async def save_seen(session: Session, problems: Sequence[SeenProblem]) -> None:
+    """Add problems that are new, and bring the others' text and `seen_at` up to date."""
+    for problem in sorted(problems, key=attrgetter("key")):
+        key = {"code": problem.code, "subject": problem.subject}
+        await put_row(
+            session,
+            OpenProblemRow,
+            key,
+            severity=problem.severity,
+            text=problem.text,
+            next_step=problem.next_step,
+            seen_at=func.now(),
+        )
 
 
 async def end_unseen(

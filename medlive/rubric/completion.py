@@ -125,7 +125,9 @@ class Completing:
         named = await self._ask(self.first)
         if not named:
             return replace(self.rubric, completion=Completion())
-        items = {f"p{number}": item for number, item in enumerate(named, 1)}
+        items = {}
+        for number, item in enumerate(named, start=1):
+            items[f"p{number}"] = item
         judged = await self._judge(items)
         shared, note = await self._shared(items, judged)
         points: dict[str, CompletedPoint] = {}
@@ -145,7 +147,7 @@ class Completing:
     async def _judge(self, items: Mapping[str, PointItem]) -> dict[str, ClaimVerdict]:
         """Judge the points as claims, by passages found as for advice."""
         (query,) = self.curation.side(Side.QUERY)
-        elements = [_element(name, item) for name, item in items.items()]
+        elements = list(map(_element, items.keys(), items.values()))
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
         claims = await state_claims(brief, self.judge)
         limits = self.library.limits
@@ -188,8 +190,8 @@ class Completing:
                 named, set(others), "a point of the other list"
             )
 
-        reply = await self.judge.ask(MatchReply, inputs, check)
-        return {name: others[other] for name, other in _pairs(reply).items()}, ""
+        pairs = _pairs(await self.judge.ask(MatchReply, inputs, check))
+        return {name: others[other] for name, other in pairs.items()}, ""
 
     def _decide(
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None

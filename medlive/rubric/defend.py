@@ -72,15 +72,13 @@ async def rule_on(
     by_criterion: dict[str, list[str]] = {}
     for doubt in doubts:
         by_criterion.setdefault(doubt.criterion or "", []).append(doubt.fault.value)
-    doubted, shown = [], []
+    known = {*ids_of(advice), *ids_of(passages)}
+    shown = []
     for criterion in criteria:
         if criterion.id in by_criterion:
-            doubted.append(criterion)
             shown.append(_shown(criterion, by_criterion[criterion.id]))
-    known = {*ids_of(advice), *ids_of(passages)}
-    for criterion in doubted:
-        if criterion.origin is Origin.EVIDENCE:
-            known.add(criterion.source)
+            if criterion.origin is Origin.EVIDENCE:
+                known.add(criterion.source)
 
     def check(reply: DefenceReply) -> str | None:
         ids = [ruling.criterion_id for ruling in reply.rulings]

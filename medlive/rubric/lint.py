@@ -229,10 +229,15 @@ def without_faulty(
     Ids and positions are given anew. The whole must be linted again: what was dropped may have been needed. A
     penalty that is only minor stays where no other is left, since a rubric without one would hold its case.
     """
-    faulty = {f.criterion for f in findings}
-    if all(c.id in faulty for c in criteria if c.points < 0):
-        wrong = {f.criterion for f in findings if f.fault is not Fault.MINOR}
-        faulty -= {c.id for c in criteria if c.points < 0} - wrong
+    faulty: set[str | None] = set()
+    wrong: set[str | None] = set()
+    for finding in findings:
+        faulty.add(finding.criterion)
+        if finding.fault is not Fault.MINOR:
+            wrong.add(finding.criterion)
+    penalties = {c.id for c in criteria if c.points < 0}
+    if penalties <= faulty:
+        faulty -= penalties - wrong
     kept = [c for c in criteria if c.id not in faulty]
     if len(kept) > WRITTEN.most:
         by_weight = sorted(kept, key=lambda c: (-abs(c.points), c.position))

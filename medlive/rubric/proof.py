@@ -4,10 +4,11 @@ Source: docs/method.md §1, Rubric, Proof. The four answers are written by `prob
 grades models; `prove` asks for all of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
+from itertools import product
 from typing import Any, Final
 
 from medlive.rubric.model import Criterion, numbered
@@ -121,7 +122,9 @@ class Examination:
     @property
     def grader_meets_all(self) -> bool:
         """Whether the grader is at fault, so that no revision would help."""
-        return ProofFault.GRADER_MEETS_ALL in [f.fault for f in self.failures]
+        if not self.failures:
+            return False
+        return self.failures[0].fault is ProofFault.GRADER_MEETS_ALL
 
     @property
     def figures(self) -> Figures:
@@ -170,13 +173,13 @@ def examine(
         detail = "the grader meets every criterion of all four answers, errors included"
         fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
         return Examination(scores, (fault,), ())
-    failures = _failures(scores, criteria, by_kind)
-    return Examination(scores, failures, _doubts(criteria, by_kind))
+    failures = tuple(_failures(scores, criteria, by_kind))
+    return Examination(scores, failures, tuple(_doubts(criteria, by_kind)))
 
 
 def _meets_all(criteria: Sequence[Criterion], probes: Sequence[GradedProbe]) -> bool:
     """Whether rewards and penalties are met alike, in every answer."""
-    if len({c.points > 0 for c in criteria}) < 2:
+    if len(_rewards(criteria)) in (0, len(criteria)):
         return False
     return all(len(_met(probe, criteria)) == len(criteria) for probe in probes)
 
@@ -190,87 +193,62 @@ def _failures(
     scores: Mapping[Probe, Fraction],
     criteria: Sequence[Criterion],
     probes: Mapping[Probe, GradedProbe],
-) -> tuple[ProofFinding, ...]:
-    failures = []
-    for good in GOOD:
-        for bad in BAD:
-            if scores[good] - scores[bad] < LEAST_SEPARATION:
-                detail = (
-                    f"{_named(good, scores)} is less than {float(LEAST_SEPARATION):.2f}"
-                    f" above {_named(bad, scores)}{_has(bad, criteria, probes)}"
-                )
-                failures.append(ProofFinding(ProofFault.SEPARATION, detail))
-    if scores[Probe.LONG] < LEAST_LONG:
-        detail = f"{_named(Probe.LONG, scores)} is below {float(LEAST_LONG):.2f}"
-        detail += _lacks(Probe.LONG, criteria, probes)
-        failures.append(ProofFinding(ProofFault.LONG_LOW, detail))
-    if scores[Probe.LONG] - scores[Probe.SHORT] > MOST_BELOW_LONG:
-        detail = (
-            f"{_named(Probe.SHORT, scores)} is more than {float(MOST_BELOW_LONG):.2f}"
-            f" below {_named(Probe.LONG, scores)}"
-        )
-        detail += _lacks(Probe.SHORT, criteria, probes)
-        failures.append(ProofFinding(ProofFault.SHORT_LOW, detail))
-    if scores[Probe.WRONG] > MOST_WRONG:
-        detail = f"{_named(Probe.WRONG, scores)} is above {float(MOST_WRONG):.2f}"
-        detail += _has(Probe.WRONG, criteria, probes)
-        failures.append(ProofFinding(ProofFault.WRONG_HIGH, detail))
-    return tuple(failures)
-
-
-def _has(
-    probe: Probe,
-    criteria: Sequence[Criterion],
-    probes: Mapping[Probe, GradedProbe],
-) -> str:
-    """Which rewards an answer has, in words."""
-    met = _met(probes[probe], _rewards(criteria))
-    return f"; {probe.value} meets {', '.join(met)}" if met else ""
-
-
-def _lacks(
-    probe: Probe,
-    criteria: Sequence[Criterion],
-    probes: Mapping[Probe, GradedProbe],
-) -> str:
-    """Which rewards an answer does not have, in words."""
+) -> Iterator[ProofFinding]:
     rewards = _rewards(criteria)
-    met = _met(probes[probe], rewards)
-    missed = [c.id for c in rewards if c.id not in met]
-    return f"; {probe.value} misses {', '.join(missed)}" if missed else ""
+    named, has, lacks = dict[Probe, str](), dict[Probe, str](), dict[Probe, str]()
+    for kind, probe in probes.items():
+        met, missed = list[str](), list[str]()
+        for criterion in rewards:
+            is_met = probe.verdicts[criterion.id].met
+            (met if is_met else missed).append(criterion.id)
+        named[kind] = f"{kind.value} ({float(scores[kind]):.2f})"
+        has[kind] = f"; {kind.value} meets {', '.join(met)}" if met else ""
+        lacks[kind] = f"; {kind.value} misses {', '.join(missed)}" if missed else ""
+    for good, bad in product(GOOD, BAD):
+        if scores[good] - scores[bad] < LEAST_SEPARATION:
+            detail = (
+                f"{named[good]} is less than {float(LEAST_SEPARATION):.2f}"
+                f" above {named[bad]}{has[bad]}"
+            )
+            yield ProofFinding(ProofFault.SEPARATION, detail)
+    long, short, wrong = Probe.LONG, Probe.SHORT, Probe.WRONG
+    if scores[long] < LEAST_LONG:
+        detail = f"{named[long]} is below {float(LEAST_LONG):.2f}{lacks[long]}"
+        yield ProofFinding(ProofFault.LONG_LOW, detail)
+    if scores[long] - scores[short] > MOST_BELOW_LONG:
+        detail = (
+            f"{named[short]} is more than {float(MOST_BELOW_LONG):.2f}"
+            f" below {named[long]}{lacks[short]}"
+        )
+        yield ProofFinding(ProofFault.SHORT_LOW, detail)
+    if scores[wrong] > MOST_WRONG:
+        detail = f"{named[wrong]} is above {float(MOST_WRONG):.2f}{has[wrong]}"
+        yield ProofFinding(ProofFault.WRONG_HIGH, detail)
 
 
 def _rewards(criteria: Sequence[Criterion]) -> list[Criterion]:
     return [c for c in criteria if c.points > 0]
 
 
-def _named(probe: Probe, scores: Mapping[Probe, Fraction]) -> str:
-    return f"{probe.value} ({float(scores[probe]):.2f})"
-
-
 def _doubts(
     criteria: Sequence[Criterion], probes: Mapping[Probe, GradedProbe]
-) -> tuple[ProofFinding, ...]:
+) -> Iterator[ProofFinding]:
     """The criteria on which answers of known quality speak against the rubric."""
-    doubts = []
     for criterion in criteria:
-        good_meet = [probes[kind].verdicts[criterion.id].met for kind in GOOD]
+        good = [probes[kind].verdicts[criterion.id].met for kind in GOOD]
+        faults: list[tuple[ProofFault, str]] = []
         if criterion.points < 0:
-            if all(good_meet):
+            if all(good):
                 detail = "both excellent answers commit this error"
-                doubts.append(_doubt(ProofFault.PENALISES_GOOD, criterion, detail))
-            continue
-        if not any(good_meet):
-            detail = "both excellent answers miss it"
-            doubts.append(_doubt(ProofFault.MISSED, criterion, detail))
-        if probes[Probe.WRONG].verdicts[criterion.id].met:
-            detail = "the plausibly wrong answer meets it"
-            doubts.append(_doubt(ProofFault.REWARDS_WRONG, criterion, detail))
-    return tuple(doubts)
-
-
-def _doubt(fault: ProofFault, criterion: Criterion, detail: str) -> ProofFinding:
-    return ProofFinding(fault, detail, criterion.id, criterion.criterion)
+                faults.append((ProofFault.PENALISES_GOOD, detail))
+        else:
+            if not any(good):
+                faults.append((ProofFault.MISSED, "both excellent answers miss it"))
+            if probes[Probe.WRONG].verdicts[criterion.id].met:
+                detail = "the plausibly wrong answer meets it"
+                faults.append((ProofFault.REWARDS_WRONG, detail))
+        for fault, detail in faults:
+            yield ProofFinding(fault, detail, criterion.id, criterion.criterion)
 
 
 def without_criteria(

@@ -64,7 +64,7 @@ class Proving:
             doubts = await self._rule_on(examination, rubric, number)
             rubric, probes = self._drop(rubric, probes, doubts)
             examination = examine(rubric.criteria, probes)
-            failures = [replace(f, round=number) for f in examination.failures]
+            failures = _in_round(number, examination.failures)
             self.findings += [*doubts, *failures]
             hopeless = examination.grader_meets_all or number == MOST_REVISIONS
             if examination.passed or hopeless:
@@ -125,7 +125,7 @@ class Proving:
             self.passages,
             self.drafting.reviewer,
         )
-        return tuple(replace(doubt, round=number) for doubt in (*ruled, *known))
+        return tuple(_in_round(number, [*ruled, *known]))
 
     def _drop(
         self,
@@ -145,11 +145,17 @@ class Proving:
         return smaller, kept_probes
 
 
+def _in_round(number: int, findings: Sequence[ProofFinding]) -> list[ProofFinding]:
+    return [replace(finding, round=number) for finding in findings]
+
+
 def _shown(
     failures: Sequence[ProofFinding], doubts: Sequence[ProofFinding], rubric: Rubric
 ) -> list[dict[str, str]]:
     """What the writer is shown: the failures, and the rulings on criteria that are still there."""
-    shown = [{"criterion": "", "finding": _words(failure)} for failure in failures]
+    shown = []
+    for failure in failures:
+        shown.append({"criterion": "", "finding": _words(failure)})
     ids = {c.criterion: c.id for c in rubric.criteria}
     for doubt in doubts:
         if doubt.text in ids:

@@ -134,9 +134,11 @@ class _Draft:
 
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
-        needless = (Fault.DUPLICATE, Fault.MINOR)
-        repeated = {f.criterion for f in self.findings if f.fault in needless}
-        needed = [c for c in self.whole if c.id not in repeated]
+        needless = set()
+        for finding in self.findings:
+            if finding.fault in (Fault.DUPLICATE, Fault.MINOR):
+                needless.add(finding.criterion)
+        needed = [c for c in self.whole if c.id not in needless]
         return not _rewarded_advice(needed) <= _rewarded_advice(self.criteria)
 
 
@@ -263,9 +265,9 @@ class Drafting:
 
 def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:
     """What the writer left out, and the facts whose criteria were all dropped."""
-    facts = [
-        OmittedFact(item.fact, item.advice_id, item.reason) for item in reply.left_out
-    ]
+    facts = []
+    for item in reply.left_out:
+        facts.append(OmittedFact(item.fact, item.advice_id, item.reason))
     kept = {c.fact for c in draft.criteria}
     faults = {f.criterion: f.fault for f in draft.findings if f.criterion}
     for criterion in draft.whole:
@@ -291,9 +293,12 @@ def _fault_of(reply: RubricReply) -> str | None:
     facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    if 0 in [item.points for item in reply.criteria]:
-        return "points are never 0"
-    return check_known({item.fact_id for item in reply.criteria}, facts, "a fact")
+    asked = set()
+    for item in reply.criteria:
+        if item.points == 0:
+            return "points are never 0"
+        asked.add(item.fact_id)
+    return check_known(asked, facts, "a fact")
 
 
 def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
@@ -324,6 +329,8 @@ def lint_case(
     bounds: Bounds = RELEASED,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements."""
-    words = {e.id: f"{e.statement}\n{e.quote}" for e in advice}
+    words = {}
+    for element in advice:
+        words[element.id] = f"{element.statement}\n{element.quote}"
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
     return lint(language, criteria, words, case, no_negative=no_negative, bounds=bounds)

@@ -427,7 +427,12 @@ def _grading(
     clusters = np.array([places[item.case_id] for item in items])
     agreed = agreed_codes(codes, decisions) if study.adjudicator else None
     panel = Panel(
-        study.raters, codes, clusters, tuple(places), study.grader or "grader", agreed
+        study.raters,
+        codes,
+        clusters,
+        tuple(places),
+        study.grader or "grader",
+        agreed,
     )
     return reliability(panel, np.array([code_of(item.verdict) for item in items]))
 
@@ -466,7 +471,16 @@ def _as_evaluated(case_id: str, case: RatedCase) -> EvaluationCase:
 def _as_rated(item: StudyItem) -> Item:
     return Item(
         item.item,
-        EvaluationCase(item.case_id, "", "", "", "", (), "", None),
+        EvaluationCase(
+            item.case_id,
+            "",
+            "",
+            "",
+            "",
+            (),
+            "",
+            None,
+        ),
         item.aspect,
     )
 

@@ -40,6 +40,11 @@ class WeekLimit(NamedTuple):
         """What the limit is of, for messages."""
         return f"The budget{f' for the {self.stage}' if self.stage else ''} of {self.limit:g} US dollars"
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether it is reached."""
+        return self.usd >= self.limit
+
 
 async def check_week(database: Database, budget: BudgetSection) -> None:
     """Raise WeekSpent once a limit of the week is reached; threads under way are finished, and may exceed it."""
@@ -47,8 +52,10 @@ async def check_week(database: Database, budget: BudgetSection) -> None:
         return
     async with database.begin() as session:
         week = await read_week(session, budget)
-    if (spent := find_spent(week)) is not None:
-        raise WeekSpent(spent, week_bounds(week["week"])[1])
+    for limit in week_limits(week):
+        if limit.is_spent:
+            spent = f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
+            raise WeekSpent(spent, week_bounds(week["week"])[1])
 
 
 async def read_week(
@@ -98,11 +105,3 @@ def week_limits(week: dict[str, Any]) -> Iterator[WeekLimit]:
         yield WeekLimit("", week["known_usd"], week["budget_usd"])
     for stage, limit in week["stage_budget_usd"].items():
         yield WeekLimit(stage, week["known_stages"].get(stage, 0.0), limit)
-
-
-def find_spent(week: dict[str, Any]) -> str | None:
-    """Which limit of `read_week` is reached; None: none is."""
-    for limit in week_limits(week):
-        if limit.usd >= limit.limit:
-            return f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
-    return None

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
-PROOF_ROLES = ("prober", "grader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),
     "reader": ("screener", "controller", "rubric"),
@@ -171,12 +170,13 @@ def find_dependent_judges(settings: Settings) -> list[str]:
                 f"{judge} judges what {', '.join(same)} wrote, and both are {own.model}:"
                 " a model is lenient with itself"
             )
-    roles = proof_roles(settings)
-    if roles and (model := _one_model([settings.roles.rubric, *roles.values()])):
-        found.append(
-            f"rubrics are written, tried and graded by one model, {model}: a proof by who"
-            " wrote the rubric finds less; set [roles.prober] to another model"
-        )
+    if roles := proof_roles(settings):
+        models = {settings.roles.rubric.model, *(own.model for own in roles.values())}
+        if len(models) == 1 and (model := models.pop()) is not None:
+            found.append(
+                f"rubrics are written, tried and graded by one model, {model}: a proof by who"
+                " wrote the rubric finds less; set [roles.prober] to another model"
+            )
     return found
 
 
@@ -210,12 +210,6 @@ def _is_rules(role: RoleSettings) -> bool:
     model = role.model or ""
     served = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
     return role.engine == "rules" or served
-
-
-def _one_model(roles: Sequence[RoleSettings]) -> str | None:
-    """The model that all of some roles name; None where they differ, or one names none."""
-    models = {role.model for role in roles}
-    return models.pop() if len(models) == 1 else None
 
 
 def choose_candidate(
@@ -337,7 +331,11 @@ async def serve_rules(
 
     found = search if retriever else None
     async with serve(
-        RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found
+        RulesEngine,
+        host=host,
+        port=port,
+        latency_ms=latency_ms,
+        search=found,
     ) as url:
         yield url
 
@@ -420,11 +418,24 @@ def open_online(
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
             services.append(
-                PubMed(client.post, store, gates[name], contact=contact, key=key, **at)
+                PubMed(
+                    client.post,
+                    store,
+                    gates[name],
+                    contact=contact,
+                    key=key,
+                    **at,
+                )
             )
         else:
             services.append(
-                EuropePMC(client.post, store, gates[name], contact=contact, **at)
+                EuropePMC(
+                    client.post,
+                    store,
+                    gates[name],
+                    contact=contact,
+                    **at,
+                )
             )
     local = None
     with suppress(IndexMissing):
@@ -572,14 +583,11 @@ def build_pipeline(
     online = open_online(settings, database, literature)
     retriever = online or open_retriever(settings)
     section = settings.curation
+    same = {"top_k", "evidence_tokens", "confirm_veto", "cross_questions", "strict"}
     curation = CurationSettings(
         Thresholds(section.sufficiency, section.alignment),
-        top_k=section.top_k,
-        evidence_tokens=section.evidence_tokens,
-        confirm_veto=section.confirm_veto,
-        cross_questions=section.cross_questions,
-        strict=section.strict,
         exhaustive=exhaustive,
+        **section.model_dump(include=same),
     )
     prompts = _prompt_digests(PROMPTS)
     if proving:

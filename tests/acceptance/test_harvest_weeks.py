@@ -261,21 +261,6 @@ async def test_a_list_whose_page_is_no_more_is_read_from_its_beginning(
     assert instance.one("SELECT outcome FROM harvest_runs") == "done"
 
 
-async def test_a_restart_forgets_where_the_run_stood(
-    forum: Forum, instance: Instance
-) -> None:
-    forum.statuses[f"/forums/{BOARD}/page-2"] = 500
-    await _harvest(instance, status=1)
-    forum.statuses.clear()
-    forum.asked.clear()
-    await _harvest(instance, "--restart")
-    assert f"/forums/{BOARD}/" in forum.asked
-    assert len(_threads(instance)) == THREADS
-    assert {revisions for revisions, _ in _threads(instance).values()} == {1}, (
-        "nothing is stored twice"
-    )
-
-
 async def _asked(forum: Forum, times: int, process: "subprocess.Popen[str]") -> None:
     """Wait until the forum was asked so often, or the harvest has ended."""
     await until(lambda: len(forum.asked) >= times or process.poll() is not None)

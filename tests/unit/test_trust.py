@@ -103,8 +103,7 @@ async def mail(port: int, _: Path) -> None:
 
 
 async def webhook(port: int, _: Path) -> None:
-    section = NotifySection(webhook=SecretStr(f"https://localhost:{port}/hook"))
-    await notify._post(section, {"text": SECRET})
+    await notify._post(f"https://localhost:{port}/hook", SECRET.encode())
 
 
 async def model(port: int, _: Path) -> None:

@@ -14,7 +14,15 @@ from rich.text import Text
 from typer import Option
 
 from medlive.cli.options import DryRunOption, one_of
-from medlive.cli.output import Grid, Result, progress, say, shortened, wait_for
+from medlive.cli.output import (
+    Grid,
+    Result,
+    progress,
+    say,
+    shortened,
+    wait_for,
+    with_database,
+)
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -88,7 +96,7 @@ def scheduler(
 
     settings = load_settings().settings
     if dry_run:
-        steps = wait_for(read_steps(settings))
+        steps = with_database(read_steps)
         return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:

@@ -10,8 +10,7 @@ from typer import Argument, Context, Option
 
 from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption, Commands, grouped
-from medlive.cli.output import Grid, Result, table_of, wait_for
-from medlive.config import load_settings
+from medlive.cli.output import Grid, Result, table_of, with_database
 from medlive.errors import CheckFailed, UsageError
 
 app = Commands(invoke_without_command=True, no_args_is_help=False)
@@ -30,7 +29,7 @@ def status(
         ),
     ] = False,
 ) -> Result | None:
-    """Where the threads are, what failed, what it cost, and when each weekly step last ran and is due next.
+    """Where the threads are, what failed, what the week cost, when each step last ran and is due next.
 
     Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
     With --check it is silent when all is well, so that cron writes to nobody.
@@ -40,10 +39,10 @@ def status(
     from medlive.service.watch.status import read_problems, read_status
 
     if check:
-        problems = _unacknowledged(wait_for(read_problems(load_settings().settings)))
+        problems = _unacknowledged(with_database(read_problems))
         failed = typer.Exit(1) if problems else None
         return Result(problems, map(_line, problems), failure=failed)
-    value = wait_for(read_status(load_settings().settings))
+    value = with_database(read_status)
     lines = list(map(_line, _unacknowledged(value["problems"])))
     failure = CheckFailed("; ".join(lines)) if lines else None
     return Result(value, _tables(value), _remarks(value), failure)
@@ -67,8 +66,11 @@ def ack(
     from medlive.service.watch.status import acknowledge
 
     span = None if lasts is None else _parse_span(lasts)
-    settings = load_settings().settings
-    problems = wait_for(acknowledge(settings, code, lasts=span, why=why, by=by))
+    problems = with_database(
+        lambda database, settings: acknowledge(
+            database, settings, code, lasts=span, why=why, by=by
+        )
+    )
     until = "until it ends" if lasts is None else f"for {lasts}"
     texts = "; ".join(problem["text"] for problem in problems)
     return Result(problems, notes=[f"acknowledged {until}: {texts}"])
@@ -99,8 +101,6 @@ _SOURCES = (
     "not_modified_share",
     "quarantined_at",
 )
-_PAID = ("name", "replies", "input_tokens", "cached_share", "output_tokens", "cost_usd")
-_LATENCIES = ("latency_p50_ms", "latency_p95_ms")
 _ENDS = (
     "name",
     "calls",
@@ -120,11 +120,7 @@ def _tables(status: dict[str, Any]) -> Iterator[Grid]:
     yield Grid(columns, status["funnel"], "Threads")
     yield table_of(status["sources"], _SOURCES, "Sources")
     yield steps_table(status["steps"])
-    rates = ("usd_a_curated_thread", "usd_a_kept_case")
-    title = "Engines: what stored replies cost"
-    yield table_of(status["stages"], (*_PAID, *rates, *_LATENCIES), title)
     yield table_of(status["answers"], _ENDS, "Engines: how calls ended")
-    yield table_of(status["costs"], (*_PAID, *_LATENCIES), "Engines: by task")
     if status["failures"]:
         yield table_of(status["failures"], _FAILURES, "Failed, and to be retried")
 
@@ -141,18 +137,8 @@ def _remarks(status: dict[str, Any]) -> Iterator[str]:
             f"{parked['threads']} threads are parked for want of evidence, the first since {parked['since']:%Y-%m-%d}; "
             "medlive evidence gaps lists what the library lacks"
         )
-    yield f"{status['kept']} cases kept; {_describe_cost(status['stages'][-1])}"
+    yield f"{status['kept']} cases kept; medlive cost says what engines cost"
     yield _describe_week(status["week"])
-
-
-def _describe_cost(whole: dict[str, Any]) -> str:
-    if whole["cost_usd"] is not None:
-        text = f"cost {whole['cost_usd']:.4f} USD"
-    else:
-        text = f"cost unknown: {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
-    if whole["estimated"]:
-        text += f"; {whole['estimated']} replies counted by an upper bound: their endpoint reports no usage"
-    return text
 
 
 def _describe_week(week: dict[str, Any]) -> str:

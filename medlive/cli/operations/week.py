@@ -73,7 +73,7 @@ def run(
             f"the job of {step} ended without a result",
             hint="medlive jobs list shows the jobs",
         )
-    value = run_as_json(step, done)
+    value = {"name": step} | run_as_json(done)
     failure = None
     if value["outcome"] == "failed":
         failure = CheckFailed(f"{step} failed: {value['in_short']}")
@@ -125,12 +125,11 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
     if value["threads"]:
         parts = ("stage", "outcome", "reason", "count")
         yield table_of(value["threads"], parts, "What became of the threads")
-    costs = []
-    for spent in value["cost"]:
-        if spent["by"] != "task":
-            costs.append(spent | {"cost_usd": _money(spent["cost_usd"])})
-    columns = ("by", "name", "replies", "cost_usd", "unpriced", "estimated")
-    yield table_of(costs, columns, "What it cost (by task: medlive cost)")
+    if (cost := value["cost"]) is not None:
+        text = f"cost: {_money(cost['cost_usd'])} USD for {cost['replies']} replies"
+        if cost["estimated"]:
+            text += f", {cost['estimated']} of them by an upper bound of their tokens"
+        yield f"{text}; medlive cost --week {value['week']} says for what"
     yield from _proofs(value["proofs"])
     yield _shipped(value["snapshot"])
 
@@ -159,7 +158,7 @@ def _beside(weeks: list[dict[str, Any]]) -> Grid:
     steps: dict[str, dict[str, str]] = {}
     for week in weeks:
         for step in week["steps"]:
-            began, took = f"{step['started_at']:%a %H:%M}", _duration(step["seconds"])
+            began, took = f"{step['started_at']:%a %H:%M}", step["took"] or "not ended"
             cost = f", {_cost(step)} USD" if _cost(step) else ""
             cell = f"{step['outcome']} {began}, {took}{cost}"
             steps.setdefault(_short_name(step["name"]), {})[week["week"]] = cell
@@ -176,23 +175,13 @@ def _run(run: dict[str, Any]) -> list[Any]:
         _short_name(run["name"]),
         run["outcome"],
         f"{run['started_at']:%a %H:%M}",
-        _duration(run["seconds"]),
+        run["took"] or "not ended",
         _DIGEST.sub(r"\1…", run["in_short"]),
     ]
 
 
 def _short_name(command: str) -> str:
     return command.removeprefix("scheduler ")
-
-
-def _duration(seconds: float | None) -> str:
-    """Such as 2 h 5 min; "not ended" where it is not known."""
-    if seconds is None:
-        return "not ended"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
 def _cost(step: dict[str, Any]) -> str | None:

@@ -1,7 +1,7 @@
 """What engines cost in a time, by task, engine and source."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from sqlalchemy import text
@@ -68,6 +68,11 @@ _ENDED = text("""
     SELECT count(DISTINCT revision_id) FROM curations
     WHERE outcome = :outcome AND finished_at >= :since AND finished_at < :until
 """)
+_CURATED = text("""
+    SELECT count(DISTINCT thread_id) FROM curations
+    JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+    WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
+""")
 
 
 class StageSpent(NamedTuple):
@@ -85,6 +90,18 @@ async def stage_spending(
     """What each stage's replies cost that were stored in that time."""
     of_time = {"since": since, "until": until}
     return await read_all(session, StageSpent, _WEEK, of_time)
+
+
+async def mean_thread_cost(session: AsyncSession) -> float | None:
+    """US dollars for a thread that engines were asked about; None without any, or where a reply has no price."""
+    curated = await session.scalar(_CURATED)
+    always = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    known = 0.0
+    for stage in await stage_spending(session, *always):
+        if stage.unpriced:
+            return None
+        known += stage.known_usd
+    return known / curated if curated else None
 
 
 async def count_ended(

@@ -1,6 +1,5 @@
 """Replies of engines: found by their request's digest, stored before anybody uses them, and what they cost."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,8 +8,6 @@ from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from medlive.curation.model import Outcome
-from medlive.db.audit.spending import SUMS, Spent
 from medlive.db.batching import Batcher
 from medlive.db.mapping import insert_rows, is_one_of, read, read_all, row_of
 from medlive.db.session import Database
@@ -165,19 +162,6 @@ async def find_request(
 
 
 @dataclass(frozen=True, slots=True)
-class Cost(Spent):
-    """What stored replies of one task, one stage or all cost, those that were paid for and never used included."""
-
-    latency_p50_ms: float
-    latency_p95_ms: float
-
-    @property
-    def cached_share(self) -> float | None:
-        """The share of input tokens that endpoints had in their prefix cache; None when nothing was read."""
-        return self.cached_tokens / self.input_tokens if self.input_tokens else None
-
-
-@dataclass(frozen=True, slots=True)
 class Answers:
     """How one stage's calls ended. `calls` are those with a reply that was not replayed."""
 
@@ -196,26 +180,6 @@ class Answers:
         return count / self.calls if self.calls else None
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Everything that `medlive status` shows about engines; a reply that was replayed counts once."""
-
-    tasks: Sequence[Cost]
-    stages: Sequence[Cost]
-    total: Cost
-    answers: Sequence[Answers]
-    curated: int  # Threads that an attempt asked engines about
-    kept: int  # Of these, threads that an attempt kept
-
-
-_COSTS = text(f"""
-    SELECT CASE grouping(task, stage) WHEN 1 THEN 'task' WHEN 2 THEN 'stage' ELSE 'all' END AS by,
-        coalesce(task, stage, 'all') AS name, {SUMS},
-        coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p50_ms,
-        coalesce(percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p95_ms
-    FROM (SELECT *, split_part(task, '.', 1) AS stage FROM replies) AS paid
-    GROUP BY GROUPING SETS ((task), (stage), ()) ORDER BY name
-""")
 _ANSWERS = text("""
     SELECT coalesce(stage, 'all') AS name, count(*) FILTER (WHERE replayed) AS replayed,
         count(*) FILTER (WHERE asked AND outcome NOT IN ('unavailable', 'over_budget')) AS calls,
@@ -228,25 +192,8 @@ _ANSWERS = text("""
     FROM (SELECT *, split_part(task, '.', 1) AS stage, NOT replayed AS asked FROM agent_calls) AS calls
     GROUP BY ROLLUP (stage) HAVING count(*) > 0 ORDER BY stage NULLS LAST
 """)
-_THREADS = text("""
-    SELECT count(DISTINCT thread_id) AS curated, count(DISTINCT thread_id) FILTER (WHERE outcome = :kept) AS kept
-    FROM curations JOIN thread_revisions ON thread_revisions.id = curations.revision_id
-    WHERE EXISTS (SELECT FROM agent_calls WHERE curation_id = curations.id)
-""")
 
 
-async def costs(session: AsyncSession) -> Costs:
-    """What engines have cost and how well they answered; stages and tasks in alphabetical order."""
-    by: dict[str, list[Cost]] = defaultdict(list)
-    for cost in await read_all(session, Cost, _COSTS):
-        by[cost.by].append(cost)
-    [total] = by["all"]
-    threads = (await session.execute(_THREADS, {"kept": Outcome.KEPT.value})).one()
-    return Costs(
-        tasks=by["task"],
-        stages=by["stage"],
-        total=total,
-        answers=await read_all(session, Answers, _ANSWERS),
-        curated=threads.curated,
-        kept=threads.kept,
-    )
+async def count_answers(session: AsyncSession) -> list[Answers]:
+    """How well engines answered, by stage in alphabetical order, and in all."""
+    return await read_all(session, Answers, _ANSWERS)

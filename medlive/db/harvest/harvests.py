@@ -78,11 +78,10 @@ async def start_harvest(
     iso_week: str,
     *,
     again: bool = False,
-    restart: bool = False,
 ) -> StartedRun | None:
     """Begin or resume the source's run of that week; None when it is done already.
 
-    With `again` a run that is done is repeated from its lists' beginning, with `restart` any run.
+    With `again` a run that is done is repeated from its lists' beginning.
     """
     await ensure_sources(session, [source], SourceKind.SITE)
     row = HarvestRunRow
@@ -90,7 +89,7 @@ async def start_harvest(
         row.source == source, row.iso_week == iso_week
     )
     was_done = await session.scalar(existing.with_for_update())
-    if was_done and not (again or restart):
+    if was_done and not again:
         return None
     statement = upsert(row).values(
         source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING
@@ -107,7 +106,7 @@ async def start_harvest(
     found = (
         await session.execute(statement.returning(row.id, row.starts, row.started_at))
     ).one()
-    if was_done or restart:
+    if was_done:
         # What its lists show is counted anew, as they are read anew.
         await session.execute(
             update(row)

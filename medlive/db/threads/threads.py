@@ -260,11 +260,9 @@ async def pending_revisions(
     *,
     chain_digest: str,
     after: int = 0,
-    to: int | None = None,
     limit: int | None = None,
 ) -> list[PendingRevision]:
-    """The latest revisions numbered above `after`, and at most `to`, that this filter chain has not judged,
-    oldest first."""
+    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first."""
     judged = exists().where(
         FilterResultRow.revision_id == ThreadRevisionRow.id,
         FilterResultRow.chain_digest == chain_digest,
@@ -275,8 +273,6 @@ async def pending_revisions(
         .order_by(ThreadRevisionRow.id)
         .limit(limit)
     )
-    if to is not None:
-        query = query.where(ThreadRevisionRow.id <= to)
     return [
         PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)
     ]

@@ -75,7 +75,13 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
         DiskFull: when no space is left.
     """
     async with open_database(settings) as database:
-        about = await _write(settings, database, out, head(), files=True)
+        about = await _write(
+            settings,
+            database,
+            out,
+            head(),
+            files=True,
+        )
     return about.model_dump(mode="json") | {
         "folder": str(out),
         "public_key": secret_key(settings).public.line(),
@@ -97,7 +103,13 @@ async def copy_database(settings: Settings, revision: str, out: Path) -> None:
         DiskFull: when no space is left.
     """
     async with aclosing(Database.connect(database_url(settings))) as database:
-        await _write(settings, database, out, revision, files=False)
+        await _write(
+            settings,
+            database,
+            out,
+            revision,
+            files=False,
+        )
 
 
 async def _write(
@@ -131,8 +143,20 @@ async def _write(
         )
         with writing_to(draft):
             if files:
-                await asyncio.to_thread(_copy_files, settings, draft, about, erased)
-            await asyncio.to_thread(_seal, draft, out, about, key)
+                await asyncio.to_thread(
+                    _copy_files,
+                    settings,
+                    draft,
+                    about,
+                    erased,
+                )
+            await asyncio.to_thread(
+                _seal,
+                draft,
+                out,
+                about,
+                key,
+            )
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return about

@@ -93,7 +93,14 @@ async def private_dump(
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
         place = Path(private)
-        await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, checked)
+        await asyncio.to_thread(
+            _copy,
+            folder,
+            DUMP,
+            place,
+            DUMP,
+            checked,
+        )
         yield str(place / DUMP)
 
 
@@ -129,7 +136,13 @@ async def restore_backup(
             )
         version = await server_version(session)
     async with private_dump(settings, folder, checked) as dump:
-        await run_program(settings, "pg_restore", version, *WHOLE, dump)
+        await run_program(
+            settings,
+            "pg_restore",
+            version,
+            *WHOLE,
+            dump,
+        )
     _put_back(folder, places, checked)
     upgrade(url)
     again: list[str] = []
@@ -190,7 +203,13 @@ def _put_back(folder: Path, places: dict[str, Path], checked: Checked) -> None:
             place = places[top]
             with writing_to(place):
                 place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            _copy(folder, name, place, below, checked)
+            _copy(
+                folder,
+                name,
+                place,
+                below,
+                checked,
+            )
 
 
 def _copy(

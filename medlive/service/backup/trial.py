@@ -87,7 +87,13 @@ async def try_backup(
         ):
             scratch = settings.model_copy(update={"database_url": SecretStr(url)})
             options = ("--exit-on-error", *BARE)
-            await run_program(scratch, "pg_restore", version, *options, dump)
+            await run_program(
+                scratch,
+                "pg_restore",
+                version,
+                *options,
+                dump,
+            )
             return await _compare(url, folder, checked)
 
 

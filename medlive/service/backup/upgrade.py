@@ -46,11 +46,6 @@ class WentBack(NamedTuple):
     """Threads that were taken down since the copy, and are there again."""
 
 
-def copies_path(settings: Settings) -> Path:
-    """The folder of the copies that upgrades leave."""
-    return settings.home / "upgrades"
-
-
 def plan_upgrade(settings: Settings) -> Plan:
     """What an upgrade would do; nothing is changed.
 
@@ -79,7 +74,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> Upgraded:
     out = None
     if plan.migrations and plan.revision is not None and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
-        out = copies_path(settings) / name
+        out = settings.home / "upgrades" / name
         with writing_to(out):
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         await copy_database(settings, plan.revision, out)
@@ -123,7 +118,13 @@ async def go_back(
         async with private_dump(settings, folder, checked) as dump:
             async with database.begin() as session:
                 await empty_schema(session)
-            await run_program(settings, "pg_restore", version, *WHOLE, dump)
+            await run_program(
+                settings,
+                "pg_restore",
+                version,
+                *WHOLE,
+                dump,
+            )
         async with database.begin() as session:
             rows = await count_rows(session)
             back = erased - await _erased(session)

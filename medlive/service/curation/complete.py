@@ -72,7 +72,13 @@ async def complete_case(
         agents[role] = Agent(respondents[role], journal, language)
         engines[role] = agents[role].identity.as_json()
     try:
-        made = await make_rubric(curation, text, agents, library=library, grade=grade)
+        made = await make_rubric(
+            curation,
+            text,
+            agents,
+            library=library,
+            grade=grade,
+        )
         redacted = await redact_case(text, made.rubric, agents["reader"])
     except AgentFailure as failure:
         failed = replace(

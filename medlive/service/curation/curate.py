@@ -174,7 +174,11 @@ async def run_curation(
         async with recorded_run(database, CURATE, inputs) as run:
             async with open_app(database).open_async() as app:
                 passed, rejected = await filter_pending(
-                    database, app, chain, limit=limit, tick=on_filtered
+                    database,
+                    app,
+                    chain,
+                    limit=limit,
+                    tick=on_filtered,
                 )
                 expired = 0
                 if parked:
@@ -422,10 +426,18 @@ async def save_decision(
         )
         held = curation.detail if curation.outcome is Outcome.HELD else None
         saved = await save_case(
-            session, content, thread_pk=stored.thread_pk, key=pipeline.key, held=held
+            session,
+            content,
+            thread_pk=stored.thread_pk,
+            key=pipeline.key,
+            held=held,
         )
         await save_scan(
-            session, saved.case_id, saved.revision, pipeline.scanner, found=0
+            session,
+            saved.case_id,
+            saved.revision,
+            pipeline.scanner,
+            found=0,
         )
     elif curation.outcome in (Outcome.REJECTED, Outcome.PARKED):
         # The thread or the engines changed: a person decides about the earlier case.
@@ -471,7 +483,11 @@ async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
         )
         for revision in {case.revision, saved.revision}:
             await save_scan(
-                session, case_id, revision, pipeline.scanner, found=len(redacted.found)
+                session,
+                case_id,
+                revision,
+                pipeline.scanner,
+                found=len(redacted.found),
             )
         if redacted.remaining:
             reason = (

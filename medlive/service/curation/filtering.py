@@ -1,9 +1,7 @@
 """Filter new revisions: judge them batch by batch, store every verdict, and queue what passed."""
 
-import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Sequence
 
 import procrastinate
 
@@ -31,7 +29,6 @@ from medlive.threads.prepare import normalised
 
 BATCH = 500
 """Threads filtered in one transaction."""
-_Sketched = tuple[PendingRevision, Thread, Sketch]
 
 
 async def run_filters(
@@ -48,7 +45,11 @@ async def run_filters(
         open_app(database).open_async() as app,
     ):
         passed, rejected = await filter_pending(
-            database, app, chain, limit=limit, tick=tick
+            database,
+            app,
+            chain,
+            limit=limit,
+            tick=tick,
         )
         run.counts = {"passed": passed, "rejected": rejected}
     return {"passed": passed, "rejected": rejected}
@@ -71,34 +72,44 @@ async def filter_pending(
     Concurrent runs alternate batch by batch.
     """
     await fill_bands(database)
-    passed = rejected = 0
-    async with aclosing(_sketched(database, chain, limit)) as batches:
-        async for batch in batches:
-            async with database.begin() as session:
-                await bands.take_turn(session)
-                first, last = batch[0][0].revision_pk, batch[-1][0].revision_pk
-                pending = await pending_revisions(
-                    session, chain_digest=chain.digest, after=first - 1, to=last
-                )
-                waiting = {one.revision_pk for one in pending}
-                batch = [one for one in batch if one[0].revision_pk in waiting]
+    passed = rejected = after = 0
+    left = sys.maxsize if limit is None else limit
+    while left:
+        queue: list[int] = []
+        async with database.begin() as session:
+            await bands.take_turn(session)
+            batch = await pending_revisions(
+                session,
+                chain_digest=chain.digest,
+                after=after,
+                limit=min(BATCH, left),
+            )
+            if batch:
                 queue = await _judge(session, chain, batch)
                 await defer_revisions(app, session, queue, week=week)
+        if batch:
+            left -= len(batch)
+            after = batch[-1].revision_pk
             passed += len(queue)
             rejected += len(batch) - len(queue)
             tick(passed + rejected)
+        elif after:
+            after = 0  # Once more, for those that a slower transaction numbered before
+        else:
+            break
     async with database.begin() as session:
         await sum_counts(session)
     return passed, rejected
 
 
 async def _judge(
-    session: Session, chain: FilterChain, batch: Sequence[_Sketched]
+    session: Session, chain: FilterChain, batch: Sequence[PendingRevision]
 ) -> list[int]:
     """Judge threads and save the results and bands; the revisions that passed."""
-    index = await _earlier_index(session, chain, [sketch for _, _, sketch in batch])
+    threads, own = await _load_sketches(session, batch)
+    index = await _earlier_index(session, chain, own)
     results, accepted, queue = [], [], []
-    for waiting, thread, sketch in batch:
+    for waiting, thread, sketch in zip(batch, threads, own, strict=True):
         key = str(waiting.thread_pk)
         result = chain.judge(
             thread, duplicate_of=index.find(sketch, ignore=key), now=now()
@@ -113,39 +124,6 @@ async def _judge(
     return queue
 
 
-async def _sketched(
-    database: Database, chain: FilterChain, limit: int | None
-) -> AsyncGenerator[list[_Sketched], None]:
-    """Batches of at most `limit` revisions that wait, each loaded while the one before is judged and saved.
-
-    After the last one it looks once more from the beginning, for those that a slower transaction numbered before.
-    """
-
-    async def load(after: int, size: int) -> list[_Sketched]:
-        async with database.begin() as session:
-            pending = await pending_revisions(
-                session, chain_digest=chain.digest, after=after, limit=size
-            )
-            return list(
-                zip(pending, *await _load_sketches(session, pending), strict=True)
-            )
-
-    left = sys.maxsize if limit is None else limit
-    upcoming = asyncio.create_task(load(after := 0, min(BATCH, left)))
-    try:
-        while batch := await upcoming:
-            left -= len(batch)
-            after = batch[-1][0].revision_pk
-            upcoming = asyncio.create_task(load(after, min(BATCH, left)))
-            yield batch
-        while left and after and (batch := await load(0, min(BATCH, left))):
-            left -= len(batch)
-            yield batch
-    finally:
-        upcoming.cancel()
-        await asyncio.gather(upcoming, return_exceptions=True)
-
-
 async def fill_bands(database: Database) -> None:
     """Compute missing bands of accepted revisions, or those of another scheme, batch by batch."""
     while True:
@@ -157,10 +135,9 @@ async def fill_bands(database: Database) -> None:
             accepted = await bands.accepted_revisions(session, after=after, limit=BATCH)
             if accepted:
                 _, new_sketches = await _load_sketches(session, accepted)
-                rows = [
-                    (a.thread_pk, sketch.bands)
-                    for a, sketch in zip(accepted, new_sketches, strict=True)
-                ]
+                rows = []
+                for one, sketch in zip(accepted, new_sketches, strict=True):
+                    rows.append((one.thread_pk, sketch.bands))
                 await bands.save_bands(session, rows)
             await bands.note_filled(
                 session, scheme(), to=accepted[-1].revision_pk if accepted else None

@@ -1,7 +1,7 @@
 """Threads parked for want of evidence: rejected in the end, and what the library lacks for them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -55,15 +55,7 @@ class Gap:
 
     def as_json(self) -> dict[str, Any]:
         """The gap as `medlive evidence gaps --json` prints it."""
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "parked_threads": len(self.threads),
-            "threads": self.threads,
-            "searched": self.searched,
-            "nearest": self.nearest,
-            "nearest_title": self.nearest_title,
-        }
+        return asdict(self) | {"parked_threads": len(self.threads)}
 
     def add(self, claim: UnansweredClaim, phrase: str) -> None:
         """Count a claim's thread, and note the phrase and the nearest passage."""

@@ -61,6 +61,7 @@ from medlive.service.curation.complete import CompletedCase
 from medlive.service.curation.curate import complete_in, save_decision
 from medlive.service.release.withdraw import (
     check_person_name,
+    check_reason,
     find_criterion,
     load_latest_case,
 )
@@ -68,7 +69,6 @@ from medlive.service.wiring import Pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
-_MOST_TEXT = 2_000
 REDACTED = "[redacted]"
 _INDISPENSABLE = frozenset(
     {
@@ -206,7 +206,7 @@ async def decide_case(
     Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
     was seen.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         other = (
@@ -217,7 +217,12 @@ async def decide_case(
         case = await load_latest_case(session, case_id)
         _check_unchanged(case, of)
         review = await add_review(
-            session, case_id, case.revision, action, reason, decided_by=by
+            session,
+            case_id,
+            case.revision,
+            action,
+            reason,
+            decided_by=by,
         )
         await apply_review(session, case_id, action, reason)
         return review
@@ -252,7 +257,7 @@ async def drop_element(
     The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
     case cannot do without the element, CheckFailed if it is not held, EndpointUnavailable without usable replies.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with pipeline.database.begin() as session:
         _check_held(case_id, await lock_case(session, case_id))
         case = await load_latest_case(session, case_id)
@@ -324,7 +329,7 @@ async def edit_case(
     changed or the linter finds a fault, and CheckFailed for a withdrawn case, or one with a later revision than
     `of`, which the edit was made of.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
         if status is CaseStatus.WITHDRAWN:
@@ -336,7 +341,11 @@ async def edit_case(
         advice = decided.side(Side.ADVICE)
         faults = []
         for fault in lint_case(
-            case.language, rubric.criteria, text, advice, rubric.no_negative
+            case.language,
+            rubric.criteria,
+            text,
+            advice,
+            rubric.no_negative,
         ):
             faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
         gone = await withdrawn_criteria(session, case_id)
@@ -378,7 +387,7 @@ async def overrule_rejection(
     Raises UsageError for an unknown thread, and CheckFailed for one that is not rejected, that waits already, or
     that lacks what a case is made of.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
         revision = await _latest_revision(session, source, thread_id)
@@ -388,7 +397,13 @@ async def overrule_rejection(
                 f"{name} was rejected for {rejected_for}: it lacks what a case is made of"
             )
         done = await add_overrule(
-            session, name, revision, curation_id, rejected_for, reason, by
+            session,
+            name,
+            revision,
+            curation_id,
+            rejected_for,
+            reason,
+            by,
         )
         await defer_revisions(app, session, [revision])
     return done
@@ -436,7 +451,14 @@ async def redact_case(
     edit = _without(words, case, _TEXTS).model_copy(
         update={"criteria": tuple(criteria)}
     )
-    return await edit_case(database, case_id, edit, reason, by=by, act=Act.REDACT)
+    return await edit_case(
+        database,
+        case_id,
+        edit,
+        reason,
+        by=by,
+        act=Act.REDACT,
+    )
 
 
 def _without(words: str, edit: E, names: Iterable[str]) -> E:
@@ -469,14 +491,18 @@ async def dispute_case(
     The reason is not published. Raises UsageError for an unknown id, or a reason that is empty or longer than
     2,000 characters.
     """
-    reason, by = _check_word(reason), check_person_name(by)
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
         await lock_case(session, case_id)
         number = None
         if criterion_id is not None:
             number = (await find_criterion(session, case_id, criterion_id))[1].id
         return await open_dispute(
-            session, case_id, reason, criterion_id=number, opened_by=by
+            session,
+            case_id,
+            reason,
+            criterion_id=number,
+            opened_by=by,
         )
 
 
@@ -484,14 +510,6 @@ async def resolve_dispute(
     database: Database, number: int, resolution: str, *, by: str | None = None
 ) -> DisputeRow:
     """Close a dispute. Raises UsageError for an unknown dispute, CheckFailed for a closed one."""
-    resolution, by = _check_word(resolution), check_person_name(by)
+    resolution, by = check_reason(resolution), check_person_name(by)
     async with database.begin() as session:
         return await close_dispute(session, number, resolution, closed_by=by)
-
-
-def _check_word(text: str) -> str:
-    """What a person says of a decision, stripped. Raises UsageError for none, or a long one."""
-    text = text.strip()
-    if not 1 <= len(text) <= _MOST_TEXT:
-        raise UsageError(f"expected a reason of 1 to {_MOST_TEXT:,} characters")
-    return text

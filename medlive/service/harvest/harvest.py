@@ -73,13 +73,12 @@ async def harvest_source(
     since: datetime | None = None,
     limit: int | None = None,
     again: bool = False,
-    restart: bool = False,
     tick: Callable[[int], None] = lambda _: None,
 ) -> HarvestResult:
     """Harvest one source for an ISO week; None for the current one.
 
     A page or thread that fails is a problem and does not end the harvest. A week that is done is harvested again
-    only with `again`; `restart` forgets how far it came. Raises DatabaseUnavailable and ArchiveDamaged; the next
+    only with `again`. Raises DatabaseUnavailable and ArchiveDamaged; the next
     call resumes the run. Raises also ConfigError, and UsageError for a source that is switched off.
     """
     done = HarvestResult(source, week or iso_week(now()))
@@ -103,7 +102,10 @@ async def harvest_source(
                 done.quarantined = info.quarantine_reason
                 return done
             run = await harvests.start_harvest(
-                session, source, done.iso_week, again=again, restart=restart
+                session,
+                source,
+                done.iso_week,
+                again=again,
             )
         if run is None:
             done.already_done = True
@@ -181,7 +183,11 @@ async def lift_source_quarantine(
                 f"{source} was never harvested, so it has no quarantine to lift"
             )
         await harvests.lift_quarantine(
-            session, source, compare_anew=compare_anew, reason=reason, by=by
+            session,
+            source,
+            compare_anew=compare_anew,
+            reason=reason,
+            by=by,
         )
         return info.quarantine_reason
 
@@ -222,7 +228,11 @@ async def _finish(
             await harvests.quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
         await harvests.finish_harvest(
-            session, run, {}, problem=problem, partial=done.limited
+            session,
+            run,
+            {},
+            problem=problem,
+            partial=done.limited,
         )
 
 

@@ -99,7 +99,11 @@ class PostgresLedger:
     async def list_state(self, list_key: str) -> ListState:
         """How far a list was read in this run."""
         return await self._ask(
-            harvests.list_state, self.run.run_id, self.source, list_key, self.overlap
+            harvests.list_state,
+            self.run.run_id,
+            self.source,
+            list_key,
+            self.overlap,
         )
 
     async def left_over(self) -> Sequence[ListEntry]:
@@ -239,7 +243,12 @@ class PostgresLedger:
     ) -> None:
         assert self._writer is not None
         ids = await fetches.save_pages(
-            session, self.run.run_id, self.source, pages, self._archive_id, places
+            session,
+            self.run.run_id,
+            self.source,
+            pages,
+            self._archive_id,
+            places,
         )
         await archives.grow_archive(session, self._archive_id, self._writer.size)
         counts["pages"] += len(pages)
@@ -255,7 +264,12 @@ class PostgresLedger:
         skipped = {s.thread_id: (s.url, s.reason.value) for s in named}
         run_id = self.run.run_id
         await frontier.save_listed(
-            session, self.source, run_id, listed.list_key, listed.waiting, skipped
+            session,
+            self.source,
+            run_id,
+            listed.list_key,
+            listed.waiting,
+            skipped,
         )
         await harvests.save_cursor(session, run_id, listed)
         counts["listed"] += len(listed.waiting)

@@ -72,10 +72,20 @@ async def _rewrite(database: Database, folder: Path, archive: archives.Archive) 
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
     moved, size = await asyncio.to_thread(
-        _copy_named, old, folder / name, named, archive.bytes
+        _copy_named,
+        old,
+        folder / name,
+        named,
+        archive.bytes,
     )
     async with database.begin() as session:
-        await archives.replace_archive(session, archive.archive_id, name, size, moved)
+        await archives.replace_archive(
+            session,
+            archive.archive_id,
+            name,
+            size,
+            moved,
+        )
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
@@ -160,7 +170,13 @@ async def apply_retention(
     for source in sources:
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
-                await _retain(database, settings, source, counts, dry_run=dry_run)
+                await _retain(
+                    database,
+                    settings,
+                    source,
+                    counts,
+                    dry_run=dry_run,
+                )
             else:
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)

@@ -94,7 +94,12 @@ async def reparse_sources(
             with progress(source) as tick:
                 done.append(
                     await reparse_source(
-                        database, settings, source, thread_ids, dry_run, tick
+                        database,
+                        settings,
+                        source,
+                        thread_ids,
+                        dry_run,
+                        tick,
                     )
                 )
         run.counts = {one.source: dict(one.counts) for one in done}
@@ -121,11 +126,21 @@ async def reparse_source(
         if not acquired:
             done.busy = True
         elif not dry_run:
-            await _reparse(done, settings, database.begin, thread_ids, tick)
+            await _reparse(
+                done,
+                settings,
+                database.begin,
+                thread_ids,
+                tick,
+            )
         else:
             async with database.begin() as session:
                 await _reparse(
-                    done, settings, lambda: nullcontext(session), thread_ids, tick
+                    done,
+                    settings,
+                    lambda: nullcontext(session),
+                    thread_ids,
+                    tick,
                 )
                 await session.rollback()
     return done
@@ -144,24 +159,29 @@ async def _reparse(
     named = sorted(set(thread_ids))
 
     def parse_all(batch: Sequence[Reading]) -> list[_Reread]:
-        return [_reread(done, site, folder, key, one) for one in batch]
+        return [
+            _reread(
+                done,
+                site,
+                folder,
+                key,
+                one,
+            )
+            for one in batch
+        ]
 
     while True:
         async with begin() as session:
-            ids = (
-                named[:BATCH]
-                if thread_ids
-                else await read_threads_after(session, done.source, after, BATCH)
-            )
+            ids = named[:BATCH]
+            if not thread_ids:
+                ids = await read_threads_after(session, done.source, after, BATCH)
             batch = await latest_readings(session, done.source, ids) if ids else []
         if not batch:
             break
-        if thread_ids and (
-            missing := [one for one in batch if not one.pages and one.state is None]
-        ):
-            raise UsageError(
-                f"no page of {done.source}/{missing[0].thread_id} is stored"
-            )
+        for one in batch if thread_ids else ():
+            if not one.pages and one.state is None:
+                name = f"{done.source}/{one.thread_id}"
+                raise UsageError(f"no page of {name} is stored")
         rereads = await asyncio.to_thread(parse_all, batch)
         async with begin() as session:
             await _save(session, done, rereads)
@@ -208,10 +228,9 @@ async def _save(
     settled: dict[int, list[Settled]] = {}
     parsed, first_fetches = [], []
     for one in rereads:
-        if (
-            state := _settled_state(one)
-        ) is not None and one.reading.run_id is not None:
-            settled.setdefault(one.reading.run_id, []).append(state)
+        state, run_id = _settled_state(one), one.reading.run_id
+        if state is not None and run_id is not None:
+            settled.setdefault(run_id, []).append(state)
         if one.thread is not None:
             parsed.append(one.thread)
             first_fetches.append(one.reading.pages[0].fetch_id)

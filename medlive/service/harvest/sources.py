@@ -94,7 +94,14 @@ async def source_health(
             since = times.done_at or times.first_at
             stale = now() - since > STALE_AFTER
             found.append(
-                SourceHealth(info, times.done_at, problem, week, tuple(figures), stale)
+                SourceHealth(
+                    info,
+                    times.done_at,
+                    problem,
+                    week,
+                    tuple(figures),
+                    stale,
+                )
             )
     if source is not None and not found:
         raise UsageError(

@@ -31,6 +31,7 @@ from medlive.service.harvest.raw_files import clear_removed, seal_archives, swee
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import (
     check_person_name,
+    check_reason,
     record_takedown,
     write_errata,
 )
@@ -75,9 +76,7 @@ async def take_down(
     finishes what a kill interrupted. `dry_run` counts without changing anything. Raises UsageError for an unknown
     source and an invalid reason or id, CheckFailed while the source is harvested or the thread curated.
     """
-    reason = reason.strip()
-    if not 1 <= len(reason) <= 2000:
-        raise UsageError("a takedown needs a reason of 1 to 2,000 characters")
+    reason = check_reason(reason)
     if not 1 <= len(thread_id) <= 500:
         raise UsageError("a thread id must have 1 to 500 characters")
     done = TakedownResult()
@@ -100,13 +99,15 @@ async def take_down(
                 await seal_archives(database, folder, source)
             except ArchiveDamaged as error:
                 done.damaged.append(error)
-        site = (
-            build_site(source, settings.sources.get(source, {}))
-            if source in SITES
-            else None
-        )
+        own = settings.sources.get(source, {})
+        site = build_site(source, own) if source in SITES else None
         showing, damaged = await _find_showing_fetches(
-            database, folder, source, thread_id, site, traces
+            database,
+            folder,
+            source,
+            thread_id,
+            site,
+            traces,
         )
         done.damaged += damaged
         async with database.begin() as session:
@@ -152,11 +153,15 @@ async def allow_return(
     What was erased stays so. A case that frozen snapshots hold stays withdrawn until `reinstate`. Raises
     UsageError for an invalid reason, and CheckFailed for a thread that is not taken down.
     """
-    reason, by = reason.strip(), check_person_name(by)
-    if not 1 <= len(reason) <= 2000:
-        raise UsageError("lifting a takedown needs a reason of 1 to 2,000 characters")
+    reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
-        await lift_takedown(session, source, thread_id, reason, by=by)
+        await lift_takedown(
+            session,
+            source,
+            thread_id,
+            reason,
+            by=by,
+        )
 
 
 def _forget_verdicts(settings: Settings, case_id: str, dry_run: bool) -> int:
@@ -179,10 +184,8 @@ async def _find_showing_fetches(
     pattern = _pattern(traces)
 
     def search(archive: Archive, kept: Collection[KeptFetch]) -> list[int]:
-        found, fetches = (
-            [],
-            {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id},
-        )
+        found = []
+        fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
             if (fetch := fetches.get(place)) is None:
                 continue
@@ -228,42 +231,32 @@ def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
             parts = urlsplit(url)
         except ValueError:
             continue
-        address = (
-            parts.path.rstrip("/") + (f"?{parts.query}" if parts.query else "")
-        ).lstrip("/")
+        query = f"?{parts.query}" if parts.query else ""
+        address = (parts.path.rstrip("/") + query).lstrip("/")
         if len(address) >= 8:
-            words |= {
-                w + rb"(?![0-9A-Za-z_-])"
-                for w in map(re.escape, _encodings({address, unquote(address)}))
-            }
+            for word in _encodings({address, unquote(address)}):
+                words.add(re.escape(word) + rb"(?![0-9A-Za-z_-])")
     titles = {title.strip() for title in traces.titles}
-    distinctive = {
-        title
-        for title in titles
-        if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES
-    }
-    words |= {re.escape(w) for w in _encodings(distinctive)}
+    for title in titles:
+        if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES:
+            words.update(map(re.escape, _encodings([title])))
     return re.compile(b"|".join(sorted(words, reverse=True))) if words else None
 
 
 def _encodings(texts: Iterable[str]) -> set[bytes]:
     """Encode texts as pages may contain them: in markup, in scripts, in the encodings of Chinese pages."""
-    spelt = {
-        spelling
-        for text in texts
-        for spelling in (text, html.escape(text, quote=False), html.escape(text))
-    }
-    spelt |= {
-        text.replace("&#x27;", decimal)
-        for text in spelt
-        for decimal in ("&#039;", "&#39;")
-    }
-    spelt |= {json.dumps(text)[1:-1] for text in texts}
-    return {
-        text.encode(encoding, "surrogatepass" if encoding == "utf-8" else "replace")
-        for text in spelt
-        for encoding in ("utf-8", "gb18030")
-    }
+    spelt: set[str] = set()
+    for text in texts:
+        for spelling in (text, html.escape(text, quote=False), html.escape(text)):
+            spelt.add(spelling)
+            for decimal in ("&#039;", "&#39;"):
+                spelt.add(spelling.replace("&#x27;", decimal))
+        spelt.add(json.dumps(text)[1:-1])
+    encoded = set()
+    for text in spelt:
+        encoded.add(text.encode("utf-8", "surrogatepass"))
+        encoded.add(text.encode("gb18030", "replace"))
+    return encoded
 
 
 def _texts(threads: Iterable[Thread]) -> set[str]:

@@ -145,7 +145,16 @@ async def freeze(
         raise UsageError(
             f"the held-out share must be at least 0 and less than 1, not {share}"
         )
-    work = _Freeze(database, settings, version, key, share, partial, notify, tick)
+    work = _Freeze(
+        database,
+        settings,
+        version,
+        key,
+        share,
+        partial,
+        notify,
+        tick,
+    )
     async with advisory_lock(database, _LOCK) as acquired:
         if not acquired:
             raise Locked(
@@ -251,7 +260,11 @@ class _Freeze:
             await settle_week(session, standing)
             only = release.publishable_only
             if await judge(
-                session, version, info.parent, digest, publishable_only=only
+                session,
+                version,
+                info.parent,
+                digest,
+                publishable_only=only,
             ):
                 await session.rollback()
                 return False
@@ -300,7 +313,12 @@ class _Freeze:
                 figures = {"decided": partial.decided, "queued": partial.queued}
                 about = f"snapshot:{version}"
                 await record(
-                    session, Act.FREEZE_PARTIAL, about, None, by=word.by, **figures
+                    session,
+                    Act.FREEZE_PARTIAL,
+                    about,
+                    None,
+                    by=word.by,
+                    **figures,
                 )
         return True
 
@@ -353,7 +371,14 @@ class _Freeze:
         await asyncio.to_thread(_remove_unfrozen, self.settings, info)
         root = snapshots_path(self.settings)
         built = await finish_in_thread(
-            lambda stop: build_folder(self.database, info, fixed, root, signer, stop)
+            lambda stop: build_folder(
+                self.database,
+                info,
+                fixed,
+                root,
+                signer,
+                stop,
+            )
         )
         manifest = built.manifest
         async with self.database.begin() as session:
@@ -469,7 +494,13 @@ async def check_cases(
     done, after = 0, ""
     while True:
         async with database.begin() as session:
-            page = await unchecked(session, parent, digest, after=after, most=_PAGE)
+            page = await unchecked(
+                session,
+                parent,
+                digest,
+                after=after,
+                most=_PAGE,
+            )
         if not page:
             return done
         verdicts = await finish_in_thread(partial(_check_page, database, page))

@@ -82,4 +82,10 @@ def publish_snapshot(
             f"{at!r} is not a folder",
             hint="give --to s3 or --to huggingface for a remote target",
         )
-    return publish(prepared, target, place, dry_run=dry_run, progress=progress)
+    return publish(
+        prepared,
+        target,
+        place,
+        dry_run=dry_run,
+        progress=progress,
+    )

@@ -65,7 +65,11 @@ async def announce_week(
             text += f"\npartial: {fixed.partial.in_short}"
         return {
             "messages": await write_message(
-                session, settings.notify, "released", week, text
+                session,
+                settings.notify,
+                "released",
+                week,
+                text,
             )
         }
 

@@ -81,7 +81,12 @@ async def withdraw(
         if criterion_id is not None:
             part = await find_criterion(session, case_id, criterion_id, revision)
         found, already = await _withdraw(
-            session, case_id, kind, reason, by=by, part=part
+            session,
+            case_id,
+            kind,
+            reason,
+            by=by,
+            part=part,
         )
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
@@ -116,10 +121,7 @@ async def reinstate(
     when each was undone; the reason stays in the log. Raises UsageError for an unknown case, and CheckFailed for
     what is not withdrawn or whose thread is taken down.
     """
-    if not 1 <= len(reason := reason.strip()) <= MOST_LOGGED:
-        raise UsageError(
-            f"a reinstatement needs a reason of 1 to {MOST_LOGGED:,} characters"
-        )
+    reason = check_reason(reason)
     by, key = check_person_name(by), load_signing_key(os.environ, key_file)
     part = None if criterion_id is None else criterion_id.removeprefix(f"{case_id}-")
     async with database.begin() as session:
@@ -130,7 +132,13 @@ async def reinstate(
                 f"{'/'.join(thread)}, the thread of {case_id}, is taken down",
                 hint="medlive thread lift-takedown comes first",
             )
-        found = await withdrawals.reinstate(session, case_id, part, reason, by=by)
+        found = await withdrawals.reinstate(
+            session,
+            case_id,
+            part,
+            reason,
+            by=by,
+        )
         if not found:
             raise CheckFailed(
                 f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn"
@@ -190,7 +198,11 @@ async def write_errata(
         # Written under the lock that reading took, so that the latest state is written last.
         folder = snapshots_path(settings)
         await asyncio.to_thread(
-            write_errata_file, folder, public, _signer(public, key), PUBLIC_ERRATA
+            write_errata_file,
+            folder,
+            public,
+            _signer(public, key),
+            PUBLIC_ERRATA,
         )
         return await asyncio.to_thread(
             write_errata_file, folder, errata, _signer(errata, key)
@@ -231,6 +243,14 @@ def check_public_reason(reason: str) -> str:
             f"the reason is published and contains an identifier: {', '.join(sorted(kinds))}",
             hint="describe the error without naming a person",
         )
+    return reason
+
+
+def check_reason(reason: str) -> str:
+    """Return a reason that is logged and not published, stripped. Raises UsageError for none, or a long one."""
+    reason = reason.strip()
+    if not 1 <= len(reason) <= MOST_LOGGED:
+        raise UsageError(f"expected a reason of 1 to {MOST_LOGGED:,} characters")
     return reason
 
 

@@ -8,6 +8,7 @@ of the database's. An advisory lock keeps one scheduler active.
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -126,7 +127,13 @@ async def run_scheduler(
         open_app(database).open_async() as app,
     ):
         runner = _Runner(
-            app, database, settings, notify, clock, once, health or Health()
+            app,
+            database,
+            settings,
+            notify,
+            clock,
+            once,
+            health or Health(),
         )
         working = asyncio.create_task(runner.work(connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
@@ -253,45 +260,35 @@ class _Runner:
 
     def _look(self, names: Iterable[str]) -> None:
         """Run those of the steps that are due; where one is under way, look again when it has ended."""
-        wanted = list(names)
-        idle = [
-            name for name in wanted if name not in self.lanes or self.lanes[name].done()
-        ]
-        self.looked_for = self.looked_for.union(wanted).difference(idle)
-        if idle:
-            states = asyncio.create_task(self._read_states())  # one reading for all
-            self.lanes |= {
-                name: asyncio.create_task(self._run_lane(name, states)) for name in idle
-            }
+        for name in names:
+            lane = self.lanes.get(name)
+            if lane is None or lane.done():
+                self.lanes[name] = asyncio.create_task(self._run_lane(name))
+            else:
+                self.looked_for.add(name)
 
-    async def _read_states(self) -> list[StepState]:
-        moment = await self._moment()
-        await self._forget_ahead(moment)
-        return await steps.read_states(
-            self.database, self.settings, moment, again=self.again, keep=True
-        )
-
-    async def _run_lane(self, name: str, states: asyncio.Task[list[StepState]]) -> None:
-        found: list[StepState] | None = await states
-        while True:
-            if await self._run_due(name, found):
+    async def _run_lane(self, name: str) -> None:
+        is_wanted = True
+        while is_wanted:
+            self.looked_for.discard(name)
+            if await self._run_due(name):
                 # Late threads are queued, and what waited continues.
                 self._look([other for other in self.lanes if other != name])
-            if name not in self.looked_for:
-                return
-            self.looked_for.discard(name)
-            found = None
+            is_wanted = name in self.looked_for
 
-    async def _run_due(
-        self, name: str | None, states: list[StepState] | None = None
-    ) -> bool:
-        """Run a step (None: every one) as long as it is due, reading the rows before; whether it was.
-
-        `states` was read just now; None: nothing was.
-        """
+    async def _run_due(self, name: str | None) -> bool:
+        """Run a step (None: every one) as long as it is due, reading the rows before; whether it was."""
         tried: set[tuple[str, str]] = set()
         while True:
-            states = await self._read_states() if states is None else states
+            moment = await self._moment()
+            await self._forget_ahead(moment)
+            states = await steps.read_states(
+                self.database,
+                self.settings,
+                moment,
+                again=self.again,
+                keep=True,
+            )
             states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             for state in states:
@@ -301,7 +298,6 @@ class _Runner:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
             done = await self._run_step(due[0])
-            states = None
             self.results.append(done)
             message = (
                 f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}"
@@ -314,7 +310,12 @@ class _Runner:
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings)}
         await run_step_job(
-            self.app, self.database, works, step.queue, step.name, step.week
+            self.app,
+            self.database,
+            works,
+            step.queue,
+            step.name,
+            step.week,
         )
         async with self.database.begin() as session:
             _, steps = await runs_of_week(session, step.week)
@@ -400,10 +401,12 @@ async def _harvest(
     )
     if done.busy:
         return {steps.AGAIN: done.failed}
-    problem = done.failed or (
-        f"quarantined: {done.quarantined}" if done.quarantined else None
-    )
-    return {**done.counts, **({"problem": problem} if problem else {})}
+    counts: Counts = dict(done.counts)
+    if done.failed:
+        counts["problem"] = done.failed
+    elif done.quarantined:
+        counts["problem"] = f"quarantined: {done.quarantined}"
+    return counts
 
 
 async def _queue(database: Database, settings: Settings, week: str) -> Counts:
@@ -447,7 +450,11 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
         )
     try:
         done = await freeze(
-            database, settings, week, key=load_signing_key(os.environ), partial=word
+            database,
+            settings,
+            week,
+            key=load_signing_key(os.environ),
+            partial=word,
         )
     except WeekIncomplete as error:
         return {steps.AGAIN: error.message}
@@ -472,10 +479,8 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
 async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
     """Curate the queue unless workers do: the non-zero counts, and the jobs left to workers."""
     async with database.begin() as session:
-        jobs, workers = (
-            await count_open(session, Queue.CURATE),
-            await count_servers(session, Queue.CURATE),
-        )
+        jobs = await count_open(session, Queue.CURATE)
+        workers = await count_servers(session, Queue.CURATE)
     if not jobs or workers:
         return {}, jobs
     async with (
@@ -497,15 +502,12 @@ def _curation_problem(done: CurationCounts, share: float) -> str | None:
         return f"{len(done.faults)} threads failed with an internal error, first {done.faults[0]}"
     if obstacle := done.misconfigured or done.stopped:
         return f"{obstacle}; {done.left} threads wait"
-    failures = {
-        reason: n
-        for reason, n in done.failures.items()
-        if reason != Reason.BUDGET_SPENT
-    }
-    failed, decided = sum(failures.values()), done.outcomes.total()
+    failures = Counter(done.failures)
+    del failures[Reason.BUDGET_SPENT]
+    failed, decided = failures.total(), done.outcomes.total()
     if failed <= share * decided:
         return None
-    return f"{failed} of {decided} threads failed, most with {max(failures, key=failures.__getitem__)}"
+    return f"{failed} of {decided} threads failed, most with {failures.most_common(1)[0][0]}"
 
 
 async def _retention(database: Database, settings: Settings, week: str) -> Counts:

@@ -15,6 +15,7 @@ from typing import Any
 from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.config import ScheduleSection, Settings, WeeklyTime
 from medlive.db import runs
+from medlive.db.audit.listing import week_bounds
 from medlive.db.jobs import Queue
 from medlive.db.release.weeks import (
     StepWait,
@@ -160,15 +161,20 @@ async def read_states(
         keep: Whether to store since when steps wait, as the one scheduler does.
     """
     times = weekly_times(settings.schedule, select_sources(settings, []))
-    off = [] if settings.publish.weekly else [PUBLISH, ANNOUNCE]
-    off += [] if settings.backup.folder else [BACKUP]
-    times = {name: time for name, time in times.items() if name not in off}
+    if not settings.publish.weekly:
+        del times[PUBLISH], times[ANNOUNCE]
+    if not settings.backup.folder:
+        del times[BACKUP]
     async with database.begin() as session:
         history = await runs.load_history(session, moment)
         stored = await load_waits(session)
         blocked = _obstacles(settings, history)
         states = step_states(
-            times, history, moment, blocked=blocked, ignore_retry=again
+            times,
+            history,
+            moment,
+            blocked=blocked,
+            ignore_retry=again,
         )
         standing = None
         for state in states:
@@ -218,15 +224,11 @@ def recently_begun(
             continue
         run = history.latest.get(state.command)
         outcome = run.outcome if run is not None and run.week == state.week else None
-        due = state.status is StepStatus.DUE and outcome not in (
-            RunOutcome.FAILED,
-            RunOutcome.PARTIAL,
-        )
-        began = (
-            run.started_at
-            if run is not None and outcome is RunOutcome.RUNNING
-            else moment
-        )
+        failed = outcome in (RunOutcome.FAILED, RunOutcome.PARTIAL)
+        due = state.status is StepStatus.DUE and not failed
+        began = moment
+        if run is not None and outcome is RunOutcome.RUNNING:
+            began = run.started_at
         if due and moment - began < PATIENCE:
             begun.append(state.name)
     return begun
@@ -250,15 +252,13 @@ class _Waits:
     ) -> list[StepState]:
         """The states, those that wait being blocked."""
         harvests = [name for name in recent if name.startswith(_HARVEST)]
-        threads = (
-            []
-            if standing is None or standing.whole
-            else [f"its threads ({standing.in_short})"]
-        )
+        before = list(recent)
+        if standing is not None and not standing.whole:
+            before.append(f"its threads ({standing.in_short})")
         applied = []
         for state in states:
             if state.name == FREEZE:
-                state = self._wait(state, [*recent, *threads], self.freeze_limit)
+                state = self._wait(state, before, self.freeze_limit)
             elif state.name == RETENTION:
                 state = self._wait(state, harvests, PATIENCE)
             applied.append(state)
@@ -311,15 +311,12 @@ def summarize_counts(counts: Mapping[str, Any]) -> str:
         return str(problem)
     flat: dict[str, Any] = {}
     for key, value in counts.items():
-        flat |= (
-            value
-            if isinstance(value, Mapping)
-            else {key: len(value) if isinstance(value, list) else value}
-        )
-    return (
-        ", ".join(f"{key} {value}" for key, value in flat.items() if value)
-        or "nothing new"
-    )
+        if isinstance(value, Mapping):
+            flat |= value
+        else:
+            flat[key] = len(value) if isinstance(value, list) else value
+    shown = [f"{key} {value}" for key, value in flat.items() if value]
+    return ", ".join(shown) or "nothing new"
 
 
 def step_states(
@@ -340,7 +337,13 @@ def step_states(
         slot_week, present = iso_week(slot), iso_week(moment)
         # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
         week = present if name.startswith(_HARVEST) else slot_week
-        record = _read_record(name, time, slot_week, present, history)
+        record = _read_record(
+            name,
+            time,
+            slot_week,
+            present,
+            history,
+        )
         status, retry_at, why = StepStatus.DONE, None, None
         if record.expected and not record.is_done(slot_week):
             retry_at = _retry_time(history, command_of(name), week, moment)
@@ -348,22 +351,23 @@ def step_states(
             status = StepStatus.RETRY if is_waiting else StepStatus.DUE
             if (why := blocked.get(name)) is not None:
                 status = StepStatus.BLOCKED
-        pending, missed = (
-            status is not StepStatus.DONE,
-            min(_first_missed(time, record, slot), slot),
+        pending = status is not StepStatus.DONE
+        missed = min(_first_missed(time, record, slot), slot)
+        overdue = False
+        if pending and record.since is not None:
+            overdue = moment > max(missed, record.since) + OVERDUE_AFTER
+        state = StepState(
+            name=name,
+            week=week,
+            slot=slot,
+            status=status,
+            why=why,
+            retry_at=retry_at if status is StepStatus.RETRY else None,
+            next_at=missed if pending else slot + WEEK,
+            overdue=overdue,
+            latest=record.latest,
         )
-        overdue = (
-            pending
-            and record.since is not None
-            and moment > max(missed, record.since) + OVERDUE_AFTER
-        )
-        retry_at = retry_at if status is StepStatus.RETRY else None
-        next_at = missed if pending else slot + WEEK
-        found.append(
-            StepState(
-                name, week, slot, status, why, retry_at, next_at, overdue, record.latest
-            )
-        )
+        found.append(state)
     return found
 
 
@@ -408,14 +412,8 @@ class _StepRecord:
 def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> datetime:
     """The first weekly time that was missed."""
     if record.done_week is not None:
-        year, week = record.done_week.split(".W")
-        return (
-            due_at(
-                datetime.fromisocalendar(int(year), int(week), 1).replace(tzinfo=UTC),
-                time,
-            )
-            + WEEK
-        )
+        monday, _ = week_bounds(record.done_week)
+        return due_at(monday, time) + WEEK
     if record.since is not None:
         first = due_at(record.since, time)
         return first if first >= record.since else first + WEEK
@@ -443,7 +441,13 @@ def _read_record(
         if at is not None and (
             latest is None or (latest.finished_at or latest.started_at) < at
         ):
-            latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
+            latest = runs.Run(
+                history.frozen_week,
+                RunOutcome.DONE,
+                at,
+                at,
+                {},
+            )
         return _StepRecord(history.frozen_week, expected, latest, since)
     if name in AFTER:
         first = (
@@ -471,21 +475,17 @@ def _done_by_anyone(
     name: str, time: WeeklyTime, slot_week: str, history: runs.History
 ) -> tuple[str | None, bool]:
     """The latest week a step was done for, by the scheduler or by hand; whether a harvest has ended since."""
-    scheduled, by_hand = (
-        history.done.get(command_of(name)),
-        history.done.get(_by_hand(name)),
-    )
-    weeks = (
-        [scheduled.week] if scheduled is not None and scheduled.week is not None else []
-    )
+    scheduled = history.done.get(command_of(name))
+    by_hand = history.done.get(_by_hand(name))
+    weeks = []
+    if scheduled is not None and scheduled.week is not None:
+        weeks.append(scheduled.week)
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
     ended = _newest(scheduled, by_hand)
-    reopened = (
-        name == QUEUE
-        and ended is not None
-        and _harvest_ended(history, ended.started_at, slot_week)
-    )
+    reopened = False
+    if name == QUEUE and ended is not None:
+        reopened = _harvest_ended(history, ended.started_at, slot_week)
     return max(weeks, default=None), reopened
 
 
@@ -495,11 +495,11 @@ def _by_hand(name: str) -> str:
 
 def _harvest_ended(history: runs.History, after: datetime, week: str) -> bool:
     """Whether a harvest of this week or an earlier one has ended after a moment."""
-    harvests = history.harvests.values()
-    return any(
-        h.done_at is not None and h.done_at > after and (h.done_week or "") <= week
-        for h in harvests
-    )
+    for harvest in history.harvests.values():
+        done_at, done_week = harvest.done_at, harvest.done_week or ""
+        if done_at is not None and done_at > after and done_week <= week:
+            return True
+    return False
 
 
 def command_of(name: str) -> str:
@@ -507,7 +507,6 @@ def command_of(name: str) -> str:
     return f"{runs.SCHEDULER} {name.replace(':', ' ')}"
 
 
-def _newest(*runs: runs.Run | None) -> runs.Run | None:
-    return max(
-        (r for r in runs if r is not None), key=lambda run: run.started_at, default=None
-    )
+def _newest(*candidates: runs.Run | None) -> runs.Run | None:
+    existing = [run for run in candidates if run is not None]
+    return max(existing, key=lambda run: run.started_at, default=None)

@@ -164,7 +164,7 @@ def no_progress(facts: Facts) -> Iterator[Finding]:
         if facts.moment - since > limit and not facts.circuits:
             yield Finding(
                 f"{queue.ready} threads wait and none was decided since {_minute(since)}; "
-                f"by its history it takes {_minutes(limit)} at most",
+                f"by its history it takes {limit.total_seconds() / 60:.0f} minutes at most",
                 "look at the workers' logs, then restart them",
                 queue.queue,
             )
@@ -214,12 +214,10 @@ def jobs_failed(facts: Facts) -> Iterator[Finding]:
 def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
     """Several threads failed for the same cause."""
     least = max(ALIKE, ALIKE_SHARE * facts.decided)
-    groups = [
-        group
-        for group in group_failures(facts.failed_threads)
-        if group.threads >= least
-    ]
+    groups = group_failures(facts.failed_threads)
     for group in groups[:MOST_GROUPS]:
+        if group.threads < least:
+            return
         yield Finding(
             f"{group.threads} threads failed alike in {', '.join(group.stages)}, {group.reason}: {group.cause}",
             f"look at one: `medlive thread show {group.example}`; then `medlive curate --retry-failed`",
@@ -230,10 +228,10 @@ def threads_fail_alike(facts: Facts) -> Iterator[Finding]:
 def disk(facts: Facts) -> Iterator[Finding]:
     """A file system that medlive writes to is nearly full."""
     limits = facts.settings.watch
-    for found in facts.local.disks if facts.local else ():
-        if found.free < max(
-            limits.disk_free_gb * 1e9, limits.disk_free_share * found.size
-        ):
+    assert facts.local is not None
+    for found in facts.local.disks:
+        least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * found.size)
+        if found.free < least:
             yield Finding(
                 f"{found.free / 1e9:.1f} of {found.size / 1e9:.0f} GB are free at {found.path} ({found.place})",
                 "make room, or move it to a larger disk",
@@ -243,29 +241,20 @@ def disk(facts: Facts) -> Iterator[Finding]:
 
 def evidence_missing(facts: Facts) -> Iterator[Finding]:
     """There is neither an evidence index nor a literature service, so that no thread can be curated."""
-    if facts.settings.evidence.online:
-        return
-    if (
-        facts.in_use
-        and facts.local is not None
-        and facts.local.evidence_missing is not None
-    ):
-        yield Finding(
-            facts.local.evidence_missing,
-            "`medlive evidence build CORPUS...`, or restore it",
-        )
+    assert facts.local is not None
+    missing = facts.local.evidence_missing
+    if missing is not None and facts.in_use and not facts.settings.evidence.online:
+        yield Finding(missing, "`medlive evidence build CORPUS...`, or restore it")
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Finding]:
     """A file of the evidence index is not as it was built."""
-    noted = facts.observations.get(EVIDENCE)
-    wrong = facts.local.evidence_corrupt if facts.local is not None else None
-    if wrong is None and noted is not None and facts.local is not None:
-        wrong = (
-            noted.value["problem"]
-            if noted.value["state"] == facts.local.evidence_state
-            else None
-        )
+    local, noted = facts.local, facts.observations.get(EVIDENCE)
+    assert local is not None
+    wrong = local.evidence_corrupt
+    if wrong is None and noted is not None:
+        is_same = noted.value["state"] == local.evidence_state
+        wrong = noted.value["problem"] if is_same else None
     if wrong is not None:
         yield Finding(
             wrong,
@@ -300,7 +289,7 @@ def circuit_open(facts: Facts) -> Iterator[Finding]:
 def budget_spent(facts: Facts) -> Iterator[Finding]:
     """A limit of the week is reached: no thread is begun before the next week."""
     for limit in week_limits(dict(facts.week)):
-        if limit.usd >= limit.limit:
+        if limit.is_spent:
             yield Finding(
                 f"{limit.name} for {facts.week['week']} is spent ({limit.usd:.2f})",
                 "the next week goes on, or raise [budget] in medlive.toml",
@@ -559,7 +548,3 @@ def _last(step: StepState) -> str:
 
 def _minute(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
-def _minutes(span: timedelta) -> str:
-    return f"{span.total_seconds() / 60:.0f} minutes"

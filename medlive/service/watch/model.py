@@ -9,8 +9,9 @@ from medlive.config import Settings
 from medlive.db.audit.health import FailedJobs, FailedThread, MissingRight, QueueHealth
 from medlive.db.harvest.harvests import SourceInfo
 from medlive.db.runs import History
-from medlive.db.tables.watch import ObservationRow, OutboxRow, Severity
+from medlive.db.tables.watch import ObservationRow, OutboxRow
 from medlive.db.tables.work import WorkerRow
+from medlive.db.watch import SeenProblem
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import StepState
 
@@ -87,20 +88,10 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A thing that a person must look at."""
+class Problem(SeenProblem):
+    """A problem as a check finds it now."""
 
-    code: str
-    subject: str  # "" where it is about the whole
-    severity: Severity
-    text: str
-    next_step: str
     is_acknowledged: bool = False
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells it from other problems."""
-        return self.code, self.subject
 
     def as_json(self) -> dict[str, Any]:
         """The problem as JSON values."""

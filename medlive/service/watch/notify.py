@@ -3,9 +3,10 @@
 import asyncio
 import json
 import smtplib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
+from types import MappingProxyType
 from typing import Any, Literal
 
 import httpx2
@@ -34,7 +35,13 @@ async def send(section: NotifySection, place: str, message: dict[str, Any]) -> N
         ServiceUnavailable: if the place cannot be reached or refuses.
     """
     if place == "webhook":
-        await _delivered(place, _post(section, message))
+        assert section.webhook is not None
+        url = section.webhook.get_secret_value()
+        remember(url)  # httpx2 logs addresses
+        # As ASCII: a lone surrogate of a stranger's text has no other spelling.
+        content = json.dumps(message).encode("ascii")
+        kind = {"Content-Type": "application/json"}
+        await _delivered(place, _post(url, content, kind))
     else:
         await _delivered(place, asyncio.to_thread(_mail, section, message["text"]))
 
@@ -48,10 +55,9 @@ async def beat(section: NotifySection, failing: Sequence[str]) -> None:
     assert section.heartbeat_url is not None
     url = section.heartbeat_url.get_secret_value()
     remember(url)
-    await _delivered(
-        "heartbeat",
-        _ping(f"{url.rstrip('/')}/fail" if failing else url, "\n".join(failing)),
-    )
+    address = f"{url.rstrip('/')}/fail" if failing else url
+    text = "\n".join(failing)
+    await _delivered("heartbeat", _post(address, text.encode("utf-8", "replace")))
 
 
 async def _delivered(what: str, sending: Awaitable[None]) -> None:
@@ -70,22 +76,11 @@ async def _delivered(what: str, sending: Awaitable[None]) -> None:
         ) from error
 
 
-async def _ping(url: str, text: str) -> None:
+async def _post(
+    url: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})
+) -> None:
     async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
-        answer = await client.post(url, content=text.encode("utf-8", "replace"))
-        answer.raise_for_status()
-
-
-async def _post(section: NotifySection, message: dict[str, Any]) -> None:
-    assert section.webhook is not None
-    url = section.webhook.get_secret_value()
-    remember(url)  # httpx2 logs addresses
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
-        # As ASCII: a lone surrogate of a stranger's text has no other spelling.
-        content = json.dumps(message).encode("ascii")
-        answer = await client.post(
-            url, content=content, headers={"Content-Type": "application/json"}
-        )
+        answer = await client.post(url, content=content, headers=dict(headers))
         answer.raise_for_status()
 
 

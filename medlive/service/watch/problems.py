@@ -1,14 +1,13 @@
 """The problems of this moment, for whoever asks; nothing is sent."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from medlive.config import Settings
 from medlive.db import watch
+from medlive.db.mapping import read
 from medlive.db.session import Database
-from medlive.db.tables.watch import OpenProblemRow
 from medlive.service.watch.checks import CHECKS, find_problems
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.model import Facts, Problem
@@ -31,12 +30,9 @@ async def read_problems(
         stored = {problem.key: problem for problem in await watch.list_open(session)}
     live = {problem.key for problem in problems}
     for known in stored.values():
-        if (
-            known.code in _LOCAL
-            and known.key not in live
-            and moment - known.seen_at < ENDS_AFTER
-        ):
-            problems.append(_from_stored(known))
+        is_other = known.code in _LOCAL and known.key not in live
+        if is_other and moment - known.seen_at < ENDS_AFTER:
+            problems.append(read(Problem, known, is_acknowledged=False))
     for place, problem in enumerate(problems):
         if problem.key in stored and stored[problem.key].is_acknowledged(moment):
             problems[place] = replace(problem, is_acknowledged=True)
@@ -47,27 +43,7 @@ async def store_problems(database: Database, settings: Settings) -> None:
     """Store what the checks find where no scheduler does; nothing is sent."""
     problems = await read_problems(database, settings)
     async with database.begin() as session:
-        await watch.save_seen(session, as_rows(problems))
+        await watch.save_seen(session, problems)
         await watch.end_unseen(
             session, {problem.key for problem in problems}, ENDS_AFTER
         )
-
-
-def as_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    """Problems as `medlive.db.watch.save_seen` takes them."""
-    rows = []
-    for problem in problems:
-        row = problem.as_json()
-        del row["acknowledged"]
-        rows.append(row)
-    return rows
-
-
-def _from_stored(problem: OpenProblemRow) -> Problem:
-    return Problem(
-        code=problem.code,
-        subject=problem.subject,
-        severity=problem.severity,
-        text=problem.text,
-        next_step=problem.next_step,
-    )

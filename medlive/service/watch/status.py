@@ -8,41 +8,37 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
+from medlive.db.audit.spending import mean_thread_cost
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
-from medlive.db.curation.replies import Answers, Cost, Costs, costs
+from medlive.db.curation.replies import Answers, count_answers
 from medlive.db.jobs import Queue, count_open
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.waits import count_waiting
-from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
-from medlive.service.schedule.steps import StepState, read_states, summarize_counts
+from medlive.service.schedule.steps import StepState, read_states
 from medlive.service.watch import problems as watched
 from medlive.service.watch.facts import read_facts
+from medlive.service.watch.week import run_as_json
 from medlive.service.week_budget import read_week
 
 
-async def read_steps(settings: Settings) -> list[dict[str, Any]]:
+async def read_steps(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """Every weekly step as JSON values, without running any. Raises ConfigError and DatabaseUnavailable."""
-    async with open_database(settings) as database:
-        return [
-            step_as_json(state)
-            for state in await read_states(database, settings, now())
-        ]
+    states = await read_states(database, settings, now())
+    return list(map(step_as_json, states))
 
 
-async def read_problems(settings: Settings) -> list[dict[str, Any]]:
+async def read_problems(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
-    async with open_database(settings) as database:
-        return [
-            problem.as_json()
-            for problem in await watched.read_problems(database, settings)
-        ]
+    problems = await watched.read_problems(database, settings)
+    return [problem.as_json() for problem in problems]
 
 
 async def acknowledge(
+    database: Database,
     settings: Settings,
     code: str,
     *,
@@ -54,15 +50,14 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
-    async with open_database(settings) as database:
-        async with database.begin() as session:
-            active = await is_scheduler_active(session)
-        if not active:
-            await watched.store_problems(database, settings)
-        async with database.begin() as session:
-            problems = await db_watch.acknowledge(
-                session, code, lasts=lasts, why=why, by=by
-            )
+    async with database.begin() as session:
+        active = await is_scheduler_active(session)
+    if not active:
+        await watched.store_problems(database, settings)
+    async with database.begin() as session:
+        problems = await db_watch.acknowledge(
+            session, code, lasts=lasts, why=why, by=by
+        )
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
 
 
@@ -92,36 +87,25 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     }
 
 
-async def read_status(settings: Settings) -> dict[str, Any]:
-    """Everything `medlive status` prints, as JSON values: `read_health`, costs, and what the week will cost."""
-    async with open_database(settings) as database:
-        async with database.begin() as session:
-            rows = await funnel(session)
-            spent = await costs(session)
-            failures = await failed_threads(session, most=20)
-            parked = await count_parked(session)
-            queued, usd = (
-                await count_waiting(session, Queue.CURATE),
-                spent.total.cost_usd,
-            )
-            waiting = await count_open(session, Queue.CURATE)
-            mean = usd / spent.curated if usd is not None and spent.curated else None
-            week = await read_week(
-                session, settings.budget, waiting=waiting, usd_a_thread=mean
-            )
-        health = await read_health(database, settings)
+async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
+    """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week will cost."""
+    async with database.begin() as session:
+        rows = await funnel(session)
+        answers = await count_answers(session)
+        failures = await failed_threads(session, most=20)
+        parked = await count_parked(session)
+        queued = await count_waiting(session, Queue.CURATE)
+        waiting = await count_open(session, Queue.CURATE)
+        mean = await mean_thread_cost(session)
+        week = await read_week(
+            session, settings.budget, waiting=waiting, usd_a_thread=mean
+        )
+    health = await read_health(database, settings)
     return (
         {
             "funnel": [row.cells for row in rows],
             "kept": sum(r.count for r in rows if r.outcome == "kept"),
-            "ever_kept": spent.kept,
-            "cost_usd": spent.total.cost_usd,
-            "costs": [cost_as_json(cost, spent) for cost in spent.tasks],
-            "stages": [
-                cost_as_json(cost, spent) for cost in (*spent.stages, spent.total)
-            ],
-            "answers": [answers_as_json(answers) for answers in spent.answers],
-            "curated": spent.curated,
+            "answers": list(map(answers_as_json, answers)),
             "parked": asdict(parked),
             "failures": [asdict(failure) for failure in failures],
             "retriever": _describe_evidence(settings),
@@ -144,20 +128,6 @@ def _describe_evidence(settings: Settings) -> str:
     return f"{services}; {local}" if section.online else local
 
 
-def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
-    """The cost of a task or stage, in all and per curated thread and kept case; None if unknown."""
-    usd = cost.cost_usd
-    return {
-        **asdict(cost),
-        "cost_usd": usd,
-        "usd_a_curated_thread": usd / spent.curated
-        if usd is not None and spent.curated
-        else None,
-        "usd_a_kept_case": usd / spent.kept if usd is not None and spent.kept else None,
-        "cached_share": cost.cached_share,
-    }
-
-
 def answers_as_json(answers: Answers) -> dict[str, Any]:
     """The outcomes of a stage's calls, as counts and as shares; None without calls."""
     ends = ("repairs", "invalid", "refused", "truncated")
@@ -169,19 +139,6 @@ def answers_as_json(answers: Answers) -> dict[str, Any]:
 
 def step_as_json(state: StepState) -> dict[str, Any]:
     """A step as `medlive status` and `medlive scheduler --dry-run` show it; times in UTC."""
-    last = None
-    if (run := state.latest) is not None:
-        last = {
-            "week": run.week,
-            "outcome": run.outcome.value,
-            "started_at": run.started_at,
-            "finished_at": run.finished_at,
-            "counts": dict(run.counts),
-            "in_short": summarize_counts(run.counts),
-            "took": None
-            if run.finished_at is None
-            else format_duration(run.finished_at - run.started_at),
-        }
     return {
         "step": state.name,
         "week": state.week,
@@ -190,14 +147,5 @@ def step_as_json(state: StepState) -> dict[str, Any]:
         "due": state.next_at,
         "retry_at": state.retry_at,
         "overdue": state.overdue,
-        "last": last,
+        "last": state.latest and run_as_json(state.latest),
     }
-
-
-def format_duration(span: timedelta) -> str:
-    """A duration for people, such as 3 h 20 min."""
-    minutes, seconds = divmod(max(0, round(span.total_seconds())), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -25,7 +25,7 @@ from medlive.service.watch.model import (
 )
 from medlive.service.watch.notify import Event, beat
 from medlive.service.watch.outbox import deliver, write_message
-from medlive.service.watch.problems import ENDS_AFTER, as_rows
+from medlive.service.watch.problems import ENDS_AFTER
 
 _log = logging.getLogger(__name__)
 LOOK_S: Final = 60.0
@@ -87,7 +87,7 @@ async def _store(
     session: Session, settings: Settings, problems: Sequence[Problem], week: str
 ) -> None:
     """Bring the stored problems up to date, and write the messages that are due."""
-    await watch.save_seen(session, as_rows(problems))
+    await watch.save_seen(session, problems)
     ended = await watch.end_unseen(
         session, {problem.key for problem in problems}, ENDS_AFTER
     )
@@ -96,7 +96,12 @@ async def _store(
         if stored.send_at <= moment and not stored.is_acknowledged(moment):
             event: Event = "problem_again" if stored.sent else "problem"
             await write_message(
-                session, settings.notify, event, week, _text(stored), code=stored.code
+                session,
+                settings.notify,
+                event,
+                week,
+                _text(stored),
+                code=stored.code,
             )
             wait = (
                 RESENT_AFTER[stored.sent]
@@ -109,7 +114,12 @@ async def _store(
         if gone.sent:
             text = f"ended: {gone.text}\nIt began {gone.began_at:%Y-%m-%d %H:%M} UTC."
             await write_message(
-                session, settings.notify, "problem_ended", week, text, code=gone.code
+                session,
+                settings.notify,
+                "problem_ended",
+                week,
+                text,
+                code=gone.code,
             )
             _log.info("ended: %s: %s", gone.code, gone.text)
 

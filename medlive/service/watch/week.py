@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.audit.gauges import count_stages
 from medlive.db.audit.listing import week_bounds
-from medlive.db.audit.spending import spending
+from medlive.db.audit.spending import Spent, spending
 from medlive.db.curation.funnel import STAGES
 from medlive.db.curation.proofs import proofs_made
 from medlive.db.release.snapshots import (
@@ -31,8 +32,8 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
 
     "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
     from its begin to the freeze's. "standing" says how many of the threads queued for the week are settled;
-    "threads" counts those that changed in the week by where they stand now, from the filters on; "cost" has what
-    the replies stored in the week cost; "proofs" are those of the decisions begun in the week; "snapshot" is None
+    "threads" counts those that changed in the week by where they stand now, from the filters on; "cost" is what the
+    replies stored in the week cost in all; "proofs" are those of the decisions begun in the week; "snapshot" is None
     before the week is frozen.
     """
     since, until = week_bounds(week)
@@ -41,7 +42,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         counts = sorted(
             await count_stages(session, week), key=lambda row: STAGES.index(row[0])
         )
-        spent = await spending(session, since, until)
+        total = await _spent(session, since, until)
         proofs = await proofs_made(session, since, until)
         snapshot = await _read_snapshot(session, week)
         standing = await week_standing(
@@ -50,9 +51,9 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         costs = await _costs_of_steps(session, steps)
     return {
         "week": week,
-        "harvests": [run_as_json(name, run) for name, run in harvests.items()],
+        "harvests": [{"name": n} | run_as_json(run) for n, run in harvests.items()],
         "steps": [
-            run_as_json(name, run) | {"cost_usd": costs.get(name)}
+            {"name": name, "cost_usd": costs.get(name)} | run_as_json(run)
             for name, run in steps.items()
         ],
         "standing": asdict(standing)
@@ -61,11 +62,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
             dict(zip(("stage", "outcome", "reason", "count"), row, strict=True))
             for row in counts
         ],
-        "cost": [
-            asdict(one) | {"cost_usd": one.cost_usd}
-            for one in spent
-            if one.by in ("task", "engine", "all")
-        ],
+        "cost": total and asdict(total) | {"cost_usd": total.cost_usd},
         "proofs": asdict(proofs),
         "snapshot": snapshot,
     }
@@ -78,15 +75,17 @@ async def _costs_of_steps(
     queue, freeze = runs.get(command_of(QUEUE)), runs.get(command_of(FREEZE))
     if queue is None:
         return {}
-    until = (
-        now()
-        if freeze is None
-        else max(freeze.started_at, queue.finished_at or queue.started_at)
-    )
-    spent = await spending(session, queue.started_at, until)
-    return {
-        command_of(QUEUE): next((row.cost_usd for row in spent if row.by == "all"), 0.0)
-    }
+    until = now()
+    if freeze is not None:
+        until = max(freeze.started_at, queue.finished_at or queue.started_at)
+    total = await _spent(session, queue.started_at, until)
+    return {command_of(QUEUE): total.cost_usd if total else 0.0}
+
+
+async def _spent(session: Session, since: datetime, until: datetime) -> Spent | None:
+    """What all replies of a time cost; None without any."""
+    rows = {row.by: row for row in await spending(session, since, until)}
+    return rows.get("all")
 
 
 async def newest_partial(session: Session) -> str | None:
@@ -119,20 +118,26 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     }
 
 
-def run_as_json(name: str, run: Run) -> dict[str, Any]:
-    """A run of a step as `medlive week` shows it."""
-    seconds = (
-        None
-        if run.finished_at is None
-        else (run.finished_at - run.started_at).total_seconds()
-    )
+def run_as_json(run: Run) -> dict[str, Any]:
+    """A run of a step, as JSON values; times in UTC."""
+    span = None if run.finished_at is None else run.finished_at - run.started_at
     return {
-        "name": name,
+        "week": run.week,
         "outcome": run.outcome.value,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
-        "seconds": seconds,
+        "seconds": None if span is None else span.total_seconds(),
+        "took": None if span is None else format_duration(span),
         "counts": dict(run.counts),
         "in_short": summarize_counts(run.counts),
         "log": list(run.log),
     }
+
+
+def format_duration(span: timedelta) -> str:
+    """A duration for people, such as 3 h 20 min."""
+    minutes, seconds = divmod(max(0, round(span.total_seconds())), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

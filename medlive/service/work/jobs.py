@@ -168,7 +168,11 @@ async def run_shard_jobs(
             for lock, (first, end) in locks.items():
                 task = app.configure_task(EMBED, queue=Queue.EMBED, queueing_lock=lock)
                 job = task.make_new_job(
-                    index=index, data=data, encoder=encoder, first=first, end=end
+                    index=index,
+                    data=data,
+                    encoder=encoder,
+                    first=first,
+                    end=end,
                 )
                 jobs.append(job)
             await _defer(app, session, jobs)
@@ -248,7 +252,14 @@ async def run_until_drained(
                 await hurry(session, Queue.CURATE)
             taken = TakenJobs(readiness)
             async with lock_connection(database) as connection:
-                worker = _Worker(app, database, works, queues, concurrency, taken)
+                worker = _Worker(
+                    app,
+                    database,
+                    works,
+                    queues,
+                    concurrency,
+                    taken,
+                )
                 await worker.run(Claims(connection), wait=False, grace_s=grace_s)
             waiting = len(await _list_jobs(app, "doing", Queue.CURATE))
             todo = len(await _list_jobs(app, "todo", Queue.CURATE))
@@ -290,7 +301,14 @@ async def run_until_stopped(
     taken = taken or TakenJobs(Readiness())
     async with serving(database, queues) as connection:
         claims = Claims(connection)
-        running = _Worker(app, database, works, queues, concurrency, taken)
+        running = _Worker(
+            app,
+            database,
+            works,
+            queues,
+            concurrency,
+            taken,
+        )
         worker = asyncio.create_task(running.run(claims, wait=True, grace_s=grace_s))
         stopping = asyncio.create_task(stop.wait())
         looking = TakingOver(app, queues).keep_looking()
@@ -347,7 +365,13 @@ async def run_step_job(
     taking_over, readiness = TakingOver(app, [queue]), Readiness()
     with queue_errors(database):
         async with database.begin() as session:
-            lock = await defer_step(app, session, queue, name, week)
+            lock = await defer_step(
+                app,
+                session,
+                queue,
+                name,
+                week,
+            )
         while True:
             async with database.begin() as session:
                 if not await queued_locks(session, [lock]):
@@ -359,7 +383,14 @@ async def run_step_job(
                 if lock in [job.queueing_lock for job in jobs]:
                     taken = TakenJobs(readiness)
                     async with lock_connection(database) as connection:
-                        worker = _Worker(app, database, works, [queue], 1, taken)
+                        worker = _Worker(
+                            app,
+                            database,
+                            works,
+                            [queue],
+                            1,
+                            taken,
+                        )
                         await worker.run(Claims(connection), wait=False, grace_s=0)
                 if pause := readiness.pauses.get(queue):
                     raise pause.obstacle

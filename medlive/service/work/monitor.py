@@ -154,7 +154,11 @@ class Monitor:
         if self._number is not None:
             async with self.database.begin() as session:
                 await report_worker(
-                    session, self._number, state, reason, sorted(self._readiness.pauses)
+                    session,
+                    self._number,
+                    state,
+                    reason,
+                    sorted(self._readiness.pauses),
                 )
 
     async def _is_over(self, obstacle: MedliveError) -> bool:

@@ -3,13 +3,11 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import procrastinate
 
 from medlive.config import Settings
 from medlive.db.jobs import Queue
@@ -83,7 +81,8 @@ async def run_worker(
             run = await stack.enter_async_context(
                 recorded_run(database, "worker", inputs)
             )
-            app = await stack.enter_async_context(_open_queue(database))
+            stack.enter_context(queue_errors(database))
+            app = await stack.enter_async_context(open_app(database).open_async())
             monitor = Monitor(
                 app,
                 database,
@@ -139,13 +138,6 @@ async def _find_missing(settings: Settings, database: Database) -> None:
         pass
 
 
-@asynccontextmanager
-async def _open_queue(database: Database) -> AsyncIterator[procrastinate.App]:
-    with queue_errors(database):
-        async with open_app(database).open_async() as app:
-            yield app
-
-
 def embed_work(
     home: Path, opening: Callable[[str], Encoder]
 ) -> Callable[..., Awaitable[None]]:
@@ -166,7 +158,12 @@ def embed_work(
             if encoder not in opened:
                 opened[encoder] = opening(encoder)
             done = embed_shard(
-                folder, folder / data, opened[encoder], first, end, go_on
+                folder,
+                folder / data,
+                opened[encoder],
+                first,
+                end,
+                go_on,
             )
             _log.info("embedded %d passages from number %d on", done, first)
 

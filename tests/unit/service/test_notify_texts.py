@@ -25,8 +25,8 @@ async def test_a_strangers_text_adds_no_header_and_stops_no_message(text: str) -
         section = NotifySection(
             email_to=("a@b",), smtp_port=port, webhook=SecretStr(url)
         )
-        notify._mail(section, text)
-        await notify._post(section, {"text": text})
+        await notify.send(section, "email", {"text": text})
+        await notify.send(section, "webhook", {"text": text})
     assert [post["text"] for post in posts] == [text]
     (mail,) = mails
     assert len(mail.keys()) == len(set(mail.keys()))

@@ -427,17 +427,13 @@ async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_loo
     )
     begun, go, runs = asyncio.Event(), asyncio.Event(), 0
 
-    async def read_states() -> list[StepState]:
-        return []
-
-    async def run_due(name: str, states: list[StepState] | None) -> bool:
+    async def run_due(name: str) -> bool:
         nonlocal runs
         runs += 1
         begun.set()
         await go.wait()  # as for its last reading of the rows
         return runs == 1
 
-    monkeypatch.setattr(runner, "_read_states", read_states)
     monkeypatch.setattr(runner, "_run_due", run_due)
     runner._look(["queue"])
     await begun.wait()

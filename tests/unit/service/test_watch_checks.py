@@ -14,7 +14,7 @@ from medlive.service.watch.checks import (
     USUAL_PAUSE,
     longest_pause,
 )
-from medlive.service.watch.status import format_duration
+from medlive.service.watch.week import format_duration
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 WORDS = st.text("abcdefg xyz", max_size=20)
