@@ -26,7 +26,6 @@ from medlive.cli.evidence_index import (
 from medlive.cli.options import JsonOption, grouped, read_settings
 from medlive.cli.output import (
     attributes,
-    pick,
     print_result,
     print_table,
     say,
@@ -274,34 +273,28 @@ def models(
             say(f"downloaded {folder}")
     found = folders.find_models(settings)
     problem, packages = folders.missing_models(found), folders.missing_packages()
-    names, no_model = (
-        "folder digest dimension",
-        {"folder": None, "digest": None, "dimension": None},
-    )
+    rows = [(f.role, f.model and f.model.folder, f.problem) for f in found]
     value = {
         "usable": problem is None,
         "lacking": problem,
         "missing_packages": packages,
         "models": [
-            attributes(f, "role repository=role.repository purpose=role.purpose")
-            | (attributes(f.model, names) if f.model else no_model)
-            | {
-                "places": [
-                    attributes(p, "origin folder state problem") for p in f.places
-                ]
+            {
+                "role": role.value,
+                "repository": role.repository,
+                "purpose": role.purpose,
+                "folder": folder,
+                "problem": fault or None,
             }
-            for f in found
+            for role, folder, fault in rows
         ],
     }
 
     def show() -> None:
-        roles = [
-            (f.role, row)
-            for f in found
-            for row in pick(f.places, "folder state problem")
-        ]
-        rows = [[role.repository, role.purpose, *row] for role, row in roles]
-        print_table(["model", "for", "looked at", "state", "problem"], rows)
+        print_table(
+            ["model", "for", "folder", "problem"],
+            [[role.repository, role.purpose, *row] for role, *row in rows],
+        )
         if packages:
             say(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
         if problem is None:
