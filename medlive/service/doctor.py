@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +39,6 @@ from medlive.service.wiring import (
 )
 
 if TYPE_CHECKING:
-    from medlive.evidence.online.service import Literature
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.source import PageRequest
@@ -360,14 +360,18 @@ async def _examine_services(settings: Settings) -> list[Finding]:
         assert retriever is not None
         async with aclosing(retriever):
             for service in retriever.services:
-                findings.append(await _examine_service(service))
+                search = partial(
+                    service.search, "fever treatment", most=3, not_after=None
+                )
+                findings.append(await _examine_service(service.name, search))
     return findings
 
 
-async def _examine_service(service: "Literature") -> Finding:
-    name = service.name
+async def _examine_service(
+    name: str, search: Callable[[], Awaitable[Sequence[object]]]
+) -> Finding:
     try:
-        hits = await service.search("fever treatment", most=3, not_after=None)
+        hits = await search()
     except LiteratureUnavailable as error:
         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
         return _bad(f"evidence {name}", error.message, step)

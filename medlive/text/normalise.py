@@ -6,9 +6,9 @@ Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas s
 import re
 import unicodedata
 from functools import lru_cache
-from importlib.resources import files
 from typing import Final, Literal
 
+from medlive.text.lists import read_lists
 from medlive.text.neutral import neutralise
 
 Language = Literal["en", "zh", "other", "unknown"]
@@ -63,12 +63,9 @@ _SAMPLE: Final = 20_000
 _MAX_TRIES: Final = 1_000
 # Longest source whose folded text is cached for the next quote
 _MAX_CACHED: Final = 50_000
-_FUNCTION_WORDS: Final = (
-    files("medlive.text").joinpath("function_words.txt").read_text(encoding="utf-8")
-)
-_ENGLISH, _FOREIGN = (
-    frozenset(part.split()) for part in re.split(r"\[\w+\]\n", _FUNCTION_WORDS)[1:]
-)
+_FUNCTION_WORDS: Final = read_lists("medlive.text", "function_words.txt")
+_ENGLISH: Final = frozenset(" ".join(_FUNCTION_WORDS["english"]).split())
+_FOREIGN: Final = frozenset(" ".join(_FUNCTION_WORDS["other"]).split())
 _ADDRESS: Final = re.compile(r"https?://\S+")
 
 

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from importlib.resources import files
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from medlive.evidence.excerpts.sentences import Sentence, split_sentences
+from medlive.text.lists import read_lists
 from medlive.text.normalise import fold
 
 GAP: Final = " … "
@@ -209,9 +209,7 @@ def _worth(
 
 @lru_cache(maxsize=1)
 def _stop_words() -> frozenset[str]:
-    data = files("medlive.evidence").joinpath("data/stop_words.txt")
-    lines = data.read_text(encoding="utf-8").splitlines()
-    words = " ".join(line for line in lines if not line.startswith("#")).split()
+    words = " ".join(read_lists("medlive.evidence", "stop_words.txt")[""]).split()
     return frozenset(words) | frozenset(
         ["the", "and", "for", "with", "that", "this", "are", "not", "but"]
     )

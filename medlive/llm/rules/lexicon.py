@@ -3,31 +3,14 @@
 import re
 from collections import Counter
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from medlive.llm.rules.text import plain, stem, words
+from medlive.text.lists import read_lists
 
-
-def _lines(name: str) -> list[str]:
-    text = files("medlive.llm.rules").joinpath("data", name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
-
-
-def _sections(name: str) -> dict[str, list[str]]:
-    """Section → its lines."""
-    found: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in _lines(name):
-        if line.startswith("["):
-            current = found.setdefault(line.strip("[]"), [])
-        else:
-            current.append(line)
-    return found
-
-
-_EN: Final = _sections("words_en.txt")
-_ZH: Final = _sections("words_zh.txt")
+_PACKAGE: Final = "medlive.llm.rules"
+_EN: Final = read_lists(_PACKAGE, "words_en.txt")
+_ZH: Final = read_lists(_PACKAGE, "words_zh.txt")
 
 
 def _stems(section: str) -> frozenset[str]:
@@ -91,8 +74,11 @@ def _compiled(terms: str) -> re.Pattern[str]:
 
 
 def _read_specialties() -> dict[str, re.Pattern[str]]:
-    lines = (line.partition(":") for line in _lines("specialties.txt"))
-    return {name: _compiled(terms) for name, _, terms in lines}
+    patterns = {}
+    for line in read_lists(_PACKAGE, "specialties.txt")[""]:
+        name, _, terms = line.partition(":")
+        patterns[name] = _compiled(terms)
+    return patterns
 
 
 _SPECIALTIES: Final = _read_specialties()
