@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from openai import APIStatusError, OpenAI, OpenAIError
 from openai.types import Batch
@@ -12,8 +12,8 @@ from openai.types import Batch
 from medlive.errors import EndpointUnavailable
 from medlive.llm.openai import Access
 
-URL: Final[Literal["/v1/chat/completions"]] = "/v1/chat/completions"
-ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+URL: Literal["/v1/chat/completions"] = "/v1/chat/completions"
+ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 
 
 @dataclass(frozen=True, slots=True)

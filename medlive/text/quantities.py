@@ -11,82 +11,72 @@ import unicodedata
 from collections.abc import Iterator, Set
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-_TABLE: Final = tomllib.loads(
+_TABLE = tomllib.loads(
     files("medlive.text").joinpath("quantities.toml").read_text(encoding="utf-8")
 )
-_UNITS: Final[dict[str, tuple[str, float, str]]] = {
+_UNITS: dict[str, tuple[str, float, str]] = {
     name: tuple(row) for name, row in _TABLE["units"].items()
 }
 """Unit → what it measures, its size in the base unit, how it is written."""
-_UNIT_OF: Final = {f"u{i}": name for i, name in enumerate(_UNITS)}
-_UNIT: Final = re.compile(
+_UNIT_OF = {f"u{i}": name for i, name in enumerate(_UNITS)}
+_UNIT = re.compile(
     r"\s?-?\s?(?:"
     + "|".join(f"(?P<u{i}>{spelt})" for i, (_, _, spelt) in enumerate(_UNITS.values()))
     + ")(?:(?<![a-z])|(?![a-z]))"
 )
-_RANGE: Final = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[\d.])")
-_LOOSE: Final = 0.04
+_RANGE = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[\d.])")
+_LOOSE = 0.04
 """Two times are equal when they differ by no more than this share: 3 months are 90 days, and 13 weeks 91."""
 
-_DIGITS: Final = re.compile(
-    r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+"
-)
-_WIDE_GROUPS: Final = re.compile(r"(?<!\d)\d{1,3}(?:[,，]\d{3})+(?!\d)")
+_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+")
+_WIDE_GROUPS = re.compile(r"(?<!\d)\d{1,3}(?:[,，]\d{3})+(?!\d)")
 """Digits in groups that a full-width comma may divide: in a source 12，345 may be 12345 too."""
-_DAMAGED: Final = re.compile(r"(\d+)(?:\s\.|\.\s|\s\.\s)(\d+)(?!\.?\d)")
-_MANY: Final = re.compile(
+_DAMAGED = re.compile(r"(\d+)(?:\s\.|\.\s|\s\.\s)(\d+)(?!\.?\d)")
+_MANY = re.compile(
     r"\s?(万|千(?!克)|亿|百万|k(?![a-z])|hundred|thousand|million|billion)"
 )
-_MANY_VALUES: Final[dict[str, int]] = _TABLE["many"]
-_DEGREE_TENTH: Final = re.compile(
-    r"[度°](\d|[一二三四五六七八九])(?![\d十年月天小分秒次])"
-)
-_OVER: Final = re.compile(r"(\d+)\s?/\s?(52|12|7)(?!\d)")
+_MANY_VALUES: dict[str, int] = _TABLE["many"]
+_DEGREE_TENTH = re.compile(r"[度°](\d|[一二三四五六七八九])(?![\d十年月天小分秒次])")
+_OVER = re.compile(r"(\d+)\s?/\s?(52|12|7)(?!\d)")
 """A doctor's short form: 2/52 is two weeks, 3/12 three months, 5/7 five days."""
-_OVER_UNITS: Final = {"52": "week", "12": "month", "7": "day"}
-_FRACTION: Final = re.compile(r"(\d+)/(\d+)")
+_OVER_UNITS = {"52": "week", "12": "month", "7": "day"}
+_FRACTION = re.compile(r"(\d+)/(\d+)")
 
-_HAN_DIGITS: Final[dict[str, int]] = _TABLE["han"]["digits"]
-_HAN_SCALES: Final[dict[str, int]] = _TABLE["han"]["scales"]
-_HAN: Final = re.compile(
+_HAN_DIGITS: dict[str, int] = _TABLE["han"]["digits"]
+_HAN_SCALES: dict[str, int] = _TABLE["han"]["scales"]
+_HAN = re.compile(
     r"[零〇一二两俩仨廿三四五六七八九十百千万亿]+(?:点[零一二三四五六七八九]+)?"
 )
-_HAN_FORMAL: Final = str.maketrans(
-    "壹贰叁肆伍陆柒捌玖拾佰仟", "一二三四五六七八九十百千"
-)
-_NO_NUMBER: Final = re.compile(_TABLE["han"]["no_number"])
-_HALF_AFTER: Final = re.compile(
-    r"(?:个|片|粒|年|天|岁|小时|周|月|颗|斤|支|包|袋)?半(?!夜)"
-)
-_HALF: Final = re.compile(r"半(?=个?[年月天日周片粒颗小星礼包支袋斤])|\bhalf\b")
-_WORD_VALUES: Final[dict[str, int]] = _TABLE["words"]
-_WORD: Final = re.compile(
+_HAN_FORMAL = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟", "一二三四五六七八九十百千")
+_NO_NUMBER = re.compile(_TABLE["han"]["no_number"])
+_HALF_AFTER = re.compile(r"(?:个|片|粒|年|天|岁|小时|周|月|颗|斤|支|包|袋)?半(?!夜)")
+_HALF = re.compile(r"半(?=个?[年月天日周片粒颗小星礼包支袋斤])|\bhalf\b")
+_WORD_VALUES: dict[str, int] = _TABLE["words"]
+_WORD = re.compile(
     rf"\b(?:(?P<tens>twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)[\s-](?P<ones>one|two|three|four|five|six"
     rf"|seven|eight|nine)|(?P<word>{'|'.join(_WORD_VALUES)}))\b"
 )
-_STATED_WORDS: Final = re.compile(
+_STATED_WORDS = re.compile(
     r"^(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty(?:[\s-]\w+)?|twice|thrice)$"
 )
 """The words that count as a number in a statement, with a unit behind them."""
-_AND_A_HALF: Final = re.compile(
+_AND_A_HALF = re.compile(
     r"\b(an?|one|two|three|four|\d+)\s(hour|day|week|month|year)s?\sand\sa\shalf\b"
 )
-_JIN_LIANG: Final = re.compile(
-    r"([一二两三四五六七八九十\d]+)斤([一二两三四五六七八九\d])两"
-)
-_PER_MYRIAD: Final = re.compile(r"(万|千|百)分之([一二三四五六七八九十\d.]+)")
-_SHORT_FORMS: Final = [
+_JIN_LIANG = re.compile(r"([一二两三四五六七八九十\d]+)斤([一二两三四五六七八九\d])两")
+_PER_MYRIAD = re.compile(r"(万|千|百)分之([一二三四五六七八九十\d.]+)")
+_SHORT_FORMS = [
     (re.compile(form["pattern"]), form["value"]) for form in _TABLE["short_forms"]
 ]
-_NAME: Final = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
+_NAME = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
 """A name with digits (B12, HbA1c, COVID-19), which is not a quantity."""
-_LIST_MARKER: Final = re.compile(
+_LIST_MARKER = re.compile(
     r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))"
 )
-_WIDE: Final = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
-_SUPERSCRIPT: Final = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_WIDE = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
+_SUPERSCRIPT = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 
 
 class Quantity(NamedTuple):

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Final
 
 from medlive.clock import now
 from medlive.digest import digest_file
@@ -36,13 +35,13 @@ from medlive.evidence.files import room_for
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import PRIVATE_FOLDER, create_below, path_below
 
-FILES: Final = "files"
-_LOCK: Final = ".fetch.lock"
-_SAVE_EVERY_S: Final = 5.0
-_ALWAYS_SAVED: Final = 1 << 20
-_LARGEST_UNPACKED: Final = 256 << 30
-_BLOCK: Final = 1 << 20
-_DAMAGE: Final = (
+FILES = "files"
+_LOCK = ".fetch.lock"
+_SAVE_EVERY_S = 5.0
+_ALWAYS_SAVED = 1 << 20
+_LARGEST_UNPACKED = 256 << 30
+_BLOCK = 1 << 20
+_DAMAGE = (
     OSError,
     EOFError,
     ValueError,

@@ -9,19 +9,17 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from io import BufferedIOBase, FileIO
-from typing import Final, cast
+from typing import cast
 from xml.etree.ElementTree import ParseError
 
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.pubmed import PMID, parse_record, publication_day
 from medlive.evidence.fetch.model import ArticleType, FetchFailed, Selection
 
-_TYPE: Final = re.compile(
-    rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>"
-)
-_LANGUAGE: Final = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
-_NOTICES: Final = (b"RetractionOf", b"ExpressionOfConcernFor")
-_NAMES: Final = {
+_TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
+_LANGUAGE = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
+_NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
+_NAMES = {
     ArticleType.GUIDELINE: (
         "Guideline",
         "Practice Guideline",
@@ -38,8 +36,8 @@ _NAMES: Final = {
 }
 """PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
 
-_HEAD: Final = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
-_TAIL: Final = b"</PubmedArticleSet>\n"
+_HEAD = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
+_TAIL = b"</PubmedArticleSet>\n"
 
 
 @dataclass(frozen=True, slots=True)

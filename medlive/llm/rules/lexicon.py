@@ -3,14 +3,13 @@
 import re
 from collections import Counter
 from functools import cache
-from typing import Final
 
 from medlive.llm.rules.text import plain, stem, words
 from medlive.text.lists import read_lists
 
-_PACKAGE: Final = "medlive.llm.rules"
-_EN: Final = read_lists(_PACKAGE, "words_en.txt")
-_ZH: Final = read_lists(_PACKAGE, "words_zh.txt")
+_PACKAGE = "medlive.llm.rules"
+_EN = read_lists(_PACKAGE, "words_en.txt")
+_ZH = read_lists(_PACKAGE, "words_zh.txt")
 
 
 def _stems(section: str) -> frozenset[str]:
@@ -21,18 +20,18 @@ def _pattern(section: str) -> re.Pattern[str]:
     return re.compile("|".join(" ".join(_ZH[section]).split()))
 
 
-DRUGS: Final = _stems("drugs")  # Stems of names of drugs
+DRUGS = _stems("drugs")  # Stems of names of drugs
 # Stems of words that make an English sentence clinical
-CLINICAL: Final = _stems("clinical") | DRUGS
+CLINICAL = _stems("clinical") | DRUGS
 # Stems that say nothing about what an English sentence is about
-CONTENT_STOP: Final = _stems("stop")
-CLINICAL_ZH: Final = _pattern("clinical")
-STOP_ZH: Final = _pattern("stop")
-GLOSSARY: Final = tuple(
+CONTENT_STOP = _stems("stop")
+CLINICAL_ZH = _pattern("clinical")
+STOP_ZH = _pattern("stop")
+GLOSSARY = tuple(
     (tuple(spellings.split("|")), english)
     for spellings, _, english in (s.partition("=") for s in _ZH["glossary"])
 )
-_DRUG: Final = re.compile(
+_DRUG = re.compile(
     r"[a-z]{2,}(?:cillin|mycin|floxacin|conazole|prazole|nidazole|pril|sartan|olol|statin|dipine|tidine|profen|coxib"
     r"|azepam|triptan|gliptin|gliflozin|formin|parin|xaban|mab|tinib|vir|solone|sone|terol|setron|oxetine|thiazide"
     r"|semide|lukast|cycline|caine|apine|idone|piprazole|dronate|gestrel|glutide|pentin|racetam|quine)"
@@ -63,7 +62,7 @@ def glosses(text: str) -> tuple[str, ...]:
     )
 
 
-UNKNOWN: Final = "unknown"
+UNKNOWN = "unknown"
 
 
 def _compiled(terms: str) -> re.Pattern[str]:
@@ -81,7 +80,7 @@ def _read_specialties() -> dict[str, re.Pattern[str]]:
     return patterns
 
 
-_SPECIALTIES: Final = _read_specialties()
+_SPECIALTIES = _read_specialties()
 
 
 def specialty_of(query: str, narrative: str, advice: str) -> str:
