@@ -97,10 +97,9 @@ def read_terms(path: Path) -> Iterator[Term]:
         )
     text = _decoded(raw, path)
     pairs = _json_pairs(text, path) if text.lstrip()[:1] in "[{" else _table_pairs(text)
-    terms = ((code, clean_term(title)) for code, title in pairs)
     system, found = _system(path), False
-    for code, term in terms:
-        if _usable(term):
+    for code, title in pairs:
+        if _usable(term := clean_term(title)):
             found = True
             yield Term(system, code, term)
     if not found:
@@ -305,21 +304,17 @@ class Codebook:
 @cache
 def stop_words() -> frozenset[str]:
     """Everyday words that are never a term."""
-    return frozenset(
-        _flat(line.strip())
-        for name in ("stop_en.txt", "stop_zh.txt")
-        for line in read_lines(name)
-    )
+    lines = [*read_lines("stop_en.txt"), *read_lines("stop_zh.txt")]
+    return frozenset(_flat(line.strip()) for line in lines)
 
 
 @cache
 def shipped_terms() -> tuple[Term, ...]:
     """The terms that medlive ships, English and Chinese."""
     found = []
-    for name in ("terms_en.txt", "terms_zh.txt"):
-        for line in read_lines(name):
-            system, code, term = line.split("\t")
-            found.append(Term(system, code, clean_term(term)))
+    for line in [*read_lines("terms_en.txt"), *read_lines("terms_zh.txt")]:
+        system, code, term = line.split("\t")
+        found.append(Term(system, code, clean_term(term)))
     return tuple(found)
 
 

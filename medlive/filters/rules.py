@@ -177,6 +177,7 @@ _SHOWN_ZH = re.compile(
     r"|【(?:图片|语音|视频)】"
     "|点击(?:播放|查看)(?:语音|图片)|暂不支持(?:查看|播放)"
 )
+_SHOWN_KINDS = frozenset(("image", "video", "audio"))
 _SHOWN_HINTS = (
     "attach",
     "enclos",
@@ -192,16 +193,9 @@ _SHOWN_HINTS = (
 
 def not_text_only(subject: Subject) -> Outcome:
     """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
-    media_kind = next(
-        (
-            m.media[0]
-            for m in subject.thread.messages
-            if {"image", "video", "audio"} & set(m.media)
-        ),
-        None,
-    )
-    if media_kind is not None:
-        return FilterReason.NOT_TEXT_ONLY, {"media": media_kind}
+    for message in subject.thread.messages:
+        if _SHOWN_KINDS.intersection(message.media):
+            return FilterReason.NOT_TEXT_ONLY, {"media": message.media[0]}
     pattern = _SHOWN_ZH if subject.language == "zh" else _SHOWN_EN
     hinted = pattern is _SHOWN_ZH or any(map(subject.lower.__contains__, _SHOWN_HINTS))
     if hinted and (match := pattern.search(subject.lower)):
@@ -285,11 +279,9 @@ def no_verified_reply(subject: Subject) -> Outcome:
         return FilterReason.NO_VERIFIED_REPLY, {
             "detail": "no verified physician replies"
         }
-    if any(
-        _has_substance(message.text[: subject.settings.max_characters])
-        for message in replies
-    ):
-        return None, {"replies": len(replies)}
+    for message in replies:
+        if _has_substance(message.text[: subject.settings.max_characters]):
+            return None, {"replies": len(replies)}
     return FilterReason.NO_VERIFIED_REPLY, {
         "detail": "courtesies or a single word only"
     }

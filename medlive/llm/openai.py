@@ -111,35 +111,32 @@ class Access:
 _NOTHING = Usage(cost_usd=0.0)
 
 
+@dataclass(eq=False)
 class _TroubleError(Exception):
     """An attempt failed in a way that another attempt may mend."""
 
-    def __init__(
-        self,
-        cause: str,
-        ended: Ended = Ended.OTHER,
-        retry_after: float | None = None,
-        usage: Usage | None = None,
-        timed_out: bool = False,
-    ) -> None:
-        """`usage` is what a body without a usable reply took; None: unknown, or nothing."""
-        super().__init__(cause)
-        self.cause, self.ended, self.retry_after, self.usage = (
-            cause,
-            ended,
-            retry_after,
-            usage,
-        )
-        self.patience, self.timed_out = retry_after or 0.0, timed_out
+    cause: str
+    ended: Ended = Ended.OTHER
+    retry_after: float | None = None
+    usage: Usage | None = None
+    """What a body without a usable reply took; None: unknown, or nothing."""
+    timed_out: bool = False
+
+    @property
+    def patience(self) -> float:
+        """The seconds that the endpoint asks to wait."""
+        return self.retry_after or 0.0
 
 
+@dataclass(eq=False)
 class _RejectedError(Exception):
     """The endpoint refused the request itself: the same request would be refused again."""
 
-    def __init__(self, status: int, code: str, message: str, named: str = "") -> None:
-        """`named` is the part of the request that the endpoint names, "" where it names none."""
-        super().__init__(message)
-        self.status, self.code, self.message, self.named = status, code, message, named
+    status: int
+    code: str
+    message: str
+    named: str = ""
+    """The part of the request that the endpoint names, "" where it names none."""
 
     @property
     def broke(self) -> bool:

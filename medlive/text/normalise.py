@@ -188,11 +188,11 @@ def dominant_language(text: str) -> Language:
         words = _ASCII_WORD.findall(sample.lower())
         return _latin_language(words) if words else "unknown"
     found = _LATIN_WORD.findall(sample)
-    han = sum(map(len, _HAN.findall(sample)))
+    han = _characters(_HAN, sample)
     kana = other = 0
     if _UNUSUAL.search(sample):
-        kana, hangul = (sum(map(len, p.findall(sample))) for p in (_KANA, _HANGUL))
-        other = sum(map(len, _OTHER_SCRIPT.findall(sample))) + hangul * 2
+        kana = _characters(_KANA, sample)
+        other = _characters(_OTHER_SCRIPT, sample) + 2 * _characters(_HANGUL, sample)
     if han + kana + other + len(found) == 0:
         return "unknown"
     words = [w.lower().replace("’", "'") for w in found]
@@ -207,6 +207,10 @@ def dominant_language(text: str) -> Language:
     if chinese >= western:
         return "zh"
     return _latin_language(words)
+
+
+def _characters(pattern: re.Pattern[str], text: str) -> int:
+    return sum(map(len, pattern.findall(text)))
 
 
 def _latin_language(words: list[str]) -> Language:

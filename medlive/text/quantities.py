@@ -103,21 +103,17 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     Stricter than `numbers_missing`: a number without a unit in the source is not a dose ("1 mg" and "day 1").
     """
     quoted = numbers(quote)
-    kinds = {_UNITS[q.unit][0] for q in quoted if q.unit} & {"mass", "volume"}
-    doses = (
-        [q for q in numbers(statement) if q.unit and _UNITS[q.unit][0] in kinds]
-        if kinds
-        else []
-    )
-    if not doses:
+    kinds = {measured(q)[0] for q in quoted} & {"mass", "volume"}
+    if not kinds:
         return []
-    source_numbers, bare = (
-        _read_sources(source),
-        {q.value for q in quoted if q.unit is None},
-    )
-    return [
-        q.text for q in doses if not (source_numbers.measures(q) or q.value in bare)
-    ]
+    source_numbers = _read_sources(source)
+    bare = {q.value for q in quoted if q.unit is None}
+    exchanged = []
+    for dose in numbers(statement):
+        known = source_numbers.measures(dose) or dose.value in bare
+        if measured(dose)[0] in kinds and not known:
+            exchanged.append(dose.text)
+    return exchanged
 
 
 @lru_cache(maxsize=2048)
@@ -127,11 +123,8 @@ def numbers(text: str) -> tuple[Quantity, ...]:
     plain = _NAME.sub(
         lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain
     )
-    return tuple(
-        dict.fromkeys(
-            q for _, q in sorted(_statement_numbers(plain), key=lambda found: found[0])
-        )
-    )
+    found = sorted(_statement_numbers(plain), key=lambda number: number[0])
+    return tuple(dict.fromkeys(quantity for _, quantity in found))
 
 
 def measured(quantity: Quantity) -> tuple[str | None, float]:
@@ -266,11 +259,8 @@ def _source_digits(plain: str) -> Iterator[Quantity]:
         value, end = _digit_value(plain, found)
         yield _with_unit(plain, found.start(), end, value)
         if _UNIT.match(plain, end) is None:  # 5.12 may be the twelfth of May
-            yield from (
-                Quantity(float(part), None, "")
-                for part in re.split(r"[.,]", found.group())
-                if part
-            )
+            for part in re.findall(r"[^.,]+", found.group()):
+                yield Quantity(float(part), None, "")
     for found in _DAMAGED.finditer(plain):
         yield _with_unit(
             plain, found.start(), found.end(), float(f"{found[1]}.{found[2]}")
@@ -290,10 +280,8 @@ def _source_digits(plain: str) -> Iterator[Quantity]:
 def _source_han_numbers(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
     numeral, end = found.group(), found.end()
     value = _han_value(numeral)
-    readings = {float(_HAN_DIGITS[c]) for c in numeral if c in _HAN_DIGITS} | (
-        {value} if value is not None else set()
-    )
-    for reading in readings:
+    readings = {float(_HAN_DIGITS[c]) for c in numeral if c in _HAN_DIGITS}
+    for reading in readings if value is None else readings | {value}:
         yield _with_unit(plain, found.start(), end, reading)
     if value is not None:
         yield _han_quantity(plain, found, value)
@@ -383,9 +371,7 @@ class _Source:
         self._units: dict[float, set[str | None]] = {}
         for value, unit, _ in found:
             self._units.setdefault(round(value, 6), set()).add(unit)
-        self._measures = [
-            (_UNITS[u][0], v * _UNITS[u][1]) for v, u, _ in found if u is not None
-        ]
+        self._measures = {measured(quantity) for quantity in found}
 
     def states(self, number: Quantity) -> bool:
         """Whether the source contains the number in some reading, not only with another unit of its kind."""
@@ -394,25 +380,21 @@ class _Source:
         if unit is None:
             return units is not None or self._is_short_year(value)
         kind = _UNITS[unit][0]
-        if units is not None and (
-            None in units
-            or unit in units
-            or all(_UNITS[u][0] != kind for u in units if u is not None)
-        ):
+        kinds = {_UNITS[u][0] if u else None for u in units or ()}
+        if units and (None in units or unit in units or kind not in kinds):
             return True
         return self.measures(number) or self._is_short_year(value)
 
     def measures(self, number: Quantity) -> bool:
         """Whether the source contains an equal measure in any unit."""
-        if number.unit is None:
+        kind, own = measured(number)
+        if kind is None:
             return False
-        kind, size, _ = _UNITS[number.unit]
-        own = number.value * size
         loose = _LOOSE if kind in ("time", "length") else 1e-6
-        return any(
-            other == kind and abs(own - measure) <= loose * max(own, measure)
-            for other, measure in self._measures
-        )
+        for other, measure in self._measures:
+            if other == kind and abs(own - measure) <= loose * max(own, measure):
+                return True
+        return False
 
     def _is_short_year(self, value: float) -> bool:
         """Whether the number is a year that the source writes with two digits (09)."""

@@ -30,7 +30,7 @@ from medlive.evidence.fetch.model import (
 )
 from medlive.evidence.fetch.parts import FOLDER as PARTS
 from medlive.evidence.fetch.parts import Part
-from medlive.evidence.fetch.pubmed_selection import Kept, select
+from medlive.evidence.fetch.pubmed_selection import select
 from medlive.evidence.files import room_for
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import PRIVATE_FOLDER, create_below, path_below
@@ -249,7 +249,7 @@ class _Fetch:
         self, file: RemoteFile, part: Part, published: "_Digests", checksum: str | None
     ) -> FetchedFile:
         """Put the checked file, or what the selection leaves of it, into `files/`."""
-        kept, counts = published, None
+        kept = published
         final = f"{FILES}/{file.name}"
         if self._plan.selection.everything:
             _replace(self._plan.folder, part.path, final)
@@ -260,7 +260,7 @@ class _Fetch:
                 room_for(self._plan.folder),
                 create_below(self._plan.folder, chosen) as target,
             ):
-                counts = self._select(file, source, target)
+                self._select(file, source, target)
             path = path_below(self._plan.folder, chosen)
             kept = _Digests(size=path.stat().st_size, sha256=digest_file(path), md5="")
             _replace(self._plan.folder, path, final)
@@ -274,16 +274,13 @@ class _Fetch:
             checksum=None if checksum is None else f"md5:{checksum}",
             kept_size=kept.size,
             kept_digest=kept.sha256,
-            records=counts.records if counts else None,
-            kept_records=counts.kept if counts else None,
-            damaged=counts.damaged if counts else 0,
             fetched_at=now(),
         )
 
-    def _select(self, file: RemoteFile, source: FileIO, target: FileIO) -> Kept:
+    def _select(self, file: RemoteFile, source: FileIO, target: FileIO) -> None:
         update = file.name.startswith("updatefiles/")
         try:
-            return select(source, target, self._plan.selection, update=update)
+            select(source, target, self._plan.selection, update=update)
         except FetchFailed as exc:
             raise FetchFailed(f"{file.url}: {exc.message}") from exc
 
